@@ -18,6 +18,9 @@ pub mod http;
 pub mod query;
 
 pub mod agent;
+pub mod consolidation;
+pub mod session;
+pub mod turn;
 
 pub mod cron;
 pub mod memory;
@@ -35,6 +38,7 @@ pub mod metrics;
 
 pub mod chat;
 pub mod origin;
+pub mod phrases;
 pub mod text;
 
 pub mod cache;

@@ -13,45 +13,46 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::lane::LaneRunner;
-use super::lanes::Lanes;
-use super::waiting::WaitingRoom;
+use super::turn_runner::TurnRunner;
 use crate::bus::{Inbound, MessageBus};
 use crate::live::Live;
+use crate::session::lanes::Lanes;
+use crate::session::retry_scheduler::RetryScheduler;
 use crate::store::{Commit, StoreError, inbox, meta};
 
-/// A message that was started so often without getting anywhere runs alone after an unclean stop.
+/// After an unclean stop, a message that was started so often without progress runs alone.
 const SUSPECT_AFTER: i64 = 2;
 
-/// Asks the loop for a sign of life, and makes it look whether more turns may start.
-pub type Probe = Sender<oneshot::Sender<()>>;
+/// Asks the loop for a sign of life, and makes it check whether more turns may start.
+pub type LivenessProbe = Sender<oneshot::Sender<()>>;
 
-/// Takes what the bus says, and keeps the lanes running.
+/// Takes messages from the bus, and keeps the lanes running.
 pub struct AgentLoop {
-    runner: Arc<Live<LaneRunner>>,
+    runner: Arc<Live<TurnRunner>>,
     bus: Arc<MessageBus>,
     lanes: Lanes,
     turns: JoinSet<(SessionKey, bool)>,
     proven: (Sender<SessionKey>, Receiver<SessionKey>),
-    room: Arc<WaitingRoom>,
-    probes: (Probe, Receiver<oneshot::Sender<()>>),
-    /// Runs what comes to it only: what the last gateway left is the next gateway's to judge.
+    retries: Arc<RetryScheduler>,
+    probes: (LivenessProbe, Receiver<oneshot::Sender<()>>),
+    /// This process runs only what comes to it, and leaves recovery to the next gateway.
     is_guest: bool,
     /// Turns that only waited for a model when the last process ended.
     waited: HashSet<Uuid>,
 }
 
 impl AgentLoop {
-    /// A loop for all sessions, or for `only` one. `waited` is what the flight recorder told of the last process.
-    pub fn new(runner: Arc<Live<LaneRunner>>, only: Option<SessionKey>, waited: HashSet<Uuid>) -> Self {
+    /// Creates a loop for all sessions, or for `only` one. `waited` comes from the flight recorder of the last
+    /// process.
+    pub fn new(runner: Arc<Live<TurnRunner>>, only: Option<SessionKey>, waited: HashSet<Uuid>) -> Self {
         let current = runner.get();
         let is_guest = only.is_some();
         Self {
             bus: current.bus.clone(),
-            lanes: Lanes::new(current.at_once(), only),
+            lanes: Lanes::new(current.limits, only),
             runner,
             turns: JoinSet::new(),
-            room: current.room.clone(),
+            retries: current.running.retries.clone(),
             proven: async_channel::bounded(64),
             probes: async_channel::bounded(1),
             is_guest,
@@ -59,19 +60,19 @@ impl AgentLoop {
         }
     }
 
-    /// Where the loop is asked for a sign of life. While it drains it gives none.
-    pub fn probe(&self) -> Probe {
+    /// Returns the probe of the loop. A draining loop does not answer.
+    pub fn probe(&self) -> LivenessProbe {
         self.probes.0.clone()
     }
 
-    /// Looks at what the last run of the gateway left: everything unfinished goes on. After an unclean stop, what may
-    /// have caused it runs alone, and what stopped the gateway while it ran alone is given up.
+    /// Resumes everything that the last run left unfinished. After an unclean stop, suspects run alone, and a message
+    /// that crashed the gateway while it ran alone is given up.
     pub async fn recover(&mut self) -> Result<(), StoreError> {
         if !self.is_guest {
             self.judge().await?;
         }
         let unfinished = self.rescan().await?;
-        tracing::info!(unfinished, "looked at what was left");
+        tracing::info!(unfinished, "resumed unfinished messages");
         Ok(())
     }
 
@@ -85,7 +86,7 @@ impl AgentLoop {
                 let alone = meta::get(connection, meta::ALONE)?.and_then(|turn| turn.parse::<Uuid>().ok());
                 meta::set(connection, meta::ALONE, "")?;
                 let mut buried = Vec::new();
-                // Who only waited did not stop the gateway: its start does not count, as after an orderly stop.
+                // A turn that only waited did not crash the gateway, so its start does not count.
                 for turn in &waited {
                     inbox::undo_start(connection, *turn)?;
                 }
@@ -98,27 +99,27 @@ impl AgentLoop {
             })
             .await?;
         let dead: HashSet<_> = buried.iter().map(|row| row.turn).collect();
-        self.runner.get().bury(buried).await;
+        self.runner.get().give_up(buried).await;
         for row in suspects.into_iter().filter(|row| !dead.contains(&row.turn)) {
-            tracing::warn!(turn = %row.turn, session = row.session, "a message may have stopped the gateway; it runs alone");
+            tracing::warn!(turn = %row.turn, session = row.session, "a message may have crashed the gateway; it runs alone");
             self.lanes.suspect(row.session.into());
         }
         Ok(())
     }
 
-    /// Runs until `shutdown`, then gives the running turns the bus's drain timeout to end. What is left stays `running` on
-    /// disk and goes on at the next start.
+    /// Runs until `shutdown`, then gives running turns the drain timeout to end. What is left stays `running` on disk
+    /// and resumes at the next start.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let (bus, room) = (self.bus.clone(), self.room.clone());
+        let (bus, retries) = (self.bus.clone(), self.retries.clone());
         loop {
             self.start_turns();
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 inbound = bus.consume_inbound() => self.take(inbound).await,
-                session = room.due() => self.lanes.wake(session),
+                session = retries.due() => self.lanes.wake(session),
                 Some(ended) = self.turns.join_next() => self.ended(ended),
                 Ok(session) = self.proven.1.recv() => self.lanes.proven(&session),
-                // Whoever asked may have stopped waiting.
+                // The asker may have stopped waiting.
                 Ok(asked) = self.probes.1.recv() => drop(asked.send(())),
             }
         }
@@ -129,23 +130,21 @@ impl AgentLoop {
     async fn take(&mut self, inbound: Inbound) {
         match inbound {
             Inbound::Work(session) => {
-                // Whoever sent a message to this process waits for its answer.
+                // A client of this process waits for the answer.
                 self.lanes.admit(&session);
                 self.lanes.wake(session);
             }
             Inbound::Cancel(turn) => {
-                if let Some(cancel) = self.runner.get().lock_cancels().get(&turn) {
-                    cancel.cancel();
-                }
+                self.runner.get().running.cancel(turn);
             }
             Inbound::AskAgain => {
-                self.runner.get().models.reset_circuits();
-                self.room.call_everybody();
+                self.runner.get().models().reset_circuits();
+                self.retries.call_everybody();
             }
-            Inbound::AskSessionAgain(session) => self.room.call_session(&session),
+            Inbound::AskSessionAgain(session) => self.retries.call_session(&session),
             Inbound::Rescan => {
                 if let Err(error) = self.rescan().await {
-                    tracing::error!(%error, "the inbox could not be looked at; trying again");
+                    tracing::error!(%error, "the inbox could not be read; trying again");
                     tokio::time::sleep(Duration::from_secs(1)).await;
                     self.bus.look_again();
                 }
@@ -153,7 +152,7 @@ impl AgentLoop {
         }
     }
 
-    /// Wakes every session with an unfinished message, and stops what is to be stopped.
+    /// Wakes every session with an unfinished message, and stops cancelled turns.
     async fn rescan(&mut self) -> Result<usize, StoreError> {
         let (sessions, cancelled) = self
             .bus
@@ -165,23 +164,18 @@ impl AgentLoop {
             self.lanes.wake(session.into());
         }
         let runner = self.runner.get();
-        let cancels = runner.lock_cancels();
-        for row in cancelled {
-            if let Some(cancel) = cancels.get(&row.turn) {
-                cancel.cancel();
-            }
-        }
+        cancelled.iter().for_each(|row| runner.running.cancel(row.turn));
         Ok(unfinished)
     }
 
     fn start_turns(&mut self) {
         let current = self.runner.get();
-        self.lanes.set_bounds(current.at_once());
-        while let Some((session, company)) = self.lanes.next() {
+        self.lanes.set_limits(current.limits);
+        while let Some((session, isolation)) = self.lanes.take_next() {
             let (runner, proven) = (current.clone(), self.proven.0.clone());
             self.turns.spawn(async move {
-                let turn = AssertUnwindSafe(runner.run_next(&session, company, proven)).catch_unwind().await;
-                // What panics outside of a turn leaves its row unfinished: the lane looks again, and not at once, as it
+                let turn = AssertUnwindSafe(runner.run_next(&session, isolation, proven)).catch_unwind().await;
+                // A panic outside of a turn leaves its row unfinished, so the lane looks again, after a pause since it
                 // may panic again.
                 if turn.is_err() {
                     tracing::error!(%session, "a lane panicked; it looks again");
@@ -195,7 +189,7 @@ impl AgentLoop {
     fn ended(&mut self, ended: Result<(SessionKey, bool), tokio::task::JoinError>) {
         match ended {
             Ok((session, more)) => self.lanes.ended(&session, more),
-            // Panics are caught inside; this is an abort, and only the drain aborts.
+            // Panics are caught above, so this is an abort, and only the drain aborts.
             Err(error) => tracing::error!(%error, "a lane ended unexpectedly"),
         }
     }
@@ -208,9 +202,9 @@ impl AgentLoop {
         let all_ended = async { while self.turns.join_next().await.is_some() {} };
         let in_time = tokio::time::timeout(limit, all_ended).await.is_ok();
         self.turns.shutdown().await;
-        let left: Vec<_> = self.runner.get().lock_cancels().drain().map(|(turn, _)| turn).collect();
+        let left: Vec<_> = self.runner.get().running.lock().drain().map(|(turn, _)| turn).collect();
         if !in_time {
-            tracing::warn!(turns = left.len(), "stopped in mid-turn; they go on at the next start");
+            tracing::warn!(turns = left.len(), "turns were interrupted; they resume at the next start");
         }
         let is_guest = self.is_guest;
         let undone = self

@@ -1,4 +1,4 @@
-//! What a turn's end adds to the memory of whom it ran for: the task that it was, and what he said of himself.
+//! What is remembered automatically at the end of a turn: the task, and what the person said about preferences.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use crate::memory::{MemoryService, MemorySource, Owner, is_by_person, remember};
 use crate::store::inbox::InboxRow;
 use crate::store::{Connection, StoreError};
 
-/// For whom a turn ran, and what was asked.
+/// The person for whom a turn ran, and the question.
 #[derive(Clone, Debug)]
-pub struct Learning {
+pub struct TurnLearning {
     desk: Arc<MemoryService>,
     owner: Owner,
     asked: String,
-    /// Somebody wrote it himself.
+    /// A person wrote the message directly.
     is_written: bool,
 }
 
-/// How a turn went.
+/// A finished turn.
 #[derive(Clone, Copy, Debug)]
-pub struct Went<'a> {
+pub struct TurnRecord<'a> {
     pub session: &'a str,
     pub turn: Uuid,
-    /// All that it added to its session.
+    /// The messages that it added to its session.
     pub said: &'a [ChatMessage],
     pub reply: &'a str,
     pub success: bool,
@@ -33,8 +33,8 @@ pub struct Went<'a> {
     pub model: &'a str,
 }
 
-impl Learning {
-    /// `None` where nothing is to be remembered by itself, or of nobody.
+impl TurnLearning {
+    /// Returns `None` if nothing is remembered automatically, or the sender has no memory.
     pub fn of(desk: &Arc<MemoryService>, rows: &[InboxRow]) -> Option<Self> {
         let terms = desk.settings.get();
         let last = rows.last().filter(|_| terms.config.enabled)?;
@@ -43,15 +43,21 @@ impl Learning {
         Some(Self { desk: desk.clone(), owner, asked, is_written: is_by_person(last) })
     }
 
-    /// Writes it in the commit of the end; answers whether there was anything.
-    pub fn write(&self, connection: &Connection, went: Went<'_>) -> Result<bool, StoreError> {
-        let source = MemorySource { session: went.session.to_owned(), seq: None, turn: Some(went.turn.to_string()) };
-        let done = FinishedTurn { input: &self.asked, result: went.reply, success: went.success, agent: went.model };
+    /// Writes the memories in the commit of the end; returns true if there were any.
+    pub fn write(&self, connection: &Connection, finished: TurnRecord<'_>) -> Result<bool, StoreError> {
+        let source =
+            MemorySource { session: finished.session.to_owned(), seq: None, turn: Some(finished.turn.to_string()) };
+        let done = FinishedTurn {
+            input: &self.asked,
+            result: finished.reply,
+            success: finished.success,
+            agent: finished.model,
+        };
         let mut all = Vec::new();
-        if self.is_written && went.success {
+        if self.is_written && finished.success {
             all.extend(as_preferences(&self.asked, &self.owner, &source));
         }
-        all.extend(task_of(done, tools_of(went.said), &self.owner, &source));
+        all.extend(task_of(done, tools_of(finished.said), &self.owner, &source));
         if all.is_empty() {
             return Ok(false);
         }
@@ -59,9 +65,9 @@ impl Learning {
         for mut new in all {
             self.desk.redact_secrets(&mut new);
             match remember(connection, &new, config) {
-                // Words that cannot be remembered are no reason to hold an end up.
+                // A text that cannot be remembered does not delay the end.
                 Err(StoreError::Row(error)) => {
-                    tracing::warn!(turn = %went.turn, error, "a turn's end was not remembered");
+                    tracing::warn!(turn = %finished.turn, error, "a task could not be remembered");
                 }
                 other => drop(other?),
             }

@@ -13,22 +13,21 @@ static TEMPLATE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/workspace");
 /// somebody has removed every fact.
 const FROM_STORE: &str = "memory/MEMORY.md";
 
-/// Says that the template has been written here.
+/// The file that marks a filled workspace.
 const MARKER: &str = ".daoyou-template";
 const MARKER_TEXT: &str = "The template was written here once: what you delete stays deleted. Remove this file, and the \
                            next start adds the template's missing files again.\n";
 
-/// Makes the workspace ready: creates the folder, and at the first start fills it from the template. Returns the files
-/// that were written, the template's own order.
+/// Prepares the workspace: creates the folder, and fills it from the template at the first start. Returns the written
+/// files in the template's order.
 ///
-/// Whatever exists stays as it is, were it empty, a link, or of another kind than the template's. A file that the user
-/// deletes later does not come back: once the folder has been filled, the marker file `.daoyou-template` says so, and
-/// nothing is written until the marker or the whole folder is gone. The marker comes last, so a first start that was cut
-/// off is taken up by the next; each file appears whole or not at all. New folders have mode 0700, new files 0600.
+/// Existing files stay as they are, even if empty, a link, or of another kind. A file that the user deletes later does
+/// not come back: the marker file `.daoyou-template` records that the folder was filled, and nothing is written until
+/// the marker or the whole folder is gone. The marker is written last, so an interrupted first start is completed by
+/// the next; each file appears whole or not at all. New folders have mode 0700, new files 0600.
 ///
 /// # Errors
-///
-/// The first folder or file that cannot be made, named in the message.
+/// The first folder or file that cannot be created; the message names it.
 pub fn prepare(dir: &Path) -> Result<Vec<PathBuf>> {
     make_dir(dir)?;
     let marker = dir.join(MARKER);
@@ -41,18 +40,18 @@ pub fn prepare(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(written)
 }
 
-/// Whether [`prepare`] has filled `dir` once.
+/// Returns true if [`prepare`] has filled `dir`.
 pub fn is_prepared(dir: &Path) -> bool {
     dir.join(MARKER).symlink_metadata().is_ok()
 }
 
-/// Writes what is missing of one folder of the template, and of those below it.
+/// Writes the missing files of a template folder, recursively.
 fn fill(dir: &Path, template: &Dir<'_>, written: &mut Vec<PathBuf>) -> Result<()> {
     for entry in template.entries() {
         let path = dir.join(entry.path());
         let is_there = exists(&path)?;
         match entry {
-            // A file of the user's where the template has a folder, or a link to one elsewhere: the user knows why.
+            // The user has a file or a link where the template has a folder; it stays.
             DirEntry::Dir(_) if is_there && !is_folder(&path)? => {}
             DirEntry::Dir(folder) => {
                 make_dir(&path)?;
@@ -68,7 +67,7 @@ fn fill(dir: &Path, template: &Dir<'_>, written: &mut Vec<PathBuf>) -> Result<()
     Ok(())
 }
 
-/// Whether there is anything by this name, a link to nowhere included.
+/// Returns true if anything has this name, including a dangling link.
 fn exists(path: &Path) -> Result<bool> {
     match path.symlink_metadata() {
         Ok(_) => Ok(true),
@@ -77,8 +76,8 @@ fn exists(path: &Path) -> Result<bool> {
     }
 }
 
-/// Whether it is a folder itself, and no link to one: commands of the agent can make links, and nothing is to be written
-/// where they lead.
+/// Returns true for a folder itself, not a link to one: the agent's commands can create links, and nothing may be
+/// written where they lead.
 fn is_folder(path: &Path) -> Result<bool> {
     Ok(path.symlink_metadata().map_err(|error| naming(path, &error))?.is_dir())
 }
@@ -87,12 +86,12 @@ fn make_dir(path: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| naming(path, &error))
 }
 
-/// Writes a new file beside its place and moves it there once it is on disk.
+/// Writes a new file under a temporary name and renames it once it is on disk.
 fn write_whole(path: &Path, contents: &[u8]) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let draft = path.with_file_name(format!(".{name}.new"));
     let write = || {
-        // What a start that was cut off left, or a link that was put there.
+        // Left by an interrupted start, or a planted link.
         match std::fs::remove_file(&draft) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_is_not_touched() {
+    fn existing_files_are_not_touched() {
         let home = tempfile::tempdir().expect("a temp folder");
         let dir = home.path();
         fs::write(dir.join("AGENTS.md"), "mine").expect("writable");
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_with_every_request_is_short() {
+    fn the_bootstrap_files_are_short() {
         let sent = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md"];
         let length: usize =
             sent.iter().map(|name| TEMPLATE.get_file(name).map_or(0, |file| file.contents().len())).sum();

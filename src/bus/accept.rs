@@ -98,17 +98,20 @@ impl MessageBus {
         if let Some(reply) = reply {
             return self.answer(OnTheSpot::Reply(reply), message, alongside).await;
         }
-        match self.past_lane.order(&message) {
+        match self.control_commands.order(&message) {
             Some(Order::Stop) => {
-                let unread = self.past_lane.unread(&message);
+                let unread = self.control_commands.unread(&message);
                 self.answer(OnTheSpot::Stop { unread }, message, alongside).await
             }
             Some(Order::Status) => {
-                let status = with_unread(self.past_lane.status(self, &message).await, self.past_lane.unread(&message));
+                let status = with_unread(
+                    self.control_commands.status(self, &message).await,
+                    self.control_commands.unread(&message),
+                );
                 self.answer(OnTheSpot::Reply(status), message, alongside).await
             }
             Some(Order::Command) if self.waits(&message).await? => {
-                let answer = self.past_lane.command(&message).await.map_err(|error| refuse(&error))?;
+                let answer = self.control_commands.command(&message).await.map_err(|error| refuse(&error))?;
                 let (changes_model, session) = (answer.model.is_some(), message.session_key());
                 let accepted = self.answer(OnTheSpot::Command(answer), message, alongside).await;
                 if changes_model {
@@ -194,7 +197,7 @@ impl MessageBus {
         let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, State::Done)
             .map_err(|error| refuse(&error))?;
         let id = row.id;
-        let past_lane = self.past_lane.clone();
+        let control_commands = self.control_commands.clone();
         let channel = message.channel.clone();
         let known = message.clone();
         let notices = self.notices();
@@ -214,7 +217,7 @@ impl MessageBus {
                         let sub_agents = spawns::cancel_below(connection, &row.session)?;
                         (current, sub_agents, processes::open_of_session(connection, &row.session)?)
                     };
-                    let told = past_lane.stopped(&message, current.is_some(), sub_agents.len(), &processes);
+                    let told = control_commands.stopped(&message, current.is_some(), sub_agents.len(), &processes);
                     let current = current.map(|turn| (turn, row.session.clone()));
                     (current.into_iter().chain(sub_agents).collect(), with_unread(told, unread))
                 }

@@ -49,7 +49,7 @@ pub enum Order {
 
 /// Knows which messages are such orders, and the words to answer them with.
 #[async_trait]
-pub trait PastLane: Send + Sync {
+pub trait ControlCommands: Send + Sync {
     fn order(&self, message: &InboundMessage) -> Option<Order>;
 
     /// What the sender is told of the text of an order that was not read; `None` where all of it was.
@@ -120,7 +120,7 @@ impl Notices {
 /// The bus. Everything published is a row before anybody is woken.
 pub struct MessageBus {
     pub(super) store: Store,
-    pub(super) past_lane: Arc<dyn PastLane>,
+    pub(super) control_commands: Arc<dyn ControlCommands>,
     pub(super) settings: Live<BusSettings>,
     told: NoticeThrottle,
     /// Whether a terminal is open.
@@ -177,12 +177,17 @@ impl<T> Wake<T> {
 
 impl MessageBus {
     /// Builds the bus over `store`.
-    pub fn new(store: Store, settings: BusSettings, past_lane: Arc<dyn PastLane>, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        store: Store,
+        settings: BusSettings,
+        control_commands: Arc<dyn ControlCommands>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let folder = store.path().parent().unwrap_or(store.path()).to_owned();
         let BusSettings { capacities, reserve, .. } = settings;
         Self {
             store,
-            past_lane,
+            control_commands,
             settings: Live::new(settings),
             told: NoticeThrottle::default(),
             terminals: OnceLock::new(),

@@ -32,6 +32,6 @@ pub use follow_ups::{EndedTurn, FollowUps};
 pub use health::{ChannelHealth, ChannelState, ServiceFault, ServiceHealth, stored_service_faults};
 pub use inbound::InboundDraft;
 pub use late::WeakBus;
-pub use message_bus::{CommandAnswer, DeadLetter, Inbound, MessageBus, Order, PastLane};
+pub use message_bus::{CommandAnswer, ControlCommands, DeadLetter, Inbound, MessageBus, Order};
 pub use reply_target::{ReplyTarget, conversations};
 pub use states::BusInbox;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use daoyou_channels::InboundMessage;
 
-use super::{BusSettings, Capacities, CommandAnswer, MessageBus, Order, PastLane};
+use super::{BusSettings, Capacities, CommandAnswer, ControlCommands, MessageBus, Order};
 use crate::store::processes::ProcessRow;
 use crate::store::{Store, StoreError};
 
@@ -25,7 +25,7 @@ pub fn bus(store: Store, capacity: usize) -> Arc<MessageBus> {
 struct NoOrders;
 
 #[async_trait]
-impl PastLane for NoOrders {
+impl ControlCommands for NoOrders {
     fn order(&self, _: &InboundMessage) -> Option<Order> {
         None
     }

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use daoyou_channels::backoff::Backoff;
 use daoyou_channels::{Channel, OutboundMessage, Receipt, Resend, SendError};
 use uuid::Uuid;
 
@@ -192,18 +191,12 @@ impl DeliveryAttempt<'_> {
     async fn record(
         &self,
         commit: Commit,
-        write: impl Fn(&Connection) -> Result<(), StoreError> + Clone + Send + 'static,
+        write: impl Fn(&Connection) -> Result<(), StoreError> + Clone + Send + Sync + 'static,
     ) -> Result<(), StoreError> {
-        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-        loop {
-            match self.bus.store().write(commit, write.clone()).await {
-                Err(error) if !matches!(error, StoreError::Closed) => {
-                    tracing::error!(id = %self.id, %error, "the outcome of a delivery could not be recorded; its chat waits");
-                    tokio::time::sleep(backoff.next_wait()).await;
-                }
-                written => return written,
-            }
-        }
+        let failed = |error: &StoreError| {
+            tracing::error!(id = %self.id, %error, "the outcome of a delivery could not be recorded; its chat waits");
+        };
+        self.bus.store().write_until(commit, || write.clone(), failed).await.ok_or(StoreError::Closed)
     }
 }
 

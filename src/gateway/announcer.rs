@@ -7,12 +7,13 @@ use daoyou_channels::settings::Span;
 use daoyou_channels::{InboundMessage, SessionKey, Trust};
 use serde_json::{Map, Value};
 
-use crate::agent::{LaneRunner, Phrases, fill};
+use crate::agent::TurnRunner;
 use crate::bus::{InboundDraft, ReplyTarget};
 use crate::guard::Ending;
 use crate::live::Live;
 use crate::memory::origin_on_behalf;
 use crate::origin::TurnOrigin;
+use crate::phrases::{Phrases, fill};
 use crate::store::processes::ProcessRow;
 use crate::store::{Connection, StoreError};
 use crate::tools::{Announce, ProcessEnd, Tail, took};
@@ -22,11 +23,11 @@ const SENDER: &str = "process";
 
 /// Announces with the words, and without the secrets, of the configuration that holds at that moment.
 pub struct Announcer {
-    runner: Arc<Live<LaneRunner>>,
+    runner: Arc<Live<TurnRunner>>,
 }
 
 impl Announcer {
-    pub fn new(runner: Arc<Live<LaneRunner>>) -> Self {
+    pub fn new(runner: Arc<Live<TurnRunner>>) -> Self {
         Self { runner }
     }
 }
@@ -41,7 +42,7 @@ impl Announce for Announcer {
     ) -> Result<SessionKey, StoreError> {
         let runner = self.runner.get();
         let mut content = words(runner.phrases, process, end, printed);
-        if runner.secrets.strike(&mut content) {
+        if runner.memory.secrets.get().strike(&mut content) {
             tracing::warn!(id = process.id, "a secret of the configuration was struck out of what a process printed");
         }
         let Address { session, channel, chat_id, metadata, origin } = Address::of(connection, process)?;
@@ -117,9 +118,9 @@ mod tests {
     use serde_json::json;
     use uuid::Uuid;
 
-    use crate::agent::Locale;
     use crate::memory::{Identities, sender_of};
     use crate::origin::{SubAgentTurn, TurnCause};
+    use crate::phrases::Locale;
     use crate::store::inbox::{self, InboxRow, NewMessage, State};
     use crate::store::{Commit, Store};
     use crate::tools::Killer;

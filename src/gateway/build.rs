@@ -15,13 +15,13 @@ use super::announcer::Announcer;
 use super::channels::{self, Channels};
 use super::check::{build_models, check_models, check_tools, open_tls};
 use super::equip::{
-    Equipment, Partners, build_tools, bus_settings, embedder, job_rules, job_terms, lane_runner, memory_terms, secrets,
-    slash_commands, timezone,
+    Equipment, Partners, build_tools, bus_settings, embedder, job_rules, job_terms, memory_terms, secrets,
+    slash_commands, timezone, turn_runner,
 };
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
 use super::upkeep::repair_modes;
-use crate::agent::{AgentLoop, FlightRecorder, Kept, Locale, WaitingRoom, prepare_workspace};
+use crate::agent::{AgentLoop, RunningTurns, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus, WeakBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
@@ -32,9 +32,13 @@ use crate::live::Live;
 use crate::llm::Models;
 use crate::memory;
 use crate::metrics::Metrics;
+use crate::phrases::Locale;
 use crate::query::GatewayDirectory;
+use crate::session::retry_scheduler::RetryScheduler;
 use crate::store::{Commit, Committed, Store, StoreError};
 use crate::tools::Processes;
+use crate::turn::flight_recorder::FlightRecorder;
+use crate::turn::middleware::MiddlewareState;
 
 /// What kind of gateway to build.
 #[derive(Default)]
@@ -158,7 +162,7 @@ impl Gateway {
 
     /// Cancelled as soon as a message waits until a model can be reached.
     pub fn rested(&self) -> CancellationToken {
-        self.equipment.runner.get().room.rested().clone()
+        self.equipment.runner.get().running.retries.rested().clone()
     }
 
     /// Where the commands of this process hand over messages.
@@ -310,17 +314,17 @@ async fn build_agent(
     late.set(&bus);
     desk.connect_bus(&bus);
     bus.recount().await?;
-    let (flight, waited) = match alone {
-        // The gateway's record is for the next gateway.
-        Some(_) => (FlightRecorder::none(), HashSet::new()),
-        None => FlightRecorder::open(&home.flight()),
+    let (running, waited) = match alone {
+        // The gateway's record is for the next gateway. A user who waits at the terminal is told of an outage at once.
+        Some(_) => (RunningTurns::new(RetryScheduler::closed(), FlightRecorder::none()), HashSet::new()),
+        None => {
+            let (flight, waited) = FlightRecorder::open(&home.flight());
+            (RunningTurns::new(RetryScheduler::default(), flight), waited)
+        }
     };
-    let around = (secrets(loaded, home)?, Kept::default(), memory.clone());
-    let mut runner = lane_runner(config, workspace, current, bus, Arc::new(flight), around)?;
-    if alone.is_some() {
-        // Whoever sits there is told at once, rather than let wait for somebody who will be gone.
-        runner.room = Arc::new(WaitingRoom::closed());
-    }
+    let secrets = secrets(loaded, home)?;
+    memory.secrets.set(secrets.clone());
+    let runner = turn_runner(config, workspace, current, bus, running, (secrets, MiddlewareState::default()))?;
     let equipment = Equipment::new(config, runner, slash, desk, processes.clone(), memory);
     processes.announce_by(Arc::new(Announcer::new(equipment.runner.clone())));
     let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);

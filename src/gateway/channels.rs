@@ -11,9 +11,9 @@ use daoyou_channels::trust::TrustLists;
 use daoyou_channels::webhook::{Webhook, WebhookConfig};
 
 use super::trust::trust_lists;
-use crate::agent::Locale;
 use crate::config::Config;
 use crate::home::Home;
+use crate::phrases::Locale;
 
 /// The channels of a gateway.
 pub(super) struct Channels {

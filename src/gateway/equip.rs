@@ -12,10 +12,7 @@ use daoyou_channels::trust::TrustLists;
 use jiff::tz::TimeZone;
 
 use super::trust::trust_lists;
-use crate::agent::{
-    Budget, ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Locale, Middleware, MiddlewareParts, Orchestrators,
-    Phrases, SessionScope, SkillFolder, SlashCommands, SpawnTool, SystemPrompt,
-};
+use crate::agent::{Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools};
 use crate::bus::{BusSettings, Capacities, MessageBus, Notices, WeakBus};
 use crate::config::{Config, Loaded};
 use crate::cron::heartbeat::HeartbeatSettings;
@@ -26,15 +23,27 @@ use crate::live::Live;
 use crate::llm::{Embedder, Models, OFFLINE, SERVICES};
 use crate::memory;
 use crate::metrics::Metrics;
+use crate::phrases::{Locale, Phrases};
+use crate::session::commands::{CommandContext, CommandHandler, SkillFolder};
+use crate::session::lanes::ConcurrencyLimits;
+use crate::session::resets::SessionScope;
 use crate::store::StoreConfig;
 use crate::text;
 use crate::tools::{self, Beside, Executor, PrivateFolders, Processes, Tool};
+use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
+use crate::turn::context::images::ImageLoader;
+use crate::turn::context::system_prompt::SystemPrompt;
+use crate::turn::limits::TurnLimits;
+use crate::turn::middleware::{MiddlewareName, MiddlewareParts, MiddlewareSettings, MiddlewareStack, MiddlewareState};
+use crate::turn::model_chains::ModelChains;
+use crate::turn::orchestrators::Orchestrators;
+use crate::turn::token_budget::TokenBudget;
 
 /// The parts of a running gateway that a reload replaces.
 #[derive(Clone)]
 pub struct Equipment {
-    pub runner: Arc<Live<LaneRunner>>,
-    pub slash: Arc<Live<SlashCommands>>,
+    pub runner: Arc<Live<TurnRunner>>,
+    pub slash: Arc<Live<CommandHandler>>,
     pub models: Arc<Live<Models>>,
     /// `agent.model`.
     pub model: Arc<Live<String>>,
@@ -69,16 +78,15 @@ pub struct Partners {
 impl Equipment {
     pub fn new(
         config: &Config,
-        runner: LaneRunner,
-        slash: Arc<Live<SlashCommands>>,
+        runner: TurnRunner,
+        slash: Arc<Live<CommandHandler>>,
         jobs: Arc<cron::JobService>,
         processes: Arc<Processes>,
         memory: Arc<memory::MemoryService>,
     ) -> Self {
-        memory.secrets.set(runner.secrets.clone());
         Self {
-            rules: Arc::new(Live::new(runner.errands.jobs.clone())),
-            models: Arc::new(Live::new(runner.models.clone())),
+            rules: Arc::new(Live::new(runner.job_rules.clone())),
+            models: Arc::new(Live::new(runner.models().clone())),
             runner: Arc::new(Live::new(runner)),
             slash,
             model: Arc::new(Live::new(config.agent.model.clone())),
@@ -104,20 +112,20 @@ impl Equipment {
     }
 
     /// Puts `runner`, and what belongs to it, in the place of the one that runs turns now.
-    pub fn replace(&self, config: &Config, runner: LaneRunner) {
+    pub fn replace(&self, config: &Config, runner: TurnRunner, secrets: Secrets) {
         let workspace = self.memory.settings.get().workspace.clone();
         self.memory.settings.set(memory_terms(config, runner.timezone.clone(), workspace));
-        self.memory.secrets.set(runner.secrets.clone());
-        self.memory.embed_by(embedder(config, &runner.models, runner.bus.metrics()));
-        self.jobs.context.set(job_terms(config, runner.errands.jobs.clone()));
+        self.memory.secrets.set(secrets);
+        self.memory.embed_by(embedder(config, runner.models(), runner.bus.metrics()));
+        self.jobs.context.set(job_terms(config, runner.job_rules.clone()));
         runner.bus.reconfigure(bus_settings(config));
         self.trust.set(trust_lists(config));
-        self.models.set(runner.models.clone());
+        self.models.set(runner.models().clone());
         self.model.set(config.agent.model.clone());
         self.store.set(config.store.clone());
         self.config.set(config.clone());
-        self.slash.set(runner.slash.clone());
-        self.rules.set(runner.errands.jobs.clone());
+        self.slash.set(runner.commands.clone());
+        self.rules.set(runner.job_rules.clone());
         self.runner.set(runner);
         self.jobs.wake();
         self.memory.notify_changes();
@@ -152,15 +160,17 @@ pub(super) fn slash_commands(
     tools: Arc<Executor>,
     workspace: &Path,
     started: Instant,
-) -> anyhow::Result<SlashCommands> {
-    Ok(SlashCommands {
-        phrases: Phrases::of(config.agent.locale.resolve()),
+) -> anyhow::Result<CommandHandler> {
+    Ok(CommandHandler {
+        context: CommandContext {
+            phrases: Phrases::of(config.agent.locale.resolve()),
+            store: jobs.store.clone(),
+            memory,
+            timezone: timezone(config)?,
+        },
         models,
         tools,
-        store: jobs.store.clone(),
         jobs,
-        memory,
-        timezone: timezone(config)?,
         skills: SkillFolder::open(workspace, &PRIVATE.covered_for_all().hidden)
             .map(Arc::new)
             .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?,
@@ -169,50 +179,104 @@ pub(super) fn slash_commands(
     })
 }
 
-/// A runner with the models and tools of `slash`.
-pub(super) fn lane_runner(
+/// Builds a runner with the models and tools of `commands`, which goes on with the `running` turns.
+pub(super) fn turn_runner(
     config: &Config,
     workspace: &Path,
-    slash: Arc<SlashCommands>,
+    commands: Arc<CommandHandler>,
     bus: Arc<MessageBus>,
-    flight: Arc<FlightRecorder>,
-    around: (Secrets, Kept, Arc<memory::MemoryService>),
-) -> anyhow::Result<LaneRunner> {
-    let closed = || format!("the workspace {} cannot be opened", workspace.display());
-    let closed_to_all = PRIVATE.covered_for_all().hidden;
-    let system = SystemPrompt::new(workspace, &config.owner.name, &closed_to_all).with_context(closed)?;
-    let gallery = Gallery::open(workspace, &closed_to_all).with_context(closed)?;
-    let (secrets, kept, memory) = around;
-    let middleware = Middleware::build(&MiddlewareParts {
-        config: &config.agent,
-        store: bus.store().clone(),
-        tools: slash.tools.clone(),
-        timezone: slash.timezone.clone(),
+    running: RunningTurns,
+    (secrets, kept): (Secrets, MiddlewareState),
+) -> anyhow::Result<TurnRunner> {
+    let CommandContext { phrases, ref store, ref memory, ref timezone } = commands.context;
+    let agent = &config.agent;
+    let middleware = MiddlewareStack::build(&MiddlewareParts {
+        settings: MiddlewareSettings {
+            middleware: agent.middleware.clone(),
+            budget: agent.budget.clone(),
+            rate_limit: agent.rate_limit.clone(),
+            cache: agent.cache.clone(),
+        },
+        store: store.clone(),
+        tools: commands.tools.clone(),
+        timezone: timezone.clone(),
         metrics: bus.metrics().clone(),
-        secrets: secrets.clone(),
+        secrets,
         kept,
     });
-    Ok(LaneRunner {
-        middleware: Arc::new(middleware),
-        budget: Arc::new(Budget::new(bus.store().clone())),
+    Ok(TurnRunner {
+        starter: TurnStarter {
+            store: store.clone(),
+            memory: memory.clone(),
+            running: running.clone(),
+            queue: agent.queue,
+            resets: agent.session.resets().map_err(anyhow::Error::msg).context("agent.session.daily_reset")?,
+            timezone: timezone.clone(),
+        },
+        conversations: conversations(config, workspace, &commands, &bus, &running, middleware)?,
+        job_rules: Arc::new(job_rules(config)?),
+        limits: ConcurrencyLimits { turns: size(agent.max_concurrent_turns), sub_agents: size(agent.spawn.at_once) },
+        memory: memory.clone(),
+        timezone: timezone.clone(),
         bus,
-        config: config.agent.clone(),
-        timezone: slash.timezone.clone(),
-        resets: config.agent.session.resets().map_err(anyhow::Error::msg).context("agent.session.daily_reset")?,
-        models: slash.models.clone(),
-        orchestrators: Orchestrators::new(config.agent.orchestrator),
-        tools: slash.tools.clone(),
-        system,
-        gallery,
-        phrases: slash.phrases,
-        slash,
-        cancels: Arc::default(),
-        room: Arc::default(),
-        flight,
-        errands: ErrandRules { jobs: Arc::new(job_rules(config)?) },
-        secrets,
-        memory,
+        running,
+        phrases,
+        commands,
     })
+}
+
+/// What the conversations of turns work with.
+fn conversations(
+    config: &Config,
+    workspace: &Path,
+    commands: &CommandHandler,
+    bus: &Arc<MessageBus>,
+    running: &RunningTurns,
+    middleware: MiddlewareStack,
+) -> anyhow::Result<Conversations> {
+    let unopened = || format!("the workspace {} cannot be opened", workspace.display());
+    let closed = PRIVATE.covered_for_all().hidden;
+    let agent = &config.agent;
+    Ok(Conversations {
+        contexts: ContextBuilder {
+            store: commands.context.store.clone(),
+            memory: commands.context.memory.clone(),
+            models: commands.models.clone(),
+            tokens: Arc::new(TokenBudget::new(commands.context.store.clone())),
+            system: SystemPrompt::new(workspace, &config.owner.name, &closed).with_context(unopened)?,
+            settings: ContextSettings {
+                model: agent.model.clone(),
+                memory_window: agent.memory_window,
+                context_tokens: agent.context_tokens,
+                max_tokens: agent.max_tokens,
+            },
+        },
+        chains: ModelChains {
+            models: commands.models.clone(),
+            fallback: agent.fallback.clone(),
+            orchestrators: Orchestrators::new(agent.orchestrator),
+        },
+        tools: TurnTools { all: commands.tools.clone(), spawn_depth: agent.spawn.depth },
+        images: ImageLoader::open(workspace, &closed).with_context(unopened)?,
+        middleware: Arc::new(middleware),
+        parking: Parking {
+            bus: bus.clone(),
+            retries: running.retries.clone(),
+            wait_for_model: agent.wait_for_model,
+            phrases: commands.context.phrases,
+        },
+        limits: TurnLimits {
+            iterations: agent.max_iterations,
+            tokens: agent.max_turn_tokens,
+            cost: agent.budget.turn_cost.filter(|_| agent.middleware.contains(&MiddlewareName::Budget)),
+            time: agent.turn_timeout.0,
+        },
+        temperature: agent.temperature,
+    })
+}
+
+fn size(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 /// What no answer and no tool's result may show: the secrets of the configuration, the gateway's own token, and the keys
@@ -245,7 +309,6 @@ pub(super) fn bus_settings(config: &Config) -> BusSettings {
 }
 
 fn capacities(config: &Config) -> Capacities {
-    let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
     Capacities {
         session: size(config.gateway.session_capacity),
         inbound: size(config.gateway.inbound_capacity),

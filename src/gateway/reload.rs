@@ -12,8 +12,9 @@ use super::check::{build_models, check_models};
 use super::equip::{self, Equipment};
 use super::service;
 use super::upkeep::repair_modes;
-use crate::agent::{LaneRunner, Probe};
+use crate::agent::{LivenessProbe, TurnRunner};
 use crate::config::{Change, Fault, Faults, Loaded};
+use crate::guard::Secrets;
 use crate::home::Home;
 use crate::logging::LogLevel;
 
@@ -57,7 +58,7 @@ pub(super) struct Reloader {
     /// The one that this gateway works in.
     pub workspace: PathBuf,
     pub equipment: Equipment,
-    pub agent: Probe,
+    pub agent: LivenessProbe,
     /// What the parts that stay were built from.
     pub started: Loaded,
     /// What was read last.
@@ -94,36 +95,37 @@ impl Reloader {
     }
 
     /// A runner for the turns to come. All that can fail comes before anything is changed.
-    fn prepare(&self, loaded: &Loaded) -> anyhow::Result<LaneRunner> {
+    fn prepare(&self, loaded: &Loaded) -> anyhow::Result<(TurnRunner, Secrets)> {
         let old = self.equipment.runner.get();
         let (before, config) = (&self.current.config, &loaded.config);
         let is_priced_alike = config.agent.fallback_price == before.agent.fallback_price;
         let models = if config.providers == before.providers && is_priced_alike {
-            old.models.clone()
+            old.models().clone()
         } else {
             Arc::new(build_models(loaded, |name| std::env::var(name).ok())?)
         };
         check_models(loaded, &models)?;
         let tools = if config.tools == before.tools && config.agent.spawn == before.agent.spawn {
-            old.tools.clone()
+            old.conversations.tools.all.clone()
         } else {
             equip::build_tools(config, &self.workspace, &self.home, &self.equipment.partners())?
         };
         let jobs = (self.equipment.jobs.clone(), self.equipment.memory.clone());
-        let slash = Arc::new(equip::slash_commands(config, jobs, models, tools, &self.workspace, old.slash.started)?);
-        let around = (equip::secrets(loaded, &self.home)?, old.middleware.kept(), self.equipment.memory.clone());
-        let (bus, flight) = (old.bus.clone(), old.flight.clone());
-        let runner = equip::lane_runner(config, &self.workspace, slash, bus, flight, around)?;
-        Ok(LaneRunner { cancels: old.cancels.clone(), room: old.room.clone(), ..runner })
+        let commands = equip::slash_commands(config, jobs, models, tools, &self.workspace, old.commands.started)?;
+        let secrets = equip::secrets(loaded, &self.home)?;
+        let kept = (secrets.clone(), old.conversations.middleware.kept());
+        let (bus, running) = (old.bus.clone(), old.running.clone());
+        let runner = equip::turn_runner(config, &self.workspace, Arc::new(commands), bus, running, kept)?;
+        Ok((runner, secrets))
     }
 
-    async fn apply(&mut self, runner: LaneRunner, loaded: Loaded) -> String {
+    async fn apply(&mut self, (runner, secrets): (TurnRunner, Secrets), loaded: Loaded) -> String {
         let is_live = |change: &Change| !needs_restart(&change.key);
         let changed: Vec<_> = self.current.changes(&loaded).into_iter().filter(is_live).collect();
         let waiting: Vec<_> = self.started.changes(&loaded).into_iter().filter(|change| !is_live(change)).collect();
         // Before it is said: who reads the log may count on it.
-        let (room, models, bus) = (runner.room.clone(), runner.models.clone(), runner.bus.clone());
-        self.equipment.replace(&loaded.config, runner);
+        let (retries, models, bus) = (runner.running.retries.clone(), runner.models().clone(), runner.bus.clone());
+        self.equipment.replace(&loaded.config, runner, secrets);
         let mut keys: Vec<_> = waiting.iter().map(|change| table_of_hook(&change.key).to_owned()).collect();
         keys.dedup();
         self.equipment.waiting.set(keys);
@@ -151,7 +153,7 @@ impl Reloader {
         // Whoever reads it anew has mended something, if only the account behind a key.
         models.reset_circuits();
         bus.forget_service_faults();
-        room.call_everybody();
+        retries.call_everybody();
         self.current = loaded;
         // More turns may be allowed now; the loop looks when it is asked for anything.
         let (answer, _) = oneshot::channel();

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::equip::Equipment;
 use super::run::ended;
-use crate::agent::Consolidator;
+use crate::consolidation::Consolidator;
 use crate::memory::vectors::EmbeddingIndexer;
 use crate::memory::{MemoryFileWriter, MessageIndexer};
 
@@ -34,7 +34,10 @@ impl Remembering {
         Self {
             consolidation: kept("the consolidation", stopping, {
                 let (runner, memory, stop) = (equipment.runner.clone(), memory(), stopping.clone());
-                move || Consolidator::new(runner.clone(), memory.clone(), only.clone()).run(stop.clone())
+                move || {
+                    let runner = runner.clone();
+                    Consolidator::new(move || runner.get().summarizer(), memory.clone(), only.clone()).run(stop.clone())
+                }
             }),
             indexer: kept("the indexer", stopping, {
                 let (memory, stop) = (memory(), stopping.clone());

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::service;
-use crate::agent::Probe;
+use crate::agent::LivenessProbe;
 use crate::bus::MessageBus;
 use crate::store::{Commit, StoreError};
 
@@ -28,7 +28,7 @@ const SLACK: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub(super) struct Parts {
     pub bus: Arc<MessageBus>,
-    pub agent: Probe,
+    pub agent: LivenessProbe,
     /// From then on the agent loop only drains, and answers nobody. That has a limit of its own.
     pub stopping: CancellationToken,
 }

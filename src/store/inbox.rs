@@ -78,6 +78,13 @@ pub struct InboxRow {
     pub cancel: bool,
 }
 
+impl InboxRow {
+    /// Returns how long ago the message was accepted; zero if the clock was set back.
+    pub fn age(&self) -> std::time::Duration {
+        std::time::Duration::from_millis(u64::try_from(super::now_ms() - self.received_at).unwrap_or(0))
+    }
+}
+
 const COLUMNS: &str = "seq, id, channel, external_id, session, chat_id, sender, trust, content, attachments, metadata,
     received_at, turn, state, stalled, cancel, origin";
 

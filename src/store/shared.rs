@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use daoyou_channels::backoff::Backoff;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
@@ -14,6 +16,10 @@ use super::{Commit, OnCommit, StoreError, database, salvage, space};
 
 /// Reads that run side by side.
 const READERS: usize = 3;
+
+/// Between two tries of [`Store::write_until`]: at first, and at most.
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
 /// A cheap handle on one open database. Closed by [`Store::close`], or when the last handle goes.
 #[derive(Clone)]
@@ -81,6 +87,31 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         self.inner.writer.write(commit, work).await
+    }
+
+    /// Writes until the store accepts it, after growing pauses; `make` makes the work of each try, `failed` is called with each
+    /// failure. Returns `None` once the store is closed.
+    pub async fn write_until<T, F>(
+        &self,
+        commit: Commit,
+        mut make: impl FnMut() -> F + Send,
+        failed: impl Fn(&StoreError) + Send,
+    ) -> Option<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
+        loop {
+            match self.write(commit, make()).await {
+                Ok(written) => return Some(written),
+                Err(StoreError::Closed) => return None,
+                Err(error) => {
+                    failed(&error);
+                    tokio::time::sleep(backoff.next_wait()).await;
+                }
+            }
+        }
     }
 
     /// Runs `work` between two groups of writes, outside of any transaction. All writes wait for it.

@@ -1,4 +1,4 @@
-//! A sub-agent as it is written: its row, and the message that is its task.
+//! The rows of a sub-agent: its own, and the message that is its task.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::Map;
 use uuid::Uuid;
 
-use super::SpawnConfig;
+use super::config::SpawnConfig;
 use crate::bus::{InboundDraft, MessageBus};
 use crate::crash;
 use crate::origin::{SubAgentTurn, TurnCause, TurnOrigin};
@@ -19,22 +19,22 @@ use crate::store::spawns::{self, NewSpawn};
 use crate::store::{Connection, StoreError};
 use crate::tools::{ToolContext, WriteRows};
 
-/// Who writes for daoyou's sub-agents.
+/// The sender of messages to sub-agents.
 pub(super) const SENDER: &str = "subagent";
 
-/// What a turn asks of a sub-agent.
+/// A task for a sub-agent.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Task {
+pub(super) struct SubAgentTask {
     pub task: String,
     pub label: String,
     pub model: Option<String>,
-    /// By name; absent is all that the asking turn has.
+    /// Names of its tools; `None` is all tools of the asking turn.
     pub tools: Option<Vec<String>>,
     pub waits: bool,
 }
 
-/// The id of the sub-agent of a call: the same however often the call is run. In the form and with the time of the turn's
-/// own, so that it is as old as that.
+/// Returns the id of the sub-agent of a call, the same each time the call runs. It has the form and the time of the
+/// turn's id.
 pub(super) fn id_of(turn: Uuid, call_id: &str) -> Uuid {
     let named = Uuid::new_v5(&turn, format!("spawn:{call_id}").as_bytes());
     let mut bytes = *turn.as_bytes();
@@ -43,19 +43,25 @@ pub(super) fn id_of(turn: Uuid, call_id: &str) -> Uuid {
     Uuid::from_bytes(bytes)
 }
 
-/// The rows of a sub-agent, as its asking turn commits them.
-pub(super) struct NewChild {
+/// The rows of a sub-agent, which the asking turn commits.
+pub(super) struct NewSubAgent {
     spawn: NewSpawn,
     draft: InboundDraft,
     bus: Arc<MessageBus>,
     is_written: AtomicBool,
-    _place: Place,
+    _place: ChildSlot,
 }
 
-impl NewChild {
-    pub fn new(task: Task, context: &ToolContext, config: &SpawnConfig, bus: Arc<MessageBus>, place: Place) -> Self {
+impl NewSubAgent {
+    pub fn new(
+        task: SubAgentTask,
+        context: &ToolContext,
+        config: &SpawnConfig,
+        bus: Arc<MessageBus>,
+        place: ChildSlot,
+    ) -> Self {
         let ToolContext { session, turn, call_id, .. } = context;
-        let Task { task, label, model, tools, waits } = task;
+        let SubAgentTask { task, label, model, tools, waits } = task;
         let (id, depth) = (id_of(*turn, call_id), context.origin.depth() + 1);
         let asking = context.origin.settings.clone();
         let about = format!(
@@ -65,7 +71,7 @@ impl NewChild {
         let settings = TurnSettings {
             model: model.or(asking.model),
             about: vec![about],
-            // Who has not all tools cannot get them by way of another.
+            // A turn with limited tools cannot get others through a sub-agent.
             tools: tools.or(asking.tools),
             bounds: Some(bounds(config, asking.bounds)),
             ..TurnSettings::default()
@@ -112,15 +118,15 @@ impl NewChild {
     }
 }
 
-impl fmt::Debug for NewChild {
+impl fmt::Debug for NewSubAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewChild").field("spawn", &self.spawn).finish_non_exhaustive()
+        f.debug_struct("NewSubAgent").field("spawn", &self.spawn).finish_non_exhaustive()
     }
 }
 
-impl WriteRows for NewChild {
+impl WriteRows for NewSubAgent {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        // Who was stopped meanwhile begins nothing any more.
+        // A turn that was stopped meanwhile begins nothing.
         if inbox::of_turn(connection, self.spawn.turn)?.iter().any(|row| row.cancel) {
             return Ok(());
         }
@@ -140,7 +146,7 @@ impl WriteRows for NewChild {
     }
 }
 
-/// The lesser of what the configuration gives a sub-agent and what its asking turn may itself.
+/// Returns the smaller of the configured bounds and those of the asking turn.
 fn bounds(config: &SpawnConfig, asking: Option<TurnBounds>) -> TurnBounds {
     let own = TurnBounds {
         iterations: config.max_iterations,
@@ -157,31 +163,31 @@ fn bounds(config: &SpawnConfig, asking: Option<TurnBounds>) -> TurnBounds {
     }
 }
 
-/// Sub-agents of each session that are about to be written: calls of one plan run at the same time.
+/// Counts the sub-agents of each session that are about to be written, since calls of one plan run at the same time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places(Arc<Mutex<HashMap<SessionKey, usize>>>);
+pub(super) struct ChildSlots(Arc<Mutex<HashMap<SessionKey, usize>>>);
 
-/// One of them.
+/// One counted sub-agent.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Places,
+pub(super) struct ChildSlot {
+    places: ChildSlots,
     session: SessionKey,
 }
 
-impl Places {
-    /// Takes a place beside the `unfinished` ones, if there is one.
-    pub fn take(&self, session: &SessionKey, unfinished: usize, most: usize) -> Option<Place> {
+impl ChildSlots {
+    /// Takes a slot beside the `unfinished` ones, if one is free.
+    pub fn take(&self, session: &SessionKey, unfinished: usize, most: usize) -> Option<ChildSlot> {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.get(session).copied().unwrap_or_default();
         if unfinished + count >= most {
             return None;
         }
         taken.insert(session.clone(), count + 1);
-        Some(Place { places: self.clone(), session: session.clone() })
+        Some(ChildSlot { places: self.clone(), session: session.clone() })
     }
 }
 
-impl Drop for Place {
+impl Drop for ChildSlot {
     fn drop(&mut self) {
         let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
         match taken.get_mut(&self.session) {
@@ -196,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_that_of_its_call_and_as_old_as_its_turn() {
+    fn a_sub_agents_id_follows_from_its_call_and_keeps_the_turns_time() {
         let turn = Uuid::parse_str("019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b").unwrap();
         let id = id_of(turn, "call_1");
         assert_eq!((id, id.get_version_num()), (id_of(turn, "call_1"), 7));
@@ -205,8 +211,8 @@ mod tests {
     }
 
     #[test]
-    fn places_are_bounded_and_come_back() {
-        let (places, session) = (Places::default(), SessionKey::from("cli:direct"));
+    fn child_slots_are_bounded_and_released() {
+        let (places, session) = (ChildSlots::default(), SessionKey::from("cli:direct"));
         let one = places.take(&session, 1, 3);
         let two = places.take(&session, 1, 3);
         assert!(one.is_some() && two.is_some() && places.take(&session, 1, 3).is_none());

@@ -1,4 +1,4 @@
-//! The end of a sub-agent: who asked for it is told, in the commit of that end.
+//! The end of a sub-agent, which informs the asking turn in the same commit.
 
 use daoyou_channels::settings::Span;
 use daoyou_channels::text::thousands;
@@ -7,16 +7,15 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::child::SENDER;
-use crate::agent::ending::since;
-use crate::agent::phrases::{Phrases, fill};
 use crate::bus::{EndedTurn, FollowUps, InboundDraft};
 use crate::origin::{SessionNote, SubAgentTurn, TurnOrigin};
+use crate::phrases::{Phrases, fill};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::usage::{self, Scope};
 use crate::store::{Connection, StoreError, spawns};
 use crate::tools::{OutputLimit, cut};
 
-/// How much of an answer the asking turn gets.
+/// The limit of an answer for the asking turn.
 pub(super) const ANSWER: OutputLimit = OutputLimit { chars: 12_000, lines: 600 };
 
 const ABOUT: &str = "The words above are the report of a sub-agent that you started in this conversation; none of them are the \
@@ -24,29 +23,29 @@ user's. Tell the user what matters of it.";
 
 /// A turn that waits for a sub-agent which has just ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Awaiting {
+pub struct AwaitingTurn {
     pub turn: Uuid,
     pub session: SessionKey,
 }
 
-/// What follows from the end of a sub-agent. Nothing is delivered to the chat: a turn that waits for the end goes on with
-/// it, and without one it comes as a message to the session that asked.
+/// Returns what follows from the end of a sub-agent. Nothing is delivered to the chat: a turn that waits for the end
+/// resumes with it; otherwise the asking session gets a message.
 pub fn ended(
     connection: &Connection,
     task: &SubAgentTurn,
     end: &EndedTurn<'_>,
     phrases: &Phrases,
-) -> Result<(FollowUps, Option<Awaiting>), StoreError> {
+) -> Result<(FollowUps, Option<AwaitingTurn>), StoreError> {
     let EndedTurn { row, reply, error, .. } = *end;
     let answer = cut(reply, ANSWER, None);
     let is_first = spawns::end(connection, row.id, error, &answer)?;
     let asking = inbox::of_turn(connection, task.turn)?;
     if task.waits && is_first && asking.iter().any(can_go_on) {
-        return Ok((FollowUps::default(), Some(Awaiting { turn: task.turn, session: task.session.clone() })));
+        return Ok((FollowUps::default(), Some(AwaitingTurn { turn: task.turn, session: task.session.clone() })));
     }
     let head = head(connection, task, end, phrases)?;
     let is_stopped = error == Some("stopped");
-    // The end of such a turn was all that anybody waited for: what comes later is noted, and answered by nobody.
+    // The asking turn ran on an errand and has ended, so the report is only noted.
     let ran_errand = asking.iter().any(|row| TurnOrigin::parse(&row.origin).is_errand());
     let draft = if is_stopped || ran_errand {
         InboundDraft::of_note(&SessionNote { note: head, said: answer }, task.session.clone())
@@ -60,7 +59,7 @@ fn can_go_on(row: &InboxRow) -> bool {
     matches!(row.state, State::Queued | State::Running | State::Waiting) && !row.cancel
 }
 
-/// Who it was, how it ended, and what it took.
+/// Describes which sub-agent ended, how, and what it used.
 fn head(
     connection: &Connection,
     task: &SubAgentTurn,
@@ -68,7 +67,7 @@ fn head(
     phrases: &Phrases,
 ) -> Result<String, StoreError> {
     let used = usage::spent(connection, Scope::Turn(end.turn))?.tokens;
-    let took = Span::from_secs(since(end.row).as_secs().max(1)).to_string();
+    let took = Span::from_secs(end.row.age().as_secs().max(1)).to_string();
     let tokens = fill(phrases.tokens, &[&thousands(used.input + used.output)]);
     let label = task.label.as_str();
     Ok(match end.error {
@@ -78,7 +77,7 @@ fn head(
     })
 }
 
-/// The message that the asking session gets. It is answered in its chat, as far trusted as the task was.
+/// Returns the message for the asking session, which is answered in its chat with the trust of the task.
 fn report(task: &SubAgentTurn, row: &InboxRow, content: String) -> InboundDraft {
     let mut origin =
         TurnOrigin { follow_ups: TurnOrigin::parse(&row.origin).follow_ups.next(), ..*task.report.clone() };

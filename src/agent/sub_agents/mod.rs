@@ -6,6 +6,6 @@ mod ended;
 mod tool;
 
 pub use config::SpawnConfig;
-pub(super) use ended::{Awaiting, ended};
+pub(super) use ended::{AwaitingTurn, ended};
 pub(super) use tool::SPAWN;
 pub use tool::SpawnTool;

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::SpawnConfig;
-use super::child::{NewChild, Places, Task, id_of};
+use super::child::{ChildSlots, NewSubAgent, SubAgentTask, id_of};
+use super::config::SpawnConfig;
 use super::ended::ANSWER;
 use crate::bus::{MessageBus, WeakBus};
 use crate::chat::ToolSpec;
@@ -40,21 +40,21 @@ struct Args {
     wait: Option<bool>,
 }
 
-/// Starts sub-agents, and gives the answers of those that are waited for. A call that is run again finds the sub-agent that
+/// Starts sub-agents, and returns the answers of those that are waited for. A repeated call finds the sub-agent that
 /// it has started.
 pub struct SpawnTool {
     spec: ToolSpec,
     config: SpawnConfig,
     bus: WeakBus,
-    places: Places,
+    places: ChildSlots,
 }
 
 impl SpawnTool {
-    /// `bus` may come later than the tool; without one nothing can be started.
+    /// Creates the tool. `bus` may be set later; without it nothing can be started.
     pub fn new(config: SpawnConfig, bus: WeakBus) -> Self {
         let description = "Give a task to a sub-agent, which works beside you with a context of its own. It knows nothing of this \
              conversation: say all it needs.";
-        Self { spec: tool_spec::<Args>(SPAWN, description), config, bus, places: Places::default() }
+        Self { spec: tool_spec::<Args>(SPAWN, description), config, bus, places: ChildSlots::default() }
     }
 
     async fn spawn(&self, arguments: Value, context: &ToolContext, tools: &Executor) -> Result<ToolOutcome, String> {
@@ -75,7 +75,7 @@ impl SpawnTool {
 
     fn begin(
         &self,
-        task: Task,
+        task: SubAgentTask,
         context: &ToolContext,
         unfinished: usize,
         bus: Arc<MessageBus>,
@@ -92,7 +92,7 @@ impl SpawnTool {
             ));
         };
         let (waits, told) = (task.waits, begun(&task.label, id));
-        let child = NewChild::new(task, context, &self.config, bus, place);
+        let child = NewSubAgent::new(task, context, &self.config, bus, place);
         let rows = Effect::Rows(Rows(Arc::new(child)));
         Ok(if waits {
             ToolOutcome::not_yet(id, vec![rows])
@@ -106,7 +106,7 @@ fn begun(label: &str, id: Uuid) -> String {
     format!("Sub-agent {label:?} works on it ({id}). Its report will come as a message of its own; do not wait for it.")
 }
 
-/// What a call says of the sub-agent that it has started before.
+/// Returns the outcome of a call whose sub-agent was started before.
 fn look_again(known: &Spawn, waits: bool, bus: &MessageBus) -> ToolOutcome {
     let Spawn { id, label, .. } = known;
     if !waits {
@@ -121,14 +121,14 @@ fn look_again(known: &Spawn, waits: bool, bus: &MessageBus) -> ToolOutcome {
             ToolResult::failed(format!("Sub-agent {label:?} is over, and what it answered is lost")).into()
         }
         None => {
-            // A process that runs chosen sessions alone may not know of this one.
+            // A process that runs chosen sessions alone may not know this one.
             bus.nudge(spawns::session_of(*id).into());
             ToolOutcome::not_yet(*id, Vec::new())
         }
     }
 }
 
-fn task_of(arguments: Value, waits: bool, tools: &Executor) -> Result<Task, String> {
+fn task_of(arguments: Value, waits: bool, tools: &Executor) -> Result<SubAgentTask, String> {
     let args: Args = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
     let text = |word: Option<String>| word.map(|word| word.trim().to_owned()).filter(|word| !word.is_empty());
     let named = match args.tools {
@@ -136,10 +136,10 @@ fn task_of(arguments: Value, waits: bool, tools: &Executor) -> Result<Task, Stri
         Some(names) => Some(names.iter().map(|name| known(name, tools)).collect::<Result<Vec<_>, _>>()?),
     };
     let label = label_of(&text(args.label).unwrap_or_else(|| args.task.clone()));
-    Ok(Task { label, model: text(args.model), tools: named, waits, task: args.task })
+    Ok(SubAgentTask { label, model: text(args.model), tools: named, waits, task: args.task })
 }
 
-/// The tool's own name.
+/// Returns the tool's own name.
 fn known(name: &str, tools: &Executor) -> Result<String, String> {
     let found = tools.registry().get(name).map(|tool| tool.spec().name.clone());
     found.ok_or_else(|| {
@@ -162,7 +162,7 @@ impl Tool for SpawnTool {
         &["subagent", "sub_agent", "delegate", "task"]
     }
 
-    /// The same call means the same sub-agent.
+    /// The same call yields the same sub-agent.
     fn replay(&self) -> Replay {
         Replay::Idempotent
     }
@@ -171,7 +171,7 @@ impl Tool for SpawnTool {
         OutputLimit { chars: ANSWER.chars + 1_000, lines: ANSWER.lines + 50 }
     }
 
-    /// What is read must not choose which tools another one gets.
+    /// Content that is read must not choose the tools of a sub-agent.
     fn sealed_arguments(&self) -> &'static [&'static str] {
         &["model", "tools", "wait"]
     }
@@ -181,7 +181,7 @@ impl Tool for SpawnTool {
         has_command.then_some("spawn runs no commands; for one in the background use exec with background = true")
     }
 
-    /// The end of a turn that runs on an errand is what somebody waits for: its sub-agents end before it.
+    /// Somebody waits for the end of a turn on an errand, so its sub-agents end before it.
     fn waits(&self, arguments: &Value, context: &ToolContext) -> bool {
         arguments.get("wait").and_then(Value::as_bool).unwrap_or(false) || context.origin.is_errand()
     }
@@ -218,7 +218,7 @@ mod tests {
     use crate::tools::testing::{World, context};
 
     #[tokio::test]
-    async fn what_cannot_be_started_says_why() {
+    async fn a_sub_agent_that_cannot_start_says_why() {
         let mut world = World::new(&ToolsConfig::default());
         world.executor.register(Arc::new(SpawnTool::new(SpawnConfig::default(), WeakBus::default()))).unwrap();
         for (arguments, expected) in [

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use daoyou_channels::Finding;
 
-use crate::agent::{SkillFolder, SystemPrompt};
 use crate::gateway::equip::PRIVATE;
+use crate::session::commands::SkillFolder;
+use crate::turn::context::system_prompt::SystemPrompt;
 
 const NAME: &str = "workspace files";
 

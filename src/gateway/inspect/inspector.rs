@@ -132,7 +132,7 @@ impl Inspector {
     /// Returns the gateway's tools, or those that it would have; its workspace must exist.
     pub(super) fn tools(&self) -> Result<Arc<Executor>, String> {
         if let Some(running) = &self.running {
-            return Ok(running.equipment.runner.get().tools.clone());
+            return Ok(running.equipment.runner.get().conversations.tools.all.clone());
         }
         let workspace = self.home.workspace(&self.config.agent.workspace);
         build_tools(&self.config, &workspace, &self.home, &Partners::default()).map_err(|error| error.to_string())

@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Inspector;
-use crate::agent::told_limits;
 use crate::llm::{
     CircuitState, KeySource, KnownService, LlmError, LlmErrorKind, ModelChoice, OFFLINE, ProviderProbe, SERVICES,
     display_address, is_same_model, nearest,
 };
 use crate::query::{InspectError, ProbeScope};
+use crate::turn::token_budget::told_limits;
 
 /// The time limit of a service for its list of models.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use daoyou_channels::Trust;
-use daoyou_channels::backoff::Backoff;
 use rustix::process::Signal;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -244,24 +243,18 @@ impl Processes {
     async fn write_end(&self, id: &str, folder: &ConversationFolder, end: &ProcessEnd) {
         let printed = self.printed(id, folder, TOLD_LINES, TOLD_CHARS).await.unwrap_or_default();
         let announce = self.announce.get().filter(|_| end.is_news()).cloned();
-        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-        let told = loop {
+        let make = || {
             let (id, end, printed, announce) = (id.to_owned(), end.clone(), printed.clone(), announce.clone());
-            let write =
-                move |connection: &Connection| match (processes::end(connection, &id, &end.to_string())?, announce) {
-                    (Some(row), Some(announce)) => announce.write(connection, &row, &end, &printed).map(Some),
-                    _ => Ok(None),
-                };
-            match self.store.write(Commit::Synced, write).await {
-                Ok(told) => break told,
-                // The next start announces it.
-                Err(StoreError::Closed) => return,
-                Err(error) => {
-                    tracing::error!(%error, "the end of a background process could not be written; trying again");
-                    sleep(backoff.next_wait()).await;
-                }
+            move |connection: &Connection| match (processes::end(connection, &id, &end.to_string())?, announce) {
+                (Some(row), Some(announce)) => announce.write(connection, &row, &end, &printed).map(Some),
+                _ => Ok(None),
             }
         };
+        let failed = |error: &StoreError| {
+            tracing::error!(%error, "the end of a background process could not be written; trying again");
+        };
+        // Where the store is closed, the next start announces it.
+        let Some(told) = self.store.write_until(Commit::Synced, make, failed).await else { return };
         if let (Some(session), Some(announce)) = (told, announce) {
             announce.written(session);
         }

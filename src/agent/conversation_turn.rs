@@ -1,0 +1,261 @@
+//! The conversation of a started turn with its model, until it answers, is stopped, times out, or is parked.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use daoyou_channels::settings::Span;
+use tokio::sync::OnceCell;
+
+use super::parking::{ModelOutage, Parking};
+use super::store_journal::StoreJournal;
+use super::turn_start::StartedTurn;
+use super::turn_tools::TurnTools;
+use crate::chat::ChatMessage;
+use crate::llm::{FallbackChain, LlmErrorKind, ModelError};
+use crate::memory::{origin_on_behalf, sender_of};
+use crate::tools::{Executor, ToolContext};
+use crate::turn::context::attachments;
+use crate::turn::context::compaction::compact;
+use crate::turn::context::conversation_context::{ContextBuilder, ConversationContext};
+use crate::turn::context::images::ImageLoader;
+use crate::turn::context::relevant_memories::relevant_memories;
+use crate::turn::context::user_message::least_trust;
+use crate::turn::error::{ErrorCode, TurnError};
+use crate::turn::event_emitter::EventEmitter;
+use crate::turn::flight_recorder::FlightSlot;
+use crate::turn::layered::{LayeredModel, LayeredTools};
+use crate::turn::limits::{TurnLimits, wanted_model};
+use crate::turn::middleware::{MiddlewareStack, OperationHandler, TurnRequest, TurnRun};
+use crate::turn::model_chains::ModelChains;
+use crate::turn::progress::{ContextStep, StepBody, TurnProgress, UnreadableJournal};
+use crate::turn::scope::TurnScope;
+use crate::turn::traits::Journal;
+use crate::turn::turn_loop::{ConversationOutcome, LoopOutcome, Turn};
+
+/// What the conversations of turns work with.
+pub struct Conversations {
+    pub contexts: ContextBuilder,
+    pub chains: ModelChains,
+    pub tools: TurnTools,
+    pub images: ImageLoader,
+    pub middleware: Arc<MiddlewareStack>,
+    pub parking: Parking,
+    pub limits: TurnLimits,
+    /// `agent.temperature`.
+    pub temperature: Option<f64>,
+}
+
+/// How far a turn came; it survives a panic.
+#[derive(Debug, Default)]
+pub struct RunState {
+    /// The start of the turn was emitted as an event.
+    pub has_begun: bool,
+    pub progress: TurnProgress,
+    /// `PROVIDER/MODEL`, once one is asked.
+    pub model: String,
+}
+
+/// The conversation of one turn, within its middleware.
+pub struct ConversationTurn<'a> {
+    pub conversations: &'a Conversations,
+    pub started: &'a StartedTurn,
+    pub scope: TurnScope<'a>,
+    pub journal: &'a StoreJournal<'a>,
+    pub events: &'a EventEmitter,
+    pub flight: &'a FlightSlot<'a>,
+    pub state: &'a mut RunState,
+    /// Why the turn cannot go on from its journal.
+    pub damaged: Option<UnreadableJournal>,
+}
+
+#[async_trait]
+impl OperationHandler<TurnRun> for ConversationTurn<'_> {
+    async fn handle(&mut self, request: TurnRequest) -> Result<ConversationOutcome, TurnError> {
+        if let Some(damaged) = self.damaged.take() {
+            return Err(TurnError::new(ErrorCode::StateCorrupted, "journal").caused_by(damaged));
+        }
+        self.converse(request.text).await
+    }
+}
+
+impl ConversationTurn<'_> {
+    /// Composes the context and runs the turn. `text` is the message as the model reads it.
+    async fn converse(&mut self, text: String) -> Result<ConversationOutcome, TurnError> {
+        let Conversations { contexts, chains, parking, .. } = self.conversations;
+        let StartedTurn { session, last, rows, .. } = self.started;
+        if self.state.progress.context.is_none() {
+            contexts.memory.import_by_hand().await;
+        }
+        let tools = self.conversations.tools.of_message(last);
+        let specs = tools.specs();
+        let context = contexts.load(session, last, &specs, self.state.progress.context.as_ref())?;
+        let wanted = wanted_model(last, context.head.model.as_deref(), &contexts.settings.model);
+        // Taken before any model is asked, so that an answer which comes meanwhile is not missed.
+        let mark = parking.retries.mark();
+        let chain = match chains.open(&wanted, self.state.progress.provider(), parking.on_answer()).await {
+            Ok(chain) => chain,
+            Err(error) => return self.without_model(wanted, error, mark).await,
+        };
+        self.state.model = chain.current().to_string();
+        let (system, hash) = contexts.system.current(least_trust(rows));
+        let (system, hash) = context.memory.in_prompt(&system, &hash);
+        if self.state.progress.context.is_none() {
+            self.begin(&context, text, &hash).await;
+        }
+        let mut history = context.messages;
+        let outcome = loop {
+            history.extend(self.state.progress.context.as_ref().map(ContextStep::message));
+            let outcome = self.attend(&chain, &tools, std::mem::take(&mut history), system.clone()).await;
+            self.state.model = chain.current().to_string();
+            let is_the_models = matches!(&outcome, Err(TurnError { code: ErrorCode::Model(_), .. }));
+            match chain.failure().filter(|_| is_the_models) {
+                Some(error) if error.kind == LlmErrorKind::ContextTooLong => {
+                    contexts.tokens.learn_limit(&chain.asked_last(), &error.message);
+                    let Some(smaller) = compact(&contexts.store, session, &self.state.progress)? else {
+                        break outcome;
+                    };
+                    self.note(smaller).await;
+                    let context = self.state.progress.context.as_ref();
+                    history = contexts.load(session, last, &specs, context)?.messages;
+                }
+                Some(error) if error.is_service_condition() && self.may_wait() => {
+                    let (failures, providers) = (chain.failures(), chain.providers());
+                    return self.park(ModelOutage { error, failures, providers, mark }).await;
+                }
+                _ => break outcome,
+            }
+        };
+        match outcome? {
+            LoopOutcome::Answered(reply) => Ok(ConversationOutcome::Answered(reply)),
+            LoopOutcome::AwaitsTurns(turns) => {
+                let look_again = parking.park_for_turns(self.started, self.journal.context(), turns).await;
+                Ok(ConversationOutcome::Parked { look_again })
+            }
+        }
+    }
+
+    /// Ends, or parks, a turn whose `wanted` model cannot be asked.
+    async fn without_model(
+        &mut self,
+        wanted: String,
+        error: ModelError,
+        mark: u64,
+    ) -> Result<ConversationOutcome, TurnError> {
+        if let Some(outage) = error.outage().filter(|_| self.may_wait()) {
+            let (providers, failures) = (vec![outage.provider.clone()], vec![outage.clone()]);
+            return self.park(ModelOutage { error: outage, failures, providers, mark }).await;
+        }
+        let values = [wanted, error.to_public()];
+        Err(TurnError::new(ErrorCode::NoModel, "turn").with(values).caused_by(error))
+    }
+
+    async fn park(&self, outage: ModelOutage) -> Result<ConversationOutcome, TurnError> {
+        let (parking, context) = (&self.conversations.parking, self.journal.context());
+        let look_again =
+            parking.park_for_model(self.started, self.state.progress.waiting_since, context, outage).await?;
+        Ok(ConversationOutcome::Parked { look_again })
+    }
+
+    /// Records the context, so that the turn gets the same again if it resumes in another process.
+    async fn begin(&mut self, context: &ConversationContext, mut text: String, system: &str) {
+        let (contexts, rows) = (&self.conversations.contexts, &self.started.rows);
+        contexts.keep_snapshot(&self.started.session, context).await;
+        text.push_str(&relevant_memories(&contexts.memory, rows, context).await);
+        let step = ContextStep {
+            system: system.to_owned(),
+            from: context.from,
+            to: context.head.next_seq,
+            user: text,
+            images: attachments::images(rows),
+            model: self.state.model.clone(),
+            squeezed: 0,
+            snapshot: context.memory.snapshot.as_ref().map(|snapshot| snapshot.hash.clone()),
+            summary: context.memory.summary.as_ref().map(|(id, _)| *id),
+            is_tight: context.is_tight,
+            forgets: context.forgets,
+        };
+        self.note(step).await;
+    }
+
+    async fn note(&mut self, context: ContextStep) {
+        let step = StepBody::Context(context);
+        self.journal.record(&step).await;
+        self.state.progress.apply(step);
+    }
+
+    /// Returns true if the turn may wait for a model; a turn that waited before always may.
+    fn may_wait(&self) -> bool {
+        self.conversations.parking.retries.is_open() || self.state.progress.waiting_since.is_some()
+    }
+
+    /// Runs the turn until it ends, is stopped, or times out.
+    async fn attend(
+        &mut self,
+        chain: &FallbackChain,
+        executor: &Executor,
+        conversation: Vec<ChatMessage>,
+        system: Arc<str>,
+    ) -> Result<LoopOutcome, TurnError> {
+        let Conversations { contexts, chains, middleware, images, temperature, .. } = self.conversations;
+        let (scope, cancel) = (self.scope, &self.started.cancel);
+        let model = LayeredModel { chain, middleware, tokens: &contexts.tokens, models: &chains.models, scope };
+        let tools = LayeredTools { executor, middleware, scope };
+        let limits = self.conversations.limits.of_message(&self.started.last);
+        let turn = Turn {
+            scope,
+            system,
+            conversation,
+            model: &model,
+            tools: &tools,
+            tool_context: self.tool_context(),
+            image_loader: images,
+            images: OnceCell::new(),
+            temperature: *temperature,
+            max_tokens: contexts.settings.max_tokens,
+            limits,
+            journal: self.journal,
+            events: self.events,
+            flight: self.flight,
+        };
+        let events = self.events;
+        let mut running = pin!(turn.run(&mut self.state.progress));
+        let cut_off = tokio::select! {
+            biased;
+            () = cancel.cancelled() => ErrorCode::Stopped,
+            () = tokio::time::sleep_until(scope.deadline) => ErrorCode::TurnTimeout,
+            outcome = &mut running => {
+                return outcome.unwrap_or_else(|| Err(cut_off_error(ErrorCode::Stopped, limits, events)));
+            }
+        };
+        // The model call is dropped at once; a running tool is told to end, and may report within its grace period.
+        cancel.cancel();
+        running.await.unwrap_or_else(|| Err(cut_off_error(cut_off, limits, events)))
+    }
+
+    fn tool_context(&self) -> ToolContext {
+        let StartedTurn { turn, session, rows, last, cancel, .. } = self.started;
+        ToolContext {
+            session: session.clone(),
+            turn: *turn,
+            call_id: String::new(),
+            channel: last.channel.clone(),
+            chat_id: last.chat_id.clone(),
+            sender: sender_of(last),
+            trust: least_trust(rows),
+            files: attachments::paths(rows),
+            metadata: last.metadata.as_str().into(),
+            origin: Arc::new(origin_on_behalf(last)),
+            cancel: cancel.child_token(),
+        }
+    }
+}
+
+/// Returns the error of a turn that was stopped, or whose time is up.
+fn cut_off_error(code: ErrorCode, limits: TurnLimits, events: &EventEmitter) -> TurnError {
+    let error = TurnError::new(code, "turn");
+    match code {
+        ErrorCode::TurnTimeout => error.with([Span(limits.time).to_string()]),
+        _ => error.after_saying(&events.partial_text()),
+    }
+}

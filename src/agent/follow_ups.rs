@@ -1,0 +1,84 @@
+//! What follows from the end of a turn that runs on an errand, written within the commit of that end.
+
+use daoyou_channels::SessionKey;
+
+use super::sub_agents::{self, AwaitingTurn};
+use crate::bus::{EndedTurn, FollowUps, MessageBus};
+use crate::origin::TurnCause;
+use crate::phrases::Phrases;
+use crate::session::retry_scheduler::RetryScheduler;
+use crate::store::inbox::Inserted;
+use crate::store::{Connection, StoreError};
+use crate::{crash, cron};
+
+/// What the commit has written, and what the bus has to wake.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct AppliedFollowUps {
+    /// The text for the chat of the turn's message, if any.
+    pub reply: Option<String>,
+    /// Sessions that have a new message.
+    pub sessions: Vec<SessionKey>,
+    /// The channel that has a notice for the owner.
+    pub told: Option<String>,
+    /// The turn that waited for this end.
+    pub awaiting: Option<AwaitingTurn>,
+    /// The label of the sub-agent that has ended.
+    pub sub_agent: Option<String>,
+}
+
+/// Writes what follows.
+pub(super) fn follow(
+    connection: &Connection,
+    bus: &MessageBus,
+    rules: &cron::CronSettings,
+    cause: &TurnCause,
+    end: &EndedTurn<'_>,
+    phrases: &Phrases,
+) -> Result<AppliedFollowUps, StoreError> {
+    let (mut awaiting, mut sub_agent) = (None, None);
+    let FollowUps { reply, messages, notice } = match cause {
+        TurnCause::Job(job) => {
+            if end.error.is_some() {
+                bus.metrics().cron.run_failed();
+            }
+            cron::ended(connection, rules, job, end)?
+        }
+        TurnCause::Heartbeat => cron::heartbeat::ended(connection, end)?,
+        TurnCause::SubAgent(task) => {
+            let (follow_ups, awaited) = sub_agents::ended(connection, task, end, phrases)?;
+            (awaiting, sub_agent) = (awaited, Some(task.label.clone()));
+            follow_ups
+        }
+        TurnCause::Person | TurnCause::Note(_) => {
+            FollowUps { reply: Some(end.reply.to_owned()), ..FollowUps::default() }
+        }
+    };
+    let mut sessions = Vec::with_capacity(messages.len());
+    for draft in messages {
+        if draft.insert(connection)? == Inserted::New {
+            sessions.push(draft.message.session_key());
+        }
+    }
+    let told = match notice {
+        Some(notice) => bus.tell_owner(connection, daoyou_channels::new_id(), "notice:errand", notice)?,
+        None => None,
+    };
+    Ok(AppliedFollowUps { reply, sessions, told, awaiting, sub_agent })
+}
+
+/// Wakes everything that the commit gave work to.
+pub(super) fn wake(bus: &MessageBus, retries: &RetryScheduler, followed: AppliedFollowUps) {
+    if let Some(label) = followed.sub_agent {
+        crash::point("child_ended", &label);
+    }
+    if let Some(AwaitingTurn { turn, session }) = followed.awaiting {
+        retries.rouse(turn);
+        bus.nudge(session);
+    }
+    for session in followed.sessions {
+        bus.inbound_written(session, 1);
+    }
+    if let Some(channel) = followed.told {
+        bus.outbound_written(&channel, 1);
+    }
+}

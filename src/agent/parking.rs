@@ -1,0 +1,259 @@
+//! Parks turns: a turn waits because no model is available, and its sender is told once; or it waits for sub-agents,
+//! silently.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use daoyou_channels::SessionKey;
+use daoyou_channels::settings::Span;
+use uuid::Uuid;
+
+use super::turn_start::StartedTurn;
+use crate::bus::{MessageBus, OutboundBody, OutboundDraft, ServiceFault};
+use crate::crash;
+use crate::llm::{LlmError, LlmErrorKind};
+use crate::origin::TurnOrigin;
+use crate::phrases::{Phrases, fill};
+use crate::session::retry_scheduler::{
+    LONGEST_FAILURE_WAIT, LONGEST_OUTAGE_WAIT, LONGEST_QUOTA_WAIT, RetryScheduler, RetryTerms,
+};
+use crate::store::inbox::{self, InboxRow, State};
+use crate::store::{Commit, Connection, StoreError, meta, now_ms, spawns, turn_steps};
+use crate::turn::error::{ErrorCode, TurnError};
+use crate::turn::progress::StepBody;
+
+const SLOT: &str = "notice:waiting";
+/// The longest wait, whatever a service asks for by mistake.
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
+
+/// No model that could answer is available: services are down, reject the key, or accept no more requests.
+#[derive(Clone, Debug)]
+pub struct ModelOutage {
+    pub error: LlmError,
+    /// The failure of each provider.
+    pub failures: Vec<LlmError>,
+    /// The providers that could answer.
+    pub providers: Vec<String>,
+    /// [`RetryScheduler::mark`] from before they were asked.
+    pub mark: u64,
+}
+
+impl ModelOutage {
+    /// Returns the failure that the turn waits for.
+    fn failure(&self) -> &LlmError {
+        self.failures.iter().find(|failure| failure.is_service_condition()).unwrap_or(&self.error)
+    }
+}
+
+/// Parks turns.
+pub struct Parking {
+    pub bus: Arc<MessageBus>,
+    pub retries: Arc<RetryScheduler>,
+    /// `agent.wait_for_model`; zero is for ever.
+    pub wait_for_model: Span,
+    pub phrases: &'static Phrases,
+}
+
+/// What the commit that parks a turn writes.
+#[derive(Clone)]
+struct ParkingCommit {
+    turn: Uuid,
+    /// A first step that is not in the store yet.
+    context: Option<String>,
+    /// The step and the notice of a turn that is parked for the first time.
+    first: Option<(String, Option<OutboundDraft>)>,
+    /// The turns whose ends it waits for.
+    awaited: Vec<Uuid>,
+    /// Notices for the owner, one for each service, by the provider's name.
+    notices: Vec<(String, String)>,
+    bus: Arc<MessageBus>,
+}
+
+/// What the commit came to.
+struct Parked {
+    look_again: bool,
+    /// The channels that have the owner's notices to deliver.
+    channels: Vec<String>,
+}
+
+impl Parking {
+    /// Returns the callback for each provider that answers.
+    pub fn on_answer(&self) -> impl Fn(&str) + Send + Sync + 'static {
+        let (retries, bus) = (self.retries.clone(), self.bus.clone());
+        move |provider| {
+            retries.answered(provider);
+            bus.service_answered(provider);
+        }
+    }
+
+    /// Parks the turn until a model may be asked again; returns true if it is to be looked at again at once. `waiting_since` is when
+    /// it was parked first, `context` a first step that is not in the store yet. A store that cannot be written holds the session's
+    /// lane.
+    ///
+    /// # Errors
+    /// The turn is given up: it has waited for `agent.wait_for_model`.
+    pub async fn park_for_model(
+        &self,
+        started: &StartedTurn,
+        waiting_since: Option<i64>,
+        context: Option<String>,
+        outage: ModelOutage,
+    ) -> Result<bool, TurnError> {
+        let StartedTurn { turn, session, rows, last, .. } = started;
+        // A dead message that was revived waits anew.
+        let is_revived = rows.first().is_some_and(|first| first.state == State::Queued);
+        let before = waiting_since.filter(|_| !is_revived);
+        let since = before.unwrap_or_else(now_ms);
+        // A clock that is set back lengthens the wait by the same amount.
+        let waited = Duration::from_millis(u64::try_from(now_ms() - since).unwrap_or(0));
+        let limit = self.wait_for_model.0;
+        let left = if limit.is_zero() { Duration::MAX } else { limit.saturating_sub(waited) };
+        if left.is_zero() {
+            return Err(self.unavailable(last, outage.error));
+        }
+        let failures = outage.failures.iter().filter(|failure| failure.is_service_condition());
+        let notices = failures.filter_map(|failure| self.news_for_owner(failure)).collect();
+        let first = match before {
+            Some(_) => None,
+            None => {
+                let step = serde_json::to_string(&StepBody::Waiting { since }).map_err(StoreError::from)?;
+                // Nobody waits for the answer of an errand.
+                let is_errand = TurnOrigin::parse(&last.origin).is_errand();
+                let notice = if is_errand { None } else { Some(self.notice(*turn, last, outage.failure())?) };
+                Some((step, notice))
+            }
+        };
+        let is_told = first.as_ref().is_some_and(|(_, notice)| notice.is_some());
+        let bus = self.bus.clone();
+        let look_again =
+            self.commit(ParkingCommit { turn: *turn, context, first, awaited: Vec::new(), notices, bus }).await;
+        crash::point("waiting_committed", &last.content);
+        tracing::warn!(%turn, %session, error = %outage.error, "no model is available; the turn waits");
+        if is_told {
+            self.bus.outbound_written(&last.channel, 1);
+        }
+        let longest = outage.failures.iter().chain([&outage.error]).map(|failure| longest_wait(failure.kind)).min();
+        let longest = longest.unwrap_or(LONGEST_OUTAGE_WAIT);
+        let ModelOutage { error: LlmError { retry_after, .. }, providers, mark, .. } = outage;
+        let at_latest = left.min(LONGEST_WAIT);
+        self.retries.enter(*turn, session, RetryTerms { providers, retry_after, longest, at_latest, mark });
+        Ok(look_again)
+    }
+
+    /// Parks the turn until one of the `awaited` turns has ended, without a deadline; returns true if it is to be looked at again at
+    /// once. A store that cannot be written holds the session's lane.
+    pub async fn park_for_turns(&self, started: &StartedTurn, context: Option<String>, awaited: Vec<Uuid>) -> bool {
+        let StartedTurn { turn, session, last, .. } = started;
+        tracing::info!(%turn, %session, turns = awaited.len(), "the turn waits for sub-agents");
+        // Before the commit: an end that comes right after it must find the turn asleep, to wake it.
+        self.retries.sleep(*turn);
+        let bus = self.bus.clone();
+        let commit = ParkingCommit { turn: *turn, context, first: None, awaited, notices: Vec::new(), bus };
+        let look_again = self.commit(commit).await;
+        if look_again {
+            self.retries.rouse(*turn);
+        }
+        crash::point("waiting_committed", &last.content);
+        look_again
+    }
+
+    async fn commit(&self, commit: ParkingCommit) -> bool {
+        let turn = commit.turn;
+        let work = || {
+            let commit = commit.clone();
+            move |connection: &Connection| commit.write(connection)
+        };
+        let failed =
+            |error: &StoreError| tracing::error!(%turn, %error, "a turn could not be parked; its session waits");
+        let Some(Parked { look_again, channels }) = self.bus.store().write_until(Commit::Synced, work, failed).await
+        else {
+            return std::future::pending().await;
+        };
+        channels.iter().for_each(|channel| self.bus.outbound_written(channel, 1));
+        look_again
+    }
+
+    /// Records the failure of a service; returns its name and the notice for the owner, if it is news.
+    fn news_for_owner(&self, failure: &LlmError) -> Option<(String, String)> {
+        let (LlmError { kind, provider, .. }, message) = (failure, failure.owner_words());
+        let must_act = matches!(kind, LlmErrorKind::Auth | LlmErrorKind::Quota);
+        let fault =
+            ServiceFault { code: kind.code().to_owned(), message: message.clone(), since: now_ms(), is_told: false };
+        if !self.bus.services().note(provider, fault, must_act) {
+            return None;
+        }
+        let mend = match kind {
+            LlmErrorKind::Auth => fill(self.phrases.service_key_mend, &[provider]),
+            LlmErrorKind::Quota => self.phrases.service_quota_mend.to_owned(),
+            _ => String::new(),
+        };
+        let words = self.phrases.service_words(kind.code(), provider);
+        Some((provider.clone(), fill(self.phrases.service_notice, &[&words, &message, &mend])))
+    }
+
+    fn notice(&self, turn: Uuid, last: &InboxRow, error: &LlmError) -> Result<OutboundDraft, StoreError> {
+        Ok(OutboundDraft {
+            turn,
+            slot: SLOT.to_owned(),
+            channel: last.channel.clone(),
+            chat_id: last.chat_id.clone(),
+            body: OutboundBody {
+                content: fill(self.phrases.waiting, &[&self.phrases.service_words(error.code(), &error.provider)]),
+                session: SessionKey::from(last.session.as_str()),
+                // This is not the reply, which is still to come.
+                in_reply_to: None,
+                attachments: Vec::new(),
+                metadata: serde_json::from_str(&last.metadata)?,
+                context: TurnOrigin::parse(&last.origin).reply.notice("waiting"),
+                error: None,
+            },
+        })
+    }
+
+    /// Returns the error of a turn that has waited for `agent.wait_for_model`.
+    fn unavailable(&self, last: &InboxRow, error: LlmError) -> TurnError {
+        let limit = self.wait_for_model.to_string();
+        let values = [limit, last.id.to_string(), error.to_public()];
+        TurnError::new(ErrorCode::Unavailable, "turn").with(values).caused_by(error)
+    }
+}
+
+/// Returns the longest of the growing waits for this kind of failure.
+fn longest_wait(kind: LlmErrorKind) -> Duration {
+    match kind {
+        LlmErrorKind::Auth | LlmErrorKind::Quota => LONGEST_QUOTA_WAIT,
+        LlmErrorKind::RateLimit | LlmErrorKind::Server => LONGEST_FAILURE_WAIT,
+        _ => LONGEST_OUTAGE_WAIT,
+    }
+}
+
+impl ParkingCommit {
+    /// Parks the turn; the result says to look again if it was told to stop meanwhile, or has nothing to wait for any more.
+    fn write(self, connection: &Connection) -> Result<Parked, StoreError> {
+        let Self { turn, context, first, awaited, notices, bus } = self;
+        if let Some(context) = context {
+            turn_steps::append(connection, turn, "context", &context)?;
+        }
+        if let Some((note, notice)) = first {
+            turn_steps::append(connection, turn, "note", &note)?;
+            if let Some(notice) = notice {
+                notice.insert(connection)?;
+            }
+        }
+        let mut channels = Vec::new();
+        for (provider, content) in notices {
+            let told = bus.tell_owner(connection, daoyou_channels::new_id(), "notice:service", content)?;
+            if told.is_some() {
+                bus.services().told(&provider);
+            }
+            channels.extend(told);
+        }
+        bus.services().write(connection)?;
+        inbox::rest(connection, turn)?;
+        if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == turn.to_string()) {
+            meta::set(connection, meta::ALONE, "")?;
+        }
+        let is_stopped = inbox::of_turn(connection, turn)?.iter().any(|row| row.cancel);
+        Ok(Parked { look_again: is_stopped || spawns::any_over(connection, &awaited)?, channels })
+    }
+}

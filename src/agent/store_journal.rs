@@ -1,0 +1,183 @@
+//! The journal of a running turn in the store.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_channel::Sender;
+use async_trait::async_trait;
+use daoyou_channels::OutboundContext;
+use daoyou_channels::SessionKey;
+use uuid::Uuid;
+
+use crate::bus::{MessageBus, OutboundBody, OutboundDraft};
+use crate::crash;
+use crate::store::{Commit, Connection, StoreError, inbox, turn_steps};
+use crate::tools::{Effect, Rows};
+use crate::turn::progress::StepBody;
+use crate::turn::traits::Journal;
+
+/// Writes each step into the store before the turn goes on.
+pub struct StoreJournal<'a> {
+    bus: &'a MessageBus,
+    turn: Uuid,
+    session: SessionKey,
+    /// Is sent the session once the turn has made progress, for the loop that runs it alone.
+    proven: Option<Sender<SessionKey>>,
+    /// The first step, which is written with the second: until then, a restart makes the same again.
+    context: Mutex<Option<String>>,
+}
+
+impl<'a> StoreJournal<'a> {
+    pub fn new(bus: &'a MessageBus, turn: Uuid, session: SessionKey, proven: Option<Sender<SessionKey>>) -> Self {
+        Self { bus, turn, session, proven, context: Mutex::default() }
+    }
+
+    /// Returns the first step if it is not in the store yet.
+    pub fn context(&self) -> Option<String> {
+        self.lock_context().clone()
+    }
+
+    fn lock_context(&self) -> MutexGuard<'_, Option<String>> {
+        self.context.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn append(&self, commit: Commit, step: &StepBody, effects: Vec<WrittenEffect>) {
+        let (kind, turn) = (step.kind(), self.turn);
+        let progressed = matches!(step, StepBody::Response { .. } | StepBody::ToolResult { .. });
+        let body = match serde_json::to_string(step) {
+            Ok(body) => body,
+            Err(error) => {
+                // Cannot happen: every field of a step is text, a number or JSON.
+                tracing::error!(%turn, %error, "a step could not be written as JSON");
+                return std::future::pending().await;
+            }
+        };
+        if let StepBody::Context(_) = step {
+            *self.lock_context() = Some(body);
+            return;
+        }
+        let make = || {
+            // Read for each try: another step may have written the context meanwhile.
+            let (body, effects, context) = (body.clone(), effects.clone(), self.lock_context().clone());
+            move |connection: &Connection| {
+                if let Some(context) = context {
+                    turn_steps::append(connection, turn, "context", &context)?;
+                }
+                let seq = turn_steps::append(connection, turn, kind, &body)?;
+                if progressed {
+                    inbox::reset_stalled(connection, turn)?;
+                }
+                effects.into_iter().enumerate().try_for_each(|(number, effect)| effect.write(connection, seq, number))
+            }
+        };
+        let failed =
+            |error: &StoreError| tracing::error!(%turn, kind, %error, "a step could not be written; the turn waits");
+        if self.bus.store().write_until(commit, make, failed).await.is_none() {
+            return std::future::pending().await;
+        }
+        *self.lock_context() = None;
+        if progressed && let Some(proven) = &self.proven {
+            // A loop that no longer listens need not know.
+            let _ = proven.try_send(self.session.clone());
+        }
+    }
+}
+
+#[async_trait]
+impl Journal for StoreJournal<'_> {
+    async fn record(&self, step: &StepBody) {
+        self.append(Commit::Logged, step, Vec::new()).await;
+        if let StepBody::Response { response, .. } = step {
+            let point = if response.tool_calls.is_empty() { "final_response_committed" } else { "response_committed" };
+            crash::point(point, &response.text);
+        }
+    }
+
+    async fn record_synced(&self, step: &StepBody) {
+        self.append(Commit::Synced, step, Vec::new()).await;
+        if let StepBody::ToolStarted { name, .. } = step {
+            crash::point("tool_started", name);
+        }
+    }
+
+    async fn record_result(&self, step: &StepBody, effects: &[Effect]) {
+        let StepBody::ToolResult { name, .. } = step else { return self.record(step).await };
+        crash::point("tool_finished", name);
+        let written: Vec<_> =
+            effects.iter().filter_map(|effect| written_for(effect, self.turn, &self.session)).collect();
+        let commit = if written.is_empty() { Commit::Logged } else { Commit::Synced };
+        self.append(commit, step, written.clone()).await;
+        crash::point("tool_result_committed", name);
+        for effect in written {
+            match effect {
+                WrittenEffect::Message(draft) => self.bus.outbound_written(&draft.channel, 1),
+                WrittenEffect::Rows(rows) => rows.0.written(),
+            }
+        }
+    }
+
+    async fn record_begun(&self, effects: &[Effect]) {
+        let rows = effects.iter().filter_map(|effect| match effect {
+            Effect::Rows(rows) => Some(rows.clone()),
+            _ => None,
+        });
+        let rows: Vec<Rows> = rows.collect();
+        if rows.is_empty() {
+            return;
+        }
+        let turn = self.turn;
+        let make = || {
+            let all = rows.clone();
+            move |connection: &Connection| all.iter().try_for_each(|rows| rows.0.write(connection))
+        };
+        let failed = |error: &StoreError| tracing::error!(%turn, %error, "the effects of a tool could not be written; the turn waits");
+        if self.bus.store().write_until(Commit::Synced, make, failed).await.is_none() {
+            return std::future::pending().await;
+        }
+        rows.iter().for_each(|rows| rows.0.written());
+    }
+}
+
+/// An effect as it is written.
+#[derive(Clone)]
+enum WrittenEffect {
+    Message(Box<OutboundDraft>),
+    Rows(Rows),
+}
+
+impl WrittenEffect {
+    /// Writes the effect with `number` of the step `seq`.
+    fn write(self, connection: &Connection, seq: i64, number: usize) -> Result<(), StoreError> {
+        match self {
+            Self::Message(mut draft) => {
+                draft.slot = if number == 0 { format!("tool:{seq}") } else { format!("tool:{seq}.{number}") };
+                draft.insert(connection)?;
+            }
+            Self::Rows(rows) => rows.0.write(connection)?,
+        }
+        Ok(())
+    }
+}
+
+fn written_for(effect: &Effect, turn: Uuid, session: &SessionKey) -> Option<WrittenEffect> {
+    Some(match effect {
+        Effect::Message { channel, chat_id, content, attachments, subject } => {
+            WrittenEffect::Message(Box::new(OutboundDraft {
+                turn,
+                slot: String::new(),
+                channel: channel.clone(),
+                chat_id: chat_id.clone(),
+                body: OutboundBody {
+                    content: content.clone(),
+                    session: session.clone(),
+                    in_reply_to: None,
+                    attachments: attachments.clone(),
+                    metadata: serde_json::Map::new(),
+                    context: OutboundContext { subject: subject.clone(), ..OutboundContext::default() },
+                    error: None,
+                },
+            }))
+        }
+        Effect::Rows(rows) => WrittenEffect::Rows(rows.clone()),
+        Effect::Await(_) => return None,
+    })
+}

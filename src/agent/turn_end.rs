@@ -1,0 +1,277 @@
+//! The end of a turn: one commit.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use daoyou_channels::{ErrorInfo, SessionKey};
+use uuid::Uuid;
+
+use super::follow_ups::{self, AppliedFollowUps};
+use super::learning::{TurnLearning, TurnRecord};
+use crate::bus::{EndedTurn, MessageBus, OutboundBody, OutboundDraft};
+use crate::chat::ChatMessage;
+use crate::metrics::{TurnOutcome, TurnPhase};
+use crate::origin::{SessionNote, TurnOrigin};
+use crate::phrases::Phrases;
+use crate::session::commands::SessionChange;
+use crate::session::retry_scheduler::RetryScheduler;
+use crate::session::session_ownership::SessionMemoryUpdate;
+use crate::store::inbox::{self, InboxRow, State};
+use crate::store::usage::{self, Tokens};
+use crate::store::{Commit, Connection, StoreError, forgetting, messages, meta, points, turn_steps};
+use crate::turn::context::private_memory;
+use crate::turn::progress::{TurnProgress, session_messages};
+use crate::turn::spending::{ModelSpending, Spending};
+use crate::{crash, cron, memory};
+
+/// What the turn adds to its session.
+#[derive(Clone, Debug)]
+pub enum SessionAppend {
+    Nothing,
+    /// The user's message, the journal's steps with open calls closed by `reason`, and the reply. The journal is read
+    /// within the commit, so that no step is missed.
+    Turn {
+        user: ChatMessage,
+        reason: &'static str,
+    },
+    /// A note for the session; nothing is answered.
+    Note(SessionNote),
+}
+
+/// How a turn ends.
+#[derive(Clone, Debug)]
+pub struct TurnEnd {
+    pub turn: Uuid,
+    /// The messages that the turn answers; the reply goes to the last one's chat.
+    pub rows: Vec<InboxRow>,
+    pub reply: String,
+    /// The error code if the turn failed.
+    pub error: Option<&'static str>,
+    /// `Done`, or `Dead` if the message is given up.
+    pub state: State,
+    pub append: SessionAppend,
+    pub change: SessionChange,
+    /// What changes in the session's memory, if the turn is added to it.
+    pub memory_update: Option<SessionMemoryUpdate>,
+    /// What is remembered automatically, if the turn is added to its session.
+    pub learning: Option<TurnLearning>,
+    /// `PROVIDER/MODEL`; empty if none was asked.
+    pub model: String,
+    pub phrases: &'static Phrases,
+}
+
+impl TurnEnd {
+    /// Writes the end and wakes those who wait for it. Retries until the store accepts it, and holds the session's
+    /// lane meanwhile.
+    pub async fn write(
+        self,
+        bus: &Arc<MessageBus>,
+        rules: &Arc<cron::CronSettings>,
+        retries: &RetryScheduler,
+    ) -> EndResult {
+        let Some(last) = self.rows.last() else { return EndResult::default() };
+        let (session, channel) = (SessionKey::from(last.session.as_str()), last.channel.clone());
+        let ids: Vec<Uuid> = self.rows.iter().map(|row| row.id).collect();
+        let begun = Instant::now();
+        let make = || {
+            let (end, bus, rules) = (self.clone(), bus.clone(), rules.clone());
+            move |connection: &Connection| end.commit(connection, &bus, &rules)
+        };
+        let failed = |error: &StoreError| {
+            tracing::error!(turn = %self.turn, %session, %error, "the end of a turn could not be written; its session waits");
+        };
+        let Some(CommittedEnd { written, is_answered, followed }) =
+            bus.store().write_until(Commit::Synced, make, failed).await
+        else {
+            return std::future::pending().await;
+        };
+        crash::point("end_committed", &last.content);
+        let turns = &bus.metrics().turns;
+        turns.phase(TurnPhase::End, begun.elapsed());
+        turns.ended(self.outcome(), self.rows.first().unwrap_or(last).age());
+        bus.inbound_ended(&session, &ids);
+        if is_answered {
+            bus.outbound_written(&channel, 1);
+        }
+        follow_ups::wake(bus, retries, followed);
+        written
+    }
+
+    fn outcome(&self) -> TurnOutcome {
+        match (self.state, self.error) {
+            (State::Dead, _) => TurnOutcome::Dead,
+            (_, None) => TurnOutcome::Done,
+            (_, Some("stopped")) => TurnOutcome::Cancelled,
+            (_, Some(code)) => TurnOutcome::Failed(code),
+        }
+    }
+
+    fn commit(
+        &self,
+        connection: &Connection,
+        bus: &MessageBus,
+        rules: &cron::CronSettings,
+    ) -> Result<CommittedEnd, StoreError> {
+        let Some(last) = self.rows.last() else { return Ok(CommittedEnd::default()) };
+        let mut ended = CommittedEnd::default();
+        if inbox::finish(connection, self.turn, self.state)? == 0 {
+            // The end was written before, by a commit whose success was not reported.
+            ended.written.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
+            return Ok(ended);
+        }
+        let mut is_struck = false;
+        match &self.append {
+            SessionAppend::Nothing => {}
+            SessionAppend::Turn { user, reason } => {
+                (ended.written.is_learned, is_struck) =
+                    self.append_messages(connection, &last.session, user, reason)?;
+            }
+            SessionAppend::Note(note) => append_note(connection, &last.session, self.turn, note)?,
+        }
+        match &self.change {
+            SessionChange::None => {}
+            SessionChange::NewEpoch => messages::new_epoch(connection, &last.session)?,
+            SessionChange::Model(model) => messages::set_model(connection, &last.session, model.as_deref())?,
+            SessionChange::NamePoint { turn, name } => points::set_name(connection, &last.session, *turn, name)?,
+            SessionChange::Restore(point) => drop(points::restore(connection, point)?),
+            SessionChange::Forget(id) => {
+                memory::forget(connection, &[*id])?;
+                ended.written.is_learned = true;
+                // The words of the command are forgotten as well.
+                forgetting::forget_command(connection, &self.turn.to_string(), &format!("/forget {id}"))?;
+            }
+        }
+        ended.followed = self.follow(connection, bus, rules, last)?;
+        if let Some(reply) = &ended.followed.reply {
+            self.reply_draft(last, reply)?.insert(connection)?;
+            ended.is_answered = true;
+        }
+        if is_struck {
+            forgetting::forget_delivered(connection, &self.turn.to_string())?;
+        }
+        if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == self.turn.to_string()) {
+            meta::set(connection, meta::ALONE, "")?;
+        }
+        ended.written.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
+        Ok(ended)
+    }
+
+    /// Returns what is delivered to the chat, and what else follows.
+    fn follow(
+        &self,
+        connection: &Connection,
+        bus: &MessageBus,
+        rules: &cron::CronSettings,
+        last: &InboxRow,
+    ) -> Result<AppliedFollowUps, StoreError> {
+        if let SessionAppend::Note(_) = self.append {
+            return Ok(AppliedFollowUps::default());
+        }
+        let origin = TurnOrigin::parse(&last.origin);
+        if !origin.is_errand() {
+            return Ok(AppliedFollowUps { reply: Some(self.reply.clone()), ..AppliedFollowUps::default() });
+        }
+        let end = EndedTurn { row: last, turn: self.turn, reply: &self.reply, error: self.error };
+        follow_ups::follow(connection, bus, rules, &origin.cause, &end, self.phrases)
+    }
+
+    /// Appends the turn to its session; returns whether something was remembered, and whether some of it was forgotten
+    /// since the turn began.
+    fn append_messages(
+        &self,
+        connection: &Connection,
+        session: &str,
+        user: &ChatMessage,
+        reason: &str,
+    ) -> Result<(bool, bool), StoreError> {
+        let steps = turn_steps::of_turn(connection, self.turn)?;
+        // An unreadable journal adds only the message and the error.
+        let progress = TurnProgress::read(&steps).unwrap_or_default();
+        let spending = progress.spending.clone();
+        let is_tight = progress.context.as_ref().is_some_and(|context| context.is_tight || context.squeezed > 0);
+        let read_at = progress.context.as_ref().map(|context| context.forgets);
+        let mut said = session_messages(user, progress, reason, &self.reply);
+        // Memories that the turn used may be forgotten since: then neither log nor journal keep them.
+        let turn = self.turn.to_string();
+        let is_struck = memory::redact_ended_turn(connection, &turn, &mut said)?;
+        let forgets = forgetting::count(connection)?;
+        let is_stale = read_at.is_some_and(|read_at| read_at != forgets) && private_memory::forget_found(&mut said);
+        if is_struck || is_stale {
+            forgetting::forget_steps(connection, &turn)?;
+        }
+        let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+        let roles = said.iter().map(ChatMessage::role);
+        messages::append(connection, session, self.turn, roles.zip(bodies))?;
+        if let Some(memory_update) = &self.memory_update {
+            memory_update.write(connection, session, is_tight)?;
+        }
+        let is_learned = match &self.learning {
+            Some(learning) if !is_struck => {
+                let (success, model) = (self.error.is_none(), self.model.as_str());
+                let finished = TurnRecord { session, turn: self.turn, said: &said, reply: &self.reply, success, model };
+                learning.write(connection, finished)?
+            }
+            _ => false,
+        };
+        self.count(connection, session, &spending)?;
+        Ok((is_learned, is_struck))
+    }
+
+    /// Counts usage and cost by model from the journal; a turn without an answer counts as well.
+    fn count(&self, connection: &Connection, session: &str, spending: &Spending) -> Result<(), StoreError> {
+        let mut models = spending.models().peekable();
+        if models.peek().is_none() && !self.model.is_empty() {
+            return usage::add(connection, self.turn, session, &self.model, Tokens::default(), None);
+        }
+        for (model, ModelSpending { usage: used, cost }) in models {
+            let tokens =
+                Tokens { turns: 1, input: used.input_tokens, output: used.output_tokens, cached: used.cached_tokens };
+            let cost = cost.as_ref().map(|cost| (cost.currency.as_str(), cost.micros));
+            usage::add(connection, self.turn, session, model, tokens, cost)?;
+        }
+        Ok(())
+    }
+
+    fn reply_draft(&self, last: &InboxRow, reply: &str) -> Result<OutboundDraft, StoreError> {
+        Ok(OutboundDraft {
+            turn: self.turn,
+            slot: "reply".to_owned(),
+            channel: last.channel.clone(),
+            chat_id: last.chat_id.clone(),
+            body: OutboundBody {
+                content: reply.to_owned(),
+                session: SessionKey::from(last.session.as_str()),
+                in_reply_to: Some(last.id),
+                attachments: Vec::new(),
+                metadata: serde_json::from_str(&last.metadata)?,
+                context: TurnOrigin::parse(&last.origin).reply,
+                error: self.error.map(|code| ErrorInfo { code: code.to_owned() }),
+            },
+        })
+    }
+}
+
+/// What remains to be done after a written end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EndResult {
+    /// The session has another message.
+    pub more: bool,
+    /// Something was remembered or forgotten.
+    pub is_learned: bool,
+}
+
+/// The result of the commit.
+#[derive(Default)]
+struct CommittedEnd {
+    written: EndResult,
+    /// There is something to deliver.
+    is_answered: bool,
+    followed: AppliedFollowUps,
+}
+
+fn append_note(connection: &Connection, session: &str, turn: Uuid, note: &SessionNote) -> Result<(), StoreError> {
+    let said =
+        [ChatMessage::User { content: note.note.clone(), images: Vec::new() }, ChatMessage::assistant(&note.said)];
+    let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    messages::append_told(connection, session, turn, said.iter().map(ChatMessage::role).zip(bodies))
+}

@@ -1,0 +1,272 @@
+//! One turn of a session: from the commit that starts it to the commit that ends it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_channel::Sender;
+use daoyou_channels::{SessionKey, TurnEvent};
+use futures_util::FutureExt;
+use jiff::tz::TimeZone;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::conversation_turn::{ConversationTurn, Conversations, RunState};
+use super::learning::TurnLearning;
+use super::store_journal::StoreJournal;
+use super::turn_end::{EndResult, SessionAppend, TurnEnd};
+use super::turn_start::{RunningTurns, StartedTurn, TurnStarter, command_of};
+use crate::bus::MessageBus;
+use crate::chat::ChatMessage;
+use crate::consolidation::{Summarizer, SummarizerSettings};
+use crate::cron;
+use crate::llm::{Models, costs_in_words};
+use crate::memory::MemoryService;
+use crate::metrics::{TurnMeter, TurnPhase};
+use crate::origin::{SessionNote, TurnOrigin};
+use crate::phrases::Phrases;
+use crate::session::commands::{CommandHandler, CommandReply, SessionChange};
+use crate::session::lanes::{ConcurrencyLimits, Isolation};
+use crate::session::session_ownership::{SessionMemoryUpdate, is_conversation, is_written};
+use crate::store::inbox::{InboxRow, State};
+use crate::turn::context::{attachments, user_message};
+use crate::turn::error::{ErrorCode, TurnError};
+use crate::turn::event_emitter::EventEmitter;
+use crate::turn::flight_recorder::FlightSlot;
+use crate::turn::middleware::TurnRequest;
+use crate::turn::progress::{TurnProgress, UnreadableJournal};
+use crate::turn::scope::TurnScope;
+use crate::turn::turn_loop::ConversationOutcome;
+
+/// Runs turns. New settings make a new runner, which takes over the [`RunningTurns`] of the old one; a turn ends with the runner
+/// that it began with.
+pub struct TurnRunner {
+    pub bus: Arc<MessageBus>,
+    pub starter: TurnStarter,
+    pub conversations: Conversations,
+    pub commands: Arc<CommandHandler>,
+    pub memory: Arc<MemoryService>,
+    /// How jobs end.
+    pub job_rules: Arc<cron::CronSettings>,
+    pub running: RunningTurns,
+    pub limits: ConcurrencyLimits,
+    pub timezone: TimeZone,
+    pub phrases: &'static Phrases,
+}
+
+/// The outcome of a started message.
+enum MessageOutcome {
+    Turn(ConversationOutcome),
+    Command(CommandReply),
+    /// A note for the session, without a turn.
+    Note(SessionNote),
+}
+
+/// The program is at fault; the panic's own message is in the log already.
+#[derive(Debug, thiserror::Error)]
+#[error("the turn panicked")]
+struct Panicked;
+
+impl TurnRunner {
+    /// Runs the session's next message, if it has one; returns true if it has more. `proven` is told when a turn that runs alone
+    /// has got somewhere.
+    pub async fn run_next(&self, session: &SessionKey, isolation: Isolation, proven: Sender<SessionKey>) -> bool {
+        let started = match self.starter.start(session, isolation).await {
+            Ok(Some(started)) => started,
+            Ok(None) => return false,
+            Err(error) => {
+                tracing::error!(%session, %error, "a turn could not be started; trying again");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                return true;
+            }
+        };
+        let StartedTurn { turn, ref last, .. } = started;
+        let turns = &self.bus.metrics().turns;
+        let _running = turns.run();
+        // A turn that resumes did not wait: its message was started before.
+        if let Some(first) = started.rows.first().filter(|row| row.stalled == 0 && started.steps.is_empty()) {
+            turns.phase(TurnPhase::Waiting, first.age());
+        }
+        let events = EventEmitter::new(self.bus.events().clone(), session.clone(), turn, &last.channel, &last.chat_id);
+        let (flight, meter, mut state) = (self.running.flight.board(turn), turns.meter(), RunState::default());
+        let proven = (isolation == Isolation::Alone).then_some(proven);
+        let run = self.run(&started, proven, (&events, &flight, &meter), &mut state);
+        // The one place where a panic of a turn becomes an error.
+        let outcome = AssertUnwindSafe(run).catch_unwind().await;
+        let outcome = outcome.unwrap_or_else(|_| Err(TurnError::internal("turn", Panicked)));
+        meter.end();
+        if let Ok(MessageOutcome::Turn(ConversationOutcome::Parked { look_again })) = outcome {
+            self.running.lock().remove(&turn);
+            return look_again;
+        }
+        let end = self.end_of(&started, outcome, &state);
+        if state.has_begun {
+            emit_end(&events, &end, &state.progress);
+        }
+        let (outcome, reply_bytes) = (end.error.unwrap_or("answered"), end.reply.len());
+        let EndResult { more, is_learned } = end.write(&self.bus, &self.job_rules, &self.running.retries).await;
+        self.running.lock().remove(&turn);
+        self.running.retries.leave(turn);
+        self.bus.forget_faults_if_nobody_waits();
+        match is_learned {
+            true => self.memory.notify_changes(),
+            false => self.memory.notify_messages(),
+        }
+        tracing::info!(%turn, %session, outcome, reply_bytes, "turn ended");
+        more
+    }
+
+    async fn run(
+        &self,
+        started: &StartedTurn,
+        proven: Option<Sender<SessionKey>>,
+        (events, flight, meter): (&EventEmitter, &FlightSlot<'_>, &TurnMeter<'_>),
+        state: &mut RunState,
+    ) -> Result<MessageOutcome, TurnError> {
+        let StartedTurn { turn, session, last, .. } = started;
+        if let Some(note) = TurnOrigin::parse(&last.origin).note().cloned() {
+            return Ok(MessageOutcome::Note(note));
+        }
+        if let Some(command) = command_of(last) {
+            return Ok(MessageOutcome::Command(self.commands.answer(&command, last).await?));
+        }
+        let damaged: Option<UnreadableJournal> = match TurnProgress::read(&started.steps) {
+            Ok(progress) => {
+                state.progress = progress;
+                None
+            }
+            Err(damaged) => Some(damaged),
+        };
+        state.has_begun = true;
+        events.emit(|| TurnEvent::Started);
+        let journal = StoreJournal::new(&self.bus, *turn, session.clone(), proven);
+        let left = self.conversations.limits.of_message(last).time.saturating_sub(state.progress.active);
+        let scope = TurnScope { session, turn: *turn, deadline: Instant::now() + left, meter, phrases: self.phrases };
+        let text = state.progress.context.as_ref().map(|context| context.user.clone());
+        let text = text.unwrap_or_else(|| user_message::user_text(&started.rows, &self.timezone));
+        let mut conversation = ConversationTurn {
+            conversations: &self.conversations,
+            started,
+            scope,
+            journal: &journal,
+            events,
+            flight,
+            state,
+            damaged,
+        };
+        let outcome = self.conversations.middleware.turn.run(&scope, TurnRequest { text }, &mut conversation).await?;
+        Ok(MessageOutcome::Turn(outcome))
+    }
+
+    /// The one place where an error becomes a reply and a line of the log.
+    fn end_of(&self, started: &StartedTurn, outcome: Result<MessageOutcome, TurnError>, state: &RunState) -> TurnEnd {
+        let StartedTurn { turn, session, rows, .. } = started;
+        let mut end = TurnEnd { memory_update: self.memory_update(started), ..self.bare_end(*turn, rows.clone()) };
+        end.learning = TurnLearning::of(&self.memory, rows);
+        end.model.clone_from(&state.model);
+        let (reply, code) = match outcome {
+            Ok(MessageOutcome::Note(note)) => {
+                return TurnEnd { append: SessionAppend::Note(note), ..end };
+            }
+            Ok(MessageOutcome::Command(CommandReply { reply, change, error })) => {
+                return TurnEnd { reply, change, error, ..end };
+            }
+            Ok(MessageOutcome::Turn(ConversationOutcome::Answered(reply))) => (reply, None),
+            // A parked turn has no end.
+            Ok(MessageOutcome::Turn(ConversationOutcome::Parked { .. })) => (String::new(), None),
+            Err(error) => {
+                error.log(*turn, session);
+                (error.words(self.phrases), Some(error.code))
+            }
+        };
+        end.reply = reply;
+        end.error = code.map(ErrorCode::word);
+        // A message that is given up adds nothing to the session: revived, it is answered as if it had come then.
+        if code == Some(ErrorCode::Unavailable) {
+            return TurnEnd { state: State::Dead, ..end };
+        }
+        let reason = code.map_or("not run: the turn had ended", ErrorCode::open_calls_reason);
+        let user = match &state.progress.context {
+            Some(context) => context.message(),
+            None => ChatMessage::User {
+                content: user_message::user_text(rows, &self.timezone),
+                images: attachments::images(rows),
+            },
+        };
+        TurnEnd { append: SessionAppend::Turn { user, reason }, ..end }
+    }
+
+    /// Returns an end that says and changes nothing.
+    fn bare_end(&self, turn: Uuid, rows: Vec<InboxRow>) -> TurnEnd {
+        TurnEnd {
+            turn,
+            rows,
+            reply: String::new(),
+            error: None,
+            state: State::Done,
+            append: SessionAppend::Nothing,
+            change: SessionChange::None,
+            memory_update: None,
+            learning: None,
+            model: String::new(),
+            phrases: self.phrases,
+        }
+    }
+
+    /// Returns what the end of a turn means for the memory of its session.
+    fn memory_update(&self, started: &StartedTurn) -> Option<SessionMemoryUpdate> {
+        let last = Some(&started.last).filter(|row| is_written(row))?;
+        let terms = self.memory.settings.get();
+        let is_talk = is_conversation(last);
+        let consolidate_at = Some(terms.config.consolidate_at).filter(|_| terms.config.enabled && is_talk);
+        Some(SessionMemoryUpdate { writer: terms.identities.writer_of(last), consolidate_at })
+    }
+
+    /// Gives up a message that stopped the gateway each time: tells its sender, and lets its session go on.
+    pub async fn give_up(&self, rows: Vec<InboxRow>) {
+        let Some(turn) = rows.first().map(|row| row.turn) else { return };
+        tracing::error!(%turn, "a message crashed the gateway each time it ran and is given up");
+        let reply = self.phrases.poison.to_owned();
+        let error = Some(ErrorCode::Poison.word());
+        let end = TurnEnd { reply, error, state: State::Dead, ..self.bare_end(turn, rows) };
+        end.write(&self.bus, &self.job_rules, &self.running.retries).await;
+    }
+
+    /// Returns what asks a model for summaries, with the settings of this runner.
+    pub fn summarizer(&self) -> Summarizer {
+        let Conversations { contexts, chains, middleware, temperature, .. } = &self.conversations;
+        Summarizer {
+            memory: self.memory.clone(),
+            chains: chains.clone(),
+            retries: self.running.retries.clone(),
+            middleware: middleware.clone(),
+            tokens: contexts.tokens.clone(),
+            metrics: self.bus.metrics().clone(),
+            phrases: self.phrases,
+            settings: SummarizerSettings {
+                model: contexts.settings.model.clone(),
+                context_tokens: contexts.settings.context_tokens,
+                temperature: *temperature,
+                max_tokens: contexts.settings.max_tokens,
+            },
+        }
+    }
+
+    /// Returns the models that turns ask.
+    pub fn models(&self) -> &Arc<Models> {
+        &self.conversations.chains.models
+    }
+}
+
+fn emit_end(events: &EventEmitter, end: &TurnEnd, progress: &TurnProgress) {
+    let (reply, message) = (end.reply.clone(), end.reply.clone());
+    events.emit(|| match end.error {
+        Some(_) => TurnEvent::Error { message },
+        None => TurnEvent::Done {
+            reply,
+            input_tokens: progress.usage.input_tokens,
+            output_tokens: progress.usage.output_tokens,
+            cost: costs_in_words(&progress.spending.costs()),
+        },
+    });
+}

@@ -1,0 +1,172 @@
+//! The start of a turn: one commit, before any work.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use daoyou_channels::SessionKey;
+use jiff::tz::TimeZone;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::config::QueueMode;
+use crate::crash;
+use crate::memory::MemoryService;
+use crate::origin::{TurnCause, TurnOrigin};
+use crate::session::commands::SlashCommand;
+use crate::session::lanes::Isolation;
+use crate::session::resets::Resets;
+use crate::session::retry_scheduler::RetryScheduler;
+use crate::session::session_ownership;
+use crate::store::inbox::{self, InboxRow, State};
+use crate::store::turn_steps::{self, StepRow};
+use crate::store::{Commit, Connection, Store, StoreError, meta};
+use crate::turn::flight_recorder::FlightRecorder;
+
+/// Messages that `collect` joins into one turn at most.
+const COLLECT_LIMIT: u32 = 50;
+
+/// The running and waiting turns; they survive a reload.
+#[derive(Clone)]
+pub struct RunningTurns {
+    cancels: Arc<Mutex<HashMap<Uuid, CancellationToken>>>,
+    pub retries: Arc<RetryScheduler>,
+    pub flight: Arc<FlightRecorder>,
+}
+
+impl RunningTurns {
+    pub fn new(retries: RetryScheduler, flight: FlightRecorder) -> Self {
+        Self { cancels: Arc::default(), retries: Arc::new(retries), flight: Arc::new(flight) }
+    }
+
+    /// Locks the tokens that stop running turns.
+    pub fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, CancellationToken>> {
+        self.cancels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops a turn, if it runs.
+    pub fn cancel(&self, turn: Uuid) {
+        if let Some(cancel) = self.lock().get(&turn) {
+            cancel.cancel();
+        }
+    }
+}
+
+/// A turn that has been started in the store.
+pub struct StartedTurn {
+    pub turn: Uuid,
+    pub session: SessionKey,
+    /// The messages that it answers, as they were before its start.
+    pub rows: Vec<InboxRow>,
+    /// The last of them, whose chat gets the reply.
+    pub last: InboxRow,
+    pub steps: Vec<StepRow>,
+    pub cancel: CancellationToken,
+}
+
+/// Starts turns.
+pub struct TurnStarter {
+    pub store: Store,
+    pub memory: Arc<MemoryService>,
+    pub running: RunningTurns,
+    pub queue: QueueMode,
+    /// When conversations begin anew by themselves.
+    pub resets: Resets,
+    pub timezone: TimeZone,
+}
+
+impl TurnStarter {
+    /// Starts the session's lowest unfinished message: sets it `running` and counts the start, in one commit.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn start(&self, session: &SessionKey, isolation: Isolation) -> Result<Option<StartedTurn>, StoreError> {
+        let (session, key) = (session.clone(), session.to_string());
+        let (resets, zone, collect) = (self.resets.clone(), self.timezone.clone(), self.queue == QueueMode::Collect);
+        let (running, terms) = (self.running.clone(), self.memory.settings.get());
+        let started = self
+            .store
+            .write(Commit::Synced, move |connection| {
+                let rows = take_rows(connection, &key, collect, &running.retries)?;
+                let Some((turn, last)) = rows.first().map(|row| row.turn).zip(rows.last().cloned()) else {
+                    return Ok(None);
+                };
+                running.retries.call(turn);
+                begin_anew(connection, &rows, &resets, &zone)?;
+                for row in &rows {
+                    inbox::start(connection, row.seq, turn)?;
+                }
+                if isolation == Isolation::Alone {
+                    meta::set(connection, meta::ALONE, &turn.to_string())?;
+                }
+                if rows.iter().all(|row| command_of(row).is_none()) {
+                    session_ownership::begin(connection, &key, &rows, &terms.identities)?;
+                }
+                let steps = turn_steps::of_turn(connection, turn)?;
+                // Registered inside the commit: a `/stop` that comes after it finds the turn here.
+                let cancel = CancellationToken::new();
+                if rows.iter().any(|row| row.cancel) {
+                    cancel.cancel();
+                }
+                running.lock().insert(turn, cancel.clone());
+                Ok(Some(StartedTurn { turn, session, rows, last, steps, cancel }))
+            })
+            .await?;
+        if let Some(started) = &started {
+            let text = started.rows.first().map(|row| row.content.as_str()).unwrap_or_default();
+            crash::point("turn_started", text);
+        }
+        Ok(started)
+    }
+}
+
+/// Returns the session's lowest unfinished message, and with `collect` those behind it from the same sender and chat. A turn that
+/// had been started before takes the same messages again.
+fn take_rows(
+    connection: &Connection,
+    session: &str,
+    collect: bool,
+    retries: &RetryScheduler,
+) -> Result<Vec<InboxRow>, StoreError> {
+    let limit = if collect { COLLECT_LIMIT } else { 1 };
+    let mut rows = inbox::open_of_session(connection, session, limit)?;
+    let Some(first) = rows.first().cloned() else { return Ok(Vec::new()) };
+    if first.state == State::Waiting && !first.cancel && retries.holds(first.turn) {
+        return Ok(Vec::new());
+    }
+    let mut own = inbox::of_turn(connection, first.turn)?;
+    own.retain(|row| matches!(row.state, State::Queued | State::Running | State::Waiting));
+    let has_begun = first.state != State::Queued || own.len() > 1 || turn_steps::has_any(connection, first.turn)?;
+    if has_begun {
+        return Ok(own);
+    }
+    let joins = |row: &InboxRow| {
+        row.state == State::Queued
+            && !stands_alone(row)
+            && (&row.sender, &row.trust, &row.channel, &row.chat_id)
+                == (&first.sender, &first.trust, &first.channel, &first.chat_id)
+    };
+    let count = if stands_alone(&first) { 1 } else { 1 + rows.iter().skip(1).take_while(|row| joins(row)).count() };
+    rows.truncate(count);
+    Ok(rows)
+}
+
+/// Begins a new epoch before the first turn of a message, if one is due. Commands and notes belong to the current
+/// epoch.
+fn begin_anew(connection: &Connection, rows: &[InboxRow], resets: &Resets, zone: &TimeZone) -> Result<(), StoreError> {
+    let Some(first) = rows.first().filter(|row| row.state == State::Queued) else { return Ok(()) };
+    let is_said = command_of(first).is_none() && TurnOrigin::parse(&first.origin).note().is_none();
+    if is_said && resets.apply(connection, &first.session, first.received_at, zone)? {
+        tracing::info!(session = first.session, turn = %first.turn, "a new conversation begins automatically");
+    }
+    Ok(())
+}
+
+/// Returns true if a message is never joined with others, since its end has consequences of its own.
+fn stands_alone(row: &InboxRow) -> bool {
+    command_of(row).is_some() || TurnOrigin::parse(&row.origin).cause != TurnCause::Person
+}
+
+/// Returns the command of a message. A message of daoyou itself is never a command, whatever its text.
+pub fn command_of(row: &InboxRow) -> Option<SlashCommand> {
+    SlashCommand::parse(&row.content).filter(|_| !TurnOrigin::parse(&row.origin).is_errand())
+}

@@ -1,0 +1,359 @@
+//! Selects the part of a session that is consolidated next: whole turns, no more than a model reads at once.
+
+use sha2::{Digest, Sha256};
+
+use super::transcript::{LineAuthor, TranscriptLine, lines};
+use crate::llm::estimate_tokens;
+use crate::memory::{Identities, MemoryEntry, Owner};
+use crate::store::messages::{self, MessageRow, Session};
+use crate::store::ownership::{self, Ownership};
+use crate::store::session_memory::SessionMemory;
+use crate::store::{Connection, StoreError, forgetting, memories};
+
+/// The most messages of one part.
+const ROWS: i64 = 400;
+/// A backlog of more messages than this is not read by a model.
+const BACKLOG: i64 = 2_000;
+/// The messages that an idle conversation keeps verbatim.
+const IDLE_KEPT: i64 = 8;
+
+/// Why a conversation is consolidated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConsolidationReason {
+    /// Enough messages are not covered by a summary.
+    Full,
+    /// The model could not be given all of them.
+    Tight,
+    /// The conversation is idle.
+    Idle,
+    /// The conversation has ended.
+    New,
+}
+
+impl ConsolidationReason {
+    pub fn parse(word: &str) -> Self {
+        match word {
+            "tight" => Self::Tight,
+            "idle" => Self::Idle,
+            "new" => Self::New,
+            _ => Self::Full,
+        }
+    }
+}
+
+/// An epoch that is due.
+#[derive(Clone, Debug)]
+pub(super) struct ConsolidationTask {
+    pub session: String,
+    pub epoch: i64,
+    pub state: SessionMemory,
+}
+
+/// Limits of the parts.
+#[derive(Clone, Debug)]
+pub(super) struct PartLimits {
+    /// Messages that stay verbatim.
+    pub keep: i64,
+    /// The most tokens of those if space is short.
+    pub kept_tokens: usize,
+    /// The most tokens that a model reads at once.
+    pub input_tokens: usize,
+}
+
+/// Messages that the summary will cover.
+#[derive(Clone, Debug)]
+pub(super) struct ConversationPart {
+    pub task: ConsolidationTask,
+    /// The range of messages, by seq.
+    pub from: i64,
+    pub to: i64,
+    /// No further part is due.
+    pub is_last: bool,
+    /// Messages before `to` that stay verbatim as well.
+    pub overlap: i64,
+    /// The part belongs to a backlog, which no model reads.
+    pub is_backlog: bool,
+    pub ownership: Ownership,
+    pub lines: Vec<TranscriptLine>,
+    /// The summary so far; empty if there is none.
+    pub before: String,
+    /// Known facts about the owner, if a model is asked.
+    pub known: Vec<MemoryEntry>,
+    pub mark: PartFingerprint,
+}
+
+/// Detects changes and forgettings while the model writes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct PartFingerprint {
+    rows: [u8; 32],
+    before: String,
+    /// The count of forgettings.
+    forgets: i64,
+}
+
+impl ConversationPart {
+    /// Returns the owner of the summary. What several people said belongs to their conversation alone.
+    pub fn owner(&self) -> Owner {
+        let owner = self.ownership.private_owner().map(Owner::from_stored);
+        owner.unwrap_or_else(|| Owner::conversation(&self.task.session))
+    }
+
+    /// Returns true if a person said something in it.
+    pub fn has_talk(&self) -> bool {
+        self.lines.iter().any(|line| matches!(line.who, LineAuthor::Person { .. }))
+    }
+
+    /// Returns true if the source messages and the summary are unchanged.
+    pub fn still_holds(&self, connection: &Connection) -> Result<bool, StoreError> {
+        let rows = messages::range(connection, &self.task.session, self.from, self.to)?;
+        let now = PartFingerprint::of(connection, &rows, self.task.state.summary)?;
+        Ok(now == self.mark)
+    }
+}
+
+impl PartFingerprint {
+    fn of(connection: &Connection, rows: &[MessageRow], summary: Option<i64>) -> Result<Self, StoreError> {
+        let mut hash = Sha256::new();
+        for row in rows {
+            hash.update(row.seq.to_le_bytes());
+            hash.update(row.body.as_bytes());
+        }
+        let (before, forgets) = (summary_text(connection, summary)?, forgetting::count(connection)?);
+        Ok(Self { rows: hash.finalize().into(), before, forgets })
+    }
+}
+
+/// Returns the next part of a task; `None` if nothing is left.
+pub(super) fn next(
+    connection: &Connection,
+    task: ConsolidationTask,
+    limits: &PartLimits,
+    identities: &Identities,
+) -> Result<Option<ConversationPart>, StoreError> {
+    let head = messages::session(connection, &task.session)?;
+    let why = ConsolidationReason::parse(task.state.due.as_deref().unwrap_or_default());
+    let why = if task.epoch == head.epoch { why } else { ConsolidationReason::New };
+    let from = if task.epoch == head.epoch { task.state.cursor.max(head.first_seq) } else { task.state.cursor };
+    let target = target(connection, &task, &head, (why, from), limits)?;
+    if target <= from {
+        return Ok(None);
+    }
+    let is_backlog = target - from > BACKLOG;
+    let rows = messages::range(connection, &task.session, from, target.min(from + ROWS))?;
+    let rows: Vec<_> = rows.into_iter().filter(|row| row.epoch == task.epoch).collect();
+    let ownership = ownership::of(connection, &task.session)?;
+    let lines = lines(connection, &rows, (identities, &ownership))?;
+    let (rows, lines) = if is_backlog { (rows, lines) } else { cut(rows, lines, limits.input_tokens) };
+    let Some(to) = rows.last().map(|row| row.seq + 1) else { return Ok(None) };
+    let is_last = to >= target;
+    // Whichever part covers them.
+    let overlap = if why == ConsolidationReason::Idle && is_last {
+        IDLE_KEPT.min(limits.keep).min(to - head.first_seq)
+    } else {
+        0
+    };
+    let mark = PartFingerprint::of(connection, &rows, task.state.summary)?;
+    let before = mark.before.clone();
+    Ok(Some(ConversationPart {
+        task,
+        from,
+        to,
+        is_last,
+        overlap,
+        is_backlog,
+        ownership,
+        lines,
+        before,
+        known: Vec::new(),
+        mark,
+    }))
+}
+
+/// Returns the seq up to which the summary is to cover.
+fn target(
+    connection: &Connection,
+    task: &ConsolidationTask,
+    head: &Session,
+    (why, from): (ConsolidationReason, i64),
+    limits: &PartLimits,
+) -> Result<i64, StoreError> {
+    let kept = || -> Result<i64, StoreError> {
+        let row = messages::user_before(connection, &task.session, head.next_seq - limits.keep + 1)?;
+        Ok(row.map_or(from, |row| row.seq))
+    };
+    Ok(match why {
+        ConsolidationReason::Full => kept()?,
+        ConsolidationReason::Tight => kept()?.max(tight(connection, task, head, from, limits.kept_tokens)?),
+        ConsolidationReason::Idle => head.next_seq,
+        ConsolidationReason::New => messages::end_of(connection, &task.session, task.epoch)?,
+    })
+}
+
+/// Returns where the newest whole turns of at most `tokens` begin; the last turn always stays.
+fn tight(
+    connection: &Connection,
+    task: &ConsolidationTask,
+    head: &Session,
+    from: i64,
+    tokens: usize,
+) -> Result<i64, StoreError> {
+    let rows = messages::range(connection, &task.session, from.max(head.next_seq - ROWS), head.next_seq)?;
+    let (mut cost, mut begins) = (0, from);
+    for row in rows.iter().rev() {
+        cost += estimate_tokens(&row.body);
+        if begins > from && cost > tokens {
+            break;
+        }
+        if row.role == "user" {
+            begins = row.seq;
+        }
+    }
+    Ok(begins)
+}
+
+/// Returns the first whole turns of at most `tokens`, at least one.
+fn cut(
+    mut rows: Vec<MessageRow>,
+    mut lines: Vec<TranscriptLine>,
+    tokens: usize,
+) -> (Vec<MessageRow>, Vec<TranscriptLine>) {
+    let (mut cost, mut begins) = (0, None);
+    for line in &lines {
+        let is_first = rows.first().is_some_and(|row| row.seq == line.seq);
+        if line.begins_turn && !is_first {
+            begins = Some(line.seq);
+        }
+        cost += estimate_tokens(&line.text);
+        if let (true, Some(end)) = (cost > tokens, begins) {
+            rows.retain(|row| row.seq < end);
+            lines.retain(|line| line.seq < end);
+            break;
+        }
+    }
+    (rows, lines)
+}
+
+fn summary_text(connection: &Connection, id: Option<i64>) -> Result<String, StoreError> {
+    let row = match id {
+        Some(id) => memories::get(connection, id)?,
+        None => None,
+    };
+    Ok(row.map_or_else(String::new, |row| row.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::chat::ChatMessage;
+    use crate::store::{Commit, Store, session_memory};
+
+    const LIMITS: PartLimits = PartLimits { keep: 4, kept_tokens: 60, input_tokens: 10_000 };
+
+    /// A turn for each letter: `u` a short one, `l` a long one, `t` one with a tool.
+    fn say(connection: &Connection, session: &str, turns: &str) -> Result<(), StoreError> {
+        for letter in turns.chars() {
+            let user = if letter == 'l' { "long ".repeat(100) } else { "hello".to_owned() };
+            let tool = [
+                ChatMessage::Assistant { content: "I look".to_owned(), reasoning: None, tool_calls: Vec::new() },
+                ChatMessage::Tool { call_id: "1".to_owned(), name: "x".to_owned(), content: "y".to_owned() },
+            ];
+            let between: &[ChatMessage] = if letter == 't' { &tool } else { &[] };
+            let said = [ChatMessage::user(user)].into_iter().chain(between.iter().cloned());
+            let said = said.chain([ChatMessage::assistant("hi")]);
+            let rows = said.map(|message| (message.role(), serde_json::to_string(&message).unwrap()));
+            messages::append(connection, session, Uuid::now_v7(), rows)?;
+        }
+        Ok(())
+    }
+
+    /// The parts of a task, as `FROM..TO+OVERLAP`; the last one with a point.
+    fn parts(connection: &Connection, session: &str, epoch: i64, limits: &PartLimits) -> Result<String, StoreError> {
+        let mut found = Vec::new();
+        let mut state = session_memory::get(connection, session, epoch)?;
+        loop {
+            let task = ConsolidationTask { session: session.to_owned(), epoch, state: state.clone() };
+            let Some(part) = next(connection, task, limits, &Identities::default())? else { break };
+            assert!(part.still_holds(connection)?);
+            let (overlap, end) = (part.overlap, if part.is_last { "." } else { "" });
+            let overlap = if overlap > 0 { format!("+{overlap}") } else { String::new() };
+            found.push(format!("{}..{}{overlap}{end}", part.from, part.to));
+            state.cursor = part.to;
+        }
+        Ok(found.join(" "))
+    }
+
+    #[tokio::test]
+    async fn parts_are_whole_turns_and_the_last_ones_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let small = PartLimits { input_tokens: 130, ..LIMITS };
+        for (number, (turns, why, limits, expected)) in [
+            ("uuuuu", "full", &LIMITS, "0..6."),
+            ("uuttt", "full", &LIMITS, "0..12."),
+            ("uu", "full", &LIMITS, ""),
+            // A long turn leaves room for nothing else; the last one always stays.
+            ("uuulu", "tight", &LIMITS, "0..8."),
+            ("uuul", "tight", &LIMITS, "0..6."),
+            ("l", "tight", &LIMITS, ""),
+            ("uuuu", "idle", &LIMITS, "0..8+4."),
+            ("uuuu", "new", &LIMITS, "0..8."),
+            // More than is read at once.
+            ("llll", "new", &small, "0..2 2..4 4..6 6..8."),
+            // What stays as it was said may be more than the last part.
+            ("llll", "idle", &small, "0..2 2..4 4..6 6..8+4."),
+            ("l", "idle", &small, "0..2+2."),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (session, limits) = (format!("s{number}"), limits.clone());
+            let look = move |connection: &Connection| {
+                say(connection, &session, turns)?;
+                if why == "new" {
+                    messages::new_epoch(connection, &session)?;
+                    say(connection, &session, "uu")?;
+                } else {
+                    session_memory::set_due(connection, &session, 0, why)?;
+                }
+                parts(connection, &session, 0, &limits)
+            };
+            assert_eq!(store.write(Commit::Logged, look).await.unwrap(), expected, "{turns} {why}");
+        }
+    }
+
+    #[tokio::test]
+    async fn changes_during_the_summary_are_detected() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &Connection| {
+            say(connection, "s", "uuuuu")?;
+            session_memory::set_due(connection, "s", 0, "full")?;
+            let note = "INSERT INTO memories (owner, kind, text, origin, confidence, created_at)
+                        VALUES ('owner', ?, 'x', 'told', 1, 0)";
+            connection.execute(note, ["fact"])?;
+            let mut held = Vec::new();
+            for change in [
+                "INSERT INTO memories (owner, kind, text, origin, confidence, created_at) VALUES ('owner', 'fact', 'y', 'told', 1, 0)",
+                "UPDATE memories SET uses = 7",
+                "UPDATE messages SET body = '{\"role\":\"user\",\"content\":\"[forgotten]\"}' WHERE seq = 8",
+                "UPDATE messages SET body = '{\"role\":\"user\",\"content\":\"[forgotten]\"}' WHERE seq = 2",
+                // What had to give way to others is no secret.
+                "DELETE FROM memories WHERE id = 1",
+                "",
+            ] {
+                let state = session_memory::get(connection, "s", 0)?;
+                let task = ConsolidationTask { session: "s".to_owned(), epoch: 0, state };
+                let part = next(connection, task, &LIMITS, &Identities::default())?;
+                connection.execute_batch(change)?;
+                if change.is_empty() {
+                    forgetting::note(connection)?;
+                }
+                held.push(part.is_some_and(|part| part.still_holds(connection).unwrap()));
+            }
+            Ok(held)
+        };
+        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), [true, true, true, false, true, false]);
+    }
+}

@@ -1,0 +1,88 @@
+//! The consolidations that run now: a bounded number, none twice.
+
+use std::collections::HashSet;
+use std::future::Future;
+
+use tokio::task::{JoinError, JoinSet};
+
+/// The most consolidations at the same time.
+const AT_ONCE: usize = 2;
+
+/// A session and its epoch.
+pub(super) type SessionEpoch = (String, i64);
+
+/// The running tasks.
+#[derive(Default)]
+pub(super) struct RunningConsolidations {
+    /// What is consolidated now, and what panicked.
+    taken: HashSet<SessionEpoch>,
+    tasks: JoinSet<SessionEpoch>,
+}
+
+impl RunningConsolidations {
+    /// Returns true if one more may begin. A panicked one blocks only its own epoch.
+    pub fn has_room(&self) -> bool {
+        self.tasks.len() < AT_ONCE
+    }
+
+    /// Begins `telling`, unless this epoch is being consolidated or has panicked.
+    pub fn begin(&mut self, epoch_key: SessionEpoch, telling: impl Future<Output = ()> + Send + 'static) {
+        if self.taken.insert(epoch_key.clone()) {
+            self.tasks.spawn(async move {
+                telling.await;
+                epoch_key
+            });
+        }
+    }
+
+    /// Waits for the next end; `None` if nothing runs.
+    pub async fn next_end(&mut self) -> Option<()> {
+        match self.tasks.join_next().await? {
+            Ok(epoch_key) => drop(self.taken.remove(&epoch_key)),
+            // Its epoch stays blocked until the next start, since the panic would only happen again.
+            Err(error) => log(&error),
+        }
+        Some(())
+    }
+
+    /// Aborts all of them.
+    pub async fn shut_down(&mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+fn log(error: &JoinError) {
+    tracing::error!(%error, "a consolidation ended unexpectedly");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panicked_consolidation_is_not_repeated_and_blocks_no_other() {
+        let mut running = RunningConsolidations::default();
+        let epoch_key = |n: i64| (format!("s{n}"), 0);
+        for n in 0..2 {
+            assert!(running.has_room());
+            running.begin(epoch_key(n), async { panic!("as the test wants it") });
+        }
+        assert!(!running.has_room());
+        while running.next_end().await.is_some() {}
+        let told = Arc::new(AtomicU32::new(0));
+        for n in [0, 1, 2, 2] {
+            assert!(running.has_room(), "{n}");
+            let told = told.clone();
+            running.begin(epoch_key(n), async move {
+                told.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        while running.next_end().await.is_some() {}
+        assert_eq!(told.load(Ordering::Relaxed), 1, "those that panicked rest, and nobody is told twice at once");
+        running.begin(epoch_key(2), async {});
+        assert_eq!(running.next_end().await, Some(()));
+    }
+}

@@ -1,0 +1,385 @@
+//! The worker: looks for due sessions at the start and after each turn, and consolidates them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use daoyou_channels::SessionKey;
+use tokio_util::sync::CancellationToken;
+
+use super::commit::{CommitResult, ConsolidationCommit, SummaryOutcome, TRIES, begin, close, tokens_today};
+use super::part::{ConsolidationTask, ConversationPart, PartLimits, next};
+use super::running::RunningConsolidations;
+use super::summarizer::{Summarizer, Summary, SummaryError, SummaryUsage};
+use crate::crash;
+use crate::llm::Models;
+use crate::memory::{MemoryConfig, MemoryService, MemorySettings};
+use crate::session::session_ownership::is_conversation;
+use crate::store::{Commit, Connection, Store, StoreError, messages, now_ms, ownership, session_memory};
+use crate::turn::limits::wanted_model;
+use crate::turn::token_budget::TokenBudget;
+
+/// The most due sessions that are read at once.
+const LOOKED_AT: u32 = 32;
+/// The least messages of an idle conversation that gets a summary.
+const IDLE_LEAST_MESSAGES: i64 = 4;
+/// How far back idle conversations are searched at the start.
+const IDLE_LOOKBACK_MS: i64 = 7 * 86_400_000;
+/// The most tokens that a model reads at once.
+const INPUT_TOKENS: usize = 24_000;
+/// The pause after a failed write.
+const STORE_PAUSE: Duration = Duration::from_secs(5);
+/// The least pause between two searches for idle conversations.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// The pause after a turn, to handle turns together that end at the same time.
+const SETTLE: Duration = Duration::from_millis(300);
+/// The pause after a turn in a process that runs one conversation alone: such a process often ends with its turn, and
+/// would begin in vain.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// The worker that consolidates sessions.
+pub struct Consolidator {
+    summarizer: Box<dyn Fn() -> Summarizer + Send + Sync>,
+    memory: Arc<MemoryService>,
+    /// The only conversation of a process that runs no other.
+    only: Option<SessionKey>,
+    running: RunningConsolidations,
+    /// Sessions that were last used before have been examined; in UTC milliseconds.
+    idle_from: i64,
+}
+
+impl Consolidator {
+    /// Creates a worker for all conversations, or for `only` one.
+    pub fn new(
+        summarizer: impl Fn() -> Summarizer + Send + Sync + 'static,
+        memory: Arc<MemoryService>,
+        only: Option<SessionKey>,
+    ) -> Self {
+        Self {
+            summarizer: Box::new(summarizer),
+            memory,
+            only,
+            running: RunningConsolidations::default(),
+            idle_from: now_ms() - IDLE_LOOKBACK_MS,
+        }
+    }
+
+    /// Runs until `shutdown`; unfinished summaries are written after the next start.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let mut sayings = self.memory.subscribe_to_messages();
+        let settle = if self.only.is_some() { LAST_WORD } else { SETTLE };
+        loop {
+            let wake = match self.look().await {
+                Ok(wake) => wake,
+                Err(StoreError::Closed) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "the due consolidations could not be read");
+                    Some(STORE_PAUSE)
+                }
+            };
+            let sleep = async {
+                match wake {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let gathered = async {
+                let changed = sayings.changed().await;
+                tokio::time::sleep(settle).await;
+                changed
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                gathered = gathered => {
+                    if gathered.is_err() {
+                        return;
+                    }
+                    sayings.mark_unchanged();
+                }
+                Some(()) = self.running.next_end() => {}
+                () = sleep => {}
+            }
+        }
+        self.running.shut_down().await;
+    }
+
+    /// Begins due consolidations as far as there is room; returns when to look again without a change.
+    async fn look(&mut self) -> Result<Option<Duration>, StoreError> {
+        let terms = self.memory.settings.get();
+        if !terms.config.enabled {
+            return Ok(None);
+        }
+        let store = self.memory.store.clone();
+        let rest = self.note_idle_sessions(&store, &terms).await?;
+        let (now, only) = (now_ms(), self.only.clone());
+        let look = move |connection: &Connection| {
+            let due = match &only {
+                Some(only) => session_memory::due_of(connection, only.as_str(), now)?,
+                None => session_memory::due(connection, now, LOOKED_AT)?,
+            };
+            Ok((due, session_memory::next_try(connection, now)?))
+        };
+        let (due, next_try) = store.read(look).await?;
+        for (session, epoch, state) in due {
+            if !self.running.has_room() {
+                break;
+            }
+            let (summarizer, epoch_key) = ((self.summarizer)(), (session.clone(), epoch));
+            let task = ConsolidationTask { session, epoch, state };
+            self.running.begin(epoch_key, async move { consolidate(&summarizer, task).await });
+        }
+        let next_try = next_try.map(|at| until(at, now));
+        Ok([rest, next_try].into_iter().flatten().min())
+    }
+
+    /// Marks idle conversations as due; returns when the next one may become idle.
+    async fn note_idle_sessions(
+        &mut self,
+        store: &Store,
+        terms: &MemorySettings,
+    ) -> Result<Option<Duration>, StoreError> {
+        let Ok(idle) = i64::try_from(terms.config.idle.0.as_millis()) else { return Ok(None) };
+        if idle == 0 {
+            return Ok(None);
+        }
+        let now = now_ms();
+        let (from, to) = (self.idle_from, now - idle);
+        let look = move |connection: &Connection| {
+            let resting = session_memory::resting(connection, (from, to), IDLE_LEAST_MESSAGES, LOOKED_AT)?;
+            Ok((resting, session_memory::first_used(connection, to)?))
+        };
+        let (resting, next) = store.read(look).await?;
+        let is_all = resting.len() < usize::try_from(LOOKED_AT).unwrap_or(usize::MAX);
+        self.idle_from = if is_all { to + 1 } else { resting.last().map_or(to, |(.., at)| *at) };
+        if !resting.is_empty() {
+            let note = move |connection: &Connection| {
+                for (session, epoch, _) in &resting {
+                    if is_last_turn_conversation(connection, session)? {
+                        session_memory::set_due(connection, session, *epoch, "idle")?;
+                    }
+                }
+                Ok(())
+            };
+            store.write(Commit::Logged, note).await?;
+        }
+        Ok(if is_all { next.map(|used| until(used + idle, now)) } else { Some(LOOK_PAUSE) })
+    }
+}
+
+fn until(at: i64, now: i64) -> Duration {
+    Duration::from_millis(u64::try_from(at - now).unwrap_or(0)).max(LOOK_PAUSE)
+}
+
+/// Returns true if the session's last turn was part of a conversation.
+fn is_last_turn_conversation(connection: &Connection, session: &str) -> Result<bool, StoreError> {
+    Ok(ownership::last_writer(connection, session)?.is_some_and(|row| is_conversation(&row)))
+}
+
+/// Consolidates an epoch, part by part.
+async fn consolidate(summarizer: &Summarizer, mut task: ConsolidationTask) {
+    loop {
+        let (session, epoch) = (task.session.clone(), task.epoch);
+        let before = task.state.clone();
+        match consolidate_next(summarizer, task).await {
+            Ok(Some(state)) if state.due.is_some() && state.retry_at <= now_ms() && state != before => {
+                task = ConsolidationTask { session, epoch, state };
+            }
+            Ok(_) | Err(StoreError::Closed) => return,
+            Err(error) => {
+                tracing::warn!(session, %error, "a conversation could not be consolidated");
+                // Nothing was recorded, so without a pause it would be tried in a loop.
+                return tokio::time::sleep(STORE_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Consolidates the next part; returns the epoch's new state, or `None` if nothing was left.
+async fn consolidate_next(
+    summarizer: &Summarizer,
+    task: ConsolidationTask,
+) -> Result<Option<session_memory::SessionMemory>, StoreError> {
+    let (store, terms) = (summarizer.memory.store.clone(), summarizer.memory.settings.get());
+    let (of_limits, of_read) = (PartSizing::of(summarizer, &terms), terms.clone());
+    let (session, epoch, state) = (task.session.clone(), task.epoch, task.state.clone());
+    let read = move |connection: &Connection| {
+        let limits = of_limits.limits(connection, &task.session)?;
+        let part = next(connection, task, &limits, &of_read.identities)?;
+        Ok((part, tokens_today(connection, &of_read.zone)?))
+    };
+    let (part, spent) = store.read(read).await?;
+    let Some(mut part) = part else {
+        store.write(Commit::Logged, move |connection| close(connection, &session, epoch, &state)).await?;
+        return Ok(None);
+    };
+    crash::point("consolidation_begun", &session);
+    let (outcome, used) = summarise_part(summarizer, &mut part, &terms, spent).await?;
+    crash::point("consolidation_answered", &session);
+    let (messages, mut keeping) = (part.to - part.from, keeping(part, outcome, &terms));
+    keeping.used = used;
+    let kept = store.write(Commit::Logged, move |connection| keeping.write(connection)).await?;
+    crash::point("consolidation_committed", &session);
+    match kept {
+        CommitResult::Summarised { noticed } => {
+            tracing::info!(session, epoch, messages, noticed, "a part of the conversation was summarised");
+            summarizer.memory.notify_changes();
+        }
+        CommitResult::Changed => tracing::info!(session, "the summarised part has changed meanwhile and is read again"),
+        CommitResult::Postponed => {}
+    }
+    Ok(Some(store.read(move |connection| session_memory::get(connection, &session, epoch)).await?))
+}
+
+fn keeping(part: ConversationPart, result: SummaryOutcome, terms: &MemorySettings) -> ConsolidationCommit {
+    let MemorySettings { config, language, zone, .. } = terms;
+    ConsolidationCommit { part, result, used: None, config: config.clone(), language: *language, zone: zone.clone() }
+}
+
+/// Asks a model for the summary, if one may be asked.
+async fn summarise_part(
+    summarizer: &Summarizer,
+    part: &mut ConversationPart,
+    terms: &MemorySettings,
+    spent: u64,
+) -> Result<(SummaryOutcome, Option<SummaryUsage>), StoreError> {
+    let session = part.task.session.clone();
+    if spent >= terms.config.tokens_per_day {
+        tracing::info!(
+            session,
+            spent,
+            "the tokens for summaries are used up for today; an extract replaces the summary"
+        );
+        return Ok((SummaryOutcome::Extract, None));
+    }
+    if part.is_backlog || !part.has_talk() || part.task.state.failures >= TRIES {
+        return Ok((SummaryOutcome::Extract, None));
+    }
+    let (key, epoch) = (session.clone(), part.task.epoch);
+    summarizer.memory.store.write(Commit::Logged, move |connection| begin(connection, &key, epoch)).await?;
+    match summarizer.summarise(part).await {
+        Ok(Summary { answer, used }) => Ok((SummaryOutcome::Written(answer), Some(used))),
+        Err(failed) => {
+            let used = failed.used().cloned();
+            if failed.may_be_tried_again() {
+                tracing::warn!(session, error = %failed, "a conversation could not be summarised");
+                return Ok((SummaryOutcome::Failed, used));
+            }
+            if let SummaryError::Call(error) = &failed {
+                tracing::info!(session, %error, "an extract replaces the summary");
+            }
+            Ok((SummaryOutcome::Extract, used))
+        }
+    }
+}
+
+/// Computes the limits of a conversation's parts.
+struct PartSizing {
+    models: Arc<Models>,
+    budget: Arc<TokenBudget>,
+    /// `agent.model`, and `agent.context_tokens`.
+    model: String,
+    most: u32,
+    config: MemoryConfig,
+}
+
+impl PartSizing {
+    fn of(summarizer: &Summarizer, terms: &MemorySettings) -> Self {
+        let Summarizer { chains, tokens, settings, .. } = summarizer;
+        let (models, budget, config) = (chains.models.clone(), tokens.clone(), terms.config.clone());
+        Self { models, budget, model: settings.model.clone(), most: settings.context_tokens, config }
+    }
+
+    /// Returns the limits: the kept messages must fit the model of the conversation, the part must fit the model that
+    /// writes the summary.
+    fn limits(&self, connection: &Connection, session: &str) -> Result<PartLimits, StoreError> {
+        let chosen = messages::session(connection, session)?.model;
+        let talks = match ownership::last_writer(connection, session)? {
+            Some(row) => wanted_model(&row, chosen.as_deref(), &self.model),
+            None => chosen.clone().unwrap_or_else(|| self.model.clone()),
+        };
+        let writes = match self.config.model.as_str() {
+            "" => chosen.as_deref().unwrap_or(&self.model),
+            model => model,
+        };
+        // A small context needs more free space, or the next summary is due a few turns later.
+        let window = self.window(&talks);
+        let kept_tokens = (window / 4).saturating_sub(4_000).max(window / 16);
+        let input_tokens = self.window(writes).clamp(1_000, INPUT_TOKENS);
+        Ok(PartLimits { keep: i64::from(self.config.keep), kept_tokens, input_tokens })
+    }
+
+    /// Estimates how many tokens of a conversation a model is given.
+    fn window(&self, model: &str) -> usize {
+        let size = |tokens: u32| usize::try_from(tokens).unwrap_or(usize::MAX);
+        let held = self.budget.context(&self.models, model).map(|tokens| size(tokens / 2));
+        held.unwrap_or(usize::MAX).min(size(self.most))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::llm::{OfflineProvider, ProviderConfig, ProviderKind};
+    use crate::store::session_memory::SessionMemory;
+
+    #[tokio::test]
+    async fn kept_messages_fit_the_conversations_model_and_parts_fit_the_summarizer() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let config = |context_tokens| ProviderConfig {
+            kind: Some(ProviderKind::Openai),
+            base_url: Some("http://127.0.0.1:1/v1".to_owned()),
+            model: "m".to_owned(),
+            context_tokens: Some(context_tokens),
+            ..ProviderConfig::default()
+        };
+        let all = [("small", 8_000), ("middle", 16_000), ("large", 32_000)];
+        let configs: BTreeMap<String, ProviderConfig> =
+            all.into_iter().map(|(name, tokens)| (name.to_owned(), config(tokens))).collect();
+        let offline = Arc::new(OfflineProvider);
+        let models = Arc::new(Models::build(&configs, |_| None, offline).unwrap());
+        let budget = Arc::new(TokenBudget::new(store.clone()));
+        let look = move |connection: &Connection| {
+            let mut found = Vec::new();
+            for (of_memory, of_session) in
+                [("", None), ("", Some("small")), ("middle", Some("small")), ("small", None), ("small", Some("middle"))]
+            {
+                messages::set_model(connection, "s", of_session)?;
+                let config = MemoryConfig { model: of_memory.to_owned(), ..MemoryConfig::default() };
+                let sizes = PartSizing {
+                    models: models.clone(),
+                    budget: budget.clone(),
+                    model: "large".to_owned(),
+                    most: 100_000,
+                    config,
+                };
+                let PartLimits { kept_tokens, input_tokens, .. } = sizes.limits(connection, "s")?;
+                found.push((kept_tokens, input_tokens));
+            }
+            Ok(found)
+        };
+        let expected = [(1_000, 16_000), (250, 4_000), (250, 8_000), (1_000, 4_000), (500, 4_000)];
+        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn one_session_alone_finds_its_own_row_behind_any_number_of_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &Connection| {
+            for n in 0..LOOKED_AT {
+                session_memory::set_due(connection, &format!("other{n}"), 0, "full")?;
+            }
+            session_memory::set_due(connection, "own", 3, "idle")?;
+            session_memory::set_due(connection, "own", 4, "full")?;
+            let later = SessionMemory { due: Some("new".to_owned()), retry_at: i64::MAX, ..SessionMemory::default() };
+            session_memory::put(connection, "own", 5, &later)?;
+            let due = session_memory::due_of(connection, "own", now_ms())?;
+            Ok(due.into_iter().map(|(session, epoch, _)| (session, epoch)).collect::<Vec<_>>())
+        };
+        let own = |epoch| ("own".to_owned(), epoch);
+        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), [own(3), own(4)]);
+    }
+}

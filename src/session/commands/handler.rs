@@ -1,0 +1,326 @@
+//! Answers slash commands.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use daoyou_channels::{InboundMessage, Trust};
+
+use super::skill_folder::SkillFolder;
+use super::slash_command::{COMMANDS, CommandContext, CommandReply, SessionChange, SlashCommand, nearest_command};
+use super::{cost, history, memories, points};
+use crate::bus::{CommandAnswer, ControlCommands, InboundDraft, MessageBus, Order};
+use crate::cron::{self, JobScope, JobService};
+use crate::live::Live;
+use crate::llm::Models;
+use crate::phrases::{counted, fill};
+use crate::store::inbox::{InboxRow, State};
+use crate::store::processes::ProcessRow;
+use crate::store::{StoreError, messages, spawns};
+use crate::tools::Executor;
+use crate::turn::error::ErrorCode;
+use crate::turn::limits::wanted_model;
+
+/// The most characters of an unknown command that are repeated.
+const MAX_NAME: usize = 40;
+
+/// The channel of the terminal, where there are more commands.
+const TERMINAL: &str = "cli";
+/// How many sessions `/session` lists.
+const LISTED_SESSIONS: u32 = 15;
+/// How many sub-agents `/status` names.
+const LISTED_SUB_AGENTS: usize = 5;
+/// The most characters of a tool's description in `/tools`.
+const MAX_DESCRIPTION: usize = 100;
+/// The most jobs in `/cron`.
+const LISTED_JOBS: usize = 30;
+
+/// Answers slash commands.
+pub struct CommandHandler {
+    pub context: CommandContext,
+    pub models: Arc<Models>,
+    pub tools: Arc<Executor>,
+    pub jobs: Arc<JobService>,
+    pub skills: Arc<SkillFolder>,
+    /// `agent.model`.
+    pub configured: String,
+    pub started: Instant,
+}
+
+impl CommandHandler {
+    /// Answers a command, which is the message of `row`. An untrusted sender gets only the help.
+    pub async fn answer(&self, command: &SlashCommand, row: &InboxRow) -> Result<CommandReply, StoreError> {
+        if Trust::parse(&row.trust) == Trust::Untrusted {
+            let reply = if command.name == "help" {
+                self.context.phrases.help_strangers
+            } else {
+                self.context.phrases.trusted_command
+            };
+            return Ok(reply.to_owned().into());
+        }
+        let mut answered = self.carry_out(command, row).await?;
+        if let Some(below) = command.of_below(self.context.phrases) {
+            answered.reply = format!("{}\n\n{below}", answered.reply);
+        }
+        Ok(answered)
+    }
+
+    async fn carry_out(&self, command: &SlashCommand, row: &InboxRow) -> Result<CommandReply, StoreError> {
+        let session = row.session.as_str();
+        let in_terminal = row.channel == TERMINAL;
+        let reply = match command.name.as_str() {
+            "new" => {
+                let reply = self.context.phrases.new_session.to_owned();
+                return Ok(CommandReply { reply, change: SessionChange::NewEpoch, error: None });
+            }
+            "model" => return self.model(&command.argument, row).await,
+            "help" => self.help(in_terminal),
+            "session" => self.session(session, in_terminal).await?,
+            "cost" => cost::describe(&self.context, session).await?,
+            "cron" => self.jobs(row).await?,
+            "memory" => memories::list(&self.context, row).await?,
+            "forget" => return memories::forget(&self.context, &command.argument, row).await,
+            "checkpoint" => return points::checkpoint(&self.context, &command.argument, row).await,
+            "restore" => return points::restore(&self.context, &command.argument, row).await,
+            "tools" => self.tools(),
+            "skills" => self.skills().await,
+            "history" if in_terminal => self.history(session, &command.argument).await?,
+            other => self.unknown(other, in_terminal),
+        };
+        Ok(reply.into())
+    }
+
+    fn unknown(&self, name: &str, in_terminal: bool) -> String {
+        let written = format!("`/{}`", history::shorten(name, MAX_NAME));
+        match nearest_command(name, in_terminal) {
+            Some(near) => fill(self.context.phrases.unknown_command_near, &[&written, &format!("`/{near}`")]),
+            None => fill(self.context.phrases.unknown_command, &[&written]),
+        }
+    }
+
+    /// Converts a message that is not in the store to a row.
+    fn row_of(&self, message: &InboundMessage) -> Result<InboxRow, StoreError> {
+        let id = daoyou_channels::new_id();
+        Ok(InboxRow {
+            seq: 0,
+            id,
+            channel: message.channel.clone(),
+            external_id: id.to_string(),
+            session: message.session_key().to_string(),
+            chat_id: message.chat_id.clone(),
+            sender: message.sender.clone(),
+            trust: message.trust.as_str().to_owned(),
+            content: message.content.clone(),
+            attachments: "[]".to_owned(),
+            metadata: serde_json::to_string(&message.metadata)?,
+            origin: InboundDraft::new(message.clone()).origin.to_column(),
+            received_at: message.received_at.as_millisecond(),
+            turn: id,
+            state: State::Running,
+            stalled: 0,
+            cancel: false,
+        })
+    }
+
+    fn help(&self, in_terminal: bool) -> String {
+        let more = if in_terminal { self.context.phrases.help_terminal } else { "" };
+        format!("{}{more}", self.context.phrases.help)
+    }
+
+    async fn model(&self, wanted: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
+        if wanted.is_empty() {
+            let key = row.session.clone();
+            let head = self.context.store.read(move |connection| messages::session(connection, &key)).await?;
+            let current = wanted_model(row, head.model.as_deref(), &self.configured);
+            let current = match self.models.resolve(&current).await {
+                Ok(choice) => format!("{}/{}", choice.provider.name(), choice.model),
+                Err(error) => format!("{current} ({})", error.to_public()),
+            };
+            let models = self.models.list().await;
+            let name = |(provider, model): &(String, String)| {
+                if model.is_empty() || provider == model { provider.clone() } else { format!("{provider}/{model}") }
+            };
+            let available = models.iter().map(name).collect::<Vec<_>>().join(", ");
+            return Ok(fill(self.context.phrases.model_is, &[&current, &available]).into());
+        }
+        if wanted == "auto" || wanted == "default" {
+            let reply = self.context.phrases.model_reset.to_owned();
+            return Ok(CommandReply { reply, change: SessionChange::Model(None), error: None });
+        }
+        Ok(match self.models.choose(wanted).await {
+            Ok(choice) => {
+                let name = format!("{}/{}", choice.provider.name(), choice.model);
+                let reply = fill(self.context.phrases.model_set, &[&name]);
+                CommandReply { reply, change: SessionChange::Model(Some(name)), error: None }
+            }
+            Err(error) => {
+                let reply = fill(self.context.phrases.no_model, &[wanted, &error.to_public()]);
+                CommandReply { reply, change: SessionChange::None, error: Some(ErrorCode::NoModel.word()) }
+            }
+        })
+    }
+
+    /// Describes this session; in the terminal, where one can switch, also the others.
+    async fn session(&self, session: &str, in_terminal: bool) -> Result<String, StoreError> {
+        let key = session.to_owned();
+        let (head, list) = self
+            .context
+            .store
+            .read(move |connection| {
+                Ok((messages::session(connection, &key)?, messages::list(connection, LISTED_SESSIONS)?))
+            })
+            .await?;
+        let count = (head.next_seq - head.first_seq).to_string();
+        let mut said = fill(self.context.phrases.session_is, &[session, &count, &head.epoch.to_string()]);
+        let others: Vec<_> = list.into_iter().filter(|other| other.session != session).collect();
+        if in_terminal && !others.is_empty() {
+            said.push_str(&format!("\n\n{}\n", self.context.phrases.other_sessions));
+            for other in others {
+                let at = history::clock(other.updated_at, &self.context.timezone);
+                let count = counted(self.context.phrases.messages, other.messages.unsigned_abs());
+                said.push_str(&fill(self.context.phrases.session_line, &[&other.session, &count, &at]));
+            }
+        }
+        Ok(said)
+    }
+
+    /// Lists the last messages of the session.
+    async fn history(&self, session: &str, count: &str) -> Result<String, StoreError> {
+        let count = count.parse().unwrap_or(history::USUAL_COUNT).clamp(1, history::MAX_COUNT);
+        let key = session.to_owned();
+        let rows = self
+            .context
+            .store
+            .read(move |connection| {
+                let head = messages::session(connection, &key)?;
+                let from = head.first_seq.max(head.next_seq - history::LOOK_BACK);
+                messages::range(connection, &key, from, head.next_seq)
+            })
+            .await?;
+        let lines = history::lines(&rows, count, &self.context.timezone, self.context.phrases);
+        Ok(if lines.is_empty() { self.context.phrases.nothing_said.to_owned() } else { lines })
+    }
+
+    /// Lists the jobs that the sender may see.
+    async fn jobs(&self, row: &InboxRow) -> Result<String, StoreError> {
+        let scope = JobScope::of(Trust::parse(&row.trust), &row.channel, &row.chat_id);
+        let jobs = self.context.store.read(move |connection| cron::list(connection, &scope)).await?;
+        if jobs.is_empty() {
+            return Ok(self.context.phrases.no_jobs.to_owned());
+        }
+        let lines = cron::lines_by_name(&jobs, &self.jobs.context.get(), LISTED_JOBS);
+        Ok(format!("{}\n{lines}\n\n{}", self.context.phrases.jobs_are, self.context.phrases.jobs_use))
+    }
+
+    async fn skills(&self) -> String {
+        let folder = self.skills.clone();
+        // The agent's commands write there, so reading may block and runs on a blocking thread.
+        let (skills, faults) = match tokio::task::spawn_blocking(move || folder.list()).await {
+            Ok(listed) => listed,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        for error in faults {
+            tracing::warn!(%error, "a skill of the workspace is left out");
+        }
+        if skills.is_empty() {
+            return fill(self.context.phrases.no_skills, &[&self.skills.path().display().to_string()]);
+        }
+        let lines = skills.iter().map(|skill| format!("- **{}** - {}", skill.name, skill.description));
+        format!("{}\n{}", self.context.phrases.skills_are, lines.collect::<Vec<_>>().join("\n"))
+    }
+
+    fn tools(&self) -> String {
+        let specs = self.tools.specs();
+        let line = |spec: &crate::chat::ToolSpec| {
+            let first = spec.description.lines().next().unwrap_or_default();
+            let first = first.split_once(". ").map_or(first, |(sentence, _)| sentence).trim_end_matches('.');
+            format!("- `{}` - {}", spec.name, history::shorten(first, MAX_DESCRIPTION))
+        };
+        format!("{}\n{}", self.context.phrases.tools_are, specs.iter().map(line).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// The bus asks the current handler.
+#[async_trait]
+impl ControlCommands for Live<CommandHandler> {
+    fn order(&self, message: &InboundMessage) -> Option<Order> {
+        match SlashCommand::parse(&message.content)?.name.as_str() {
+            "stop" => Some(Order::Stop),
+            // An untrusted sender gets the refusal in the lane.
+            "status" if message.trust != Trust::Untrusted => Some(Order::Status),
+            // These change what waiting turns resume from.
+            "new" | "checkpoint" | "restore" | "forget" => None,
+            name if COMMANDS.contains(&name) && message.trust != Trust::Untrusted => Some(Order::Command),
+            _ => None,
+        }
+    }
+
+    fn unread(&self, message: &InboundMessage) -> Option<String> {
+        SlashCommand::parse(&message.content)?.of_below(self.get().context.phrases)
+    }
+
+    fn stopped(
+        &self,
+        message: &InboundMessage,
+        something_ran: bool,
+        sub_agents: usize,
+        processes: &[ProcessRow],
+    ) -> String {
+        let phrases = self.get().context.phrases;
+        if message.trust == Trust::Untrusted && !something_ran {
+            return phrases.nothing_of_yours.to_owned();
+        }
+        let mut told = match (something_ran, sub_agents) {
+            (true, 0) => phrases.stopped.to_owned(),
+            (false, 0) => phrases.nothing_to_stop.to_owned(),
+            (true, count) => fill(phrases.stopped_with, &[&count.to_string()]),
+            (false, count) => fill(phrases.stopped_sub_agents, &[&count.to_string()]),
+        };
+        if !processes.is_empty() {
+            let name = |row: &ProcessRow| {
+                let name = history::shorten(row.label.as_deref().unwrap_or(&row.command), MAX_DESCRIPTION);
+                format!("`{}` ({})", name.replace('`', "'"), row.id)
+            };
+            let names = processes.iter().map(name).collect::<Vec<_>>().join(", ");
+            told.push('\n');
+            told.push_str(&fill(phrases.still_in_background, &[&names]));
+        }
+        told
+    }
+
+    async fn status(&self, bus: &MessageBus, message: &InboundMessage) -> String {
+        let (inbound, outbound) = bus.depths();
+        let current = self.get();
+        let up = daoyou_channels::settings::Span::from_secs(current.started.elapsed().as_secs()).to_string();
+        let version = env!("CARGO_PKG_VERSION");
+        let mut status =
+            fill(current.context.phrases.status_is, &[version, &up, &inbound.to_string(), &outbound.to_string()]);
+        let session = message.session_key();
+        match bus.store().read(move |connection| spawns::at_work(connection, session.as_str())).await {
+            Ok(labels) if labels.is_empty() => {}
+            Ok(labels) => {
+                let more = if labels.len() > LISTED_SUB_AGENTS { ", …" } else { "" };
+                let named = labels.iter().take(LISTED_SUB_AGENTS).map(String::as_str).collect::<Vec<_>>().join(", ");
+                let (count, named) = (labels.len().to_string(), format!("{named}{more}"));
+                status.push_str(&fill(current.context.phrases.sub_agents_at_work, &[&count, &named]));
+            }
+            Err(error) => tracing::warn!(%error, "the sub-agents of a session could not be looked up"),
+        }
+        for (provider, fault) in bus.services().all() {
+            status.push_str(&format!("\n{}", current.context.phrases.service_words(&fault.code, &provider)));
+        }
+        status
+    }
+
+    async fn command(&self, message: &InboundMessage) -> Result<CommandAnswer, StoreError> {
+        let current = self.get();
+        let reply = || fill(current.context.phrases.unknown_command, &[&format!("`{}`", message.content.trim())]);
+        let Some(command) = SlashCommand::parse(&message.content) else {
+            return Ok(CommandAnswer { reply: reply(), error: None, model: None });
+        };
+        let row = current.row_of(message)?;
+        let CommandReply { reply, change, error } = current.answer(&command, &row).await?;
+        let model = if let SessionChange::Model(model) = change { Some(model) } else { None };
+        Ok(CommandAnswer { reply, error, model })
+    }
+}

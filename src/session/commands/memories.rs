@@ -1,0 +1,159 @@
+//! `/memory` and `/forget`: the memories of the sender.
+
+use daoyou_channels::Trust;
+
+use super::history::{clock, shorten};
+use super::slash_command::{CommandContext, CommandReply, SessionChange};
+use crate::memory::{self, HitLocation, MemoryEntry, MemoryKind, Owner, RecallQuery};
+use crate::phrases::fill;
+use crate::store::inbox::InboxRow;
+use crate::store::{Connection, StoreError, memories, ownership};
+
+/// The most memories in a list.
+const LISTED: usize = 10;
+/// The most characters that are shown of one.
+const SHOWN_CHARS: usize = 200;
+/// The most memories of a kind that are searched for words.
+const LOOKED_AT: u32 = 5_000;
+
+/// The kinds that are listed; tasks and summaries are managed automatically.
+const KINDS: [MemoryKind; 3] = [MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Case];
+
+/// Lists the newest memories of the sender.
+pub async fn list(context: &CommandContext, row: &InboxRow) -> Result<String, StoreError> {
+    let Some(owner) = owner(context, row) else { return Ok(context.phrases.no_memory_of_strangers.to_owned()) };
+    if is_read_by_others(context, row, &owner).await? {
+        return Ok(context.phrases.memory_is_private.to_owned());
+    }
+    let newest = context.memory.store.read(move |connection| newest(connection, &owner)).await?;
+    if newest.is_empty() {
+        return Ok(context.phrases.no_memories.to_owned());
+    }
+    Ok(format!("{}\n{}\n\n{}", context.phrases.memories_are, lines(context, &newest), context.phrases.memories_use))
+}
+
+/// Forgets the memory with an id, or the only one that contains the words; lists several, if nobody reads along.
+pub async fn forget(context: &CommandContext, wanted: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
+    if wanted.is_empty() {
+        return Ok(list(context, row).await?.into());
+    }
+    let Some(owner) = owner(context, row) else { return Ok(context.phrases.no_memory_of_strangers.to_owned().into()) };
+    let wanted = wanted.trim_start_matches('#');
+    if let Ok(id) = wanted.parse::<i64>() {
+        // The listed memory may have been replaced since; then the newer one is forgotten.
+        let found = context.memory.store.read(move |connection| memory::current_entry(connection, id)).await?;
+        let is_his = |entry: &MemoryEntry| may_forget(&owner, entry);
+        return Ok(match found.filter(is_his) {
+            Some(entry) => forgets(context, &entry),
+            None => {
+                let reply = fill(context.phrases.no_such_memory, &[wanted]);
+                CommandReply { reply, change: SessionChange::None, error: Some("no_such_memory") }
+            }
+        });
+    }
+    let (words, whose) = (wanted.to_lowercase(), owner.clone());
+    let holding = context.memory.store.read(move |connection| holding(connection, &whose, &words)).await?;
+    if let [only] = holding.as_slice() {
+        return Ok(forgets(context, only));
+    }
+    let fitting = if holding.is_empty() { fitting(context, wanted, &owner).await? } else { holding };
+    if fitting.is_empty() {
+        return Ok(fill(context.phrases.nothing_to_forget, &[&shorten(wanted, SHOWN_CHARS)]).into());
+    }
+    if is_read_by_others(context, row, &owner).await? {
+        return Ok(context.phrases.memory_is_private.to_owned().into());
+    }
+    let shown = &fitting[..fitting.len().min(LISTED)];
+    Ok(format!("{}\n{}", context.phrases.forget_which, lines(context, shown)).into())
+}
+
+/// Answers without the memory's text, which would stay in the delivered message.
+fn forgets(context: &CommandContext, entry: &MemoryEntry) -> CommandReply {
+    let reply = fill(context.phrases.forgotten, &[&entry.id.to_string()]);
+    CommandReply { reply, change: SessionChange::Forget(entry.id), error: None }
+}
+
+/// Searches for memories; none of them is forgotten by guess.
+async fn fitting(context: &CommandContext, words: &str, owner: &Owner) -> Result<Vec<MemoryEntry>, StoreError> {
+    let ask = RecallQuery {
+        text: words.to_owned(),
+        owners: owners(owner),
+        kinds: KINDS.to_vec(),
+        messages: false,
+        session: None,
+        since: None,
+        until: None,
+        least: 0.2,
+        limit: LISTED,
+    };
+    let hits = context.memory.find(ask).await?;
+    let ids = hits.into_iter().filter_map(|hit| match hit.found {
+        HitLocation::Memory(id) => Some(id),
+        HitLocation::Message { .. } => None,
+    });
+    let (ids, owner): (Vec<i64>, Owner) = (ids.collect(), owner.clone());
+    let read = move |connection: &Connection| {
+        let rows = ids.iter().map(|id| memories::get(connection, *id)).collect::<Result<Vec<_>, _>>()?;
+        Ok(rows
+            .into_iter()
+            .flatten()
+            .filter_map(MemoryEntry::from_row)
+            .filter(|entry| may_forget(&owner, entry))
+            .collect())
+    };
+    context.memory.store.read(read).await
+}
+
+fn owner(context: &CommandContext, row: &InboxRow) -> Option<Owner> {
+    context.memory.settings.get().identities.owner_of(&row.channel, &row.sender, Trust::parse(&row.trust))
+}
+
+/// Returns true if others than `owner` write in the chat, or if the chat belongs to another.
+async fn is_read_by_others(context: &CommandContext, row: &InboxRow, owner: &Owner) -> Result<bool, StoreError> {
+    let session = row.session.clone();
+    let found = context.memory.store.read(move |connection| ownership::of(connection, &session)).await?;
+    let identities = &context.memory.settings.get().identities;
+    let is_anothers = |first: &str| identities.now(&Owner::from_stored(first)) != *owner;
+    Ok(found.is_shared || found.owner.as_deref().is_some_and(is_anothers))
+}
+
+fn lines(context: &CommandContext, entries: &[MemoryEntry]) -> String {
+    let line = |entry: &MemoryEntry| {
+        let name = if entry.name.is_empty() { String::new() } else { format!("{}: ", entry.name) };
+        let text = shorten(&format!("{name}{}", entry.text), SHOWN_CHARS);
+        format!("- `{}` {} {text}", entry.id, clock(entry.created_at, &context.timezone))
+    };
+    entries.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the owners whose memories `owner` sees; only the gateway's owner may change shared ones.
+fn owners(owner: &Owner) -> Vec<Owner> {
+    if *owner == Owner::gateway() { vec![owner.clone(), Owner::everyone()] } else { vec![owner.clone()] }
+}
+
+fn may_forget(owner: &Owner, entry: &MemoryEntry) -> bool {
+    owners(owner).contains(&entry.owner)
+}
+
+fn newest(connection: &Connection, owner: &Owner) -> Result<Vec<MemoryEntry>, StoreError> {
+    let limit = u32::try_from(LISTED).unwrap_or(u32::MAX);
+    let mut found = known(connection, owner, limit)?;
+    found.sort_by_key(|entry| std::cmp::Reverse(entry.id));
+    found.truncate(LISTED);
+    Ok(found)
+}
+
+/// Returns the memories that contain the words literally.
+fn holding(connection: &Connection, owner: &Owner, words: &str) -> Result<Vec<MemoryEntry>, StoreError> {
+    let holds =
+        |entry: &MemoryEntry| entry.text.to_lowercase().contains(words) || entry.name.to_lowercase().contains(words);
+    Ok(known(connection, owner, LOOKED_AT)?.into_iter().filter(holds).collect())
+}
+
+fn known(connection: &Connection, owner: &Owner, limit: u32) -> Result<Vec<MemoryEntry>, StoreError> {
+    let mut found = Vec::new();
+    for (owner, kind) in owners(owner).iter().flat_map(|owner| KINDS.map(|kind| (owner.clone(), kind))) {
+        found.extend(memory::list(connection, &owner, kind, limit)?);
+    }
+    Ok(found)
+}

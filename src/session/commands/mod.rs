@@ -1,0 +1,14 @@
+//! Slash commands: answered without a model, on every channel.
+
+mod handler;
+mod slash_command;
+
+mod cost;
+mod history;
+mod memories;
+mod points;
+mod skill_folder;
+
+pub use handler::CommandHandler;
+pub use skill_folder::SkillFolder;
+pub use slash_command::{CommandContext, CommandReply, SessionChange, SlashCommand};

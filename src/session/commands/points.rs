@@ -1,0 +1,99 @@
+//! `/checkpoint` and `/restore`: the points that a session can go back to.
+
+use super::history::{clock, shorten};
+use super::slash_command::{CommandContext, CommandReply, SessionChange};
+use crate::chat::ChatMessage;
+use crate::memory::written;
+use crate::phrases::fill;
+use crate::store::StoreError;
+use crate::store::inbox::InboxRow;
+use crate::store::messages::MessageRow;
+use crate::store::points::{self, PointError, PointLine};
+use crate::turn::context::window::read_messages;
+
+/// The most points in a list.
+const LISTED: u32 = 10;
+
+/// The most characters of a point's first words, and of a name.
+const WORDS: usize = 60;
+const NAME: usize = 40;
+
+/// Lists the last points of the session, or names the current one.
+pub async fn checkpoint(context: &CommandContext, name: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
+    let key = row.session.clone();
+    let name = shorten(name, NAME);
+    if name.is_empty() {
+        let lines = context.store.read(move |connection| points::list(connection, &key, LISTED)).await?;
+        return Ok(list(context, &lines).into());
+    }
+    let Some(turn) = context.store.read(move |connection| points::current(connection, &key)).await? else {
+        return Ok(context.phrases.no_points.to_owned().into());
+    };
+    let reply = fill(context.phrases.point_named, &[&name, &name]);
+    Ok(CommandReply { reply, change: SessionChange::NamePoint { turn, name }, error: None })
+}
+
+/// Restores the session to a point, given by name or id.
+pub async fn restore(context: &CommandContext, wanted: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
+    if wanted.is_empty() {
+        return checkpoint(context, "", row).await;
+    }
+    let (key, named) = (row.session.clone(), shorten(wanted, NAME));
+    let found = context
+        .store
+        .read(move |connection| {
+            points::settle(
+                points::turn_in(connection, &key, &named)
+                    .and_then(|turn| points::find(connection, &key, turn))
+                    .and_then(|point| Ok((points::line(connection, &point)?, point))),
+            )
+        })
+        .await?;
+    Ok(match found {
+        Ok((line, point)) => {
+            let words = line.as_ref().map(first_words).unwrap_or_default();
+            let reply = fill(context.phrases.restored, &[&points::short(point.turn), &words]);
+            CommandReply { reply, change: SessionChange::Restore(point), error: None }
+        }
+        Err(error) => {
+            let reply = match &error {
+                PointError::Unknown(_) => fill(context.phrases.no_such_point, &[wanted]),
+                PointError::Corrupted(turn) | PointError::Altered { turn, .. } => {
+                    fill(context.phrases.point_corrupted, &[&points::short(*turn)])
+                }
+                other => fill(context.phrases.not_restored, &[&other.to_string()]),
+            };
+            CommandReply { reply, change: SessionChange::None, error: Some(error.code()) }
+        }
+    })
+}
+
+fn list(context: &CommandContext, lines: &[PointLine]) -> String {
+    if lines.is_empty() {
+        return context.phrases.no_points.to_owned();
+    }
+    let line = |line: &PointLine| {
+        let name = line.name.as_ref().map(|name| format!("**{name}** ")).unwrap_or_default();
+        let at = clock(line.at, &context.timezone);
+        format!("- `{}` {at} {name}{}", points::short(line.turn), first_words(line))
+    };
+    let lines = lines.iter().map(line).collect::<Vec<_>>().join("\n");
+    format!("{}\n{lines}\n\n{}", context.phrases.points_are, context.phrases.points_use)
+}
+
+/// Returns the beginning of the message that the point's turn answered.
+fn first_words(line: &PointLine) -> String {
+    let row = MessageRow {
+        epoch: 0,
+        seq: 0,
+        role: "user".to_owned(),
+        body: line.body.clone(),
+        turn: line.turn.to_string(),
+        at: line.at,
+    };
+    // An unreadable message is left empty.
+    match read_messages(std::slice::from_ref(&row)).ok().and_then(|mut said| said.pop()) {
+        Some(ChatMessage::User { content, .. }) => shorten(written(&content), WORDS),
+        _ => String::new(),
+    }
+}

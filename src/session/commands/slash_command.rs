@@ -1,0 +1,194 @@
+//! Slash commands: their syntax, and what they answer.
+
+use std::sync::Arc;
+
+use jiff::tz::TimeZone;
+use uuid::Uuid;
+
+use super::history::shorten;
+use crate::memory::MemoryService;
+use crate::phrases::{Phrases, fill};
+use crate::store::Store;
+use crate::store::points::Point;
+use crate::text::nearest;
+
+/// A parsed command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlashCommand {
+    /// Lower case, without the slash.
+    pub name: String,
+    pub argument: String,
+    /// The text below the command's line, without a signature; it is ignored.
+    pub below: String,
+}
+
+impl SlashCommand {
+    /// Parses `/name argument` in the first line; anything else, such as a path, is for the model. So is a text with
+    /// more lines whose first word is no known command.
+    pub fn parse(content: &str) -> Option<Self> {
+        let content = content.trim();
+        let (line, below) = content.split_once('\n').unwrap_or((content, ""));
+        let rest = line.strip_prefix('/')?;
+        let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_' || c == '-');
+        let (name, below) = (name.to_ascii_lowercase(), without_signature(below));
+        let is_command = is_name && (below.is_empty() || COMMANDS.contains(&name.as_str()));
+        is_command.then(|| Self { name, argument: argument.trim().to_owned(), below: below.to_owned() })
+    }
+
+    /// Returns the note that the text below the command was ignored.
+    pub fn of_below(&self, phrases: &Phrases) -> Option<String> {
+        let text = Some(&self.below).filter(|below| !below.is_empty())?;
+        Some(fill(phrases.below_command, &[&shorten(text, MAX_BELOW)]))
+    }
+}
+
+/// Returns the text up to a signature (RFC 3676, section 4.3; some programs lose the space), trimmed.
+fn without_signature(text: &str) -> &str {
+    let mut end = 0;
+    for line in text.split_inclusive('\n') {
+        if line.trim_end() == "--" {
+            break;
+        }
+        end += line.len();
+    }
+    text[..end].trim()
+}
+
+/// All commands, including those of the terminal.
+pub const COMMANDS: [&str; 15] = [
+    "checkpoint",
+    "cost",
+    "cron",
+    "forget",
+    "help",
+    "history",
+    "memory",
+    "model",
+    "new",
+    "restore",
+    "session",
+    "skills",
+    "status",
+    "stop",
+    "tools",
+];
+/// Commands that only a terminal has; some run there and never arrive here.
+const TERMINAL_COMMANDS: [&str; 8] = ["add", "clear", "drop", "exit", "files", "history", "quit", "thinking"];
+/// The similarity, from 0 to 1, from which on a command is suggested.
+const ALIKE: f64 = 0.75;
+/// Returns the command that `name` was most likely meant to be.
+pub fn nearest_command(name: &str, in_terminal: bool) -> Option<&'static str> {
+    let here = |known: &&str| in_terminal || !TERMINAL_COMMANDS.contains(known);
+    let known = COMMANDS.into_iter().filter(here).chain(TERMINAL_COMMANDS.into_iter().filter(here));
+    nearest::nearest(name, known.map(|known| (known, known)), nearest::BY_BEGINNING, ALIKE)
+}
+
+/// The most characters of a text below a command that are repeated.
+const MAX_BELOW: usize = 200;
+
+/// What a command changes about its session, committed with its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionChange {
+    None,
+    /// `/new`.
+    NewEpoch,
+    /// `/model NAME`; `None` is the configured one.
+    Model(Option<String>),
+    /// `/checkpoint NAME`.
+    NamePoint {
+        turn: Uuid,
+        name: String,
+    },
+    /// `/restore ID`.
+    Restore(Point),
+    /// `/forget`: a memory's id.
+    Forget(i64),
+}
+
+/// The answer to a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandReply {
+    pub reply: String,
+    pub change: SessionChange,
+    /// A stable error code if the command failed.
+    pub error: Option<&'static str>,
+}
+
+impl From<String> for CommandReply {
+    fn from(reply: String) -> Self {
+        Self { reply, change: SessionChange::None, error: None }
+    }
+}
+
+/// What the commands work with.
+pub struct CommandContext {
+    pub phrases: &'static Phrases,
+    pub store: Store,
+    pub memory: Arc<MemoryService>,
+    pub timezone: TimeZone,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_word_behind_a_slash_is_a_command() {
+        for (content, expected) in [
+            ("/help", Some(("help", "", ""))),
+            ("  /Model  openai/gpt-4o ", Some(("model", "openai/gpt-4o", ""))),
+            ("/new\nand more", Some(("new", "", "and more"))),
+            ("/stop\r\n\r\n-- \r\nAnn\r\nACME Ltd.\r\n", Some(("stop", "", ""))),
+            ("/model a/b\n--\nAnn", Some(("model", "a/b", ""))),
+            ("/status please\n\nthanks\n-- \nAnn", Some(("status", "please", "thanks"))),
+            ("/nonsense", Some(("nonsense", "", ""))),
+            ("/nonsense\n-- \nAnn", Some(("nonsense", "", ""))),
+            ("/todo\n- eggs\n- milk", None),
+            ("/etc/hosts is missing", None),
+            ("/", None),
+            ("/\nhelp", None),
+            ("hello /help", None),
+            ("hello\n/help", None),
+            ("/1st", None),
+        ] {
+            let parsed = SlashCommand::parse(content);
+            let parsed = parsed.as_ref();
+            let parsed = parsed.map(|slash| (slash.name.as_str(), slash.argument.as_str(), slash.below.as_str()));
+            assert_eq!(parsed, expected, "{content:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_command_names_the_nearest() {
+        for (name, in_terminal, expected) in [
+            ("hepl", false, Some("help")),
+            ("modle", false, Some("model")),
+            ("stat", false, Some("status")),
+            ("checkpiont", false, Some("checkpoint")),
+            ("histroy", true, Some("history")),
+            ("qiut", true, Some("quit")),
+            ("qiut", false, None),
+            ("nonsense", true, None),
+            ("xyz", true, None),
+        ] {
+            assert_eq!(nearest_command(name, in_terminal), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn help_in_the_terminal_names_every_command() {
+        let phrases = Phrases::of(crate::phrases::Locale::En);
+        let help = format!("{}{}", phrases.help, phrases.help_terminal);
+        assert!(COMMANDS.iter().all(|name| help.contains(&format!("- `/{name}"))), "{help}");
+    }
+
+    #[test]
+    fn every_command_that_help_names_is_known() {
+        for locale in [crate::phrases::Locale::En, crate::phrases::Locale::Zh] {
+            let named = Phrases::of(locale).help.lines().filter_map(|line| line.trim_start().strip_prefix("- `/"));
+            let named: Vec<_> = named.filter_map(|line| line.split([' ', '`']).next()).collect();
+            assert!(named.len() >= 10 && named.iter().all(|name| COMMANDS.contains(name)), "{named:?}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! `[agent.session]`: whose conversation a chat of several people is, and when a conversation begins anew by itself.
+
+use daoyou_channels::settings::Span;
+use jiff::civil::{Date, Time};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::store::messages::{self, LastUse};
+use crate::store::{Connection, StoreError};
+
+/// Days that are searched for the last boundary: some zones once skipped a day.
+const DAYS: u32 = 3;
+
+/// What one conversation is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionScope {
+    /// A chat, whoever writes in it.
+    #[default]
+    Chat,
+    /// What one sender writes in a chat.
+    Sender,
+}
+
+/// How conversations are told apart, and when they begin anew.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SessionConfig {
+    /// `chat`: all who write in a chat share one conversation; `sender`: each has his own.
+    pub scope: SessionScope,
+    /// After so long without a message the next one begins a new conversation; absent is never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_reset: Option<Span>,
+    /// The first message after this time of each day, `HH:MM` by agent.timezone, begins a new conversation; empty is never.
+    pub daily_reset: String,
+}
+
+/// When conversations begin anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resets {
+    idle: Option<std::time::Duration>,
+    daily: Option<Time>,
+}
+
+impl SessionConfig {
+    /// Parses the times.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn resets(&self) -> Result<Resets, String> {
+        Ok(Resets { idle: self.idle_reset.map(|Span(idle)| idle), daily: time_of_day(&self.daily_reset)? })
+    }
+}
+
+impl Resets {
+    /// Begins a new epoch of `session` if one is due, within the commit that starts the turn of a message received at
+    /// `received_ms`; returns true if it did.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub fn apply(
+        &self,
+        connection: &Connection,
+        session: &str,
+        received_ms: i64,
+        zone: &TimeZone,
+    ) -> Result<bool, StoreError> {
+        if self.idle.is_none() && self.daily.is_none() {
+            return Ok(false);
+        }
+        let Some(last) = messages::last_use(connection, session)? else { return Ok(false) };
+        let is_due = self.is_due(&last, received_ms, zone);
+        if is_due {
+            messages::new_epoch(connection, session)?;
+        }
+        Ok(is_due)
+    }
+
+    fn is_due(&self, last: &LastUse, received_ms: i64, zone: &TimeZone) -> bool {
+        let quiet = received_ms.saturating_sub(last.used_at);
+        let is_idle = self.idle.is_some_and(|idle| i64::try_from(idle.as_millis()).is_ok_and(|idle| quiet >= idle));
+        let boundary = self.daily.and_then(|time| last_boundary(received_ms, time, zone));
+        is_idle || boundary.is_some_and(|boundary| asked_at(last) < boundary)
+    }
+}
+
+/// Returns when somebody last wrote to the session. A turn that ran across the reset time belongs to the day of its
+/// message, so the message's time counts, which the turn's id holds.
+fn asked_at(last: &LastUse) -> i64 {
+    let is_turn = last.said_at == last.used_at;
+    let asked = last.turn.parse::<Uuid>().ok().filter(|_| is_turn).and_then(|turn| turn.get_timestamp());
+    asked
+        .and_then(|at| {
+            let (seconds, nanos) = at.to_unix();
+            i64::try_from(seconds).ok()?.checked_mul(1_000)?.checked_add(i64::from(nanos / 1_000_000))
+        })
+        .map_or(last.used_at, |asked| asked.min(last.used_at))
+}
+
+/// Returns the last moment up to `at_ms` at which the clock of `zone` showed `time`: the first of two, or the end of
+/// the gap that skipped it.
+fn last_boundary(at_ms: i64, time: Time, zone: &TimeZone) -> Option<i64> {
+    let at = Timestamp::from_millisecond(at_ms).ok()?;
+    let mut day: Date = at.to_zoned(zone.clone()).date();
+    for _ in 0..DAYS {
+        let boundary = day.to_datetime(time).to_zoned(zone.clone()).ok()?.timestamp();
+        if boundary <= at {
+            return Some(boundary.as_millisecond());
+        }
+        day = day.checked_sub(1.day()).ok()?;
+    }
+    None
+}
+
+/// Parses `HH:MM`; `None` for an empty text.
+fn time_of_day(text: &str) -> Result<Option<Time>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let read = || {
+        let (hour, minute) = text.split_once(':')?;
+        let digits = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        let (hour, minute) = Some((hour, minute)).filter(|(hour, minute)| digits(hour) && digits(minute))?;
+        Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok()
+    };
+    read().map(Some).ok_or_else(|| format!("{text:?} is no time of a day"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Commit, Store};
+
+    fn ms(text: &str) -> i64 {
+        text.parse::<Timestamp>().unwrap().as_millisecond()
+    }
+
+    fn resets(idle: &str, daily: &str) -> Resets {
+        let idle_reset = Some(idle).filter(|idle| !idle.is_empty()).map(|idle| idle.parse().unwrap());
+        SessionConfig { idle_reset, daily_reset: daily.to_owned(), ..SessionConfig::default() }.resets().unwrap()
+    }
+
+    #[test]
+    fn a_conversation_begins_anew_when_it_is_due() {
+        let used = |text: &str| LastUse { used_at: ms(text), said_at: 0, turn: String::new() };
+        for (idle, daily, zone, last, received, expected) in [
+            ("", "", "UTC", "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z", false),
+            ("30m", "", "UTC", "2026-01-01T10:00:00Z", "2026-01-01T10:29:59Z", false),
+            ("30m", "", "UTC", "2026-01-01T10:00:00Z", "2026-01-01T10:30:00Z", true),
+            // Accepted while the turn before it ran.
+            ("30m", "04:00", "UTC", "2026-01-01T10:00:00Z", "2026-01-01T09:00:00Z", false),
+            ("", "04:00", "UTC", "2026-01-01T03:59:59Z", "2026-01-01T04:00:00Z", true),
+            ("", "04:00", "UTC", "2026-01-01T04:00:00Z", "2026-01-02T03:59:59Z", false),
+            ("", "04:00", "UTC", "2025-12-20T04:00:00Z", "2026-01-02T03:59:59Z", true),
+            // Four o'clock in Shanghai.
+            ("", "04:00", "Asia/Shanghai", "2026-01-01T19:59:00Z", "2026-01-01T20:01:00Z", true),
+            ("", "04:00", "Asia/Shanghai", "2026-01-01T20:00:30Z", "2026-01-02T19:00:00Z", false),
+            // There is no 02:30: it is 03:30 EDT, 07:30 UTC, in its place, and once.
+            ("", "02:30", "America/New_York", "2026-03-08T06:59:00Z", "2026-03-08T07:29:00Z", false),
+            ("", "02:30", "America/New_York", "2026-03-08T07:29:00Z", "2026-03-08T07:31:00Z", true),
+            // There are two 01:30: the first is meant.
+            ("", "01:30", "America/New_York", "2026-11-01T05:29:00Z", "2026-11-01T05:31:00Z", true),
+            ("", "01:30", "America/New_York", "2026-11-01T05:31:00Z", "2026-11-01T06:31:00Z", false),
+            // A day that was left out.
+            ("", "04:00", "Pacific/Apia", "2011-12-30T09:00:00Z", "2011-12-30T11:00:00Z", false),
+        ] {
+            let zone_of = TimeZone::get(zone).unwrap();
+            let found = resets(idle, daily).is_due(&used(last), ms(received), &zone_of);
+            assert_eq!(found, expected, "{idle} {daily} {zone} {last} {received}");
+        }
+    }
+
+    #[test]
+    fn a_turn_across_the_reset_time_belongs_to_the_day_before() {
+        let at = uuid::Timestamp::from_unix(uuid::NoContext, 1_767_236_399, 0);
+        assert_eq!(ms("2026-01-01T02:59:59Z"), 1_767_236_399_000);
+        let turn = Uuid::new_v7(at).to_string();
+        let (ended, asked_again) = (ms("2026-01-01T03:01:00Z"), ms("2026-01-01T09:00:00Z"));
+        let daily = resets("", "03:00");
+        for (said_at, expected) in [(ended, true), (ended - 60_000, false)] {
+            // What was said before something else was done with the session, such as going back to it, tells nothing.
+            let last = LastUse { used_at: ended, said_at, turn: turn.clone() };
+            assert_eq!(daily.is_due(&last, asked_again, &TimeZone::UTC), expected, "{said_at}");
+        }
+    }
+
+    #[tokio::test]
+    async fn notes_to_a_session_do_not_count_as_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &Connection| {
+            let mut found = Vec::new();
+            // `s` somebody says something, `t` it is told something, `n` it begins anew: an hour apart, the last one an hour ago.
+            for (number, order) in ["s", "st", "stt", "t", "tt", "nt", "snt", "sts", "stns"].into_iter().enumerate() {
+                let session = format!("s{number}");
+                for letter in order.chars() {
+                    let said = [("user", "{}".to_owned())].into_iter();
+                    match letter {
+                        's' => messages::append(connection, &session, Uuid::now_v7(), said)?,
+                        't' => messages::append_told(connection, &session, Uuid::now_v7(), said)?,
+                        _ => messages::new_epoch(connection, &session)?,
+                    }
+                    let back = |table: &str, columns: &[&str]| {
+                        let set: Vec<_> = columns.iter().map(|one| format!("{one} = {one} - 3600000")).collect();
+                        let sql = format!("UPDATE {table} SET {} WHERE session = ?", set.join(", "));
+                        connection.execute(&sql, [&session])
+                    };
+                    back("messages", &["at"])?;
+                    back("sessions", &["updated_at", "used_at"])?;
+                }
+                let now = crate::store::now_ms();
+                let used = messages::last_use(connection, &session)?;
+                let hours = used.map(|used| (now - used.used_at + 1_800_000) / 3_600_000);
+                let idle = resets("90m", "").apply(connection, &session, now, &TimeZone::UTC)?;
+                found.push((order, hours, idle));
+            }
+            Ok(found)
+        };
+        assert_eq!(
+            store.write(Commit::Logged, look).await.unwrap(),
+            [
+                ("s", Some(1), false),
+                ("st", Some(2), true),
+                ("stt", Some(3), true),
+                // Nobody has said anything.
+                ("t", None, false),
+                ("tt", None, false),
+                ("nt", None, false),
+                ("snt", None, false),
+                ("sts", Some(1), false),
+                ("stns", Some(1), false),
+            ]
+        );
+    }
+
+    #[test]
+    fn times_of_a_day() {
+        for (text, good) in [
+            ("", true),
+            ("04:00", true),
+            ("23:59", true),
+            ("24:00", false),
+            ("4:00", false),
+            ("04.00", false),
+            ("x", false),
+        ] {
+            assert_eq!(time_of_day(text).is_ok(), good, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Tracks who writes in a session, which decides whose memory it uses.
+
+use crate::memory::{Identities, Owner};
+use crate::origin::{TurnCause, TurnOrigin};
+use crate::store::inbox::InboxRow;
+use crate::store::ownership::{self, Ownership};
+use crate::store::{Connection, StoreError, messages, session_memory};
+
+/// The most turns of a log that are searched for their writers.
+const LOOKED_AT: u32 = 20_000;
+
+/// Records the writer of a turn in its first commit, so that a shared session is known as shared before the turn gets
+/// its context.
+pub fn begin(
+    connection: &Connection,
+    session: &str,
+    rows: &[InboxRow],
+    identities: &Identities,
+) -> Result<(), StoreError> {
+    let Some(last) = rows.last().filter(|row| is_written(row)) else { return Ok(()) };
+    let writer = identities.writer_of(last);
+    let Ownership { owner, is_shared } = ownership::of(connection, session)?;
+    let Some(owner) = owner else { return begin_unowned(connection, session, identities, &writer) };
+    let is_his = owner == writer.as_str();
+    if is_his && !is_shared {
+        return Ok(());
+    }
+    // [identities] may have merged senders since.
+    let digest = identities.digest();
+    if is_shared && ownership::read_by(connection, session)?.as_ref() == Some(&digest) {
+        return Ok(());
+    }
+    let is_known_as = !is_shared && identities.now(&Owner::from_stored(&owner)) == writer;
+    if is_known_as || is_only_writer(connection, session, identities, (last, &writer))? {
+        let owner = Some(writer.as_str().to_owned());
+        return ownership::set(connection, session, &Ownership { owner, is_shared: false });
+    }
+    ownership::write_there(connection, session, writer.as_str())?;
+    ownership::set_read_by(connection, session, &digest)
+}
+
+/// As [`begin`], for a session without an owner.
+fn begin_unowned(
+    connection: &Connection,
+    session: &str,
+    identities: &Identities,
+    writer: &Owner,
+) -> Result<(), StoreError> {
+    // The messages may be older than the owners of sessions.
+    for row in ownership::writers(connection, session)?.iter().filter(|row| is_written(row)) {
+        ownership::write_there(connection, session, identities.writer_of(row).as_str())?;
+    }
+    match ownership::of(connection, session)?.owner {
+        Some(_) => ownership::write_there(connection, session, writer.as_str()),
+        None => Ok(()),
+    }
+}
+
+/// Returns true if `writer`, who begins a turn with `last`, wrote all of the log by today's identities; false for a
+/// log that is too long to check.
+fn is_only_writer(
+    connection: &Connection,
+    session: &str,
+    identities: &Identities,
+    (last, writer): (&InboxRow, &Owner),
+) -> Result<bool, StoreError> {
+    let Some(rows) = ownership::all_writers(connection, session, LOOKED_AT)? else { return Ok(false) };
+    let mut others = rows.iter().filter(|row| row.turn != last.turn && is_written(row)).peekable();
+    Ok(others.peek().is_some() && others.all(|row| identities.writer_of(row) == *writer))
+}
+
+/// Returns true if a person, or a job or sub-agent acting for one, wrote this row; false for a note to the session.
+pub fn is_written(row: &InboxRow) -> bool {
+    TurnOrigin::parse(&row.origin).note().is_none()
+}
+
+/// Returns true if a turn is part of a conversation that gets a summary; false for turns that daoyou runs for itself.
+pub fn is_conversation(row: &InboxRow) -> bool {
+    let origin = TurnOrigin::parse(&row.origin);
+    !matches!(origin.cause, TurnCause::SubAgent(_) | TurnCause::Heartbeat) && !origin.settings.fresh
+}
+
+/// What the end of a turn changes in the memory of its session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionMemoryUpdate {
+    /// The writer, who becomes the owner of a session without one.
+    pub writer: Owner,
+    /// The number of unsummarised messages from which on the session is due; `None` is never.
+    pub consolidate_at: Option<u32>,
+}
+
+impl SessionMemoryUpdate {
+    /// Writes the change after the turn's messages. `is_tight` says that the model could not be given the whole
+    /// conversation.
+    pub fn write(&self, connection: &Connection, session: &str, is_tight: bool) -> Result<(), StoreError> {
+        let Ownership { owner, .. } = ownership::of(connection, session)?;
+        if owner.is_none() {
+            ownership::write_there(connection, session, self.writer.as_str())?;
+        }
+        let Some(most) = self.consolidate_at else { return Ok(()) };
+        let head = messages::session(connection, session)?;
+        let cursor = session_memory::get(connection, session, head.epoch)?.cursor.max(head.first_seq);
+        if head.next_seq - cursor >= i64::from(most) {
+            session_memory::set_due(connection, session, head.epoch, "full")?;
+        } else if is_tight {
+            session_memory::set_due(connection, session, head.epoch, "tight")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use daoyou_channels::Trust;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::store::inbox::{self, NewMessage, State};
+    use crate::store::{Commit, Store};
+
+    /// A turn of `sender`; one that is trusted as `?` is a stranger's.
+    fn turn(connection: &Connection, session: &str, sender: &str, identities: &Identities) -> Result<(), StoreError> {
+        let id = Uuid::now_v7();
+        let trust = match sender {
+            "me" => Trust::Owner,
+            "eve" => Trust::Untrusted,
+            _ => Trust::Known,
+        };
+        let own = str::to_owned;
+        inbox::insert(
+            connection,
+            &NewMessage {
+                id,
+                channel: own("in"),
+                external_id: id.to_string(),
+                session: own(session),
+                chat_id: own("c"),
+                sender: own(sender),
+                trust: trust.as_str(),
+                content: own("hello"),
+                attachments: own("[]"),
+                metadata: own("{}"),
+                origin: own("{}"),
+                received_at: 1,
+                state: State::Queued,
+            },
+        )?;
+        let rows = inbox::of_turn(connection, id)?;
+        begin(connection, session, &rows, identities)?;
+        messages::append(connection, session, id, [("user", "{}".to_owned())].into_iter())?;
+        let memory_update = SessionMemoryUpdate { writer: identities.writer_of(&rows[0]), consolidate_at: Some(3) };
+        memory_update.write(connection, session, sender == "tight")
+    }
+
+    #[tokio::test]
+    async fn a_session_belongs_to_its_first_writer_until_others_write_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        for (number, (writers, owner, is_shared, due)) in [
+            ("me", "owner", false, None),
+            ("me me", "owner", false, None),
+            ("ann me", "sender:in:ann", true, None),
+            ("me eve", "owner", true, None),
+            ("eve", "stranger:in:eve", false, None),
+            ("eve ann", "stranger:in:eve", true, None),
+            ("ann bob ann", "sender:in:ann", true, Some("full")),
+            ("tight", "sender:in:tight", false, Some("tight")),
+            // From before sessions had owners.
+            ("ann bob ? bob", "sender:in:ann", true, Some("full")),
+            ("ann ? ann", "sender:in:ann", false, None),
+            // From `=` on ann is known as one, with annie.
+            ("ann = ann", "name:ann", false, None),
+            ("ann = annie", "name:ann", false, None),
+            ("ann = bob", "sender:in:ann", true, None),
+            ("ann annie = ann", "name:ann", false, Some("full")),
+            ("ann annie bob = ann ann", "sender:in:ann", true, Some("full")),
+            ("ann annie = eve annie", "sender:in:ann", true, Some("full")),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let session = format!("s{number}");
+            let look = move |connection: &Connection| {
+                let mut identities = Identities::default();
+                for sender in writers.split(' ') {
+                    if sender == "?" {
+                        let forget = "UPDATE sessions SET owner = NULL, is_shared = 0 WHERE session = ?";
+                        connection.execute(forget, [&session])?;
+                    } else if sender == "=" {
+                        let ann = ["in:ann", "in:annie"].map(str::to_owned).to_vec();
+                        identities = Identities::new(&[("ann".to_owned(), ann)].into());
+                    } else {
+                        turn(connection, &session, sender, &identities)?;
+                    }
+                }
+                let due = session_memory::get(connection, &session, 0)?.due;
+                Ok((ownership::of(connection, &session)?, due))
+            };
+            let (found, noted) = store.write(Commit::Logged, look).await.unwrap();
+            let expected = Ownership { owner: Some(owner.to_owned()), is_shared };
+            assert_eq!((found, noted.as_deref()), (expected, due), "{writers}");
+        }
+    }
+}

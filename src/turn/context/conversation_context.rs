@@ -1,0 +1,401 @@
+//! The context of a turn: the window of its session's log, the summary of what came before it, and what is known of
+//! the writer.
+
+use std::sync::Arc;
+
+use daoyou_channels::{SessionKey, Trust};
+use sha2::{Digest, Sha256};
+
+use super::private_memory;
+use super::system_prompt::{SystemPrompt, with_memory};
+use super::window::{self, HistorySlice, HistoryWindow};
+use crate::bus::ReplyTarget;
+use crate::chat::{ChatMessage, ToolSpec};
+use crate::llm::{Models, TokenFactor, estimate_tokens};
+use crate::memory::{self, MemoryService, MemorySettings, Owner};
+use crate::origin::TurnOrigin;
+use crate::store::inbox::InboxRow;
+use crate::store::messages::{self, Session};
+use crate::store::ownership::{self, Ownership};
+use crate::store::session_memory::{self, SessionMemory};
+use crate::store::turn_steps::hex;
+use crate::store::{Commit, Connection, Store, StoreError, forgetting, memories};
+use crate::turn::limits::wanted_model;
+use crate::turn::progress::ContextStep;
+use crate::turn::token_budget::{self, RequestParts, TokenBudget};
+
+/// The context of a turn.
+pub struct ConversationContext {
+    pub head: Session,
+    pub messages: Vec<ChatMessage>,
+    /// The seq of the first message.
+    pub from: i64,
+    /// The window is full, or nearly.
+    pub is_tight: bool,
+    pub memory: PromptMemory,
+    /// The owners whose memories may be given, the sender first; empty for a stranger.
+    pub owners: Vec<Owner>,
+    /// The count of forgettings when this was read.
+    pub forgets: i64,
+}
+
+/// The long-term memory in the system prompt.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PromptMemory {
+    pub snapshot: Option<MemorySnapshot>,
+    /// The id and the text of the summary of what came before the window.
+    pub summary: Option<(i64, String)>,
+}
+
+/// A snapshot of what is known, for all prompts of an epoch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemorySnapshot {
+    pub hash: String,
+    pub owner: String,
+    /// Empty if nothing is known.
+    pub text: String,
+    /// The snapshot is stored for its epoch.
+    pub is_kept: bool,
+    /// The snapshot replaces the one before, since each turn of a fresh session takes a new one.
+    pub is_anew: bool,
+}
+
+impl MemorySnapshot {
+    fn new(owner: &str, text: String) -> Self {
+        let hash = hash_of(owner, &text);
+        Self { hash, owner: owner.to_owned(), text, is_kept: false, is_anew: false }
+    }
+
+    /// Stores the snapshot for an epoch, unless something was forgotten since it was taken, which it may contain.
+    fn keep(&self, connection: &Connection, (session, epoch): (&str, i64), forgets: i64) -> Result<(), StoreError> {
+        if forgetting::count(connection)? != forgets {
+            return Ok(());
+        }
+        if self.is_anew {
+            session_memory::release_snapshot(connection, session, epoch)?;
+        }
+        session_memory::keep_snapshot(connection, &self.hash, &self.owner, &self.text)?;
+        session_memory::set_snapshot(connection, session, epoch, &self.hash)
+    }
+}
+
+impl PromptMemory {
+    /// Estimates its tokens in a prompt.
+    fn tokens(&self) -> usize {
+        let known = self.snapshot.as_ref().map_or(0, |snapshot| estimate_tokens(&snapshot.text));
+        known + self.summary.as_ref().map_or(0, |(_, text)| estimate_tokens(text))
+    }
+
+    /// Returns the system prompt with the memory, and its hash.
+    pub fn in_prompt(&self, system: &Arc<str>, hash: &Arc<str>) -> (Arc<str>, Arc<str>) {
+        let known = self.snapshot.as_ref().map_or("", |snapshot| snapshot.text.as_str());
+        let summary = self.summary.as_ref().map_or("", |(_, text)| text.as_str());
+        if known.is_empty() && summary.is_empty() {
+            return (system.clone(), hash.clone());
+        }
+        let text = with_memory(system, known, summary);
+        let hash = hex(&Sha256::digest(text.as_bytes()));
+        (text.into(), hash.into())
+    }
+}
+
+/// Settings of the context.
+#[derive(Clone, Debug)]
+pub struct ContextSettings {
+    /// `agent.model`.
+    pub model: String,
+    /// `agent.memory_window`.
+    pub memory_window: u32,
+    /// `agent.context_tokens`.
+    pub context_tokens: u32,
+    /// `agent.max_tokens`.
+    pub max_tokens: Option<u32>,
+}
+
+/// Composes the contexts of turns.
+pub struct ContextBuilder {
+    pub store: Store,
+    pub memory: Arc<MemoryService>,
+    pub models: Arc<Models>,
+    pub tokens: Arc<TokenBudget>,
+    pub system: SystemPrompt,
+    pub settings: ContextSettings,
+}
+
+impl ContextBuilder {
+    /// Composes the context for the message `last` and these `tools`. A turn that resumes from `context` gets the same
+    /// again.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn load(
+        &self,
+        session: &SessionKey,
+        last: &InboxRow,
+        tools: &Arc<[ToolSpec]>,
+        context: Option<&ContextStep>,
+    ) -> Result<ConversationContext, StoreError> {
+        let key = session.to_string();
+        let terms = self.memory.settings.get();
+        let owner = terms.identities.owner_of_row(last);
+        let is_fresh = TurnOrigin::parse(&last.origin).settings.fresh;
+        let (mut conversation, rows, is_shared) = self.store.read_here(|connection| {
+            let head = messages::session(connection, &key)?;
+            let is_shared =
+                ownership::of(connection, &key)?.is_shared || others_read(connection, last, owner.as_ref())?;
+            let state = session_memory::get(connection, &key, head.epoch)?;
+            let query = PromptMemoryQuery { connection, key: &key, terms: &terms, owner: owner.as_ref(), is_shared };
+            let memory = match context {
+                Some(context) => query.load_again(context)?,
+                None => query.load(&state, is_fresh)?,
+            };
+            let (from, rows, is_tight) = match context {
+                Some(context) => (context.from, window::choose_again(connection, &key, context)?, false),
+                None if is_fresh => (head.next_seq, Vec::new(), false),
+                None => {
+                    let told = if terms.config.enabled { state.cursor - state.overlap } else { 0 };
+                    let first_seq = told.clamp(head.first_seq, head.next_seq);
+                    let untold = Session { first_seq, ..head.clone() };
+                    let memory = memory.tokens() + usize::try_from(terms.config.hit_tokens).unwrap_or(usize::MAX);
+                    let window = self.window(&head, last, tools, memory);
+                    let HistorySlice { from, rows, is_full } = window::choose(connection, &key, &untold, window)?;
+                    (from, rows, is_full)
+                }
+            };
+            let (owners, forgets) = (query.owners(), forgetting::count(connection)?);
+            let context = ConversationContext { head, messages: Vec::new(), from, is_tight, memory, owners, forgets };
+            Ok((context, rows, is_shared))
+        })?;
+        conversation.messages = window::read_messages(&rows)?;
+        if is_shared {
+            private_memory::strip(&mut conversation.messages);
+        }
+        Ok(conversation)
+    }
+
+    /// Returns the bounds of the history, which shares the model's context with everything else.
+    fn window(&self, head: &Session, last: &InboxRow, tools: &Arc<[ToolSpec]>, memory: usize) -> HistoryWindow {
+        let wanted = wanted_model(last, head.model.as_deref(), &self.settings.model);
+        let size = |tokens: u32| usize::try_from(tokens).unwrap_or(usize::MAX);
+        let most = size(self.settings.context_tokens);
+        let parts = RequestParts {
+            context: self.tokens.context(&self.models, &wanted).map_or(most, |held| size(held).min(most)),
+            answer: self.settings.max_tokens.map(size),
+            system: estimate_tokens(&self.system.current(Trust::parse(&last.trust)).0),
+            tools: self.tokens.tools(tools),
+            memory,
+            message: estimate_tokens(&last.content),
+        };
+        let known = self.models.known_name(&wanted);
+        let factor = known.map_or_else(TokenFactor::default, |name| self.tokens.factor(&name));
+        HistoryWindow { messages: self.settings.memory_window, tokens: token_budget::left(parts, factor) }
+    }
+
+    /// Stores the snapshot that was just taken, for all later turns of its epoch; an empty one in the background.
+    pub async fn keep_snapshot(&self, session: &SessionKey, context: &ConversationContext) {
+        let Some(snapshot) = context.memory.snapshot.clone().filter(|snapshot| !snapshot.is_kept) else { return };
+        let (key, store, is_empty) = (session.to_string(), self.store.clone(), snapshot.text.is_empty());
+        let (epoch, forgets) = (context.head.epoch, context.forgets);
+        let write = async move {
+            let write = move |connection: &Connection| snapshot.keep(connection, (&key, epoch), forgets);
+            match store.write(Commit::Logged, write).await {
+                Ok(()) | Err(StoreError::Closed) => {}
+                // The next turn takes it again, and finds the same unless something was learned meanwhile.
+                Err(error) => tracing::warn!(%error, "the memory snapshot of a prompt could not be stored"),
+            }
+        };
+        if is_empty {
+            tokio::spawn(write);
+        } else {
+            write.await;
+        }
+    }
+}
+
+/// Returns true if others than `owner` read the chat that this message's turn answers to: a turn on an errand runs in
+/// a session of its own, and its answer goes to a chat.
+fn others_read(connection: &Connection, last: &InboxRow, owner: Option<&Owner>) -> Result<bool, StoreError> {
+    let origin = TurnOrigin::parse(&last.origin);
+    if !origin.is_errand() {
+        return Ok(false);
+    }
+    let place = (last.channel.as_str(), last.chat_id.as_str());
+    let chat = ReplyTarget::resolve(connection, &last.session, place, &origin)?;
+    let Ownership { owner: first, is_shared } = ownership::of(connection, chat.session.as_str())?;
+    Ok(is_shared || first.is_some_and(|first| owner.is_none_or(|owner| owner.as_str() != first)))
+}
+
+/// Reads the memory for a prompt.
+struct PromptMemoryQuery<'a> {
+    connection: &'a Connection,
+    key: &'a str,
+    terms: &'a MemorySettings,
+    owner: Option<&'a Owner>,
+    is_shared: bool,
+}
+
+impl PromptMemoryQuery<'_> {
+    /// Returns the owner whose private memory may be given; nobody if others read along.
+    fn private(&self) -> Option<&Owner> {
+        self.owner.filter(|_| !self.is_shared)
+    }
+
+    fn owners(&self) -> Vec<Owner> {
+        if self.owner.is_none() || !self.terms.config.enabled {
+            return Vec::new();
+        }
+        self.private().cloned().into_iter().chain([Owner::everyone()]).collect()
+    }
+
+    fn load(&self, state: &SessionMemory, is_fresh: bool) -> Result<PromptMemory, StoreError> {
+        if !self.terms.config.enabled {
+            return Ok(PromptMemory::default());
+        }
+        let summary = if is_fresh { None } else { state.summary };
+        let snapshot = match self.owner {
+            Some(_) if is_fresh => {
+                let taken = self.snapshot(None)?;
+                Some(MemorySnapshot { is_kept: state.snapshot.as_ref() == Some(&taken.hash), is_anew: true, ..taken })
+            }
+            Some(_) => Some(self.snapshot(state.snapshot.as_deref())?),
+            None => None,
+        };
+        Ok(PromptMemory { snapshot, summary: self.summary(summary)? })
+    }
+
+    fn load_again(&self, context: &ContextStep) -> Result<PromptMemory, StoreError> {
+        let snapshot = match &context.snapshot {
+            // A consolidation may have removed it while the turn waited.
+            Some(hash) => Some(self.snapshot(Some(hash))?),
+            None => None,
+        };
+        Ok(PromptMemory { snapshot, summary: self.summary(context.summary)? })
+    }
+
+    fn snapshot(&self, kept: Option<&str>) -> Result<MemorySnapshot, StoreError> {
+        if let Some(hash) = kept
+            && let Some(snapshot) = self.kept(hash)?
+        {
+            return Ok(snapshot);
+        }
+        let MemorySettings { config, zone, .. } = self.terms;
+        let tokens = usize::try_from(config.snapshot_tokens).unwrap_or(usize::MAX);
+        let text = memory::prompt_snapshot(self.connection, self.private(), tokens, zone, estimate_tokens)?;
+        Ok(MemorySnapshot::new(self.whose(), text))
+    }
+
+    /// Returns a stored snapshot if it belongs to the same owner.
+    fn kept(&self, hash: &str) -> Result<Option<MemorySnapshot>, StoreError> {
+        let text = session_memory::snapshot(self.connection, hash)?;
+        let owner = self.whose();
+        let snapshot = text.filter(|text| hash_of(owner, text) == hash);
+        Ok(snapshot.map(|text| MemorySnapshot { is_kept: true, ..MemorySnapshot::new(owner, text) }))
+    }
+
+    fn whose(&self) -> &str {
+        self.private().map_or("everyone", Owner::as_str)
+    }
+
+    fn summary(&self, id: Option<i64>) -> Result<Option<(i64, String)>, StoreError> {
+        let Some(id) = id else { return Ok(None) };
+        let row = memories::get(self.connection, id)?;
+        if row.is_none() {
+            tracing::debug!(session = self.key, id, "the summary of a conversation was forgotten");
+        }
+        Ok(row.map(|row| (id, row.text)))
+    }
+}
+
+fn hash_of(owner: &str, text: &str) -> String {
+    hex(&Sha256::digest(format!("{owner}\n{text}").as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use daoyou_channels::{InboundMessage, Trust};
+
+    use super::*;
+    use crate::bus::InboundDraft;
+    use crate::origin::{JobTurn, SubAgentTurn, TurnCause};
+    use crate::store::{Store, inbox};
+
+    #[tokio::test]
+    async fn a_snapshot_is_not_kept_if_something_was_forgotten_since() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &Connection| {
+            let mut kept = Vec::new();
+            for is_forgotten in [false, true] {
+                let snapshot = MemorySnapshot::new("owner", format!("- my cat is Momo {is_forgotten}"));
+                let read = forgetting::count(connection)?;
+                if is_forgotten {
+                    forgetting::note(connection)?;
+                }
+                let epoch = i64::from(is_forgotten);
+                snapshot.keep(connection, ("s", epoch), read)?;
+                let named = session_memory::get(connection, "s", epoch)?.snapshot.is_some();
+                kept.push((session_memory::snapshot(connection, &snapshot.hash)?.is_some(), named));
+            }
+            Ok(kept)
+        };
+        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), [(true, true), (false, false)]);
+    }
+
+    #[tokio::test]
+    async fn other_readers_of_a_turn_on_an_errand_are_detected() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &Connection| {
+            let turn = uuid::Uuid::now_v7();
+            for (session, owners) in [
+                ("webhook:in:group", &["sender:webhook:in:ann", "sender:webhook:in:bob"][..]),
+                ("webhook:in:ann", &["sender:webhook:in:ann"]),
+                ("webhook:in:bob", &["sender:webhook:in:bob"]),
+                ("cli:direct", &["owner"]),
+            ] {
+                messages::append(connection, session, turn, [("user", "{}".to_owned())].into_iter())?;
+                for owner in owners {
+                    ownership::write_there(connection, session, owner)?;
+                }
+            }
+            let row = |session: &str, cause: TurnCause, trust: Trust| -> Result<InboxRow, StoreError> {
+                let (channel, chat) = session.rsplit_once(':').unwrap_or(("cli", "direct"));
+                let mut message = InboundMessage::text(channel, chat, "ann", trust, "x");
+                if cause != TurnCause::Person {
+                    message.session = Some("cron:j".into());
+                }
+                let draft = InboundDraft::with_origin(message, TurnOrigin { cause, ..TurnOrigin::default() });
+                draft.insert(connection)?;
+                Ok(inbox::find(connection, draft.id)?.unwrap())
+            };
+            let job =
+                |chat: &str| TurnCause::Job(JobTurn { job: "j".into(), due: 1, chat: chat.into(), by_hand: false });
+            let run = row("webhook:in:group", job("webhook:in:group"), Trust::Known)?;
+            let child = TurnCause::SubAgent(SubAgentTurn {
+                session: "cron:j".into(),
+                turn: run.turn,
+                label: String::new(),
+                depth: 1,
+                waits: true,
+                metadata: serde_json::Map::new(),
+                report: Box::default(),
+            });
+            let (ann, owner) = (Owner::sender("webhook:in", "ann"), Owner::gateway());
+            for (what, row, owner, expected) in [
+                ("no errand", row("webhook:in:group", TurnCause::Person, Trust::Known)?, &ann, false),
+                ("a job in a group", run, &ann, true),
+                ("its sub-agent", row("webhook:in:group", child, Trust::Known)?, &ann, true),
+                ("a job of her own", row("webhook:in:ann", job("webhook:in:ann"), Trust::Known)?, &ann, false),
+                ("the owner's job for Bob", row("webhook:in:bob", job("webhook:in:bob"), Trust::Owner)?, &owner, true),
+                ("the owner's own", row("cli:direct", job("cli:direct"), Trust::Owner)?, &owner, false),
+                ("a heartbeat at home", row("cli:direct", TurnCause::Heartbeat, Trust::Owner)?, &owner, false),
+                ("one in a group", row("webhook:in:group", TurnCause::Heartbeat, Trust::Owner)?, &owner, true),
+                ("where nobody wrote", row("webhook:in:new", job("webhook:in:new"), Trust::Owner)?, &owner, false),
+            ] {
+                assert_eq!(others_read(connection, &row, Some(owner))?, expected, "{what}");
+            }
+            Ok(())
+        };
+        store.write(Commit::Logged, look).await.unwrap();
+    }
+}

@@ -1,0 +1,138 @@
+//! The images of a conversation, read from the workspace when the model is asked.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::chat::{ChatMessage, ImageRef};
+use crate::guard::Jail;
+use crate::llm::{Image, Images};
+
+/// The largest image that is sent, in bytes: Anthropic accepts 5 MB of base64, others more.
+const LARGEST: u64 = 3_700_000;
+/// The most bytes of all images of a request; Anthropic accepts requests of 32 MB.
+const TOGETHER: usize = 15_000_000;
+/// The most images of one request.
+const MOST: usize = 8;
+/// Images are left out in steps of this size, so that requests keep their beginning for some turns and the service's
+/// cache hits.
+const STEP: usize = 4;
+
+/// Reads images of the workspace. The agent's commands can replace a file by a link, so no link is followed, and no
+/// private folder is read.
+pub struct ImageLoader {
+    jail: Arc<Jail>,
+}
+
+impl ImageLoader {
+    /// # Errors
+    /// When the workspace is not a folder that can be opened.
+    pub fn open(workspace: &Path, closed: &[PathBuf]) -> io::Result<Self> {
+        Ok(Self { jail: Arc::new(Jail::of_gateway(workspace, LARGEST)?.without(closed)) })
+    }
+
+    /// Loads the newest images that `messages` name, within bounds. A file that is missing, too large or no image is
+    /// skipped; its name stays in the text.
+    pub async fn load(&self, messages: &[ChatMessage]) -> Images {
+        let wanted: Vec<String> = newest(messages).into_iter().map(|image| image.path.clone()).collect();
+        if wanted.is_empty() {
+            return Images::default();
+        }
+        let jail = self.jail.clone();
+        tokio::task::spawn_blocking(move || read(&jail, wanted)).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "reading the images of a conversation failed");
+            Images::default()
+        })
+    }
+}
+
+/// Returns the newest images up to `MOST`, cut at the front in steps.
+fn newest(messages: &[ChatMessage]) -> Vec<&ImageRef> {
+    let all: Vec<&ImageRef> = messages.iter().flat_map(images_of).collect();
+    all[first(all.len(), all.len().saturating_sub(MOST))..].to_vec()
+}
+
+/// Returns the index of the first image that is sent, of `count`, if those before `least` must go.
+fn first(count: usize, least: usize) -> usize {
+    let rounded = least.next_multiple_of(STEP);
+    if rounded < count { rounded } else { least }
+}
+
+fn images_of(message: &ChatMessage) -> &[ImageRef] {
+    match message {
+        ChatMessage::User { images, .. } => images,
+        _ => &[],
+    }
+}
+
+fn read(jail: &Jail, wanted: Vec<String>) -> Images {
+    let look = |path: String| match jail.read(&path) {
+        Ok(opened) => Image::of(&opened.bytes).map(|image| (path, image)),
+        Err(error) => {
+            tracing::debug!(%error, "an image is not shown to the model");
+            None
+        }
+    };
+    // Base64 has four characters for three bytes.
+    let bytes = |(_, image): &(String, Image)| image.base64().len() / 4 * 3;
+    let images: Vec<_> = wanted.into_iter().filter_map(look).collect();
+    let mut together = 0;
+    let fitting = images.iter().rev().take_while(|image| {
+        together += bytes(image);
+        together <= TOGETHER
+    });
+    let cut = images.len() - fitting.count();
+    let from = first(images.len(), cut);
+    images.into_iter().skip(from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(paths: &[&str]) -> ChatMessage {
+        let image = |path: &&str| ImageRef { path: (*path).to_owned(), media_type: "image/png".to_owned() };
+        ChatMessage::User { content: "look".to_owned(), images: paths.iter().map(image).collect() }
+    }
+
+    #[test]
+    fn the_newest_images_are_sent_and_the_cut_moves_in_steps() {
+        let shown = |count: usize| {
+            let messages: Vec<_> = (0..count).map(|n| said(&[&n.to_string()])).collect();
+            newest(&messages).first().map_or(0, |image| image.path.parse::<usize>().unwrap())
+        };
+        let starts: Vec<usize> = (0..18).map(shown).collect();
+        assert_eq!(starts, [0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12]);
+    }
+
+    #[tokio::test]
+    async fn only_images_of_the_workspace_are_read() {
+        let outside = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+        put("a.png", b"\x89PNG\r\n\x1a\nxyz");
+        put("b.png", b"no picture");
+        put("c.gif", &[b"GIF89a".as_slice(), &vec![0; 3_700_000]].concat());
+        std::fs::write(outside.path().join("d.gif"), b"GIF89a").unwrap();
+        std::os::unix::fs::symlink(outside.path().join("d.gif"), folder.path().join("d.gif")).unwrap();
+        let out = format!("../{}/d.gif", outside.path().file_name().unwrap().to_string_lossy());
+        let messages =
+            [said(&["a.png", "b.png", "c.gif"]), ChatMessage::assistant("hm"), said(&["d.gif", "gone", &out])];
+        let images = ImageLoader::open(folder.path(), &[]).unwrap().load(&messages).await;
+        let paths: Vec<_> = images.digests().into_iter().map(|(path, _)| path.to_owned()).collect();
+        assert_eq!(paths, ["a.png"]);
+    }
+
+    #[test]
+    fn the_bytes_of_all_images_are_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let large = [b"GIF89a".as_slice(), &vec![0; 3_600_000]].concat();
+        let names: Vec<String> = (0..6).map(|n| format!("{n}.gif")).collect();
+        for name in &names {
+            std::fs::write(folder.path().join(name), &large).unwrap();
+        }
+        let jail = Jail::of_gateway(folder.path(), LARGEST).unwrap();
+        assert_eq!(read(&jail, names[..4].to_vec()).len(), 4);
+        assert_eq!(read(&jail, names).len(), 2, "cut in steps");
+    }
+}

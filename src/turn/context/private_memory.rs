@@ -1,0 +1,99 @@
+//! Removes what was found in somebody's memory from messages: from those that several people may read, and from a turn
+//! during which something was forgotten.
+
+use std::collections::HashSet;
+
+use crate::chat::{ChatMessage, ToolCall};
+use crate::memory::{FORGOTTEN, tool_names, without_memory};
+use crate::tools::is_plan;
+
+const NOT_SHOWN: &str = "(not shown: this conversation has several people, and memory is private)";
+
+/// Removes what was found in memory, because others may read it.
+pub fn strip(messages: &mut [ChatMessage]) {
+    take_out(messages, NOT_SHOWN);
+}
+
+/// Removes what was found in memory, because some of it may be forgotten; returns true if there was anything.
+pub fn forget_found(messages: &mut [ChatMessage]) -> bool {
+    take_out(messages, FORGOTTEN)
+}
+
+/// Replaces what was found by `instead`. Nothing else changes, so the conversation stays valid.
+fn take_out(messages: &mut [ChatMessage], instead: &str) -> bool {
+    let mut private = HashSet::new();
+    let mut has_changed = false;
+    for message in messages {
+        match message {
+            ChatMessage::User { content, .. } => {
+                let shown = without_memory(content).len();
+                has_changed |= shown < content.len();
+                content.truncate(shown);
+            }
+            ChatMessage::Assistant { tool_calls, .. } => {
+                private = tool_calls.iter().filter(|call| tells_memory(call)).map(|call| call.id.clone()).collect();
+            }
+            ChatMessage::Tool { call_id, content, .. } if private.contains(call_id) => {
+                instead.clone_into(content);
+                has_changed = true;
+            }
+            ChatMessage::Tool { .. } => {}
+        }
+    }
+    has_changed
+}
+
+/// Returns true if the result of this call comes from somebody's memory, by whatever alias the tool was called.
+pub fn tells_memory(call: &ToolCall) -> bool {
+    let name = call.name.trim().to_lowercase();
+    if is_plan(&name) {
+        // Parsed and written again, since a name may contain escapes.
+        let plan = serde_json::from_str::<serde_json::Value>(&call.arguments).map(|plan| plan.to_string());
+        let plan = plan.unwrap_or_else(|_| call.arguments.clone()).to_lowercase();
+        return tool_names().iter().any(|tool| plan.contains(tool.as_str()));
+    }
+    tool_names().contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::check_messages;
+
+    #[test]
+    fn recalled_memories_are_removed_for_others() {
+        let tool = || ChatMessage::Tool { call_id: "1".into(), name: "any".into(), content: "secret".into() };
+        let call = |name: &str, arguments: &str| ChatMessage::Assistant {
+            content: String::new(),
+            reasoning: None,
+            tool_calls: vec![ToolCall { id: "1".into(), name: name.into(), arguments: arguments.into() }],
+        };
+        let asked = "where?\n\n[Runtime Context]\nCurrent Time: now\n\n[Memory]\nfound:\n- secret";
+        for (name, arguments, is_shown) in [
+            ("recall", "{}", false),
+            ("Search_History", "{}", false),
+            ("parallel", r#"{"calls":[{"tool":"recall"}]}"#, false),
+            ("parallel", r#"{"calls":[{"tool":"read_file"}]}"#, true),
+            // By the other names of the same tools.
+            ("search_memory", "{}", false),
+            (" Memory_Search", "{}", false),
+            ("conversation_search", "{}", false),
+            ("save_memory", "{}", false),
+            ("batch", r#"{"calls":[{"tool":"recall"}]}"#, false),
+            ("multi_tool_use.parallel", r#"{"calls":[{"tool":"Search_Messages"}]}"#, false),
+            ("parallel", r#"{"calls":[{"tool":"rec\u0061ll_memory"}]}"#, false),
+            ("batch", r#"{"calls":[{"tool":"exec"}]}"#, true),
+            ("exec", "recall", true),
+        ] {
+            let mut said =
+                vec![ChatMessage::user(asked), call(name, arguments), tool(), ChatMessage::user("[Memory]\nmine")];
+            strip(&mut said);
+            assert_eq!(said[0], ChatMessage::user("where?\n\n[Runtime Context]\nCurrent Time: now"));
+            assert_eq!(said[2] == tool(), is_shown, "{name}");
+            assert_eq!(said[3], ChatMessage::user("[Memory]\nmine"));
+            assert_eq!(check_messages(&said), Ok(()));
+            let mut said = vec![ChatMessage::user("where?"), call(name, arguments), tool()];
+            assert_eq!((forget_found(&mut said), said[2] == tool()), (!is_shown, is_shown), "{name}");
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Errors of a turn. The code decides the log level, the HTTP status, whether a retry may help, and the text for the
+//! user.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use daoyou_channels::SessionKey;
+use tracing::Level;
+use uuid::Uuid;
+
+use crate::llm::{LlmError, LlmErrorKind};
+use crate::phrases::{Phrases, fill};
+use crate::store::StoreError;
+
+/// The error of a turn, or of a part of it.
+#[derive(Clone, Debug)]
+pub struct TurnError {
+    pub code: ErrorCode,
+    /// The operation that failed: `turn`, `model_call`, `tool_call`, or a part of these.
+    pub operation: &'static str,
+    /// The underlying error, for the log.
+    pub cause: Option<Arc<dyn Error + Send + Sync>>,
+    /// The text that the model had written until then; the user sees it before the error.
+    partial: String,
+    /// The values for the placeholders of the error's text.
+    values: Vec<String>,
+    /// A notice after the error's text.
+    notice: Option<&'static str>,
+}
+
+/// Stable error codes for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorCode {
+    /// The model call failed, after its retries.
+    Model(LlmErrorKind),
+    /// No provider answers to the wanted name.
+    NoModel,
+    /// The model returned an empty answer.
+    EmptyAnswer,
+    /// The turn has used `agent.max_turn_tokens`.
+    TokenCap,
+    /// The turn has used `agent.budget.turn_cost`.
+    TurnBudget,
+    /// One of the limits of `agent.budget` is reached, of the session or of the day.
+    SessionBudget,
+    DayBudget,
+    /// `agent.rate_limit` admits the call only after the turn's deadline.
+    RateLimit,
+    TurnTimeout,
+    /// No model was available for the whole of `agent.wait_for_model`.
+    Unavailable,
+    /// The user stopped the turn.
+    Stopped,
+    StateCorrupted,
+    /// The message crashed the gateway each time it ran.
+    Poison,
+    /// A fault of daoyou itself.
+    Internal,
+}
+
+/// The class of an error, which decides how it is handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// The request itself is wrong.
+    Validation,
+    NotFound,
+    /// The service rejects daoyou's key; the owner must act.
+    Auth,
+    RateLimit,
+    Timeout,
+    /// The service failed or gave an unusable answer.
+    Upstream,
+    Cancelled,
+    /// Everything else; the cause is in the log.
+    Internal,
+}
+
+impl TurnError {
+    pub fn new(code: ErrorCode, operation: &'static str) -> Self {
+        Self { code, operation, cause: None, partial: String::new(), values: Vec::new(), notice: None }
+    }
+
+    /// Returns the error of a fault of daoyou itself.
+    pub fn internal(operation: &'static str, cause: impl Error + Send + Sync + 'static) -> Self {
+        Self::new(ErrorCode::Internal, operation).caused_by(cause)
+    }
+
+    /// Adds values for the placeholders of the user's text, in order.
+    pub fn with(mut self, values: impl IntoIterator<Item = String>) -> Self {
+        self.values.extend(values);
+        self
+    }
+
+    pub fn caused_by(mut self, cause: impl Error + Send + Sync + 'static) -> Self {
+        self.cause = Some(Arc::new(cause));
+        self
+    }
+
+    /// Sets the text that the model had written until then.
+    pub fn after_saying(mut self, partial: &str) -> Self {
+        partial.trim().clone_into(&mut self.partial);
+        self
+    }
+
+    /// Adds a paragraph for the user.
+    pub fn noting(mut self, notice: &'static str) -> Self {
+        self.notice = Some(notice);
+        self
+    }
+
+    /// Returns the text for the user.
+    pub fn words(&self, phrases: &Phrases) -> String {
+        let values: Vec<&str> = self.values.iter().map(String::as_str).collect();
+        let words = fill(self.code.phrase(phrases), &values);
+        let parts = [self.partial.as_str(), &words, self.notice.unwrap_or_default()];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// Applies `change` to every text that came from outside.
+    pub fn map_words(mut self, change: impl Fn(&mut String)) -> Self {
+        change(&mut self.partial);
+        self.values.iter_mut().for_each(change);
+        self
+    }
+
+    /// Writes the one log line of a turn that failed.
+    pub fn log(&self, turn: Uuid, session: &SessionKey) {
+        let (code, operation) = (self.code.word(), self.operation);
+        let (status, retryable) = (self.http_status(), self.is_retryable());
+        let cause = self.cause.as_deref().map(chain).unwrap_or_default();
+        macro_rules! line {
+            ($level:expr) => {
+                tracing::event!($level, %turn, %session, code, operation, status, retryable, cause, "a turn failed")
+            };
+        }
+        match self.code.class().level() {
+            Level::ERROR => line!(Level::ERROR),
+            Level::WARN => line!(Level::WARN),
+            _ => line!(Level::INFO),
+        }
+    }
+
+    /// Returns the HTTP status.
+    pub fn http_status(&self) -> u16 {
+        self.code.class().http_status()
+    }
+
+    /// Returns true if the same message may succeed a little later.
+    pub fn is_retryable(&self) -> bool {
+        self.code.is_retryable()
+    }
+}
+
+impl fmt::Display for TurnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.code.word(), self.operation)?;
+        match &self.cause {
+            Some(cause) => write!(f, ": {cause}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error for TurnError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as &(dyn Error + 'static))
+    }
+}
+
+impl From<LlmError> for TurnError {
+    fn from(error: LlmError) -> Self {
+        Self::new(ErrorCode::Model(error.kind), "model_call").with([error.to_public()]).caused_by(error)
+    }
+}
+
+impl From<StoreError> for TurnError {
+    fn from(error: StoreError) -> Self {
+        Self::internal("store", error)
+    }
+}
+
+impl ErrorCode {
+    /// Returns the stable word of a reply's `error.code`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Model(kind) => kind.code(),
+            Self::NoModel => "no_model",
+            Self::EmptyAnswer => "empty_answer",
+            Self::TokenCap => "token_cap",
+            Self::TurnBudget | Self::SessionBudget | Self::DayBudget => "budget",
+            Self::RateLimit => "rate_limit",
+            Self::TurnTimeout => "turn_timeout",
+            Self::Unavailable => "llm_unavailable",
+            Self::Stopped => "stopped",
+            Self::StateCorrupted => "state_corrupted",
+            Self::Poison => "poison",
+            Self::Internal => "internal",
+        }
+    }
+
+    pub fn class(self) -> ErrorClass {
+        use LlmErrorKind as Kind;
+        match self {
+            Self::Model(Kind::BadRequest | Kind::ContextTooLong | Kind::Refused) => ErrorClass::Validation,
+            Self::Model(Kind::Auth | Kind::Quota) => ErrorClass::Auth,
+            Self::Model(Kind::RateLimit)
+            | Self::TokenCap
+            | Self::TurnBudget
+            | Self::SessionBudget
+            | Self::DayBudget
+            | Self::RateLimit => ErrorClass::RateLimit,
+            Self::Model(Kind::Timeout) | Self::TurnTimeout => ErrorClass::Timeout,
+            Self::Model(Kind::Connection | Kind::Server | Kind::Parse) | Self::Unavailable | Self::EmptyAnswer => {
+                ErrorClass::Upstream
+            }
+            Self::Model(Kind::Cancelled) => ErrorClass::Cancelled,
+            Self::NoModel => ErrorClass::NotFound,
+            Self::Stopped => ErrorClass::Cancelled,
+            Self::StateCorrupted | Self::Poison | Self::Internal => ErrorClass::Internal,
+        }
+    }
+
+    /// Returns true if the same message may succeed a little later.
+    pub fn is_retryable(self) -> bool {
+        match self {
+            Self::Model(kind) => kind.is_retryable(),
+            Self::EmptyAnswer | Self::RateLimit | Self::TurnTimeout | Self::Unavailable => true,
+            // A day's budget is available again at midnight, which is not soon.
+            Self::NoModel
+            | Self::TokenCap
+            | Self::TurnBudget
+            | Self::SessionBudget
+            | Self::DayBudget
+            | Self::Stopped
+            | Self::StateCorrupted
+            | Self::Poison
+            | Self::Internal => false,
+        }
+    }
+
+    /// Returns the reason why a tool call that was open when the turn ended has no result.
+    pub fn open_calls_reason(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped by the user",
+            Self::TurnTimeout => "stopped: the turn's time was up",
+            Self::Internal => "not run: the turn had failed",
+            _ => "not run: the turn had ended",
+        }
+    }
+
+    fn phrase(self, phrases: &Phrases) -> &'static str {
+        match self {
+            Self::Model(_) => phrases.model_failed,
+            Self::NoModel => phrases.no_model,
+            Self::EmptyAnswer => phrases.empty_answer,
+            Self::TokenCap => phrases.token_cap,
+            Self::TurnBudget => phrases.turn_budget,
+            Self::SessionBudget => phrases.session_budget,
+            Self::DayBudget => phrases.day_budget,
+            Self::RateLimit => phrases.rate_limit,
+            Self::TurnTimeout => phrases.turn_timeout,
+            Self::Unavailable => phrases.unavailable,
+            Self::Stopped => phrases.stopped_mark,
+            Self::StateCorrupted => phrases.state_corrupted,
+            Self::Poison => phrases.poison,
+            Self::Internal => phrases.internal,
+        }
+    }
+}
+
+impl ErrorClass {
+    /// Returns the log level.
+    pub fn level(self) -> Level {
+        match self {
+            Self::NotFound | Self::Cancelled => Level::INFO,
+            Self::Validation | Self::RateLimit | Self::Timeout | Self::Upstream => Level::WARN,
+            Self::Auth | Self::Internal => Level::ERROR,
+        }
+    }
+
+    /// Returns the HTTP status, by RFC 9110 and RFC 6585; 499 is nginx's status for a client that left. A key that the
+    /// model service rejects is not the caller's fault, so the status is 502, not 401.
+    pub fn http_status(self) -> u16 {
+        match self {
+            Self::Validation => 400,
+            Self::NotFound => 404,
+            Self::RateLimit => 429,
+            Self::Cancelled => 499,
+            Self::Internal => 500,
+            Self::Auth | Self::Upstream => 502,
+            Self::Timeout => 504,
+        }
+    }
+}
+
+/// Formats an error with its causes in one line.
+fn chain(error: &(dyn Error + Send + Sync)) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        // Many errors repeat their cause.
+        if !words.contains(&more) {
+            words.push_str(": ");
+            words.push_str(&more);
+        }
+        source = cause.source();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::phrases::Locale;
+
+    #[test]
+    fn the_class_decides_level_status_and_retry() {
+        use ErrorCode as Code;
+        use LlmErrorKind as Kind;
+        for (code, word, level, status, retryable) in [
+            (Code::Model(Kind::BadRequest), "llm_bad_request", Level::WARN, 400, false),
+            (Code::NoModel, "no_model", Level::INFO, 404, false),
+            (Code::Model(Kind::RateLimit), "llm_rate_limit", Level::WARN, 429, true),
+            (Code::RateLimit, "rate_limit", Level::WARN, 429, true),
+            (Code::SessionBudget, "budget", Level::WARN, 429, false),
+            (Code::TurnBudget, "budget", Level::WARN, 429, false),
+            (Code::DayBudget, "budget", Level::WARN, 429, false),
+            (Code::TokenCap, "token_cap", Level::WARN, 429, false),
+            (Code::Model(Kind::Timeout), "llm_timeout", Level::WARN, 504, true),
+            (Code::TurnTimeout, "turn_timeout", Level::WARN, 504, true),
+            (Code::Model(Kind::Auth), "llm_auth", Level::ERROR, 502, false),
+            (Code::Model(Kind::Server), "llm_server_error", Level::WARN, 502, true),
+            (Code::EmptyAnswer, "empty_answer", Level::WARN, 502, true),
+            (Code::Stopped, "stopped", Level::INFO, 499, false),
+            (Code::StateCorrupted, "state_corrupted", Level::ERROR, 500, false),
+            (Code::Internal, "internal", Level::ERROR, 500, false),
+        ] {
+            let class = code.class();
+            assert_eq!(
+                (code.word(), class.level(), class.http_status(), code.is_retryable()),
+                (word, level, status, retryable)
+            );
+        }
+    }
+
+    #[test]
+    fn errors_are_worded_in_the_users_language_and_keep_their_cause() {
+        let (en, zh) = (Phrases::of(Locale::En), Phrases::of(Locale::Zh));
+        let error = TurnError::new(ErrorCode::TurnTimeout, "turn").with(["10m".to_owned()]);
+        assert_eq!(error.words(en), "I stopped because this took longer than 10m.");
+        assert_eq!(error.words(zh), "处理时间超过 10m，我已停止。");
+        let stopped = TurnError::new(ErrorCode::Stopped, "turn");
+        assert_eq!(stopped.clone().after_saying("").words(en), "(stopped)");
+        assert_eq!(stopped.after_saying(" So far \n").words(en), "So far\n\n(stopped)");
+        let empty = TurnError::new(ErrorCode::EmptyAnswer, "turn").noting(en.cut_at_length);
+        assert_eq!(empty.words(en), format!("{}\n\n{}", en.empty_answer, en.cut_at_length));
+
+        let unknown = TurnError::from(StoreError::Row("a strange row".to_owned()));
+        assert_eq!((unknown.code.word(), unknown.words(en)), ("internal", en.internal.to_owned()));
+        let cause = unknown.source().expect("the cause").to_string();
+        assert!(cause.contains("a strange row") && unknown.to_string().contains(&cause), "{unknown}");
+    }
+}

@@ -1,0 +1,154 @@
+//! The events of a running turn.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use daoyou_channels::{SessionEvent, SessionKey, TurnEvent};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::think::{ThinkFilter, ThinkPiece};
+use crate::bus::EventHub;
+use crate::chat::{ToolCall, Usage};
+use crate::llm::{Delta, DeltaSink};
+
+/// Emits the events of one turn, and keeps the text of the current response for a turn that is stopped.
+pub struct EventEmitter {
+    hub: Arc<EventHub>,
+    session: SessionKey,
+    turn: Uuid,
+    channel: String,
+    chat_id: String,
+    stream: Mutex<ResponseStream>,
+}
+
+#[derive(Default)]
+struct ResponseStream {
+    filter: ThinkFilter,
+    text: String,
+}
+
+impl EventEmitter {
+    pub fn new(hub: Arc<EventHub>, session: SessionKey, turn: Uuid, channel: &str, chat_id: &str) -> Self {
+        let (channel, chat_id) = (channel.to_owned(), chat_id.to_owned());
+        Self { hub, session, turn, channel, chat_id, stream: Mutex::default() }
+    }
+
+    /// Emits an event; without listeners it is not even built.
+    pub fn emit(&self, event: impl FnOnce() -> TurnEvent) {
+        if self.hub.is_watched() {
+            self.hub.emit(&SessionEvent {
+                session: self.session.clone(),
+                turn: self.turn,
+                channel: self.channel.clone(),
+                chat_id: self.chat_id.clone(),
+                event: event(),
+            });
+        }
+    }
+
+    /// Ends a response: emits the held-back text and forgets the response.
+    pub fn end_response(&self) {
+        let pieces = {
+            let mut stream = self.lock();
+            stream.text.clear();
+            stream.filter.finish()
+        };
+        self.show(pieces);
+    }
+
+    /// Emits the calls that are complete and run now.
+    pub fn calls<'a>(&self, calls: impl Iterator<Item = &'a ToolCall>) {
+        for call in calls {
+            self.emit(|| TurnEvent::ToolCall {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                arguments: Some(shown_arguments(&call.arguments)),
+                args_complete: true,
+            });
+        }
+    }
+
+    /// Emits the usage of a model call.
+    pub fn used(&self, usage: Usage) {
+        let Usage { input_tokens, output_tokens, cached_tokens, .. } = usage;
+        self.emit(|| TurnEvent::Usage { input_tokens, output_tokens, cached_tokens });
+    }
+
+    /// Takes the text of the current response so far.
+    pub fn partial_text(&self) -> String {
+        std::mem::take(&mut self.lock().text)
+    }
+
+    fn show(&self, pieces: Vec<ThinkPiece>) {
+        for piece in pieces {
+            self.emit(|| match piece {
+                ThinkPiece::Text(delta) => TurnEvent::Text { delta },
+                ThinkPiece::Thought(delta) => TurnEvent::Thinking { delta },
+            });
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ResponseStream> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DeltaSink for EventEmitter {
+    fn delta(&self, delta: Delta<'_>) {
+        match delta {
+            Delta::Text(text) => {
+                let pieces = {
+                    let mut stream = self.lock();
+                    let pieces = stream.filter.push(text);
+                    for piece in &pieces {
+                        if let ThinkPiece::Text(text) = piece {
+                            stream.text.push_str(text);
+                        }
+                    }
+                    pieces
+                };
+                self.show(pieces);
+            }
+            Delta::Reasoning(text) => self.emit(|| TurnEvent::Thinking { delta: text.to_owned() }),
+            Delta::ToolCall { id, name } => self.emit(|| TurnEvent::ToolCall {
+                id: id.to_owned(),
+                name: name.to_owned(),
+                arguments: None,
+                args_complete: false,
+            }),
+            Delta::Restart => {
+                *self.lock() = ResponseStream::default();
+                self.emit(|| TurnEvent::Restart);
+            }
+        }
+    }
+}
+
+/// Returns arguments as JSON for listeners; invalid JSON stays the text that the model wrote, so that the fault is
+/// visible.
+fn shown_arguments(written: &str) -> Value {
+    if written.trim().is_empty() {
+        return Value::Object(serde_json::Map::new());
+    }
+    serde_json::from_str(written).unwrap_or_else(|_| Value::from(written))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn invalid_arguments_are_shown_as_written() {
+        for (written, shown) in [
+            ("", json!({})),
+            (" \n", json!({})),
+            ("{\"path\":\"a\"}", json!({"path": "a"})),
+            ("{\"path\":", json!("{\"path\":")),
+            ("ls -la", json!("ls -la")),
+        ] {
+            assert_eq!(shown_arguments(written), shown, "{written:?}");
+        }
+    }
+}

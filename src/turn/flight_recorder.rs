@@ -1,0 +1,164 @@
+//! A record of the turns that only waited for a model when the process died. Such a turn did not crash the gateway, so
+//! its start is not counted.
+//!
+//! The record is one small file, written in place and never synced: it survives the process, and after a power cut it
+//! does not matter.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use uuid::Uuid;
+
+/// The turn's id, and one byte for its state.
+const SLOT_BYTES: usize = 17;
+
+const WORKING: u8 = b'w';
+const WAITING: u8 = b'a';
+
+/// The file, with a slot for each running turn.
+pub struct FlightRecorder {
+    file: Option<File>,
+    slots: Mutex<SlotAllocator>,
+}
+
+/// The free slots of the file: the released ones, and all from `end` on.
+#[derive(Default)]
+struct SlotAllocator {
+    free: Vec<u64>,
+    end: u64,
+}
+
+impl SlotAllocator {
+    fn take(&mut self) -> u64 {
+        self.free.pop().unwrap_or_else(|| {
+            self.end += 1;
+            self.end - 1
+        })
+    }
+}
+
+impl FlightRecorder {
+    /// Opens the file at `path`, returns the turns that waited when the last process ended, and clears the file. If
+    /// the file cannot be opened, nothing is recorded and every start counts.
+    pub fn open(path: &Path) -> (Self, HashSet<Uuid>) {
+        let mut options = OpenOptions::new();
+        let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        let begun = opened.and_then(|file| {
+            let waiting = read(&file)?;
+            file.set_len(0)?;
+            Ok((file, waiting))
+        });
+        let slots = Mutex::default();
+        match begun {
+            Ok((file, waiting)) => (Self { file: Some(file), slots }, waiting),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "the flight recorder cannot be used");
+                (Self { file: None, slots }, HashSet::new())
+            }
+        }
+    }
+
+    /// Returns a recorder that records nothing, for a process that must leave the gateway's record alone.
+    pub fn none() -> Self {
+        Self { file: None, slots: Mutex::default() }
+    }
+
+    /// Takes a slot for a turn; it is released when dropped.
+    pub fn board(&self, turn: Uuid) -> FlightSlot<'_> {
+        let at = self.file.is_some().then(|| self.lock().take());
+        let slot = FlightSlot { recorder: self, at, turn };
+        slot.works();
+        slot
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, SlotAllocator> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8; SLOT_BYTES]) {
+        if let Some(file) = &self.file
+            && let Err(error) = file.write_all_at(bytes, at * SLOT_BYTES as u64)
+        {
+            tracing::debug!(%error, "the flight recorder could not be written");
+        }
+    }
+}
+
+/// The slot of one running turn.
+pub struct FlightSlot<'a> {
+    recorder: &'a FlightRecorder,
+    at: Option<u64>,
+    turn: Uuid,
+}
+
+impl FlightSlot<'_> {
+    /// Records that the turn works: a crash now may be its fault.
+    pub fn works(&self) {
+        self.record(WORKING);
+    }
+
+    /// Records that the turn waits for a service.
+    pub fn waits(&self) {
+        self.record(WAITING);
+    }
+
+    fn record(&self, what: u8) {
+        let Some(at) = self.at else { return };
+        let mut bytes = [what; SLOT_BYTES];
+        bytes[..16].copy_from_slice(self.turn.as_bytes());
+        self.recorder.write(at, &bytes);
+    }
+}
+
+impl Drop for FlightSlot<'_> {
+    fn drop(&mut self) {
+        if let Some(at) = self.at {
+            self.recorder.write(at, &[0; SLOT_BYTES]);
+            self.recorder.lock().free.push(at);
+        }
+    }
+}
+
+/// Reads the turns that waited.
+fn read(file: &File) -> std::io::Result<HashSet<Uuid>> {
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(0).min(SLOT_BYTES * 100_000);
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, 0)?;
+    let waiting = bytes.chunks_exact(SLOT_BYTES).filter(|slot| slot[16] == WAITING);
+    Ok(waiting.filter_map(|slot| Uuid::from_slice(&slot[..16]).ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_process_knows_which_turns_waited() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flight");
+        let [works, waits, went_on, ended] = [1, 2, 3, 4].map(Uuid::from_u128);
+        let (recorder, before) = FlightRecorder::open(&path);
+        assert!(before.is_empty());
+        let slots = [works, waits, went_on].map(|turn| recorder.board(turn));
+        slots[1].waits();
+        slots[2].waits();
+        slots[2].works();
+        recorder.board(ended).waits();
+        // A process that dies drops nothing.
+        slots.into_iter().for_each(std::mem::forget);
+
+        let (_, left) = FlightRecorder::open(&path);
+        assert_eq!(left, HashSet::from([waits]));
+        assert!(FlightRecorder::open(&path).1.is_empty(), "told once");
+    }
+
+    #[test]
+    fn without_a_file_every_turn_counts() {
+        let (recorder, before) = FlightRecorder::open(Path::new("/nowhere/flight"));
+        recorder.board(Uuid::from_u128(1)).waits();
+        assert!(before.is_empty() && FlightRecorder::none().board(Uuid::from_u128(2)).at.is_none());
+    }
+}

@@ -1,0 +1,150 @@
+//! The model and the tools of a turn, with the middleware around each call.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::error::TurnError;
+use super::middleware::{MiddlewareStack, ModelCall, ModelRequest, OperationHandler, SecretFilter, ToolRun};
+use super::scope::TurnScope;
+use super::spending;
+use super::token_budget::{TokenBudget, estimate_usage};
+use super::traits::{Model, Tools};
+use crate::chat::{ToolCall, ToolSpec, Usage};
+use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, FallbackChain, Models};
+use crate::tools::{Access, Executor, Replay, ToolContext, ToolOutcome, ToolResult};
+
+/// The model of a turn: a chain of models within the middleware.
+pub struct LayeredModel<'a> {
+    pub chain: &'a FallbackChain,
+    pub middleware: &'a MiddlewareStack,
+    /// Learns from the token counts of the services.
+    pub tokens: &'a TokenBudget,
+    /// Knows the prices.
+    pub models: &'a Models,
+    pub scope: TurnScope<'a>,
+}
+
+#[async_trait]
+impl Model for LayeredModel<'_> {
+    fn name(&self) -> String {
+        self.chain.current().model
+    }
+
+    async fn takes_images(&self) -> bool {
+        self.chain.sees().await
+    }
+
+    /// A response from the cache used nothing.
+    async fn chat(&self, chat: ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, TurnError> {
+        let filter = self.middleware.secrets().map(|secrets| SecretFilter::new(sink, secrets));
+        let shown = filter.as_ref().map_or(sink, |filter| filter as &dyn DeltaSink);
+        let request = ModelRequest { provider: self.chain.current().provider.name().to_owned(), chat };
+        let mut handler = ChainHandler { chain: self.chain, sink: shown, tokens: self.tokens };
+        let response = self.middleware.model.run(&self.scope, request, &mut handler).await;
+        if let Some(filter) = &filter {
+            filter.finish();
+        }
+        let mut response = response?;
+        if response.cached {
+            show(&response, sink);
+        }
+        let answered = self.chain.current();
+        let (provider, model) = (answered.provider.name(), answered.model.as_str());
+        spending::price(&mut response, &answered, self.models);
+        if let Some(cost) = &response.cost {
+            self.scope.meter.model_cost(provider, model, &cost.currency, cost.micros);
+        }
+        let Usage { input_tokens, output_tokens, cached_tokens, .. } = response.usage;
+        self.scope.meter.model_used(provider, model, input_tokens, output_tokens, cached_tokens);
+        Ok(response)
+    }
+}
+
+/// The tools of a turn: an executor within the middleware.
+pub struct LayeredTools<'a> {
+    pub executor: &'a Executor,
+    pub middleware: &'a MiddlewareStack,
+    pub scope: TurnScope<'a>,
+}
+
+#[async_trait]
+impl Tools for LayeredTools<'_> {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        self.executor.specs()
+    }
+
+    fn canonical_name(&self, name: &str) -> Option<String> {
+        self.executor.registry().get(name).map(|tool| tool.spec().name.clone())
+    }
+
+    fn access_of(&self, name: &str) -> Option<Access> {
+        self.executor.access_of(name)
+    }
+
+    fn replay_of(&self, call: &ToolCall) -> Option<Replay> {
+        self.executor.replay_of(call)
+    }
+
+    fn refusal(&self, call: &ToolCall, context: &ToolContext) -> Option<String> {
+        self.executor.refusal(call, context)
+    }
+
+    fn parallelism(&self) -> NonZeroUsize {
+        self.executor.limits().at_once
+    }
+
+    async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
+        let mut handler = ExecutorHandler { executor: self.executor, context };
+        match self.middleware.tool.run(&self.scope, call.clone(), &mut handler).await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                let TurnScope { turn, session, .. } = self.scope;
+                tracing::warn!(%turn, %session, tool = call.name, %error, "a tool call was refused");
+                ToolResult::failed(error.words(self.scope.phrases)).into()
+            }
+        }
+    }
+}
+
+struct ChainHandler<'a> {
+    chain: &'a FallbackChain,
+    sink: &'a dyn DeltaSink,
+    tokens: &'a TokenBudget,
+}
+
+#[async_trait]
+impl OperationHandler<ModelCall> for ChainHandler<'_> {
+    async fn handle(&mut self, mut request: ModelRequest) -> Result<ChatResponse, TurnError> {
+        let mut response = self.chain.chat(&mut request.chat, self.sink).await?;
+        if response.usage == Usage::default() {
+            response.usage = estimate_usage(&request.chat, &response);
+        } else {
+            self.tokens.learn(&self.chain.current().to_string(), &request.chat, response.usage);
+        }
+        Ok(response)
+    }
+}
+
+struct ExecutorHandler<'a> {
+    executor: &'a Executor,
+    context: &'a ToolContext,
+}
+
+#[async_trait]
+impl OperationHandler<ToolRun> for ExecutorHandler<'_> {
+    async fn handle(&mut self, call: ToolCall) -> Result<ToolOutcome, TurnError> {
+        Ok(self.executor.run(&call, self.context).await)
+    }
+}
+
+/// Emits a response that did not stream as deltas.
+fn show(response: &ChatResponse, sink: &dyn DeltaSink) {
+    if !response.text.is_empty() {
+        sink.delta(Delta::Text(&response.text));
+    }
+    for call in &response.tool_calls {
+        sink.delta(Delta::ToolCall { id: &call.id, name: &call.name });
+    }
+}

@@ -1,0 +1,125 @@
+//! Builds the configured middleware, by name and in order.
+
+use std::sync::Arc;
+
+use jiff::tz::TimeZone;
+
+use super::around::{ModelCall, ToolRun, TurnRun};
+use super::budget::BudgetMiddleware;
+use super::cache::{Caches, ResponseCache, ToolCache};
+use super::chain::MiddlewareChain;
+use super::config::{BudgetConfig, CacheConfig, MiddlewareName, RateLimitConfig};
+use super::logging::LoggingMiddleware;
+use super::rate_limit::{CallLimiter, RateLimitMiddleware};
+use super::redaction::RedactionMiddleware;
+use super::timing::TimingMiddleware;
+use crate::guard::Secrets;
+use crate::metrics::Metrics;
+use crate::store::Store;
+use crate::tools::Executor;
+
+/// The middleware around turns, model calls and tool calls.
+#[derive(Default)]
+pub struct MiddlewareStack {
+    pub turn: MiddlewareChain<TurnRun>,
+    pub model: MiddlewareChain<ModelCall>,
+    pub tool: MiddlewareChain<ToolRun>,
+    /// Secrets that a streamed answer must not show.
+    secrets: Option<Secrets>,
+    kept: MiddlewareState,
+}
+
+/// State that survives a reload: recent calls and cached responses.
+#[derive(Clone)]
+pub struct MiddlewareState {
+    limiter: Arc<CallLimiter>,
+    caches: Arc<Caches>,
+}
+
+/// The settings of the middleware.
+#[derive(Clone, Debug)]
+pub struct MiddlewareSettings {
+    /// `agent.middleware`.
+    pub middleware: Vec<MiddlewareName>,
+    pub budget: BudgetConfig,
+    pub rate_limit: RateLimitConfig,
+    pub cache: CacheConfig,
+}
+
+/// What the middleware is built from.
+pub struct MiddlewareParts {
+    pub settings: MiddlewareSettings,
+    pub store: Store,
+    pub tools: Arc<Executor>,
+    pub timezone: TimeZone,
+    pub metrics: Arc<Metrics>,
+    /// All secrets of the configuration.
+    pub secrets: Secrets,
+    pub kept: MiddlewareState,
+}
+
+impl Default for MiddlewareState {
+    fn default() -> Self {
+        Self { limiter: Arc::default(), caches: Arc::new(Caches::new(1)) }
+    }
+}
+
+impl MiddlewareStack {
+    /// Builds the middleware of `agent.middleware`, the first one outermost.
+    pub fn build(parts: &MiddlewareParts) -> Self {
+        let caches =
+            Some(&parts.kept.caches).filter(|caches| caches.capacity() == parts.settings.cache.capacity).cloned();
+        let caches = caches.unwrap_or_else(|| Arc::new(Caches::new(parts.settings.cache.capacity)));
+        let kept = MiddlewareState { limiter: parts.kept.limiter.clone(), caches };
+        let mut built = Self { kept, ..Self::default() };
+        for name in &parts.settings.middleware {
+            built.add(*name, parts);
+        }
+        built
+    }
+
+    /// Returns the state for the stack of the next reload.
+    pub fn kept(&self) -> MiddlewareState {
+        self.kept.clone()
+    }
+
+    pub fn secrets(&self) -> Option<&Secrets> {
+        self.secrets.as_ref()
+    }
+
+    fn add(&mut self, name: MiddlewareName, parts: &MiddlewareParts) {
+        let config = &parts.settings;
+        match name {
+            MiddlewareName::Logging => {
+                self.turn.push(Arc::new(LoggingMiddleware));
+                self.model.push(Arc::new(LoggingMiddleware));
+                self.tool.push(Arc::new(LoggingMiddleware));
+            }
+            MiddlewareName::Timing => self.model.push(Arc::new(TimingMiddleware)),
+            MiddlewareName::Redaction if parts.secrets.is_empty() => {}
+            MiddlewareName::Redaction => {
+                let redaction = Arc::new(RedactionMiddleware(parts.secrets.clone()));
+                self.turn.push(redaction.clone());
+                self.model.push(redaction.clone());
+                self.tool.push(redaction);
+                self.secrets = Some(parts.secrets.clone());
+            }
+            MiddlewareName::Budget => {
+                let budget = BudgetMiddleware::new(config.budget.clone(), parts.store.clone(), parts.timezone.clone());
+                self.model.push(Arc::new(budget));
+            }
+            MiddlewareName::RateLimit => {
+                let limiter = self.kept.limiter.clone();
+                self.model.push(Arc::new(RateLimitMiddleware { config: config.rate_limit.clone(), limiter }));
+            }
+            MiddlewareName::Cache => {
+                let (caches, metrics) = (self.kept.caches.clone(), parts.metrics.clone());
+                if config.cache.responses {
+                    let (caches, metrics) = (caches.clone(), metrics.clone());
+                    self.model.push(Arc::new(ResponseCache { caches, config: config.cache.clone(), metrics }));
+                }
+                self.tool.push(Arc::new(ToolCache { caches, tools: parts.tools.clone(), metrics }));
+            }
+        }
+    }
+}

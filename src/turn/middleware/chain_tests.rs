@@ -1,0 +1,174 @@
+//! In which order middleware is called, and who is told of an error.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use daoyou_channels::SessionKey;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::around::{LayerDecision, Middleware, NextLayer, OperationHandler, TurnRequest, TurnRun};
+use super::chain::MiddlewareChain;
+use crate::metrics::TurnMetrics;
+use crate::phrases::{Locale, Phrases};
+use crate::turn::error::{ErrorCode, TurnError};
+use crate::turn::scope::TurnScope;
+use crate::turn::turn_loop::ConversationOutcome;
+
+type Seen = Arc<Mutex<Vec<String>>>;
+
+/// What one middleware does beside adding its name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Does {
+    Nothing,
+    FailsBefore,
+    Answers,
+    FailsAfter,
+    ChangesError,
+    /// Runs what is inside a second time.
+    TriesAgain,
+}
+
+struct Layer {
+    name: &'static str,
+    does: Does,
+    seen: Seen,
+}
+
+impl Layer {
+    fn note(&self, what: &str) {
+        self.seen.lock().unwrap().push(format!("{what} {}", self.name));
+    }
+}
+
+fn answered(reply: String) -> ConversationOutcome {
+    ConversationOutcome::Answered(reply)
+}
+
+fn reply(end: ConversationOutcome) -> String {
+    match end {
+        ConversationOutcome::Answered(reply) => reply,
+        ConversationOutcome::Parked { .. } => "at rest".to_owned(),
+    }
+}
+
+fn failed(operation: &'static str) -> TurnError {
+    TurnError::new(ErrorCode::Internal, operation)
+}
+
+#[async_trait]
+impl Middleware<TurnRun> for Layer {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    async fn before(&self, _: &TurnScope<'_>, mut request: TurnRequest) -> Result<LayerDecision<TurnRun>, TurnError> {
+        self.note("before");
+        request.text.push_str(self.name);
+        match self.does {
+            Does::FailsBefore => Err(failed("before")),
+            Does::Answers => Ok(LayerDecision::Respond(answered(format!("kept {}", request.text)))),
+            _ => Ok(LayerDecision::Continue(request)),
+        }
+    }
+
+    async fn run(
+        &self,
+        _: &TurnScope<'_>,
+        request: TurnRequest,
+        inner: &mut NextLayer<'_, TurnRun>,
+    ) -> Result<ConversationOutcome, TurnError> {
+        let first = inner.run(request.clone()).await;
+        if self.does == Does::TriesAgain && first.is_err() { inner.run(request).await } else { first }
+    }
+
+    async fn after(&self, _: &TurnScope<'_>, end: ConversationOutcome) -> Result<ConversationOutcome, TurnError> {
+        self.note("after");
+        let end = answered(reply(end) + self.name);
+        if self.does == Does::FailsAfter { Err(failed("after")) } else { Ok(end) }
+    }
+
+    async fn on_error(&self, _: &TurnScope<'_>, error: TurnError) -> TurnError {
+        self.note("error");
+        if self.does == Does::ChangesError { TurnError::new(error.code, "changed") } else { error }
+    }
+}
+
+struct Turn {
+    fails: u32,
+    seen: Seen,
+}
+
+#[async_trait]
+impl OperationHandler<TurnRun> for Turn {
+    async fn handle(&mut self, request: TurnRequest) -> Result<ConversationOutcome, TurnError> {
+        self.seen.lock().unwrap().push("handle".to_owned());
+        if self.fails > 0 {
+            self.fails -= 1;
+            return Err(failed("handler"));
+        }
+        Ok(answered(format!("<{}>", request.text)))
+    }
+}
+
+/// What comes of it, and who was called, in order.
+async fn run(layers: &[(&'static str, Does)], fails: u32) -> (Result<String, &'static str>, String) {
+    let seen = Seen::default();
+    let mut chain = MiddlewareChain::default();
+    for (name, does) in layers.iter().copied() {
+        chain.push(Arc::new(Layer { name, does, seen: seen.clone() }));
+    }
+    let (metrics, session) = (TurnMetrics::default(), SessionKey::from("cli:direct"));
+    let meter = metrics.meter();
+    let (deadline, phrases) = (Instant::now(), Phrases::of(Locale::En));
+    let context = TurnScope { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases };
+    let mut turn = Turn { fails, seen: seen.clone() };
+    let request = TurnRequest { text: "t".to_owned() };
+    let answer = chain.run(&context, request, &mut turn).await;
+    let calls = seen.lock().unwrap().join(", ");
+    (answer.map(reply).map_err(|error| error.operation), calls)
+}
+
+#[tokio::test]
+async fn middleware_runs_in_order_before_and_in_reverse_after() {
+    use Does::{Answers, ChangesError, FailsAfter, FailsBefore, Nothing, TriesAgain};
+    type Row = ([Does; 3], u32, Result<&'static str, &'static str>, &'static str);
+    let table: [Row; 9] = [
+        ([Nothing; 3], 0, Ok("<tabc>cba"), "before a, before b, before c, handle, after c, after b, after a"),
+        ([Nothing, Answers, Nothing], 0, Ok("kept tabba"), "before a, before b, after b, after a"),
+        ([Nothing, FailsBefore, Nothing], 0, Err("before"), "before a, before b, error a, error b"),
+        ([FailsBefore, Nothing, Nothing], 0, Err("before"), "before a, error a"),
+        ([Nothing; 3], 1, Err("handler"), "before a, before b, before c, handle, error a, error b, error c"),
+        (
+            [Nothing, FailsAfter, Nothing],
+            0,
+            Err("after"),
+            "before a, before b, before c, handle, after c, after b, error a, error b, error c",
+        ),
+        (
+            [Nothing, ChangesError, Nothing],
+            1,
+            Err("changed"),
+            "before a, before b, before c, handle, error a, error b, error c",
+        ),
+        // A second try that goes well is told to nobody.
+        (
+            [Nothing, TriesAgain, Nothing],
+            1,
+            Ok("<tabc>cba"),
+            "before a, before b, before c, handle, handle, after c, after b, after a",
+        ),
+        (
+            [Nothing, TriesAgain, Nothing],
+            2,
+            Err("handler"),
+            "before a, before b, before c, handle, handle, error a, error b, error c",
+        ),
+    ];
+    for (does, fails, expected, called) in table {
+        let layers = [("a", does[0]), ("b", does[1]), ("c", does[2])];
+        let (answer, calls) = run(&layers, fails).await;
+        assert_eq!((answer, calls.as_str()), (expected.map(str::to_owned), called), "{does:?}");
+    }
+    assert_eq!(run(&[], 0).await, (Ok("<t>".to_owned()), "handle".to_owned()));
+}

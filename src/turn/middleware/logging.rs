@@ -1,0 +1,100 @@
+//! A debug line for each call: sizes and ids, never contents.
+
+use async_trait::async_trait;
+
+use super::around::{LayerDecision, Middleware, ModelCall, ModelRequest, Operation, ToolRun, TurnRequest, TurnRun};
+use crate::chat::ToolCall;
+use crate::llm::ChatResponse;
+use crate::tools::ToolOutcome;
+use crate::turn::error::TurnError;
+use crate::turn::scope::TurnScope;
+use crate::turn::turn_loop::ConversationOutcome;
+
+pub struct LoggingMiddleware;
+
+const NAME: &str = "logging";
+
+#[async_trait]
+impl Middleware<TurnRun> for LoggingMiddleware {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn before(&self, at: &TurnScope<'_>, request: TurnRequest) -> Result<LayerDecision<TurnRun>, TurnError> {
+        tracing::debug!(turn = %at.turn, session = %at.session, bytes = request.text.len(), "turn begins");
+        Ok(LayerDecision::Continue(request))
+    }
+
+    async fn after(&self, at: &TurnScope<'_>, end: ConversationOutcome) -> Result<ConversationOutcome, TurnError> {
+        match &end {
+            ConversationOutcome::Answered(reply) => {
+                tracing::debug!(turn = %at.turn, session = %at.session, bytes = reply.len(), "turn has its answer");
+            }
+            ConversationOutcome::Parked { .. } => {
+                tracing::debug!(turn = %at.turn, session = %at.session, "turn is parked")
+            }
+        }
+        Ok(end)
+    }
+
+    async fn on_error(&self, at: &TurnScope<'_>, error: TurnError) -> TurnError {
+        told(at, TurnRun::NAME, &error);
+        error
+    }
+}
+
+#[async_trait]
+impl Middleware<ModelCall> for LoggingMiddleware {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn before(&self, at: &TurnScope<'_>, request: ModelRequest) -> Result<LayerDecision<ModelCall>, TurnError> {
+        let ModelRequest { provider, chat } = &request;
+        let (messages, tools) = (chat.messages.len(), chat.tools.len());
+        tracing::debug!(turn = %at.turn, session = %at.session, provider, model = chat.model, messages, tools, "model call");
+        Ok(LayerDecision::Continue(request))
+    }
+
+    async fn after(&self, at: &TurnScope<'_>, response: ChatResponse) -> Result<ChatResponse, TurnError> {
+        tracing::debug!(
+            turn = %at.turn, session = %at.session, bytes = response.text.len(), calls = response.tool_calls.len(),
+            input = response.usage.input_tokens, output = response.usage.output_tokens, cached = response.cached,
+            ms = response.latency_ms, "model answered"
+        );
+        Ok(response)
+    }
+
+    async fn on_error(&self, at: &TurnScope<'_>, error: TurnError) -> TurnError {
+        told(at, ModelCall::NAME, &error);
+        error
+    }
+}
+
+#[async_trait]
+impl Middleware<ToolRun> for LoggingMiddleware {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn before(&self, at: &TurnScope<'_>, call: ToolCall) -> Result<LayerDecision<ToolRun>, TurnError> {
+        let (tool, id, bytes) = (&call.name, &call.id, call.arguments.len());
+        tracing::debug!(turn = %at.turn, session = %at.session, tool, id, bytes, "tool call");
+        Ok(LayerDecision::Continue(call))
+    }
+
+    async fn after(&self, at: &TurnScope<'_>, outcome: ToolOutcome) -> Result<ToolOutcome, TurnError> {
+        let (success, bytes, ms) = (outcome.result.success, outcome.result.content.len(), outcome.result.duration_ms);
+        tracing::debug!(turn = %at.turn, session = %at.session, success, bytes, ms, "tool answered");
+        Ok(outcome)
+    }
+
+    async fn on_error(&self, at: &TurnScope<'_>, error: TurnError) -> TurnError {
+        told(at, ToolRun::NAME, &error);
+        error
+    }
+}
+
+fn told(at: &TurnScope<'_>, around: &str, error: &TurnError) {
+    tracing::debug!(turn = %at.turn, session = %at.session, code = error.code.word(), around, "failed");
+}

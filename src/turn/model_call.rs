@@ -1,0 +1,132 @@
+//! One model call of a turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::call_ids::CallIds;
+use super::context::compaction;
+use super::error::TurnError;
+use super::event_emitter::EventEmitter;
+use super::flight_recorder::FlightSlot;
+use super::progress::TurnProgress;
+use super::turn_loop::Turn;
+use crate::chat::{ChatMessage, ToolCall, ToolSpec};
+use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, Images, mend_messages};
+use crate::tools::ToolContext;
+
+impl Turn<'_> {
+    /// Makes one model call; the last one allowed offers no tools.
+    pub(super) async fn ask(&self, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
+        let last_call = progress.tool_rounds >= self.limits.iterations;
+        let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs() };
+        let mut messages = self.conversation.clone();
+        messages.extend(compaction::messages_to_send(progress));
+        if let Some(flaw) = mend_messages(&mut messages) {
+            let ToolContext { turn, session, .. } = &self.tool_context;
+            tracing::warn!(%turn, %session, %flaw, "the conversation was invalid for model services and was repaired");
+        }
+        let request = ChatRequest {
+            model: self.model.name(),
+            system: self.system.clone(),
+            images: self.images().await,
+            messages,
+            tools,
+            temperature: self.temperature,
+            max_tokens: self.max_tokens,
+        };
+        let sink = FirstWord {
+            flight: self.flight,
+            events: self.events,
+            has_come: AtomicBool::new(false),
+            ids: CallIds::after(&request.messages),
+        };
+        self.flight.waits();
+        let response = self.model.chat(request, &sink).await;
+        self.flight.works();
+        self.events.end_response();
+        let mut response = response?;
+        if last_call {
+            response.tool_calls.clear();
+        }
+        sink.ids.settle(&mut response.tool_calls);
+        use_canonical_names(&mut response.tool_calls, |name| self.tools.canonical_name(name));
+        self.events.used(response.usage);
+        Ok(response)
+    }
+
+    /// Returns the images of the conversation, read once; none if no model that may answer takes images.
+    async fn images(&self) -> Images {
+        let has_images =
+            |message: &ChatMessage| matches!(message, ChatMessage::User { images, .. } if !images.is_empty());
+        if !self.conversation.iter().any(has_images) {
+            return Images::default();
+        }
+        let load = async {
+            if self.model.takes_images().await {
+                self.image_loader.load(&self.conversation).await
+            } else {
+                Images::default()
+            }
+        };
+        self.images.get_or_init(|| load).await.clone()
+    }
+}
+
+/// Gives each call its tool's own name, so that readers of the journal need not know the aliases.
+fn use_canonical_names(calls: &mut [ToolCall], canonical: impl Fn(&str) -> Option<String>) {
+    for call in calls {
+        if let Some(name) = canonical(&call.name) {
+            call.name = name;
+        }
+    }
+}
+
+/// Records the end of the wait for the model: from the first delta on, this process works.
+struct FirstWord<'a> {
+    flight: &'a FlightSlot<'a>,
+    events: &'a EventEmitter,
+    has_come: AtomicBool,
+    ids: CallIds,
+}
+
+impl DeltaSink for FirstWord<'_> {
+    fn delta(&self, delta: Delta<'_>) {
+        if delta == Delta::Restart {
+            self.has_come.store(false, Ordering::Relaxed);
+            self.flight.waits();
+            self.ids.restart();
+        } else if !self.has_come.swap(true, Ordering::Relaxed) {
+            self.flight.works();
+        }
+        match delta {
+            Delta::ToolCall { id, name } => self.events.delta(Delta::ToolCall { id: &self.ids.show(id), name }),
+            other => self.events.delta(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory;
+    use crate::tools::Registry;
+
+    #[test]
+    fn a_call_has_the_name_of_its_tool() {
+        let mut registry = Registry::new(&[]);
+        for tool in memory::tools(None) {
+            registry.register(tool).unwrap();
+        }
+        for (name, expected) in [
+            ("recall", "recall"),
+            ("Search_Memory", "recall"),
+            ("search_conversations", "search_history"),
+            ("save_memory", "remember"),
+            ("unknown", "unknown"),
+        ] {
+            let mut calls = [ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments: "{}".to_owned() }];
+            use_canonical_names(&mut calls, |name| registry.get(name).map(|tool| tool.spec().name.clone()));
+            assert_eq!(calls[0].name, expected, "{name}");
+        }
+    }
+}

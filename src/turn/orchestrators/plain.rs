@@ -1,0 +1,86 @@
+//! A model that only answers: one call, no tools.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::text_form::{TextForm, as_text};
+use crate::chat::ToolCall;
+use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider};
+
+/// Asks without tools. Earlier calls of the conversation are written as text.
+pub struct PlainModel {
+    inner: Arc<dyn Provider>,
+}
+
+impl PlainModel {
+    pub fn new(inner: Arc<dyn Provider>) -> Self {
+        Self { inner }
+    }
+}
+
+#[async_trait]
+impl Provider for PlainModel {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
+        let messages = as_text(&request.messages, &PlainForm);
+        let told = ChatRequest { messages, tools: Arc::default(), ..request.clone() };
+        let mut response = self.inner.chat(&told, &WithoutCalls(sink)).await?;
+        response.tool_calls.clear();
+        Ok(response)
+    }
+}
+
+/// Hides calls of a model that was offered no tools.
+struct WithoutCalls<'a>(&'a dyn DeltaSink);
+
+impl DeltaSink for WithoutCalls<'_> {
+    fn delta(&self, delta: Delta<'_>) {
+        if !matches!(delta, Delta::ToolCall { .. }) {
+            self.0.delta(delta);
+        }
+    }
+}
+
+struct PlainForm;
+
+impl TextForm for PlainForm {
+    fn said(&self, content: &str, calls: &[ToolCall]) -> String {
+        let calls = calls.iter().map(|call| format!("[I used the tool {} with {}]", call.name, call.arguments));
+        let said = [content.trim().to_owned()].into_iter().filter(|content| !content.is_empty());
+        said.chain(calls).collect::<Vec<_>>().join("\n")
+    }
+
+    fn result(&self, _: Option<&ToolCall>, name: &str, content: &str, _: usize) -> String {
+        format!("[The tool {name} answered]\n{content}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chat::ChatMessage;
+
+    #[test]
+    fn earlier_calls_become_text() {
+        let call = ToolCall { id: "1".to_owned(), name: "now".to_owned(), arguments: "{}".to_owned() };
+        let messages = [
+            ChatMessage::user("time?"),
+            ChatMessage::Assistant { content: "I look.".to_owned(), reasoning: None, tool_calls: vec![call] },
+            ChatMessage::Tool { call_id: "1".to_owned(), name: "now".to_owned(), content: "12:00".to_owned() },
+            ChatMessage::assistant("Noon."),
+            ChatMessage::user("thanks"),
+        ];
+        let expected = [
+            ChatMessage::user("time?"),
+            ChatMessage::assistant("I look.\n[I used the tool now with {}]"),
+            ChatMessage::user("[The tool now answered]\n12:00"),
+            ChatMessage::assistant("Noon."),
+            ChatMessage::user("thanks"),
+        ];
+        assert_eq!(as_text(&messages, &PlainForm), expected);
+    }
+}

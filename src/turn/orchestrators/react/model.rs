@@ -1,0 +1,199 @@
+//! Gives tools to a model that has none.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use super::format::{LAST_WORD, ReactForm, system_prompt};
+use super::reader::{ReactAnswer, ReactPiece, ReactReader};
+use crate::chat::{ChatMessage, Reasoning, ToolSpec};
+use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider};
+use crate::turn::orchestrators::text_form::{as_text, ends_with_results};
+use crate::turn::think::{self, ThinkFilter};
+
+/// Describes the tools to the model in the prompt and parses its calls from its text. Callers see calls and results as
+/// with any other model, so the journal, the limits and the session are the same.
+pub struct ReactModel {
+    inner: Arc<dyn Provider>,
+}
+
+impl ReactModel {
+    pub fn new(inner: Arc<dyn Provider>) -> Self {
+        Self { inner }
+    }
+}
+
+#[async_trait]
+impl Provider for ReactModel {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn takes_tools(&self, _: &str) -> bool {
+        true
+    }
+
+    async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
+        let began = Instant::now();
+        let told = tell(request);
+        let watch = ReactSink {
+            tools: &request.tools,
+            sink,
+            state: Mutex::new(AnswerState::new(&request.tools)),
+            over: Notify::new(),
+        };
+        let response = tokio::select! {
+            biased;
+            response = self.inner.chat(&told, &watch) => response?,
+            // Whatever the model writes from here on is made up; the request is dropped.
+            () = watch.over.notified() => ChatResponse {
+                text: watch.lock().text.clone(),
+                model: request.model.clone(),
+                latency_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+                ..ChatResponse::default()
+            },
+        };
+        let ReactAnswer { thought, answer, mut calls } = watch.read(&response);
+        let is_call = !calls.is_empty() || !response.tool_calls.is_empty();
+        let mut tool_calls = response.tool_calls;
+        tool_calls.append(&mut calls);
+        let mut reasoning = response.reasoning;
+        if !is_call && reasoning.is_none() && !thought.is_empty() {
+            // Without a provider's name, since no service requires it back.
+            reasoning = Some(Reasoning { field: "thought".to_owned(), text: thought.clone(), ..Reasoning::default() });
+        }
+        let text = if is_call { thought } else { answer };
+        Ok(ChatResponse { text, reasoning, tool_calls, ..response })
+    }
+}
+
+/// Returns the request in the ReAct format.
+fn tell(request: &ChatRequest) -> ChatRequest {
+    let mut messages = as_text(&request.messages, &ReactForm { tools: &request.tools });
+    if request.tools.is_empty()
+        && ends_with_results(&request.messages)
+        && let Some(ChatMessage::User { content, .. }) = messages.last_mut()
+    {
+        content.push_str("\n\n");
+        content.push_str(LAST_WORD);
+    }
+    ChatRequest {
+        system: system_prompt(&request.system, &request.tools).into(),
+        messages,
+        tools: Arc::default(),
+        ..request.clone()
+    }
+}
+
+/// What has arrived of an answer.
+struct AnswerState<'a> {
+    /// The text as it arrived.
+    text: String,
+    filter: ThinkFilter,
+    reader: ReactReader<'a>,
+    /// A think block came last; the next thought starts a new line.
+    after_block: bool,
+}
+
+impl<'a> AnswerState<'a> {
+    fn new(tools: &'a [ToolSpec]) -> Self {
+        Self {
+            text: String::new(),
+            filter: ThinkFilter::default(),
+            reader: ReactReader::new(tools),
+            after_block: false,
+        }
+    }
+
+    fn read(&mut self, pieces: Vec<think::ThinkPiece>) -> Vec<ReactPiece> {
+        let mut read = Vec::new();
+        for piece in pieces {
+            match piece {
+                think::ThinkPiece::Thought(text) => {
+                    self.after_block = true;
+                    read.push(ReactPiece::Thought(text));
+                }
+                think::ThinkPiece::Text(text) => {
+                    for mut piece in self.reader.push(&text) {
+                        if let ReactPiece::Thought(thought) = &mut piece
+                            && std::mem::take(&mut self.after_block)
+                        {
+                            thought.insert(0, '\n');
+                        }
+                        read.push(piece);
+                    }
+                }
+            }
+        }
+        read
+    }
+}
+
+/// A sink that parses an answer while it arrives, and emits its parts.
+struct ReactSink<'a> {
+    tools: &'a [ToolSpec],
+    sink: &'a dyn DeltaSink,
+    state: Mutex<AnswerState<'a>>,
+    over: Notify,
+}
+
+impl<'a> ReactSink<'a> {
+    /// Returns the whole answer; emits what the service did not stream.
+    fn read(self, response: &ChatResponse) -> ReactAnswer {
+        if self.lock().text != response.text {
+            if !self.lock().text.is_empty() {
+                self.delta(Delta::Restart);
+            }
+            self.delta(Delta::Text(&response.text));
+        }
+        let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let held = state.filter.finish();
+        let mut pieces = state.read(held);
+        let (read, rest) = state.reader.finish(response.truncated);
+        pieces.extend(rest);
+        show(&pieces, self.sink);
+        read
+    }
+
+    fn lock(&self) -> MutexGuard<'_, AnswerState<'a>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DeltaSink for ReactSink<'_> {
+    fn delta(&self, delta: Delta<'_>) {
+        let Delta::Text(text) = delta else {
+            if delta == Delta::Restart {
+                *self.lock() = AnswerState::new(self.tools);
+            }
+            return self.sink.delta(delta);
+        };
+        let (pieces, is_over) = {
+            let mut state = self.lock();
+            state.text.push_str(text);
+            let told_apart = state.filter.push(text);
+            (state.read(told_apart), state.reader.is_over())
+        };
+        show(&pieces, self.sink);
+        if is_over {
+            self.over.notify_one();
+        }
+    }
+}
+
+fn show(pieces: &[ReactPiece], sink: &dyn DeltaSink) {
+    for piece in pieces {
+        sink.delta(match piece {
+            ReactPiece::Thought(text) => Delta::Reasoning(text),
+            ReactPiece::Text(text) => Delta::Text(text),
+            ReactPiece::Call { id, name } => Delta::ToolCall { id, name },
+            ReactPiece::Void => Delta::Restart,
+        });
+    }
+}
+
+#[cfg(test)]
+#[path = "model_tests.rs"]
+mod tests;

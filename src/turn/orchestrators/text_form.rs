@@ -1,0 +1,50 @@
+//! A conversation for a model without tools: calls and results are text, and the two sides alternate.
+
+use crate::chat::{ChatMessage, ToolCall};
+
+/// The text form of calls, results and answers.
+pub trait TextForm {
+    /// Writes what the model said, with its calls.
+    fn said(&self, content: &str, calls: &[ToolCall]) -> String;
+
+    /// Writes the result of a call, one of `count` that were made together.
+    fn result(&self, call: Option<&ToolCall>, name: &str, content: &str, count: usize) -> String;
+}
+
+/// Returns `messages` with their calls as text. A valid conversation stays valid.
+pub fn as_text(messages: &[ChatMessage], form: &dyn TextForm) -> Vec<ChatMessage> {
+    let mut told: Vec<ChatMessage> = Vec::with_capacity(messages.len());
+    let mut calls: &[ToolCall] = &[];
+    for message in messages {
+        let next = match message {
+            ChatMessage::User { .. } => message.clone(),
+            ChatMessage::Assistant { content, tool_calls, .. } => {
+                calls = tool_calls;
+                ChatMessage::assistant(form.said(content, tool_calls))
+            }
+            ChatMessage::Tool { call_id, name, content } => {
+                let call = calls.iter().find(|call| call.id == *call_id);
+                ChatMessage::user(form.result(call, name, content, calls.len()))
+            }
+        };
+        // The templates of such models often reject two messages of one side in a row.
+        match (told.last_mut(), next) {
+            (Some(ChatMessage::User { content: before, images: seen }), ChatMessage::User { content, images }) => {
+                before.push_str("\n\n");
+                before.push_str(&content);
+                seen.extend(images);
+            }
+            (Some(ChatMessage::Assistant { content: before, .. }), ChatMessage::Assistant { content, .. }) => {
+                before.push_str("\n\n");
+                before.push_str(&content);
+            }
+            (_, next) => told.push(next),
+        }
+    }
+    told
+}
+
+/// Returns true if the conversation ends with tool results.
+pub fn ends_with_results(messages: &[ChatMessage]) -> bool {
+    matches!(messages.last(), Some(ChatMessage::Tool { .. }))
+}

@@ -1,0 +1,87 @@
+//! Usage and cost of a turn by model.
+
+use std::collections::BTreeMap;
+
+use crate::chat::Usage;
+use crate::llm::{ChatResponse, Cost, ModelChoice, Models};
+use crate::store::usage::Costs;
+
+/// Tokens and money of a turn, by model (`PROVIDER/MODEL`).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spending(BTreeMap<String, ModelSpending>);
+
+/// Usage and cost of one model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelSpending {
+    pub usage: Usage,
+    /// The cost of the responses whose price was known.
+    pub cost: Option<Cost>,
+}
+
+impl Spending {
+    /// Counts a response in a turn that `asked` the model `PROVIDER/MODEL`.
+    pub fn count(&mut self, response: &ChatResponse, asked: &str) {
+        let name = if response.answered_by.is_empty() { asked } else { &response.answered_by };
+        let one = self.0.entry(name.to_owned()).or_default();
+        one.usage += response.usage;
+        let Some(cost) = &response.cost else { return };
+        match &mut one.cost {
+            Some(sum) if sum.currency == cost.currency => sum.micros = sum.micros.saturating_add(cost.micros),
+            // The prices changed their currency during the turn, after a restart; amounts in two currencies cannot be
+            // added.
+            Some(sum) => tracing::warn!(%sum, %cost, asked, "a turn's cost is in two currencies; the first is kept"),
+            none => *none = Some(cost.clone()),
+        }
+    }
+
+    /// Iterates over the models that answered.
+    pub fn models(&self) -> impl Iterator<Item = (&str, &ModelSpending)> {
+        self.0.iter().map(|(model, spending)| (model.as_str(), spending))
+    }
+
+    /// Returns the cost of all models by currency.
+    pub fn costs(&self) -> Costs {
+        let mut costs = Costs::new();
+        for cost in self.0.values().filter_map(|spending| spending.cost.as_ref()) {
+            let sum: &mut u64 = costs.entry(cost.currency.clone()).or_default();
+            *sum = sum.saturating_add(cost.micros);
+        }
+        costs
+    }
+}
+
+/// Sets the answering model and the cost at the current prices in a response.
+pub fn price(response: &mut ChatResponse, answered: &ModelChoice, models: &Models) {
+    let (provider, model) = (answered.provider.name(), answered.model.as_str());
+    response.answered_by = format!("{provider}/{model}");
+    response.cost = models.price(provider, model).map(|price| price.cost(response.usage));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_response_is_charged_to_the_model_that_gave_it() {
+        let response = |answered_by: &str, tokens: u64, cost: Option<(u64, &str)>| ChatResponse {
+            answered_by: answered_by.to_owned(),
+            usage: Usage { input_tokens: tokens, ..Usage::default() },
+            cost: cost.map(|(micros, currency)| Cost { micros, currency: currency.to_owned() }),
+            ..ChatResponse::default()
+        };
+        let mut spending = Spending::default();
+        for one in [
+            // As an older program wrote it.
+            response("", 1, None),
+            response("a/m", 2, Some((10, "USD"))),
+            response("b/n", 4, Some((5, "CNY"))),
+            response("a/m", 8, Some((20, "USD"))),
+            response("a/m", 16, Some((99, "EUR"))),
+        ] {
+            spending.count(&one, "a/m");
+        }
+        let models: Vec<_> = spending.models().map(|(model, one)| (model, one.usage.input_tokens)).collect();
+        assert_eq!(models, [("a/m", 27), ("b/n", 4)]);
+        assert_eq!(spending.costs(), Costs::from([("CNY".to_owned(), 5), ("USD".to_owned(), 30)]));
+    }
+}

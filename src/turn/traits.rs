@@ -1,0 +1,70 @@
+//! What a turn stands on: a model, tools and a journal.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::error::TurnError;
+use super::progress::StepBody;
+use crate::chat::{ToolCall, ToolSpec};
+use crate::llm::{ChatRequest, ChatResponse, DeltaSink};
+use crate::tools::{Access, Effect, Replay, ToolContext, ToolOutcome};
+
+/// The model that answers a turn.
+#[async_trait]
+pub trait Model: Send + Sync {
+    /// Returns the model's name within its provider.
+    fn name(&self) -> String;
+
+    /// Returns true if a model that may answer takes images.
+    async fn takes_images(&self) -> bool;
+
+    /// Asks the model; shows the answer in `sink` while it arrives. The response holds its usage, its cost and the model that
+    /// gave it.
+    ///
+    /// # Errors
+    /// No model answered, or a limit forbids to ask.
+    async fn chat(&self, request: ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, TurnError>;
+}
+
+/// The tools that a turn may use.
+#[async_trait]
+pub trait Tools: Send + Sync {
+    /// Returns the definitions of all tools.
+    fn specs(&self) -> Arc<[ToolSpec]>;
+
+    /// Returns the own name of the tool that `name` or an alias means.
+    fn canonical_name(&self, name: &str) -> Option<String>;
+
+    /// Returns the access of a tool; `None` for an unknown one.
+    fn access_of(&self, name: &str) -> Option<Access>;
+
+    /// Returns what may be done with a call that was cut off; `None` for an unknown tool.
+    fn replay_of(&self, call: &ToolCall) -> Option<Replay>;
+
+    /// Returns why this turn may not make the call, if so.
+    fn refusal(&self, call: &ToolCall, context: &ToolContext) -> Option<String>;
+
+    /// Returns how many calls run at the same time at most.
+    fn parallelism(&self) -> NonZeroUsize;
+
+    /// Runs a call. It yields exactly one outcome: a failure is an outcome as well.
+    async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome;
+}
+
+/// Keeps the steps of a turn. Each call returns when its step is kept; a store that cannot take it holds the turn.
+#[async_trait]
+pub trait Journal: Send + Sync {
+    /// Keeps a step that the process's death must not lose.
+    async fn record(&self, step: &StepBody);
+
+    /// Keeps a step and returns only when it is on the disk itself.
+    async fn record_synced(&self, step: &StepBody);
+
+    /// Keeps a tool's result, together with what the tool does inside daoyou.
+    async fn record_result(&self, step: &StepBody, effects: &[Effect]);
+
+    /// Keeps what a call that has no result yet does inside daoyou.
+    async fn record_begun(&self, effects: &[Effect]);
+}

@@ -1,0 +1,154 @@
+//! The turn loop: from the message to the answer, a function of its inputs. Transport, tables and screens are behind [`Model`],
+//! [`Tools`], [`Journal`] and [`EventEmitter`].
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::OnceCell;
+use uuid::Uuid;
+
+use super::context::images::ImageLoader;
+use super::error::{ErrorCode, TurnError};
+use super::event_emitter::EventEmitter;
+use super::flight_recorder::FlightSlot;
+use super::limits::TurnLimits;
+use super::progress::{StepBody, TurnProgress};
+use super::scope::TurnScope;
+use super::think;
+use super::traits::{Journal, Model, Tools};
+use crate::chat::ChatMessage;
+use crate::llm::{ChatResponse, Cost, Images};
+use crate::phrases::fill;
+use crate::tools::ToolContext;
+
+/// Everything that a turn works with.
+pub struct Turn<'a> {
+    pub scope: TurnScope<'a>,
+    /// The system prompt.
+    pub system: Arc<str>,
+    /// The conversation so far, with this turn's message last.
+    pub conversation: Vec<ChatMessage>,
+    pub model: &'a dyn Model,
+    pub tools: &'a dyn Tools,
+    pub tool_context: ToolContext,
+    /// Reads the conversation's images.
+    pub image_loader: &'a ImageLoader,
+    /// The images that were read, from the first model call on.
+    pub images: OnceCell<Images>,
+    pub temperature: Option<f64>,
+    pub max_tokens: Option<u32>,
+    pub limits: TurnLimits,
+    pub journal: &'a dyn Journal,
+    pub events: &'a EventEmitter,
+    pub flight: &'a FlightSlot<'a>,
+}
+
+/// How a turn that did not fail ended or paused.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConversationOutcome {
+    /// The reply to the user.
+    Answered(String),
+    /// The turn waits for a model or for other turns, and is run again.
+    Parked {
+        /// Whether the session is to be looked at again at once.
+        look_again: bool,
+    },
+}
+
+/// How far the loop came.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LoopOutcome {
+    /// The reply to the user.
+    Answered(String),
+    /// All that is left to do needs the ends of these turns.
+    AwaitsTurns(Vec<Uuid>),
+}
+
+impl Turn<'_> {
+    /// Runs from `progress` until there is an answer, or other turns have to end first; returns `None` if the
+    /// context's `cancel` came first. Every step is in the journal and in `progress` before the next one begins; the
+    /// turn can resume from both wherever the future is dropped.
+    pub async fn run(&self, progress: &mut TurnProgress) -> Option<Result<LoopOutcome, TurnError>> {
+        let clock = ActiveClock { began: Instant::now(), before: progress.active };
+        let cancel = &self.tool_context.cancel;
+        loop {
+            if let Some(answer) = &progress.answer {
+                return Some(self.answer(answer, progress).map(LoopOutcome::Answered));
+            }
+            self.events.calls(progress.open_calls.iter().map(|open| &open.call));
+            let awaited = self.run_open_calls(progress, &clock).await;
+            if !awaited.is_empty() && !cancel.is_cancelled() {
+                return Some(Ok(LoopOutcome::AwaitsTurns(awaited)));
+            }
+            let used = progress.usage.input_tokens + progress.usage.output_tokens;
+            if used >= self.limits.tokens {
+                return Some(Err(TurnError::new(ErrorCode::TokenCap, "turn").with([used.to_string()])));
+            }
+            if let Some(error) = self.cost_reached(progress) {
+                return Some(Err(error));
+            }
+            match cancel.run_until_cancelled(self.ask(progress)).await? {
+                Ok(response) => {
+                    let step = StepBody::Response { response, active_ms: clock.active_ms() };
+                    self.journal.record(&step).await;
+                    progress.apply(step);
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// Returns the error of a turn that has used up `agent.budget.turn_cost`.
+    fn cost_reached(&self, progress: &TurnProgress) -> Option<TurnError> {
+        let limit = self.limits.cost?;
+        let before = |currency: &str| progress.spent_before.get(currency).copied().unwrap_or(0);
+        let costs = progress.spending.costs().into_iter();
+        let mut costs = costs.map(|(currency, micros)| (micros.saturating_sub(before(&currency)), currency));
+        let (micros, currency) = costs.find(|(micros, _)| *micros as f64 / 1e6 >= limit)?;
+        let amounts = [micros, (limit * 1e6).round() as u64].map(|micros| Cost { micros, currency: currency.clone() });
+        Some(TurnError::new(ErrorCode::TurnBudget, "turn").with(amounts.map(|amount| amount.to_string())))
+    }
+
+    fn answer(&self, response: &ChatResponse, progress: &TurnProgress) -> Result<String, TurnError> {
+        let mut reply = think::strip(&response.text);
+        let capped = progress.tool_rounds >= self.limits.iterations;
+        // At the limit, the notice below is the answer.
+        if reply.is_empty() && !capped {
+            // After tools that did what was asked, a model may have nothing more to say.
+            let did_something = progress.tool_rounds > 0;
+            if !did_something {
+                let error = TurnError::new(ErrorCode::EmptyAnswer, "turn");
+                return Err(if response.truncated { error.noting(self.scope.phrases.cut_at_length) } else { error });
+            }
+            self.scope.phrases.done.clone_into(&mut reply);
+        }
+        let mut notice = |text: &str| {
+            let gap = if reply.is_empty() { "" } else { "\n\n" };
+            reply.push_str(gap);
+            reply.push_str(text);
+        };
+        if response.truncated {
+            notice(self.scope.phrases.cut_at_length);
+        }
+        if capped {
+            notice(&fill(self.scope.phrases.iteration_cap, &[&self.limits.iterations.to_string()]));
+        }
+        Ok(reply)
+    }
+}
+
+/// Active time of the turn, over all its runs.
+pub(super) struct ActiveClock {
+    began: Instant,
+    before: Duration,
+}
+
+impl ActiveClock {
+    pub(super) fn active_ms(&self) -> u64 {
+        u64::try_from((self.before + self.began.elapsed()).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+#[path = "turn_loop_tests.rs"]
+mod tests;

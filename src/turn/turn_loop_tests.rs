@@ -1,0 +1,250 @@
+//! The loop with a scripted model, scripted tools and a journal in memory.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use daoyou_channels::SessionKey;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::bus::EventHub;
+use crate::chat::{ToolCall, ToolSpec, Usage};
+use crate::llm::{ChatRequest, DeltaSink, LlmError, LlmErrorKind};
+use crate::metrics::TurnMetrics;
+use crate::phrases::{Locale, Phrases};
+use crate::tools::testing::context;
+use crate::tools::{Access, Effect, Replay, ToolOutcome, ToolResult};
+use crate::turn::flight_recorder::FlightRecorder;
+
+type Response = Result<ChatResponse, TurnError>;
+
+/// Answers with the next response of its script; keeps how many messages and tools it was given.
+struct ScriptedModel {
+    script: Mutex<VecDeque<Response>>,
+    asked: Mutex<Vec<(usize, usize)>>,
+}
+
+#[async_trait]
+impl Model for ScriptedModel {
+    fn name(&self) -> String {
+        "scripted".to_owned()
+    }
+
+    async fn takes_images(&self) -> bool {
+        false
+    }
+
+    async fn chat(&self, request: ChatRequest, _: &dyn DeltaSink) -> Response {
+        self.asked.lock().unwrap().push((request.messages.len(), request.tools.len()));
+        self.script.lock().unwrap().pop_front().expect("the script has a response")
+    }
+}
+
+/// `look` only reads and may run again, `send` runs once; each answers with its arguments. A tool that is told `stop` cancels the
+/// turn.
+struct ScriptedTools(CancellationToken);
+
+#[async_trait]
+impl Tools for ScriptedTools {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        let spec = |name: &str| ToolSpec {
+            name: name.to_owned(),
+            description: String::new(),
+            parameters: serde_json::json!({"type": "object"}),
+        };
+        [spec("look"), spec("send")].into()
+    }
+
+    fn canonical_name(&self, name: &str) -> Option<String> {
+        match name {
+            "look" | "view" => Some("look".to_owned()),
+            "send" => Some("send".to_owned()),
+            _ => None,
+        }
+    }
+
+    fn access_of(&self, name: &str) -> Option<Access> {
+        Some(if self.canonical_name(name)? == "look" { Access::Reads } else { Access::Changes })
+    }
+
+    fn replay_of(&self, call: &ToolCall) -> Option<Replay> {
+        Some(if self.canonical_name(&call.name)? == "look" { Replay::Idempotent } else { Replay::Once })
+    }
+
+    fn refusal(&self, call: &ToolCall, _: &ToolContext) -> Option<String> {
+        (call.arguments == "forbidden").then(|| "refused".to_owned())
+    }
+
+    fn parallelism(&self) -> NonZeroUsize {
+        NonZeroUsize::MIN
+    }
+
+    async fn run(&self, call: &ToolCall, _: &ToolContext) -> ToolOutcome {
+        match call.arguments.as_str() {
+            "stop" => self.0.cancel(),
+            "later" => return ToolOutcome::not_yet(Uuid::max(), Vec::new()),
+            _ => {}
+        }
+        ToolResult::ok(&call.arguments).into()
+    }
+}
+
+/// Keeps the kinds of the steps.
+#[derive(Default)]
+struct ScriptedJournal(Mutex<Vec<&'static str>>);
+
+#[async_trait]
+impl Journal for ScriptedJournal {
+    async fn record(&self, step: &StepBody) {
+        self.0.lock().unwrap().push(step.kind());
+    }
+
+    async fn record_synced(&self, step: &StepBody) {
+        self.record(step).await;
+    }
+
+    async fn record_result(&self, step: &StepBody, _: &[Effect]) {
+        self.record(step).await;
+    }
+
+    async fn record_begun(&self, _: &[Effect]) {
+        self.0.lock().unwrap().push("begun");
+    }
+}
+
+fn calls(calls: &[(&str, &str)]) -> ChatResponse {
+    let call = |(at, (name, arguments)): (usize, &(&str, &str))| ToolCall {
+        id: at.to_string(),
+        name: (*name).to_owned(),
+        arguments: (*arguments).to_owned(),
+    };
+    let usage = Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() };
+    ChatResponse { tool_calls: calls.iter().enumerate().map(call).collect(), usage, ..ChatResponse::default() }
+}
+
+fn says(text: &str) -> Response {
+    Ok(ChatResponse { text: text.to_owned(), ..ChatResponse::default() })
+}
+
+struct Ran {
+    /// The reply, the error's word, or how the loop paused.
+    end: String,
+    steps: Vec<&'static str>,
+    /// Messages and tools of each request.
+    asked: Vec<(usize, usize)>,
+    progress: TurnProgress,
+}
+
+/// Runs a turn of two iterations and 30 tokens at most, from `progress` on.
+async fn run(script: Vec<Response>, mut progress: TurnProgress) -> Ran {
+    let (session, folder) = (SessionKey::from("s"), tempfile::tempdir().unwrap());
+    let cancel = CancellationToken::new();
+    let (metrics, recorder) = (TurnMetrics::default(), FlightRecorder::none());
+    let (meter, flight) = (metrics.meter(), recorder.board(Uuid::nil()));
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    let phrases = Phrases::of(Locale::En);
+    let model = ScriptedModel { script: Mutex::new(script.into()), asked: Mutex::default() };
+    let (tools, journal) = (ScriptedTools(cancel.clone()), ScriptedJournal::default());
+    let events = EventEmitter::new(Arc::new(EventHub::default()), session.clone(), Uuid::nil(), "cli", "direct");
+    let image_loader = ImageLoader::open(folder.path(), &[]).unwrap();
+    let turn = Turn {
+        scope: TurnScope { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases },
+        system: "Be kind.".into(),
+        conversation: vec![ChatMessage::user("hello")],
+        model: &model,
+        tools: &tools,
+        tool_context: ToolContext { cancel, ..context() },
+        image_loader: &image_loader,
+        images: OnceCell::new(),
+        temperature: None,
+        max_tokens: None,
+        limits: TurnLimits { iterations: 2, tokens: 30, cost: None, time: Duration::from_secs(60) },
+        journal: &journal,
+        events: &events,
+        flight: &flight,
+    };
+    let end = match turn.run(&mut progress).await {
+        None => "cancelled".to_owned(),
+        Some(Ok(LoopOutcome::Answered(reply))) => reply,
+        Some(Ok(LoopOutcome::AwaitsTurns(turns))) => format!("awaits {}", turns.len()),
+        Some(Err(error)) => error.code.word().to_owned(),
+    };
+    let steps = journal.0.lock().unwrap().clone();
+    let asked = model.asked.lock().unwrap().clone();
+    Ran { end, steps, asked, progress }
+}
+
+#[tokio::test]
+async fn a_turn_is_a_function_of_its_model_tools_and_journal() {
+    let failure = || Err(LlmError::new(LlmErrorKind::Server, "scripted", "no").into());
+    type Case<'a> = (Vec<Response>, &'a str, &'a [&'a str], &'a [(usize, usize)]);
+    let table: Vec<Case<'_>> = vec![
+        (vec![says("hi")], "hi", &["response"], &[(1, 2)]),
+        (vec![says("<think>hm</think>hi")], "hi", &["response"], &[(1, 2)]),
+        (vec![says("")], "empty_answer", &["response"], &[(1, 2)]),
+        (vec![failure()], "llm_server_error", &[], &[(1, 2)]),
+        // Only a call that is not idempotent is noted before it runs.
+        (
+            vec![Ok(calls(&[("view", "a"), ("send", "b")])), says("done")],
+            "done",
+            &["response", "tool_result", "tool_started", "tool_result", "response"],
+            &[(1, 2), (4, 2)],
+        ),
+        // After tools that did what was asked, a model may have nothing more to say.
+        (
+            vec![Ok(calls(&[("look", "a")])), says("")],
+            "Done.",
+            &["response", "tool_result", "response"],
+            &[(1, 2), (3, 2)],
+        ),
+        // A call that is refused is not started.
+        (
+            vec![Ok(calls(&[("send", "forbidden")])), says("no")],
+            "no",
+            &["response", "tool_result", "response"],
+            &[(1, 2), (3, 2)],
+        ),
+        (
+            vec![Ok(calls(&[("send", "stop"), ("send", "b")]))],
+            "cancelled",
+            &["response", "tool_started", "tool_result"],
+            &[(1, 2)],
+        ),
+        (
+            vec![Ok(calls(&[("look", "later"), ("look", "a")]))],
+            "awaits 1",
+            &["response", "begun", "tool_result"],
+            &[(1, 2)],
+        ),
+    ];
+    for (script, end, steps, asked) in table {
+        let ran = run(script, TurnProgress::default()).await;
+        assert_eq!((ran.end.as_str(), ran.steps.as_slice(), ran.asked.as_slice()), (end, steps, asked));
+    }
+}
+
+#[tokio::test]
+async fn a_turn_goes_on_from_its_progress_and_ends_at_its_limits() {
+    // The last call allowed has no tools, and the reply says so.
+    let look = || Ok(calls(&[("look", "a")]));
+    let capped = run(vec![look(), look(), says("enough")], TurnProgress::default()).await;
+    assert!(capped.end.starts_with("enough\n\n") && capped.end.contains('2'), "{}", capped.end);
+    assert_eq!(capped.asked, [(1, 2), (3, 2), (5, 0)]);
+
+    let mut spent = capped.progress;
+    spent.answer = None;
+    spent.usage = Usage { input_tokens: 30, ..Usage::default() };
+    assert_eq!(run(Vec::new(), spent).await.end, "token_cap");
+
+    // A call that was cut off and may not run again is answered without running; a final answer needs no model.
+    let mut progress = TurnProgress::default();
+    progress.apply(StepBody::Response { response: calls(&[("send", "a")]), active_ms: 1 });
+    progress.apply(StepBody::ToolStarted { call_id: "0".to_owned(), name: "send".to_owned() });
+    let resumed = run(vec![says("ok")], progress).await;
+    assert_eq!((resumed.end.as_str(), resumed.steps.as_slice()), ("ok", ["tool_result", "response"].as_slice()));
+    assert!(format!("{:?}", resumed.progress.messages).contains("whether it took effect is unknown"));
+    let again = run(Vec::new(), resumed.progress).await;
+    assert_eq!((again.end.as_str(), again.steps.len(), again.asked.len()), ("ok", 0, 0));
+}
