@@ -20,8 +20,8 @@ use crate::query::RetryClass;
 /// A self-hosted AI-assistant gateway that never loses a message.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "daoyou", version, arg_required_else_help = true, max_term_width = 100)]
-#[command(after_help = "Examples:\n  daoyou gateway    start in a terminal, and type a message\n  \
-                        daoyou doctor     see whether all is well")]
+#[command(after_help = "Examples:\n  daoyou gateway    chat in the terminal\n  \
+                        daoyou doctor     check the set-up")]
 pub struct Cli {
     #[command(flatten)]
     pub globals: Globals,
@@ -29,32 +29,32 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What every command takes.
+/// The options of every command.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Globals {
     /// The folder that holds everything [default: $DAOYOU_HOME, else ~/.daoyou]
-    #[arg(long, value_name = "DIR", global = true, help_heading = "Everywhere")]
+    #[arg(long, value_name = "DIR", global = true, help_heading = "Global options")]
     pub home: Option<PathBuf>,
-    /// The configuration [default: $DAOYOU_CONFIG, else config.toml in the home]
-    #[arg(long, value_name = "FILE", global = true, help_heading = "Everywhere")]
+    /// The configuration file [default: $DAOYOU_CONFIG, else config.toml in the home]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Global options")]
     pub config: Option<PathBuf>,
-    /// What to log: error, warn, info, debug, trace, off, or directives like info,daoyou::llm=debug [default: $DAOYOU_LOG, else log.level]
-    #[arg(long, value_name = "LEVEL", global = true, help_heading = "Everywhere", value_parser = log_level)]
+    /// The log level: error, warn, info, debug, trace, off, or directives such as info,daoyou::llm=debug [default: $DAOYOU_LOG, else log.level]
+    #[arg(long, value_name = "LEVEL", global = true, help_heading = "Global options", value_parser = log_level)]
     pub log: Option<String>,
-    /// How to log: text or json
-    #[arg(long, value_name = "FORMAT", global = true, help_heading = "Everywhere", value_parser = log_format)]
+    /// The log format: text or json [default: log.format]
+    #[arg(long, value_name = "FORMAT", global = true, help_heading = "Global options", value_parser = log_format)]
     pub log_format: Option<LogFormat>,
-    /// Print terminal escapes in messages, names and results as they are, into a pipe or a file; without it they are taken out
-    #[arg(long, global = true, help_heading = "Everywhere")]
+    /// Keep terminal escapes in the output, into a pipe or a file only; without this option they are removed
+    #[arg(long, global = true, help_heading = "Global options")]
     pub raw: bool,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Run the gateway: all channels, and chat when started in a terminal
+    /// Run the gateway: all channels, jobs and HTTP; also chat if standard input is a terminal
     #[command(after_help = "Examples:\n  daoyou gateway\n  daoyou gateway --no-cli --log-format json")]
     Gateway(GatewayArgs),
-    /// Chat in the terminal; without a terminal, each line of input is a message
+    /// Chat in the terminal; if standard input is no terminal, each line is a message
     #[command(after_help = "Examples:\n  daoyou chat\n  daoyou chat --session cli:work < questions.txt")]
     Chat(ChatArgs),
     /// Send one message and print the reply
@@ -62,41 +62,40 @@ pub enum Command {
                             daoyou agent -m 'And the newest of them?' --session cli:work --json\n  \
                             git diff | daoyou agent -m -")]
     Agent(AgentArgs),
-    /// Check configuration, home, database, model, sandbox, channels and machine; say how to mend each
+    /// Check configuration, home, database, model, sandbox, channels and machine
     ///
-    /// Each check ends as ok, warn or fail, with the command or edit that mends it. Exits 0 when nothing fails, 1
-    /// otherwise.
+    /// The result of each check is ok, warn or fail, with the command or edit that solves the problem. The exit code is 0
+    /// if nothing fails, and 1 otherwise.
     #[command(after_help = "Examples:\n  daoyou doctor\n  daoyou doctor --fix\n  \
                             daoyou doctor --json | jq '.checks[] | select(.state != \"ok\")'")]
     Doctor(DoctorArgs),
-    /// Show whether the gateway runs, its channels, queues and last turns
+    /// Show the state of the gateway, its channels, queues and last turns
     ///
-    /// Exits 0 whether it runs or not: that it is down is an answer, too. A script reads `gateway` in the JSON, which is
-    /// "up" or "down".
+    /// The exit code is 0 whether or not a gateway runs. A script reads `gateway` in the JSON, which is "up" or "down".
     #[command(after_help = "Examples:\n  daoyou status\n  daoyou status --json | jq -r .gateway")]
     Status(StatusArgs),
-    /// Look after scheduled prompts and reminders
+    /// Manage reminders and scheduled prompts
     #[command(subcommand, after_help = "Example:\n  daoyou cron list")]
     Cron(CronCommand),
     /// List, show, search, export, import or clear conversations
     #[command(subcommand, after_help = "Example:\n  daoyou sessions list")]
     Sessions(SessionsCommand),
-    /// Look into turns step by step, and go back to one
+    /// Show the steps of turns, and return a conversation to an earlier one
     #[command(subcommand, after_help = "Example:\n  daoyou turns list")]
     Turns(TurnsCommand),
-    /// Look after messages that could not be delivered
+    /// Manage messages that wait or could not be delivered
     #[command(subcommand, after_help = "Example:\n  daoyou queue list")]
     Queue(QueueCommand),
-    /// Look after what is remembered: show, search, add, forget
+    /// Show, search, add, remove, export or import memories
     #[command(subcommand, after_help = "Example:\n  daoyou memory show")]
     Memory(MemoryCommand),
-    /// See what the model can do
+    /// List the tools of the agent
     #[command(subcommand, after_help = "Example:\n  daoyou tools list")]
     Tools(ToolsCommand),
-    /// List the model services: which are set up, and which one answers
+    /// List the model services, and which one is used
     #[command(after_help = "Examples:\n  daoyou models\n  daoyou models openai\n  daoyou models --all --json")]
     Models(ModelsArgs),
-    /// List the channels, or test one
+    /// List or test the channels
     #[command(subcommand, after_help = "Example:\n  daoyou channels list")]
     Channels(ChannelsCommand),
     /// Check or show the configuration
@@ -104,17 +103,17 @@ pub enum Command {
     Config(ConfigCommand),
     /// Write the whole home to one file: database, configuration, workspace, token
     ///
-    /// Works while the gateway runs, which does not wait for it. The file is a tar archive, readable by its owner alone:
-    /// it holds the token and whatever secrets stand in config.toml. It is there whole, or not at all. A workspace
-    /// that is not in the home is not in it, and it says so.
+    /// This works while the gateway runs, and does not delay it. The file is a tar archive that only you can read: it
+    /// contains the token and the secrets of config.toml. It is written completely or not at all. A workspace outside of
+    /// the home is not included, and the command says so.
     Backup(BackupArgs),
-    /// Bring a home back from a backup
+    /// Restore a home from a backup
     ///
-    /// Stop the gateway first. The whole file is unpacked and checked before anything is touched; what was in the home is
-    /// then moved aside into a folder there, and nothing is deleted. Messages that were accepted after the backup are not
-    /// in it, and it says which.
+    /// Stop the gateway first. The whole file is unpacked and checked before anything changes. The previous content of the
+    /// home is then moved into a folder there; nothing is deleted. The command names the messages that were accepted
+    /// after the backup.
     Restore(RestoreArgs),
-    /// Print what makes a shell complete commands and options
+    /// Print the completion script for a shell
     #[command(
         after_help = "Examples:\n  daoyou completions bash > ~/.local/share/bash-completion/completions/daoyou\n  \
                             daoyou completions zsh > ~/.zfunc/_daoyou\n  \
@@ -124,13 +123,13 @@ pub enum Command {
         /// The shell
         shell: Shell,
     },
-    /// Run the gateway as a service of systemd
+    /// Run the gateway as a systemd service
     #[command(subcommand, after_help = "Example:\n  daoyou service status")]
     Service(ServiceCommand),
     /// Print the manual page, or write one for each command
     #[command(hide = true, after_help = "Examples:\n  daoyou man | man -l -\n  daoyou man /usr/local/share/man/man1")]
     Man {
-        /// Where to write them; to standard output, the first alone, when not said
+        /// The folder for the pages [default: print the first page]
         folder: Option<PathBuf>,
     },
 }
@@ -138,7 +137,7 @@ pub enum Command {
 /// `daoyou status`.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct StatusArgs {
-    /// Put away what status says about lost messages: you have seen it
+    /// Remove the notice about lost messages
     #[arg(long)]
     pub acknowledge: bool,
     #[command(flatten)]
@@ -148,12 +147,12 @@ pub struct StatusArgs {
 /// `daoyou backup`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  daoyou backup ~/backups/daoyou.tar\n  \
-        daoyou backup --force /mnt/nas/daoyou.tar     overwrite the last one")]
+        daoyou backup --force /mnt/nas/daoyou.tar     overwrite an existing file")]
 pub struct BackupArgs {
     /// The file to write
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Overwrite the file if it is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
@@ -163,9 +162,9 @@ pub struct BackupArgs {
 /// `daoyou restore`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  daoyou restore ~/backups/daoyou.tar\n  \
-        daoyou restore --home /tmp/look ~/backups/daoyou.tar     unpack it elsewhere, to look at it")]
+        daoyou restore --home /tmp/look ~/backups/daoyou.tar     restore it to another home")]
 pub struct RestoreArgs {
-    /// The backup
+    /// The backup file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     #[command(flatten)]
@@ -175,10 +174,10 @@ pub struct RestoreArgs {
 /// `daoyou gateway`.
 #[derive(Clone, Debug, Args)]
 pub struct GatewayArgs {
-    /// Chat here even if the input is no terminal
+    /// Chat, even if standard input is no terminal
     #[arg(long, conflicts_with = "no_cli")]
     pub cli: bool,
-    /// Never chat here
+    /// Do not chat
     #[arg(long)]
     pub no_cli: bool,
 }
@@ -186,13 +185,13 @@ pub struct GatewayArgs {
 /// `daoyou chat`.
 #[derive(Clone, Debug, Args)]
 pub struct ChatArgs {
-    /// The conversation to go on with [default: cli:direct]
+    /// The conversation [default: cli:direct]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
-    /// The model that answers here, e.g. openai/gpt-4o [default: the conversation's]
+    /// The model, e.g. openai/gpt-4o [default: the conversation's]
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// Text files that go with the first message
+    /// Text files to send with the first message
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub files: Vec<String>,
 }
@@ -200,14 +199,14 @@ pub struct ChatArgs {
 /// `daoyou agent`.
 #[derive(Clone, Debug, Args)]
 pub struct AgentArgs {
-    /// The message; - is standard input
+    /// The message; - reads standard input
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: String,
-    /// The conversation it belongs to [default: cli:direct]
+    /// The conversation of the message [default: cli:direct]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
-    /// How long to wait for the reply; then the command prints the message's id and exits 76, and the message is answered
-    /// all the same. 0s is for ever
+    /// The longest wait for the reply; 0s has no limit. After it, the command prints the message's id and exits with 76;
+    /// the message is still answered
     #[arg(long, value_name = "DURATION", default_value = "30m")]
     pub timeout: Span,
     #[command(flatten)]
@@ -217,7 +216,7 @@ pub struct AgentArgs {
 /// `daoyou doctor`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct DoctorArgs {
-    /// Mend what is safe to mend: permissions, a stale socket, a missing token or workspace, leftover files
+    /// Repair what is safe to repair: permissions, a stale socket, a missing token or workspace, leftover files
     #[arg(long)]
     pub fix: bool,
     #[command(flatten)]
@@ -227,17 +226,17 @@ pub struct DoctorArgs {
 /// `daoyou models`.
 #[derive(Clone, Debug, Args)]
 pub struct ModelsArgs {
-    /// Ask this service for its list
+    /// Ask this service for its models
     #[arg(conflicts_with = "all")]
     pub provider: Option<String>,
-    /// Ask every service for its list
+    /// Ask every service for its models
     #[arg(long)]
     pub all: bool,
     #[command(flatten)]
     pub output: Output,
 }
 
-/// How data is printed.
+/// The format of printed data.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct Output {
     /// Print JSON
@@ -247,37 +246,37 @@ pub struct Output {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum TurnsCommand {
-    /// List the last turns: each is a point that its conversation can go back to
+    /// List the last turns; a conversation can return to each of them
     #[command(
         after_help = "Examples:\n  daoyou turns list\n  daoyou turns list --session cli:direct --limit 10 --json"
     )]
     List {
-        /// Only those of this conversation
+        /// Only turns of this conversation
         #[arg(long, value_name = "KEY")]
         session: Option<String>,
-        /// How many
+        /// The most entries to show
         #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
         limit: u32,
         #[command(flatten)]
         output: Output,
     },
-    /// Show each step of a turn, what it cost, and whether its record is whole
+    /// Show the steps and the cost of a turn, and check its record
     #[command(after_help = "Examples:\n  daoyou turns show 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b\n  \
                             daoyou turns show 019a2b3c-4d5e --json")]
     Show(TurnItem),
-    /// Put a conversation back to what it was right after a turn
+    /// Return a conversation to its state right after a turn
     ///
-    /// What was said later is no longer given to the model; nothing is deleted, and a later turn can be gone back to as
-    /// well. While the gateway runs, turns that are under way in that conversation end first.
+    /// The model no longer gets what was said later. Nothing is deleted, so the conversation can also return to a later
+    /// turn. With a running gateway, unfinished turns of that conversation end first.
     #[command(after_help = "Example:\n  daoyou turns restore 019a2b3c-4d5e")]
     Restore(TurnItem),
-    /// Begin a new conversation as another one was right after a turn; prints its key
+    /// Begin a new conversation from the state right after a turn; prints its key
     #[command(after_help = "Examples:\n  daoyou turns fork 019a2b3c-4d5e\n  \
                             daoyou turns fork 019a2b3c-4d5e --session cli:other-way")]
     Fork {
         #[command(flatten)]
         turn: TurnItem,
-        /// What the new conversation is called [default: fork: and a number]
+        /// The key of the new conversation [default: fork: and an id]
         #[arg(long, value_name = "KEY")]
         session: Option<String>,
     },
@@ -286,7 +285,7 @@ pub enum TurnsCommand {
 /// One turn.
 #[derive(Clone, Debug, Args)]
 pub struct TurnItem {
-    /// Its id, or the beginning of it
+    /// The id of the turn, or the beginning of it
     pub id: String,
     #[command(flatten)]
     pub output: Output,
@@ -294,20 +293,20 @@ pub struct TurnItem {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum QueueCommand {
-    /// List what waits and what could not be delivered
+    /// List messages that wait or could not be delivered
     #[command(after_help = "Examples:\n  daoyou queue list\n  daoyou queue list --json")]
     List(Output),
-    /// Show one
+    /// Show a message or a delivery
     #[command(after_help = "Example:\n  daoyou queue show 019a2b3c-4d5e-5f60-8a9b-0c1d2e3f4a5b")]
     Show(QueueItem),
-    /// Try again: one delivery or message by its id, or all of an outcome
+    /// Retry a delivery or a message by its id, or all of one outcome
     ///
-    /// A delivery that is dead or unknown is sent again; a message that was given up, or whose turn failed, is answered again
-    /// from where it came to; a message that waits for a model service has the service asked at once.
+    /// A delivery that is dead or unknown is sent again. A message that was given up, or whose turn failed, is answered
+    /// again from the step that it reached. For a message that waits for a model service, the service is asked at once.
     #[command(after_help = "Examples:\n  daoyou queue retry 019a2b3c-4d5e-5f60-8a9b-0c1d2e3f4a5b\n  \
                             daoyou queue retry --all\n  daoyou queue retry --outcome failed")]
     Retry(RetryArgs),
-    /// Give one up
+    /// Give up a message or a delivery
     #[command(after_help = "Example:\n  daoyou queue drop 019a2b3c-4d5e-5f60-8a9b-0c1d2e3f4a5b")]
     Drop(QueueItem),
 }
@@ -319,11 +318,11 @@ pub struct RetryArgs {
     /// The id of a delivery, a message or a turn
     #[arg(group = "what")]
     pub id: Option<String>,
-    /// All dead deliveries, all messages that were given up, and all that wait for a model service
+    /// All dead deliveries, all messages that were given up, and all messages that wait for a model service
     #[arg(long, group = "what")]
     pub all: bool,
-    /// All of one outcome: dead (deliveries and messages), failed (messages answered with an error), waiting (for a model
-    /// service), unknown (deliveries that may have arrived)
+    /// All of one outcome: dead (deliveries and messages), failed (messages answered with an error), waiting (messages that
+    /// wait for a model service), unknown (deliveries that may have arrived)
     #[arg(long, value_name = "OUTCOME", group = "what")]
     pub outcome: Option<RetryClass>,
     #[command(flatten)]
@@ -333,7 +332,7 @@ pub struct RetryArgs {
 /// One message in a queue.
 #[derive(Clone, Debug, Args)]
 pub struct QueueItem {
-    /// Its id
+    /// The id of a message or a delivery
     pub id: String,
     #[command(flatten)]
     pub output: Output,
@@ -349,14 +348,14 @@ pub enum ToolsCommand {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum ChannelsCommand {
-    /// List the channels, and what they last passed over
+    /// List the channels, and the last messages that they skipped
     #[command(after_help = "Examples:\n  daoyou channels list\n  \
                             daoyou channels list --json | jq '.[] | select(.name == \"email\").last_skipped'")]
     List(Output),
-    /// Try whether a channel works, without sending anybody a message
+    /// Test a channel, without a message to anybody else
     ///
-    /// Of e-mail it tries both servers and their folders, and sends one mail to the account itself. Exits 0 when nothing
-    /// fails, 1 otherwise.
+    /// For e-mail, it tests both servers and the mailboxes, and sends one or two mails from the account to itself. The exit
+    /// code is 0 if nothing fails, and 1 otherwise.
     #[command(after_help = "Examples:\n  daoyou channels test cli\n  daoyou channels test email\n  \
                             daoyou channels test webhook:phone --json")]
     Test {
@@ -369,21 +368,21 @@ pub enum ChannelsCommand {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Say what is wrong with the configuration, each fault on its line
+    /// Check the configuration, and print each fault with its line
     #[command(after_help = "Example:\n  daoyou config check")]
     Check {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show every setting and where its value comes from; secrets stay hidden
+    /// Show every setting and the source of its value; secrets stay hidden
     #[command(after_help = "Examples:\n  daoyou config show\n  daoyou config show --json | jq .config.agent")]
     Show {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Print where the configuration file is
+    /// Print the path of the configuration file
     #[command(after_help = "Example:\n  daoyou config path")]
     Path {
         /// Print JSON
@@ -394,13 +393,13 @@ pub enum ConfigCommand {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum ServiceCommand {
-    /// Write the unit, enable it and start it; said again, it brings the unit up to date
+    /// Write the unit, enable it and start it; a repeated call updates the unit
     #[command(after_help = "Examples:\n  sudo daoyou service install\n  daoyou service install --user --dry-run")]
     Install(ServiceChange),
-    /// Stop and disable it and remove its unit; what it kept stays
+    /// Stop and disable the service and remove its unit; its home stays
     #[command(after_help = "Example:\n  sudo daoyou service uninstall")]
     Uninstall(ServiceChange),
-    /// Show whether it is installed, enabled and running
+    /// Show whether the service is installed, enabled and running
     #[command(after_help = "Example:\n  daoyou service status --json")]
     Status {
         #[command(flatten)]
@@ -410,23 +409,23 @@ pub enum ServiceCommand {
     },
 }
 
-/// What `service install` and `service uninstall` take.
+/// The options of `service install` and `service uninstall`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ServiceChange {
     #[command(flatten)]
     pub scope: ServiceScope,
-    /// Only say what would be done
+    /// Only show what would be done
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// Whose systemd.
+/// The systemd instance that manages the service.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct ServiceScope {
-    /// A service of this user alone [default, but for root]
+    /// A service of this user [default, except for root]
     #[arg(long, conflicts_with = "system")]
     pub user: bool,
-    /// A service of the system, with a user of its own [default for root]
+    /// A service of the system, with its own user [default for root]
     #[arg(long)]
     pub system: bool,
 }
@@ -450,12 +449,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn the_command_line_is_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn commands_stand_in_their_order() {
+    fn commands_are_listed_in_their_order() {
         let command = Cli::command();
         let names: Vec<_> =
             command.get_subcommands().filter(|one| !one.is_hide_set()).map(clap::Command::get_name).collect();
@@ -482,37 +481,37 @@ mod tests {
         assert_eq!(names, order);
     }
 
-    /// Every command, with those below it.
-    fn each(command: &clap::Command, visit: &mut impl FnMut(&clap::Command)) {
+    /// Calls `visit` for a command and all its subcommands.
+    fn visit_commands(command: &clap::Command, visit: &mut impl FnMut(&clap::Command)) {
         visit(command);
-        command.get_subcommands().for_each(|inner| each(inner, visit));
+        command.get_subcommands().for_each(|inner| visit_commands(inner, visit));
     }
 
     #[test]
-    fn every_help_ends_with_examples_that_are_understood() {
-        each(&Cli::command(), &mut |command| {
+    fn every_help_ends_with_examples_that_parse() {
+        visit_commands(&Cli::command(), &mut |command| {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let mut examples = help.lines().skip(1).peekable();
             assert!(help.starts_with("Example") && examples.peek().is_some(), "{}: {help:?}", command.get_name());
             for example in examples {
-                // What follows is the shell's, or says what the example is for.
+                // The rest is for the shell, or explains the example.
                 let ours = |piece: &&str| ["daoyou", "sudo daoyou"].iter().any(|name| piece.trim().starts_with(name));
                 let line = example.split(['|', '>', '<']).find(ours).unwrap_or_default().trim();
                 let line = line.split("    ").next().unwrap_or_default();
                 let line = line.strip_prefix("sudo ").unwrap_or(line);
-                // What stands in quotes is one word.
+                // A quoted text is one word.
                 let pieces = line.split('\'').enumerate();
                 let words: Vec<&str> = pieces
                     .flat_map(|(at, piece)| if at % 2 == 1 { vec![piece] } else { piece.split_whitespace().collect() })
                     .collect();
-                let understood = Cli::try_parse_from(&words);
-                assert!(understood.is_ok(), "{example:?}: {:?}", understood.err().map(|error| error.to_string()));
+                let parsed = Cli::try_parse_from(&words);
+                assert!(parsed.is_ok(), "{example:?}: {:?}", parsed.err().map(|error| error.to_string()));
             }
         });
     }
 
     #[test]
-    fn lines_are_understood_or_refused_with_2() {
+    fn valid_lines_parse_and_invalid_ones_exit_with_2() {
         let table: &[(&str, bool)] = &[
             ("gateway --no-cli", true),
             ("gateway --cli --no-cli", false),

@@ -13,43 +13,43 @@ pub enum CronCommand {
     List(Output),
     /// Add a job; prints its id
     ///
-    /// Times are by the clock of --tz, else of agent.timezone. A job of one time is removed when it has run. Without
-    /// --channel, what the job answers goes to the terminal.
+    /// Times are in the zone of --tz, else of agent.timezone. A one-time job is removed after its run. Without --channel,
+    /// the result goes to the terminal.
     #[command(after_help = "Examples:\n  daoyou cron add --name news --cron '0 9 * * *' --prompt 'What is new?'\n  \
                             daoyou cron add --name tea --at 'in 20m' --message 'The tea is ready'\n  \
                             daoyou cron add --name disk --every 6h --deliver on_change --prompt 'Is the disk filling up?'")]
     Add(Box<CronAdd>),
-    /// Show a job: what it does, its next times, its last runs
+    /// Show a job, its next times and its last runs
     #[command(after_help = "Example:\n  daoyou cron show news")]
     Show(CronJob),
     /// Remove a job; its history stays
     #[command(after_help = "Example:\n  daoyou cron remove news")]
     Remove(CronJob),
-    /// Let a job run again, from its next time on
+    /// Resume a job, from its next time on
     #[command(after_help = "Example:\n  daoyou cron enable news")]
     Enable(CronJob),
-    /// Let a job rest
+    /// Pause a job
     #[command(after_help = "Example:\n  daoyou cron disable news")]
     Disable(CronJob),
-    /// Run a job now, beside its schedule
+    /// Run a job now, in addition to its schedule
     #[command(after_help = "Example:\n  daoyou cron run news")]
     Run(CronJob),
-    /// Show the runs of a job, the newest first, and what became of each answer
+    /// Show the runs of a job, the newest first, and the delivery of each result
     #[command(after_help = "Examples:\n  daoyou cron history news\n  daoyou cron history news --limit 5 --json")]
     History {
         #[command(flatten)]
         job: CronJob,
-        /// How many
+        /// The most entries to show
         #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
         limit: u32,
     },
-    /// Take over the jobs of a cron.json
+    /// Import the jobs of a cron.json
     ///
-    /// Each job is taken for itself: one that cannot be is named with the reason, and harms no other. Exits 1 when there
-    /// was one. Ids are kept; a job that is here already as it stands in the file is left alone.
+    /// Each job is imported on its own: a refused one is named with the reason and does not affect the others; the exit
+    /// code is then 1. Ids are kept. A job that already exists in the same form stays unchanged.
     #[command(after_help = "Examples:\n  daoyou cron import cron.json\n  daoyou cron import --json - < cron.json")]
     Import {
-        /// The file; - is standard input
+        /// The file; - reads standard input
         #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
         file: PathBuf,
         #[command(flatten)]
@@ -58,7 +58,7 @@ pub enum CronCommand {
     /// Print all jobs as a cron.json
     #[command(after_help = "Example:\n  daoyou cron export > cron.json")]
     Export {
-        /// It is JSON in any case
+        /// Has no effect: the output is always JSON
         #[arg(long)]
         json: bool,
     },
@@ -67,7 +67,7 @@ pub enum CronCommand {
 /// One job.
 #[derive(Clone, Debug, Args)]
 pub struct CronJob {
-    /// Its id or its name
+    /// The id or the name of the job
     #[arg(value_name = "ID|NAME")]
     pub job: String,
     #[command(flatten)]
@@ -79,55 +79,55 @@ pub struct CronJob {
 #[command(group = clap::ArgGroup::new("schedule").required(true).args(["at", "every", "cron"]))]
 #[command(group = clap::ArgGroup::new("task").required(true).args(["prompt", "message"]))]
 pub struct CronAdd {
-    /// What the job is called [default: the beginning of its text]
+    /// The name of the job [default: the beginning of its text]
     #[arg(long)]
     pub name: Option<String>,
-    /// Once: 'in 20m', '9:00', 'tomorrow 9:00', 'December 24 at 18:00', 2026-03-08T09:00:00+01:00
+    /// Run once: 'in 20m', '9:00', 'tomorrow 9:00', 'December 24 at 18:00', 2026-03-08T09:00:00+01:00
     #[arg(long, value_name = "WHEN")]
     pub at: Option<String>,
-    /// Again and again after this long, e.g. 2h
+    /// Run repeatedly, with this interval, e.g. 2h
     #[arg(long, value_name = "DURATION")]
     pub every: Option<String>,
-    /// By a cron expression: 5 or 6 fields, @daily and the like
+    /// Run by a cron expression: 5 or 6 fields, or @daily and the like
     #[arg(long, value_name = "EXPR")]
     pub cron: Option<String>,
-    /// The time zone of its times: an IANA name, e.g. Europe/Berlin, or an offset, e.g. UTC+8 [default: agent.timezone]
+    /// The time zone: an IANA name, e.g. Europe/Berlin, or an offset, e.g. UTC+8 [default: agent.timezone]
     #[arg(long, value_name = "ZONE")]
     pub tz: Option<String>,
-    /// Where --every counts from [default: now]
+    /// The time from which --every counts [default: now]
     #[arg(long, value_name = "TIME", conflicts_with_all = ["at", "cron"])]
     pub anchor: Option<String>,
-    /// What the agent is asked. {{ time }}, {{ last_run }}, {{ last_result }} and {{ name }} are filled in
+    /// The prompt for the agent; {{ time }}, {{ last_run }}, {{ last_result }} and {{ name }} are filled in
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
-    /// What is sent as it stands, without a model
+    /// A text that is sent unchanged, without a model
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["session", "model", "deliver"])]
     pub message: Option<String>,
-    /// Where the answer goes, e.g. email or webhook:phone [default: cli]
+    /// The channel that gets the result, e.g. email or webhook:phone [default: cli]
     #[arg(long)]
     pub channel: Option<String>,
     /// The chat on that channel
     #[arg(long, value_name = "ID")]
     pub chat: Option<String>,
-    /// The conversation that the prompt belongs to [default: one of the job's own, which begins anew each time]
+    /// The conversation of the prompt [default: the job's own, which begins anew with each run]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
-    /// The model that answers, e.g. openai/gpt-4o [default: agent.model]
+    /// The model, e.g. openai/gpt-4o [default: agent.model]
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// When the answer is sent: always, on_change, or when_asked: unless it is NO_REPLY [default: always]
+    /// When the answer is sent: always, on_change, or when_asked (unless it is NO_REPLY) [default: always]
     #[arg(long, value_name = "WHEN", value_parser = ["always", "on_change", "when_asked"], hide_possible_values = true)]
     pub deliver: Option<String>,
-    /// What is done about missed times: once for all of them, all, or skip [default: once]
+    /// What happens to runs missed while the machine was off: once (one run for all of them), all, or skip [default: once]
     #[arg(long, value_name = "POLICY", value_parser = ["once", "all", "skip"], hide_possible_values = true)]
     pub misfire: Option<String>,
-    /// A time that was missed by more is not made up for [default: cron.stale_after]
+    /// Runs that are late by more than this are not made up for [default: cron.stale_after]
     #[arg(long, value_name = "DURATION")]
     pub stale_after: Option<String>,
-    /// Put each run off by up to this much, at random
+    /// Delay each run at random by up to this much
     #[arg(long, value_name = "DURATION")]
     pub jitter: Option<String>,
-    /// Keep a job of one time when it has run
+    /// Keep a one-time job after its run
     #[arg(long, conflicts_with_all = ["every", "cron"])]
     pub keep: bool,
     #[command(flatten)]

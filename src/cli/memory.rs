@@ -8,104 +8,105 @@ use super::Output;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum MemoryCommand {
-    /// List what is remembered, the newest first, or show one with its history
+    /// List memories, the newest first, or show one with its history
     #[command(after_help = "Examples:\n  daoyou memory show\n  daoyou memory show 17\n  \
                             daoyou memory show --kind preference --owner ann --json")]
     Show {
-        /// One, by its id
+        /// The id of one memory
         #[arg(conflicts_with_all = ["owner", "kind", "limit"])]
         id: Option<i64>,
         #[command(flatten)]
         whose: MemoryOwner,
-        /// How many
+        /// The most entries to show
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
         limit: Option<u32>,
         #[command(flatten)]
         output: Output,
     },
-    /// Find what is remembered and what was said, the best first
+    /// Search memories and messages, the best match first
     #[command(after_help = "Examples:\n  daoyou memory search 'birthday of Ann'\n  \
                             daoyou memory search 猫 --since 30d --limit 3 --json")]
     Search {
-        /// What to look for, in your words
+        /// What to search for, in your own words
         query: String,
         #[command(flatten)]
         whose: MemoryOwner,
-        /// Not older: how long ago (7d), a date (2026-03-08) or a time
+        /// Nothing older than this: how long ago (7d), a date (2026-03-08) or a time
         #[arg(long, value_name = "WHEN")]
         since: Option<String>,
-        /// How many
+        /// The most entries to show
         #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
         limit: u32,
         #[command(flatten)]
         output: Output,
     },
-    /// Remember something; prints its id
+    /// Add a memory; prints its id
     ///
-    /// What contradicts something that is known takes its place, and what says the same is not written again.
+    /// It replaces a memory that it contradicts. What is known already is not added again.
     #[command(after_help = "Examples:\n  daoyou memory add 'The cat is called Momo'\n  \
                             daoyou memory add German --kind preference --key language\n  \
                             daoyou memory add 'The office is closed on Fridays' --owner everyone")]
     Add {
-        /// What
+        /// The text
         text: String,
-        /// A fact, or a preference, which has a key [default: fact]
+        /// fact, or preference, which has a key [default: fact]
         #[arg(long, value_parser = ["fact", "preference"], hide_possible_values = true)]
         kind: Option<String>,
-        /// What the preference is about, e.g. language
+        /// The subject of the preference, e.g. language
         #[arg(long)]
         key: Option<String>,
-        /// Whose it is: owner, everyone, a name of [identities], or CHANNEL:SENDER [default: owner]
+        /// The owner of the memory: owner, everyone, a name of [identities], or CHANNEL:SENDER [default: owner]
         #[arg(long, value_name = "WHO")]
         owner: Option<String>,
         #[command(flatten)]
         output: Output,
     },
-    /// Remove memories for good: from the index, from prompts, and from the conversations that they came from
+    /// Remove memories for good, also from prompts and from the conversations that they came from
     #[command(after_help = "Example:\n  daoyou memory forget 17 23")]
     Forget {
-        /// Their ids
+        /// The ids of the memories
         #[arg(required = true, value_name = "ID")]
         ids: Vec<i64>,
         #[command(flatten)]
         output: Output,
     },
-    /// Print what is remembered, one a line, as JSON, the oldest first
+    /// Print all memories as JSON, one on each line, the oldest first
     #[command(
         after_help = "Examples:\n  daoyou memory export > memory.jsonl\n  daoyou memory export --owner ann > ann.jsonl"
     )]
     Export {
         #[command(flatten)]
         whose: MemoryOwner,
-        /// It is JSON in any case
+        /// Has no effect: the output is always JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remember what stands in an export
+    /// Import exported memories
     ///
-    /// All of it or nothing: what cannot be taken is named with its line. What is known already is not written again.
+    /// Either all of the file is imported or nothing; faults are named with their lines. What is known already is not added
+    /// again.
     #[command(
         after_help = "Examples:\n  daoyou memory import memory.jsonl\n  daoyou memory import --json - < memory.jsonl"
     )]
     Import {
-        /// The file; - is standard input
+        /// The file; - reads standard input
         #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
         file: PathBuf,
         #[command(flatten)]
         output: Output,
     },
-    /// Show how much is remembered of whom, the index, the vectors, and what summaries have used
+    /// Show the memories of each owner, the index, the vectors, and the tokens used by summaries
     #[command(after_help = "Examples:\n  daoyou memory stats\n  daoyou memory stats --json")]
     Stats(Output),
 }
 
-/// Whose memories, and of which kind.
+/// A selection of memories by owner and kind.
 #[derive(Clone, Debug, Default, Args)]
 pub struct MemoryOwner {
-    /// Whose: owner, everyone, a name of [identities], or CHANNEL:SENDER [default: everybody's]
+    /// Only memories of: owner, everyone, a name of [identities], or CHANNEL:SENDER [default: all]
     #[arg(long, value_name = "WHO")]
     pub owner: Option<String>,
-    /// Only of this kind: fact, preference, case, task or summary
+    /// Only memories of this kind: fact, preference, case, task or summary
     #[arg(long, value_parser = ["fact", "preference", "case", "task", "summary"], hide_possible_values = true)]
     pub kind: Option<String>,
 }

@@ -11,7 +11,7 @@ pub enum SessionsCommand {
     /// List the conversations
     #[command(after_help = "Examples:\n  daoyou sessions list\n  daoyou sessions list --json")]
     List(Output),
-    /// Show what was said
+    /// Show the messages of a conversation
     #[command(after_help = "Example:\n  daoyou sessions show cli:direct")]
     Show {
         /// The conversation, e.g. cli:direct
@@ -19,60 +19,60 @@ pub enum SessionsCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// Find what was said, in all conversations or in one, also before its last /new
+    /// Search all conversations or one, also before the last /new
     #[command(after_help = "Examples:\n  daoyou sessions search 'the red bicycle'\n  \
                             daoyou sessions search 自行车 --session cli:direct --since 30d --json")]
     Search {
-        /// What to look for, in your words
+        /// What to search for, in your own words
         query: String,
         /// Only in this conversation
         #[arg(long, value_name = "KEY")]
         session: Option<String>,
-        /// Not older: how long ago (7d), a date (2026-03-08) or a time
+        /// Nothing older than this: how long ago (7d), a date (2026-03-08) or a time
         #[arg(long, value_name = "WHEN")]
         since: Option<String>,
-        /// How many
+        /// The most entries to show
         #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
         limit: u32,
         #[command(flatten)]
         output: Output,
     },
-    /// Print a whole conversation: one message a line, as JSON, or as a text to read
+    /// Print a whole conversation, as JSON with one message on each line, or as a text to read
     ///
-    /// `sessions import` reads both: a text ends with a comment that holds the lines.
+    /// `sessions import` reads both: the text ends with a comment that contains the JSON.
     #[command(after_help = "Examples:\n  daoyou sessions export cli:direct > direct.jsonl\n  \
                             daoyou sessions export cli:direct --format md > direct.md")]
     Export {
         /// The conversation, e.g. cli:direct
         key: String,
-        /// jsonl or md
+        /// The format: jsonl or md
         #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl, hide_possible_values = true)]
         format: ExportFormat,
     },
-    /// Take over a conversation that was exported, or one of an earlier assistant
+    /// Import an exported conversation, or one of another assistant
     ///
-    /// It reads what `sessions export` writes, and files with one object {"key", "messages": [{"role", "content",
-    /// "timestamp"}], …}, as other assistants keep theirs. All of it or nothing: each fault is told with its line. The
-    /// conversation must not be there yet. What the file says of its own summaries is left aside: daoyou makes new ones.
+    /// It reads what `sessions export` writes, and files of other assistants with one object {"key", "messages": [{"role",
+    /// "content", "timestamp"}], …}. Either all of the file is imported or nothing; faults are named with their lines. The
+    /// conversation must not exist yet. Summaries in the file are ignored: daoyou makes new ones.
     #[command(after_help = "Examples:\n  daoyou sessions import direct.jsonl\n  \
                             daoyou sessions import direct.md --session cli:old\n  \
                             daoyou sessions import telegram_42.jsonl\n  \
                             daoyou sessions import - --session webhook:in:ann --owner webhook:in:ann < ann.jsonl")]
     Import {
-        /// The file; - is standard input
+        /// The file; - reads standard input
         #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
         file: PathBuf,
-        /// What it is called here [default: the key that the file names]
+        /// The key of the new conversation [default: the key in the file]
         #[arg(long, value_name = "KEY")]
         session: Option<String>,
-        /// Whose conversation it is: owner, a name of [identities], or CHANNEL:SENDER [default: as the file says;
-        /// owner, where it says nothing or --session gives another name]
+        /// The owner of the conversation: owner, a name of [identities], or CHANNEL:SENDER [default: as in the file; owner
+        /// if the file names none or --session gives another key]
         #[arg(long, value_name = "WHO")]
         owner: Option<String>,
         #[command(flatten)]
         output: Output,
     },
-    /// Begin a conversation anew, as /new does; what was said stays searchable
+    /// Begin a conversation anew, as /new does; its messages stay searchable
     #[command(after_help = "Example:\n  daoyou sessions clear cli:direct")]
     Clear {
         /// The conversation, e.g. cli:direct
@@ -82,11 +82,11 @@ pub enum SessionsCommand {
     },
 }
 
-/// What an exported conversation looks like.
+/// The format of an exported conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// One message a line, as JSON.
+    /// JSON, one message on each line.
     Jsonl,
-    /// To read.
+    /// Markdown to read.
     Md,
 }
