@@ -31,7 +31,7 @@ impl Middleware<TurnRun> for LoggingMiddleware {
                 tracing::debug!(turn = %at.turn, session = %at.session, bytes = reply.len(), "turn has its answer");
             }
             ConversationOutcome::Parked { .. } => {
-                tracing::debug!(turn = %at.turn, session = %at.session, "turn is parked")
+                tracing::debug!(turn = %at.turn, session = %at.session, "turn is parked");
             }
         }
         Ok(end)
