@@ -1,9 +1,8 @@
 //! Measures the release build from outside: webhook in, callback out. `cargo xtask bench` prints the table and writes
-//! `docs/benchmarks.md`; with `--quick` there are few turns and one run, the numbers are rough, and nothing is written. With
-//! `--walk` nothing is measured: the gateway is only led through what it does all day. `--only PART` measures one part, `--set
-//! KEY=VALUE` measures with a key of the configuration set; both write nothing. `--against PROGRAM --against-name NAME` measures
-//! starts, idling and speeds of another build, too, the two by turns. `--growth MESSAGES` lets one owner say that much and prints
-//! a section of its own.
+//! `docs/benchmarks.md`; with `--quick` there are few turns and one run, the numbers are rough, and nothing is written. `--only
+//! PART` measures one part, `--set KEY=VALUE` measures with a key of the configuration set; both write nothing. `--against
+//! PROGRAM --against-name NAME` measures starts, idling and speeds of another build, too, the two by turns. `--growth MESSAGES`
+//! lets one owner say that much and prints a section of its own.
 
 #[expect(clippy::allow_attributes, reason = "the stories use the rest")]
 #[allow(dead_code, unused_imports, clippy::print_stdout, reason = "a tool box: the bench uses a part of it")]
@@ -16,7 +15,6 @@ mod growth;
 mod load;
 mod report;
 mod talk;
-mod walk;
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -163,9 +161,6 @@ fn speed(measured: &Measured) -> Vec<Figure> {
 
 #[tokio::main]
 async fn main() {
-    if std::env::args().any(|arg| arg == "--walk") {
-        return walk::walk().await;
-    }
     if let Some(messages) = arguments("--growth").next() {
         return growth::growth(messages.parse().expect("--growth takes a number of messages")).await;
     }
@@ -176,6 +171,9 @@ async fn main() {
     let mut bencher = Bencher { size, before, report: Report::default(), faults: Faults::default() };
     if wanted("starts") {
         starts(&mut bencher).await;
+    }
+    if wanted("turns") {
+        turns(&mut bencher).await;
     }
     if wanted("speeds") {
         for latency in [Duration::ZERO, Duration::from_millis(50)] {
@@ -276,7 +274,7 @@ async fn starts(bencher: &mut Bencher) {
     for _ in 0..bencher.size.runs {
         for (program, bench) in &mut benches {
             bench.gateway.up().await;
-            bencher.report.add(*program, "memory, idle", bench.resident(), "< 20 MB");
+            bencher.report.add(*program, "memory, idle", bench.resident(), "<= 28 MB");
             bench.gateway.stop().await;
             let taken = start_time(bench, times).await;
             let row = "start to ready, an empty store";
@@ -291,6 +289,20 @@ async fn starts(bencher: &mut Bencher) {
             let taken = start_time(bench, times).await;
             let row = format!("start to ready, {stored} stored messages");
             bencher.report.add(*program, row, vec![Figure::time("", taken)], "< 100 ms");
+        }
+    }
+}
+
+/// The cost of a turn in conversations that go on: 20 in flight over 100 sessions, with memory.
+async fn turns(bencher: &mut Bencher) {
+    const SESSIONS: usize = 100;
+    let turns = bencher.size.in_flight;
+    for _ in 0..bencher.size.runs {
+        for (program, path) in bencher.programs() {
+            let bench = Bench::start(Duration::ZERO, |setup| setup.program(path)).await;
+            bench.run(turns / 10, SESSIONS, Offer::InFlight(20)).await;
+            let measured = bench.run(turns, SESSIONS, Offer::InFlight(20)).await;
+            bencher.add_speed(program, "20 in flight over 100 sessions", &measured, "CPU <= 0.45 ms");
         }
     }
 }

@@ -1,7 +1,6 @@
-//! The project's own chores: `cargo xtask test | bench | ci | fuzz | audit | sbom | trust | soak | man | order`.
+//! The project's own chores: `cargo xtask test | bench | ci | fuzz | audit | sbom | trust | soak | man`.
 
 mod fuzz;
-mod order;
 mod supply;
 
 use std::env;
@@ -31,7 +30,6 @@ usage: cargo xtask CHORE
   bench growth [--messages N]    what a turn costs as one owner's messages add up to N (default 1,000,000; the longest takes
                                  hours); writes that section alone, where N is 36,000 or more
   man                            writes the manual pages to target/man, one for each command
-  order                          writes link/order.ld: which code lies together in the program. Needs valgrind
   soak [--minutes N] [--kills N] [--seed S]
                                  random messages and kills for so many minutes and kills at least (default 200 kills), from
                                  seed S
@@ -88,7 +86,6 @@ fn main() -> ExitCode {
         ["bench", "growth", rest @ ..] => bench_growth(rest),
         ["bench", rest @ ..] => bench(rest),
         ["man"] => run(cargo(&["run", "--locked", "--package", "daoyou", "--", "man", "target/man"])),
-        ["order"] => order::order(),
         ["soak", rest @ ..] => soak(rest),
         _ => {
             say(HELP);
