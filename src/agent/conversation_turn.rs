@@ -89,7 +89,8 @@ impl ConversationTurn<'_> {
         }
         let tools = self.conversations.tools.of_message(last);
         let specs = tools.specs();
-        let context = contexts.load(session, last, &specs, self.state.progress.context.as_ref())?;
+        let system = contexts.system.current(least_trust(rows));
+        let context = contexts.load(session, last, (&system, &specs), self.state.progress.context.as_ref())?;
         let wanted = wanted_model(last, context.head.model.as_deref(), &contexts.settings.model);
         // Taken before any model is asked, so that an answer which comes meanwhile is not missed.
         let mark = parking.retries.mark();
@@ -98,15 +99,14 @@ impl ConversationTurn<'_> {
             Err(error) => return self.without_model(wanted, error, mark).await,
         };
         self.state.model = chain.current().to_string();
-        let (system, hash) = contexts.system.current(least_trust(rows));
-        let (system, hash) = context.memory.in_prompt(&system, &hash);
+        let with_memory = context.memory.in_prompt(system.clone());
         if self.state.progress.context.is_none() {
-            self.begin(&context, text, &hash).await;
+            self.begin(&context, text, &with_memory.hash).await;
         }
         let mut history = context.messages;
         let outcome = loop {
             history.extend(self.state.progress.context.as_ref().map(ContextStep::message));
-            let outcome = self.attend(&chain, &tools, std::mem::take(&mut history), system.clone()).await;
+            let outcome = self.attend(&chain, &tools, std::mem::take(&mut history), with_memory.text.clone()).await;
             self.state.model = chain.current().to_string();
             let is_the_models = matches!(&outcome, Err(TurnError { code: ErrorCode::Model(_), .. }));
             match chain.failure().filter(|_| is_the_models) {
@@ -117,7 +117,7 @@ impl ConversationTurn<'_> {
                     };
                     self.note(smaller).await;
                     let context = self.state.progress.context.as_ref();
-                    history = contexts.load(session, last, &specs, context)?.messages;
+                    history = contexts.load(session, last, (&system, &specs), context)?.messages;
                 }
                 Some(error) if error.is_service_condition() && self.may_wait() => {
                     let (failures, providers) = (chain.failures(), chain.providers());

@@ -77,11 +77,16 @@ impl DeliveryWorker {
         let mut present = channel.present();
         // The clock may have jumped back since the last check.
         let mut clock = tokio::time::interval(CLOCK_CHECK);
+        // The end of a delivery adds nothing to the outbox, so it is not read again then.
+        let mut is_read = false;
         loop {
-            if let Err(error) = self.read_outbox().await {
-                tracing::error!(channel = self.channel.name(), %error, "the outbox could not be read");
-                if flush.is_cancelled() {
-                    return;
+            match if is_read { Ok(()) } else { self.read_outbox().await } {
+                Ok(()) => is_read = true,
+                Err(error) => {
+                    tracing::error!(channel = self.channel.name(), %error, "the outbox could not be read");
+                    if flush.is_cancelled() {
+                        return;
+                    }
                 }
             }
             self.send_due();
@@ -90,19 +95,26 @@ impl DeliveryWorker {
             }
             let wait = self.until_next();
             tokio::select! {
-                () = self.waker.notified() => if self.has_failed { self.hasten() },
+                () = self.waker.notified() => {
+                    is_read = false;
+                    if self.has_failed {
+                        self.hasten();
+                    }
+                }
                 Some(ended) = self.in_flight.join_next() => self.finish(ended),
-                () = tokio::time::sleep(wait) => {}
+                () = tokio::time::sleep(wait) => is_read = false,
                 _ = clock.tick() => {
+                    is_read = false;
                     self.queues.bound(now_ms() + millis(self.longest_wait()));
                     self.has_failed &= self.queues.next_at().is_some();
                 }
                 () = &mut present => {
+                    is_read = false;
                     self.presences += 1;
                     self.queues.present();
                     present = channel.present();
                 }
-                () = flush.cancelled(), if !flush.is_cancelled() => {}
+                () = flush.cancelled(), if !flush.is_cancelled() => is_read = false,
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The one thread that writes. Callers who wait at the same moment share one commit and one fsync; each has a
-//! SAVEPOINT, so that one caller's error is his alone.
+//! The one thread that writes. Callers that wait at the same moment share one commit and one fsync. Each caller's work is
+//! undone alone if it fails: the first of a group by beginning the transaction again, the others by a SAVEPOINT.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,8 +52,16 @@ pub struct Committed {
 pub type OnCommit = Box<dyn Fn(Committed) + Send>;
 
 /// Runs in the group's transaction; what it returns is called with the outcome of the commit.
-type Run = Box<dyn FnOnce(&Connection) -> Tell + Send>;
+type Run = Box<dyn FnOnce(&Connection, Position) -> Tell + Send>;
 type Tell = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+/// Where a write is in its transaction, which decides how it is undone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Position {
+    /// Nothing has been written before it.
+    First,
+    Later,
+}
 
 enum Job {
     Grouped(Grouped),
@@ -111,8 +119,8 @@ impl Writer {
         self.health.check()?;
         let (answer, answered) = oneshot::channel();
         let health = self.health.clone();
-        let run: Run = Box::new(move |connection| {
-            let outcome = in_savepoint(connection, work).inspect_err(|error| health.observe(error));
+        let run: Run = Box::new(move |connection, position| {
+            let outcome = run_undoable(connection, position, work).inspect_err(|error| health.observe(error));
             Box::new(move |committed| {
                 let outcome = match committed {
                     Ok(()) => outcome,
@@ -259,7 +267,8 @@ impl Desk {
         while outcome.is_ok()
             && let Some(job) = group.pop_front()
         {
-            tell.push((job.run)(&self.connection));
+            let position = if tell.is_empty() { Position::First } else { Position::Later };
+            tell.push((job.run)(&self.connection, position));
             // Some errors (a full disk) undo the whole transaction, and with it what others of the group did.
             if self.connection.is_autocommit() {
                 outcome = Err("the transaction was rolled back".to_owned());
@@ -298,7 +307,7 @@ impl Desk {
     /// Runs nothing of `group`, and says so: outside of a transaction a job does nothing but answer.
     fn refuse(&self, group: &mut VecDeque<Grouped>, reason: &str) {
         for job in group.drain(..) {
-            (job.run)(&self.connection)(Err(reason.to_owned()));
+            (job.run)(&self.connection, Position::First)(Err(reason.to_owned()));
         }
     }
 
@@ -311,21 +320,37 @@ impl Desk {
     }
 }
 
-fn in_savepoint<T, F>(connection: &Connection, work: F) -> Result<T, StoreError>
+/// Runs `work` in the open transaction, and undoes what it did if it fails. A SAVEPOINT copies each page that changes behind it,
+/// so the first write of a transaction, which is often the only one, does without.
+fn run_undoable<T, F>(connection: &Connection, position: Position, work: F) -> Result<T, StoreError>
 where
     F: FnOnce(&Connection) -> Result<T, StoreError>,
 {
     if connection.is_autocommit() {
         return Err(StoreError::Group("the transaction could not begin".to_owned()));
     }
-    connection.prepare_cached("SAVEPOINT caller")?.execute([])?;
+    let execute = |sql| connection.prepare_cached(sql)?.execute([]);
+    if position == Position::Later {
+        execute("SAVEPOINT caller")?;
+    }
     let outcome = catch_unwind(AssertUnwindSafe(|| work(connection)))
         .unwrap_or_else(|_| Err(StoreError::Row("a write panicked".to_owned())));
-    if outcome.is_err() && !connection.is_autocommit() {
-        connection.prepare_cached("ROLLBACK TO caller")?.execute([])?;
+    // Some errors (a full disk) have undone the whole transaction already.
+    if connection.is_autocommit() {
+        return outcome;
     }
-    if !connection.is_autocommit() {
-        connection.prepare_cached("RELEASE caller")?.execute([])?;
+    match (position, outcome.is_ok()) {
+        (Position::First, true) => {}
+        (Position::First, false) => {
+            execute("ROLLBACK")?;
+            execute("BEGIN IMMEDIATE")?;
+        }
+        (Position::Later, is_ok) => {
+            if !is_ok {
+                execute("ROLLBACK TO caller")?;
+            }
+            execute("RELEASE caller")?;
+        }
     }
     outcome
 }

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use daoyou_channels::{SessionKey, Trust};
+use daoyou_channels::SessionKey;
 use sha2::{Digest, Sha256};
 
 use super::private_memory;
-use super::system_prompt::{SystemPrompt, with_memory};
+use super::system_prompt::{SystemPrompt, SystemText, with_memory};
 use super::window::{self, HistorySlice, HistoryWindow};
 use crate::bus::ReplyTarget;
 use crate::chat::{ChatMessage, ToolSpec};
@@ -86,16 +86,14 @@ impl PromptMemory {
         known + self.summary.as_ref().map_or(0, |(_, text)| estimate_tokens(text))
     }
 
-    /// Returns the system prompt with the memory, and its hash.
-    pub fn in_prompt(&self, system: &Arc<str>, hash: &Arc<str>) -> (Arc<str>, Arc<str>) {
+    /// Returns the system prompt with the memory.
+    pub fn in_prompt(&self, system: SystemText) -> SystemText {
         let known = self.snapshot.as_ref().map_or("", |snapshot| snapshot.text.as_str());
         let summary = self.summary.as_ref().map_or("", |(_, text)| text.as_str());
         if known.is_empty() && summary.is_empty() {
-            return (system.clone(), hash.clone());
+            return system;
         }
-        let text = with_memory(system, known, summary);
-        let hash = hex(&Sha256::digest(text.as_bytes()));
-        (text.into(), hash.into())
+        SystemText::new(with_memory(&system.text, known, summary))
     }
 }
 
@@ -123,7 +121,7 @@ pub struct ContextBuilder {
 }
 
 impl ContextBuilder {
-    /// Composes the context for the message `last` and these `tools`. A turn that resumes from `context` gets the same
+    /// Composes the context for the message `last` beside this system prompt and these `tools`. A turn that resumes from `context` gets the same
     /// again.
     ///
     /// # Errors
@@ -132,7 +130,7 @@ impl ContextBuilder {
         &self,
         session: &SessionKey,
         last: &InboxRow,
-        tools: &Arc<[ToolSpec]>,
+        (system, tools): (&SystemText, &Arc<[ToolSpec]>),
         context: Option<&ContextStep>,
     ) -> Result<ConversationContext, StoreError> {
         let key = session.to_string();
@@ -157,7 +155,7 @@ impl ContextBuilder {
                     let first_seq = told.clamp(head.first_seq, head.next_seq);
                     let untold = Session { first_seq, ..head.clone() };
                     let memory = memory.tokens() + usize::try_from(terms.config.hit_tokens).unwrap_or(usize::MAX);
-                    let window = self.window(&head, last, tools, memory);
+                    let window = self.window(&head, last, (system, tools), memory);
                     let HistorySlice { from, rows, is_full } = window::choose(connection, &key, &untold, window)?;
                     (from, rows, is_full)
                 }
@@ -174,14 +172,20 @@ impl ContextBuilder {
     }
 
     /// Returns the bounds of the history, which shares the model's context with everything else.
-    fn window(&self, head: &Session, last: &InboxRow, tools: &Arc<[ToolSpec]>, memory: usize) -> HistoryWindow {
+    fn window(
+        &self,
+        head: &Session,
+        last: &InboxRow,
+        (system, tools): (&SystemText, &Arc<[ToolSpec]>),
+        memory: usize,
+    ) -> HistoryWindow {
         let wanted = wanted_model(last, head.model.as_deref(), &self.settings.model);
         let size = |tokens: u32| usize::try_from(tokens).unwrap_or(usize::MAX);
         let most = size(self.settings.context_tokens);
         let parts = RequestParts {
             context: self.tokens.context(&self.models, &wanted).map_or(most, |held| size(held).min(most)),
             answer: self.settings.max_tokens.map(size),
-            system: estimate_tokens(&self.system.current(Trust::parse(&last.trust)).0),
+            system: system.tokens,
             tools: self.tokens.tools(tools),
             memory,
             message: estimate_tokens(&last.content),

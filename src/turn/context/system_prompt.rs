@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use daoyou_channels::Trust;
 
 use crate::guard::{Jail, JailError};
+use crate::llm::estimate_tokens;
 use crate::store::turn_steps::hex;
 
 /// The workspace's files in the system prompt, in order.
@@ -38,10 +39,26 @@ pub struct SystemPrompt {
     cached: Mutex<[Option<CachedPrompt>; 2]>,
 }
 
+/// The system prompt of a turn.
+#[derive(Clone)]
+pub struct SystemText {
+    pub text: Arc<str>,
+    /// SHA-256 of the text, in hexadecimal digits.
+    pub hash: Arc<str>,
+    /// Estimated tokens of the text.
+    pub tokens: usize,
+}
+
+impl SystemText {
+    pub fn new(text: String) -> Self {
+        let hash = hex(&<sha2::Sha256 as sha2::Digest>::digest(text.as_bytes()));
+        Self { tokens: estimate_tokens(&text), text: text.into(), hash: hash.into() }
+    }
+}
+
 struct CachedPrompt {
     stamps: FileStamps,
-    text: Arc<str>,
-    hash: Arc<str>,
+    system: SystemText,
 }
 
 /// Device, inode, size and the time of the last change (ctime), which programs cannot set.
@@ -59,22 +76,18 @@ impl SystemPrompt {
         Ok(Self { workspace, owner: owner.to_owned(), cached: Mutex::default() })
     }
 
-    /// Returns the text for a turn of this trust, and its SHA-256. An untrusted sender could have the agent reveal the
+    /// Returns the prompt for a turn of this trust. An untrusted sender could have the agent reveal the
     /// prompt, so that sender's prompt contains nothing about the user.
-    pub fn current(&self, trust: Trust) -> (Arc<str>, Arc<str>) {
+    pub fn current(&self, trust: Trust) -> SystemText {
         let is_private = trust == Trust::Untrusted;
         let stamps = BOOTSTRAP_FILES.map(|name| stamp(&self.workspace.root().join(name)));
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let cached = &mut cached[usize::from(is_private)];
         let fresh = match cached.take() {
             Some(known) if known.stamps == stamps => known,
-            _ => {
-                let text = self.compose(is_private);
-                let hash = hex(&<sha2::Sha256 as sha2::Digest>::digest(text.as_bytes()));
-                CachedPrompt { stamps, text: text.into(), hash: hash.into() }
-            }
+            _ => CachedPrompt { stamps, system: SystemText::new(self.compose(is_private)) },
         };
-        let current = (fresh.text.clone(), fresh.hash.clone());
+        let current = fresh.system.clone();
         *cached = Some(fresh);
         current
     }
