@@ -5,7 +5,8 @@
 //! the trust of its message.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::fmt;
+use std::sync::Arc;
 
 use crate::allow::AllowList;
 use crate::message::Trust;
@@ -73,14 +74,20 @@ impl SenderLists {
     }
 }
 
-/// The lists of all channels, by channel name. Clones share them: a reload of the configuration replaces them while the
-/// channels run.
-#[derive(Clone, Debug, Default)]
-pub struct TrustLists(Arc<RwLock<Arc<HashMap<String, SenderLists>>>>);
+/// The lists of all channels, by channel name. A reload of the configuration replaces them while the channels run.
+#[derive(Clone)]
+pub struct TrustLists(Arc<dyn Fn() -> Arc<HashMap<String, SenderLists>> + Send + Sync>);
 
 impl TrustLists {
+    /// Creates lists that never change.
     pub fn new(lists: HashMap<String, SenderLists>) -> Self {
-        Self(Arc::new(RwLock::new(Arc::new(lists))))
+        let lists = Arc::new(lists);
+        Self::following(move || lists.clone())
+    }
+
+    /// Creates lists that `current` returns anew for each message.
+    pub fn following(current: impl Fn() -> Arc<HashMap<String, SenderLists>> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(current))
     }
 
     /// Creates the lists of one channel alone.
@@ -88,20 +95,28 @@ impl TrustLists {
         Self::new(HashMap::from([(channel.to_owned(), lists)]))
     }
 
-    /// Replaces all lists for later messages.
-    pub fn set(&self, lists: HashMap<String, SenderLists>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(lists);
-    }
-
     /// Returns the lists of a channel; a channel without lists trusts nobody.
     pub fn of(&self, channel: &str) -> SenderLists {
-        let lists = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        lists.get(channel).cloned().unwrap_or_default()
+        (self.0)().get(channel).cloned().unwrap_or_default()
+    }
+}
+
+impl Default for TrustLists {
+    fn default() -> Self {
+        Self::new(HashMap::new())
+    }
+}
+
+impl fmt::Debug for TrustLists {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrustLists").finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
@@ -141,11 +156,13 @@ mod tests {
 
     #[test]
     fn a_reload_replaces_the_lists_for_all_who_share_them() {
-        let lists = TrustLists::of_one("c", SenderLists { owners: vec!["ann".to_owned()], ..SenderLists::default() });
-        let shared = lists.clone();
+        let owner = SenderLists { owners: vec!["ann".to_owned()], ..SenderLists::default() };
+        let lists = Arc::new(Mutex::new(Arc::new(HashMap::from([("c".to_owned(), owner)]))));
+        let current = lists.clone();
+        let shared = TrustLists::following(move || current.lock().unwrap().clone());
         assert_eq!(shared.of("c").standing("ann"), Standing::Owner);
         assert_eq!(shared.of("d").standing("ann"), Standing::Unlisted);
-        lists.set(HashMap::new());
+        *lists.lock().unwrap() = Arc::default();
         assert_eq!(shared.of("c").standing("ann"), Standing::Unlisted);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use daoyou::live::LivePart;
 use daoyou::llm::{Embedder, Models, OfflineProvider, Patience, ProviderConfig};
 use daoyou::memory::vectors::EmbeddingIndexer;
 use daoyou::memory::{Identities, MemoryConfig, MemoryService, MemorySettings};
@@ -47,12 +48,11 @@ impl Service {
             zone: TimeZone::UTC,
             workspace: world.folder.path().to_owned(),
         };
-        let desk = Arc::new(MemoryService::new(world.store.clone(), terms));
         let embedder = self.embedder()?;
         embedder.embed(&["hello"], Patience::Usual).await.context("the service makes no vectors")?;
-        desk.embed_by(Some(embedder));
+        let desk = Arc::new(MemoryService::new(world.store.clone(), terms).with_embedder(Some(embedder)));
         let stop = CancellationToken::new();
-        let keeper = tokio::spawn(EmbeddingIndexer::new(desk.clone()).run(stop.clone()));
+        let keeper = tokio::spawn(EmbeddingIndexer::new(LivePart::fixed(desk.clone())).run(stop.clone()));
         let begun = Instant::now();
         while !world
             .store

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::turn_runner::TurnRunner;
 use crate::bus::{Inbound, MessageBus};
-use crate::live::Live;
+use crate::live::LivePart;
 use crate::session::lanes::Lanes;
 use crate::session::retry_scheduler::RetryScheduler;
 use crate::store::{Commit, StoreError, inbox, meta};
@@ -28,7 +28,7 @@ pub type LivenessProbe = Sender<oneshot::Sender<()>>;
 
 /// Takes messages from the bus, and keeps the lanes running.
 pub struct AgentLoop {
-    runner: Arc<Live<TurnRunner>>,
+    runner: LivePart<TurnRunner>,
     bus: Arc<MessageBus>,
     lanes: Lanes,
     turns: JoinSet<(SessionKey, bool)>,
@@ -44,7 +44,7 @@ pub struct AgentLoop {
 impl AgentLoop {
     /// Creates a loop for all sessions, or for `only` one. `waited` comes from the flight recorder of the last
     /// process.
-    pub fn new(runner: Arc<Live<TurnRunner>>, only: Option<SessionKey>, waited: HashSet<Uuid>) -> Self {
+    pub fn new(runner: LivePart<TurnRunner>, only: Option<SessionKey>, waited: HashSet<Uuid>) -> Self {
         let current = runner.get();
         let is_guest = only.is_some();
         Self {

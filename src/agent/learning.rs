@@ -36,7 +36,7 @@ pub struct TurnRecord<'a> {
 impl TurnLearning {
     /// Returns `None` if nothing is remembered automatically, or the sender has no memory.
     pub fn of(desk: &Arc<MemoryService>, rows: &[InboxRow]) -> Option<Self> {
-        let terms = desk.settings.get();
+        let terms = desk.settings.clone();
         let last = rows.last().filter(|_| terms.config.enabled)?;
         let owner = terms.identities.owner_of_row(last)?;
         let asked = rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>().join("\n\n");
@@ -61,7 +61,7 @@ impl TurnLearning {
         if all.is_empty() {
             return Ok(false);
         }
-        let config = &self.desk.settings.get().config;
+        let config = &self.desk.settings.config;
         for mut new in all {
             self.desk.redact_secrets(&mut new);
             match remember(connection, &new, config) {

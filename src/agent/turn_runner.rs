@@ -216,7 +216,7 @@ impl TurnRunner {
     /// Returns what the end of a turn means for the memory of its session.
     fn memory_update(&self, started: &StartedTurn) -> Option<SessionMemoryUpdate> {
         let last = Some(&started.last).filter(|row| is_written(row))?;
-        let terms = self.memory.settings.get();
+        let terms = self.memory.settings.clone();
         let is_talk = is_conversation(last);
         let consolidate_at = Some(terms.config.consolidate_at).filter(|_| terms.config.enabled && is_talk);
         Some(SessionMemoryUpdate { writer: terms.identities.writer_of(last), consolidate_at })

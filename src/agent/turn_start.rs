@@ -82,7 +82,7 @@ impl TurnStarter {
     pub async fn start(&self, session: &SessionKey, isolation: Isolation) -> Result<Option<StartedTurn>, StoreError> {
         let (session, key) = (session.clone(), session.to_string());
         let (resets, zone, collect) = (self.resets.clone(), self.timezone.clone(), self.queue == QueueMode::Collect);
-        let (running, terms) = (self.running.clone(), self.memory.settings.get());
+        let (running, terms) = (self.running.clone(), self.memory.settings.clone());
         let started = self
             .store
             .write(Commit::Synced, move |connection| {

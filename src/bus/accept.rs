@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::extras::keep;
 use super::message_bus::{CommandAnswer, Inbound, MessageBus, Order};
 use super::states::state_of;
-use super::{OutboundBody, OutboundDraft, scope};
+use super::{BusSettings, OutboundBody, OutboundDraft, scope};
 use crate::crash;
 use crate::origin::TurnOrigin;
 use crate::store::inbox::{self, Inserted, NewMessage, State};
@@ -91,36 +91,36 @@ impl MessageBus {
         if self.draining.load(Ordering::SeqCst) {
             return Err(Refusal::Draining { retry_after });
         }
-        self.disk.check().map_err(|reason| Refusal::Store { reason, retry_after })?;
+        self.disk.check(settings.reserve).map_err(|reason| Refusal::Store { reason, retry_after })?;
         if settings.by_sender {
             scope::by_sender(&mut message);
         }
         if let Some(reply) = reply {
-            return self.answer(OnTheSpot::Reply(reply), message, alongside).await;
+            return self.answer(&settings, OnTheSpot::Reply(reply), message, alongside).await;
         }
-        match self.control_commands.order(&message) {
+        match settings.commands.order(&message) {
             Some(Order::Stop) => {
-                let unread = self.control_commands.unread(&message);
-                self.answer(OnTheSpot::Stop { unread }, message, alongside).await
+                let unread = settings.commands.unread(&message);
+                self.answer(&settings, OnTheSpot::Stop { unread }, message, alongside).await
             }
             Some(Order::Status) => {
                 let status = with_unread(
-                    self.control_commands.status(self, &message).await,
-                    self.control_commands.unread(&message),
+                    settings.commands.status(self, &message).await,
+                    settings.commands.unread(&message),
                 );
-                self.answer(OnTheSpot::Reply(status), message, alongside).await
+                self.answer(&settings, OnTheSpot::Reply(status), message, alongside).await
             }
             Some(Order::Command) if self.waits(&message).await? => {
-                let answer = self.control_commands.command(&message).await.map_err(|error| refuse(&error))?;
+                let answer = settings.commands.command(&message).await.map_err(|error| refuse(&error))?;
                 let (changes_model, session) = (answer.model.is_some(), message.session_key());
-                let accepted = self.answer(OnTheSpot::Command(answer), message, alongside).await;
+                let accepted = self.answer(&settings, OnTheSpot::Command(answer), message, alongside).await;
                 if changes_model {
                     // What waits there may be answered by that model.
                     self.ask_session_again(session);
                 }
                 accepted
             }
-            Some(Order::Command) | None => self.queue(message, alongside).await,
+            Some(Order::Command) | None => self.queue(&settings, message, alongside).await,
         }
     }
 
@@ -132,9 +132,14 @@ impl MessageBus {
         Ok(current.first().is_some_and(|row| row.state == State::Waiting))
     }
 
-    async fn queue(&self, message: InboundMessage, alongside: AcceptExtras) -> Result<Acceptance, Refusal> {
+    async fn queue(
+        &self,
+        settings: &BusSettings,
+        message: InboundMessage,
+        alongside: AcceptExtras,
+    ) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
-        if let Err(refusal) = self.ledger.take(&message.channel, &session) {
+        if let Err(refusal) = self.ledger.take(settings.capacities, &message.channel, &session) {
             // What was accepted before is no new message, and its sender is not to be turned away.
             let known = self.known(&message).await?;
             return known.ok_or(refusal);
@@ -142,7 +147,7 @@ impl MessageBus {
         let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, State::Queued)
             .map_err(|error| refuse(&error))?;
         let id = row.id;
-        let notices = self.notices();
+        let notices = self.notices_of(settings);
         let written = self
             .store
             .write(Commit::Synced, move |connection| {
@@ -186,21 +191,22 @@ impl MessageBus {
     /// `/status` must, but not the outbound one.
     async fn answer(
         &self,
+        settings: &BusSettings,
         with: OnTheSpot,
         message: InboundMessage,
         alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
-        if let Err(refusal) = self.ledger.may_take(&message.channel) {
+        if let Err(refusal) = self.ledger.may_take(settings.capacities, &message.channel) {
             return self.known(&message).await?.ok_or(refusal);
         }
         let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, State::Done)
             .map_err(|error| refuse(&error))?;
         let id = row.id;
-        let control_commands = self.control_commands.clone();
+        let commands = settings.commands.clone();
         let channel = message.channel.clone();
         let known = message.clone();
-        let notices = self.notices();
+        let notices = self.notices_of(settings);
         let answer = move |connection: &Connection| {
             let told = keep(connection, &alongside, notices.as_ref())?;
             if inbox::insert(connection, &row)? != Inserted::New {
@@ -217,7 +223,7 @@ impl MessageBus {
                         let sub_agents = spawns::cancel_below(connection, &row.session)?;
                         (current, sub_agents, processes::open_of_session(connection, &row.session)?)
                     };
-                    let told = control_commands.stopped(&message, current.is_some(), sub_agents.len(), &processes);
+                    let told = commands.stopped(&message, current.is_some(), sub_agents.len(), &processes);
                     let current = current.map(|turn| (turn, row.session.clone()));
                     (current.into_iter().chain(sub_agents).collect(), with_unread(told, unread))
                 }

@@ -11,13 +11,14 @@ use super::Capacities;
 /// When a sender who was turned away may come back.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// The counts, and the bounds they are held to.
+/// The counts of waiting messages.
+#[derive(Default)]
 pub struct Ledger {
     counts: Mutex<Counts>,
 }
 
+#[derive(Default)]
 struct Counts {
-    bounds: Capacities,
     inbound: usize,
     sessions: HashMap<SessionKey, usize>,
     /// May dip below zero for a moment: a delivery can end before its writer has counted it.
@@ -25,25 +26,15 @@ struct Counts {
 }
 
 impl Ledger {
-    pub fn new(bounds: Capacities) -> Self {
-        let counts = Counts { bounds, inbound: 0, sessions: HashMap::new(), outbound: HashMap::new() };
-        Self { counts: Mutex::new(counts) }
-    }
-
-    /// From now on these bounds hold. What waits already stays, even if it is more.
-    pub fn set_bounds(&self, bounds: Capacities) {
-        self.lock().bounds = bounds;
-    }
-
-    /// Takes a place for one message of `session`, before it is written.
-    pub fn take(&self, channel: &str, session: &SessionKey) -> Result<(), Refusal> {
+    /// Takes a place for one message of `session` within `bounds`, before it is written.
+    pub fn take(&self, bounds: Capacities, channel: &str, session: &SessionKey) -> Result<(), Refusal> {
         let mut counts = self.lock();
-        Self::check_outbound(&counts, channel)?;
-        if counts.inbound >= counts.bounds.inbound {
+        Self::check_outbound(&counts, bounds, channel)?;
+        if counts.inbound >= bounds.inbound {
             return Err(Refusal::InboxFull { waiting: counts.inbound, retry_after: RETRY_AFTER });
         }
         let waiting = counts.sessions.get(session).copied().unwrap_or_default();
-        if waiting >= counts.bounds.session {
+        if waiting >= bounds.session {
             return Err(Refusal::SessionFull { session: session.clone(), waiting, retry_after: RETRY_AFTER });
         }
         *counts.sessions.entry(session.clone()).or_default() += 1;
@@ -71,8 +62,8 @@ impl Ledger {
     }
 
     /// Whether the channel may take anything in at all, by what it has not yet delivered.
-    pub fn may_take(&self, channel: &str) -> Result<(), Refusal> {
-        Self::check_outbound(&self.lock(), channel)
+    pub fn may_take(&self, bounds: Capacities, channel: &str) -> Result<(), Refusal> {
+        Self::check_outbound(&self.lock(), bounds, channel)
     }
 
     pub fn add_outbound(&self, channel: &str, messages: usize) {
@@ -93,10 +84,10 @@ impl Ledger {
         usize::try_from(self.lock().outbound.values().sum::<isize>()).unwrap_or(0)
     }
 
-    fn check_outbound(counts: &Counts, channel: &str) -> Result<(), Refusal> {
+    fn check_outbound(counts: &Counts, bounds: Capacities, channel: &str) -> Result<(), Refusal> {
         let undelivered = counts.outbound.get(channel).copied().unwrap_or_default();
         match usize::try_from(undelivered) {
-            Ok(waiting) if waiting >= counts.bounds.outbound => {
+            Ok(waiting) if waiting >= bounds.outbound => {
                 Err(Refusal::OutboxFull { channel: channel.to_owned(), waiting, retry_after: RETRY_AFTER })
             }
             _ => Ok(()),
@@ -123,19 +114,20 @@ mod tests {
 
     #[test]
     fn each_bound_answers_for_itself_and_places_come_back() {
-        let ledger = Ledger::new(Capacities { session: 2, inbound: 3, outbound: 1 });
+        let ledger = Ledger::default();
+        let bounds = Capacities { session: 2, inbound: 3, outbound: 1 };
         let (a, b) = (SessionKey::from("x:a"), SessionKey::from("x:b"));
-        assert_eq!(ledger.take("x", &a), Ok(()));
-        assert_eq!(ledger.take("x", &a), Ok(()));
-        assert!(matches!(ledger.take("x", &a), Err(Refusal::SessionFull { waiting: 2, .. })));
-        assert_eq!(ledger.take("x", &b), Ok(()));
-        assert!(matches!(ledger.take("x", &b), Err(Refusal::InboxFull { waiting: 3, .. })));
+        assert_eq!(ledger.take(bounds, "x", &a), Ok(()));
+        assert_eq!(ledger.take(bounds, "x", &a), Ok(()));
+        assert!(matches!(ledger.take(bounds, "x", &a), Err(Refusal::SessionFull { waiting: 2, .. })));
+        assert_eq!(ledger.take(bounds, "x", &b), Ok(()));
+        assert!(matches!(ledger.take(bounds, "x", &b), Err(Refusal::InboxFull { waiting: 3, .. })));
         ledger.give_back(&a, 2);
         ledger.add_outbound("x", 1);
-        assert!(matches!(ledger.take("x", &a), Err(Refusal::OutboxFull { waiting: 1, .. })));
-        assert_eq!(ledger.take("y", &a), Ok(()), "another channel is not held back");
+        assert!(matches!(ledger.take(bounds, "x", &a), Err(Refusal::OutboxFull { waiting: 1, .. })));
+        assert_eq!(ledger.take(bounds, "y", &a), Ok(()), "another channel is not held back");
         ledger.remove_outbound("x");
-        assert_eq!(ledger.take("x", &a), Ok(()));
+        assert_eq!(ledger.take(bounds, "x", &a), Ok(()));
         assert_eq!((ledger.inbound(), ledger.outbound()), (3, 0));
     }
 }

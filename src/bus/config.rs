@@ -1,10 +1,15 @@
 //! What the bus is told: the capacities of `[gateway]`, the reserve of `[store]`, whose gateway this is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::ControlCommands;
+
 /// The settings of a bus.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct BusSettings {
+    /// Recognizes and answers the orders that are carried out at accept.
+    pub commands: Arc<dyn ControlCommands>,
     pub capacities: Capacities,
     /// Free bytes on disk below which nothing is accepted.
     pub reserve: u64,

@@ -17,7 +17,7 @@ use super::health::{ServiceHealth, stored_service_faults};
 use super::notice_throttle::NoticeThrottle;
 use super::waiters::Waiters;
 use super::{BusSettings, EventHub, Notices, OutboundBody, OutboundDraft};
-use crate::live::Live;
+use crate::live::LivePart;
 use crate::metrics::Metrics;
 use crate::store::inbox;
 use crate::store::processes::ProcessRow;
@@ -120,8 +120,7 @@ impl Notices {
 /// The bus. Everything published is a row before anybody is woken.
 pub struct MessageBus {
     pub(super) store: Store,
-    pub(super) control_commands: Arc<dyn ControlCommands>,
-    pub(super) settings: Live<BusSettings>,
+    pub(super) settings: LivePart<BusSettings>,
     told: NoticeThrottle,
     /// Whether a terminal is open.
     terminals: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
@@ -177,22 +176,15 @@ impl<T> Wake<T> {
 
 impl MessageBus {
     /// Builds the bus over `store`.
-    pub fn new(
-        store: Store,
-        settings: BusSettings,
-        control_commands: Arc<dyn ControlCommands>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    pub fn new(store: Store, settings: LivePart<BusSettings>, metrics: Arc<Metrics>) -> Self {
         let folder = store.path().parent().unwrap_or(store.path()).to_owned();
-        let BusSettings { capacities, reserve, .. } = settings;
         Self {
             store,
-            control_commands,
-            settings: Live::new(settings),
+            settings,
             told: NoticeThrottle::default(),
             terminals: OnceLock::new(),
-            ledger: Ledger::new(capacities),
-            disk: DiskReserve::new(folder, reserve),
+            ledger: Ledger::default(),
+            disk: DiskReserve::new(folder),
             waiters: Waiters::default(),
             events: Arc::default(),
             draining: AtomicBool::new(false),
@@ -203,13 +195,6 @@ impl MessageBus {
         }
     }
 
-    /// Replaces the settings for all that comes from now on.
-    pub fn reconfigure(&self, settings: BusSettings) {
-        self.ledger.set_bounds(settings.capacities);
-        self.disk.set_reserve(settings.reserve);
-        self.settings.set(settings);
-    }
-
     /// `is_open` tells whether a terminal is there to show what the owner is to be told. There is one channel of terminals,
     /// and it comes once.
     pub fn watch_terminals(&self, is_open: impl Fn() -> bool + Send + Sync + 'static) {
@@ -218,7 +203,12 @@ impl MessageBus {
 
     /// Where the owner is told at this moment; nowhere but in the log where no terminal is open.
     pub(super) fn notices(&self) -> Option<Notices> {
-        let notices = self.settings.get().notices.clone()?;
+        self.notices_of(&self.settings.get())
+    }
+
+    /// As [`Self::notices`], by the settings of one operation.
+    pub(super) fn notices_of(&self, settings: &BusSettings) -> Option<Notices> {
+        let notices = settings.notices.clone()?;
         let is_there = !notices.on_terminals || self.terminals.get().is_some_and(|is_open| is_open());
         is_there.then_some(notices)
     }
@@ -435,7 +425,7 @@ impl MessageBus {
         if self.draining.load(Ordering::SeqCst) {
             return Some("the gateway is stopping".to_owned());
         }
-        self.store.fault().or_else(|| self.disk.check().err())
+        self.store.fault().or_else(|| self.disk.check(self.settings.get().reserve).err())
     }
 
     pub fn events(&self) -> &Arc<EventHub> {

@@ -106,19 +106,19 @@ async fn answer_here(
     prepared: &Prepared,
 ) -> anyhow::Result<Option<MessageState>> {
     let shutdown = watch_signals(Interrupt::default())?;
-    let options = Options { alone: Some(message.session_key()), ..Options::default() };
+    let options = Options { only_session: Some(message.session_key()), ..Options::default() };
     let gateway = Gateway::build(prepared.home.clone(), lock, prepared.sound()?, options).await?;
-    // Who waited before, in a gateway that is gone, waits for the next one, and with it who came after: nobody can go on
-    // with them when this process has ended, and while it runs no gateway can start.
-    let rested = gateway.rested();
+    // Messages that already waited in an earlier gateway keep waiting for the next one, and so do later ones of their sessions:
+    // this process cannot resume them after its end, and no gateway can start while it runs.
+    let parked = gateway.parked();
     let inbox: Arc<dyn Inbox> = gateway.inbox();
     let mut running = tokio::spawn(gateway.run(shutdown.clone(), |_| {}));
-    // Here nothing waits: who asked is told at once that it cannot be answered.
+    // Nothing waits here: the user is told at once that the message cannot be answered.
     asking.is_told = true;
     let state = tokio::select! {
         state = asking.ask(inbox.as_ref(), message) => state?,
         () = shutdown.cancelled() => None,
-        () = rested.cancelled() => None,
+        () = parked.cancelled() => None,
         ended = &mut running => {
             ended??;
             return Ok(None);

@@ -16,10 +16,10 @@ use crate::config::Config;
 use crate::gateway::{Gateway, Options, banner, language};
 use crate::home::Home;
 
-/// Chats through the gateway that runs, or answers here where none does.
+/// Chats through the running gateway, or in this process if none runs.
 ///
 /// # Errors
-/// A file cannot be added, the model is not there, the terminal cannot be had, or the gateway goes away.
+/// A file cannot be added, the model is unknown, the terminal cannot be opened, or the gateway stops.
 pub async fn run(args: &ChatArgs, prepared: Prepared) -> anyhow::Result<Exit> {
     let conversation =
         TerminalConversation { model: args.model.clone(), ..TerminalConversation::of(args.session.as_deref()) };
@@ -42,28 +42,30 @@ pub async fn run(args: &ChatArgs, prepared: Prepared) -> anyhow::Result<Exit> {
             }
             let following = client.follow(&conversation).await?;
             let workspace = home.workspace(&loaded.config.agent.workspace);
-            let mut front = front(&home, &loaded.config, conversation, interrupt)?;
-            front.files = files;
-            front.banner = banner(&model, &workspace, &front);
-            let terminal = Terminal::new(front, Arc::new(client.clone()), Arc::new(client), following);
+            let mut setup = terminal_setup(&home, &loaded.config, conversation, interrupt)?;
+            setup.files = files;
+            setup.banner = banner(&model, &workspace, &setup);
+            let terminal = Terminal::new(setup, Arc::new(client.clone()), Arc::new(client), following);
             let left = terminal.run(shutdown).await?;
             Ok(if left == TerminalExit::Shutdown { Exit::Failed } else { Exit::Ok })
         }
         Reach::Alone(lock) => {
-            let alone = Some(conversation.key());
-            let front = Some(TerminalSetup { files, ..front(&home, &loaded.config, conversation, interrupt)? });
-            let gateway = Gateway::build(home, lock, &loaded, Options { alone, front, ..Options::default() }).await?;
+            let only_session = Some(conversation.key());
+            let terminal =
+                Some(TerminalSetup { files, ..terminal_setup(&home, &loaded.config, conversation, interrupt)? });
+            let options = Options { only_session, terminal, ..Options::default() };
+            let gateway = Gateway::build(home, lock, &loaded, options).await?;
             gateway.run(shutdown, |_| {}).await?;
             Ok(Exit::Ok)
         }
     }
 }
 
-/// The terminal of this process, with nothing said on it yet.
+/// Returns the setup of this process's terminal, without a banner.
 ///
 /// # Errors
-/// It cannot be had.
-pub fn front(
+/// The terminal cannot be opened.
+pub fn terminal_setup(
     home: &Home,
     config: &Config,
     conversation: TerminalConversation,
@@ -77,15 +79,15 @@ pub fn front(
         language: language(config),
         thinking: config.channels.cli.thinking,
         interrupt,
-        directory: Arc::new(Nobody),
+        directory: Arc::new(EmptyDirectory),
     })
 }
 
-/// Stands for the gateway of this process until it is built.
-struct Nobody;
+/// The directory until the gateway of this process is built.
+struct EmptyDirectory;
 
 #[async_trait::async_trait]
-impl NameDirectory for Nobody {
+impl NameDirectory for EmptyDirectory {
     async fn names(&self) -> CompletionNames {
         CompletionNames::default()
     }

@@ -10,33 +10,33 @@ use super::prepared::{Prepared, refuse, watch_signals};
 use super::{Exit, output};
 use crate::cli::Globals;
 use crate::config;
-use crate::gateway::{Daemon, GatewayStart, Options, serve};
+use crate::gateway::{GatewayStart, Options, ReloadSource, serve};
 use crate::home::LockError;
 
-/// Runs the daemon in the foreground until it is told to stop, or its terminal is left.
+/// Runs the daemon in the foreground until a signal stops it, or until the user leaves its terminal.
 ///
 /// # Errors
-/// It cannot be built; in words for the owner.
+/// The gateway cannot be built, or a part of it ended unexpectedly.
 pub async fn run(chats_here: bool, globals: &Globals, prepared: Prepared) -> anyhow::Result<Exit> {
     let Prepared { home, loaded, log, .. } = prepared;
     let interrupt = Interrupt::default();
     let shutdown = watch_signals(interrupt.clone())?;
     let options = || {
         let (same_globals, same_home) = (globals.clone(), home.clone());
-        let daemon = Daemon {
-            // Taken before anything starts: unheard, the signal would end the process.
+        let reload = ReloadSource {
+            // Registered before anything starts: without a handler the signal would end the process.
             hangup: signal(SignalKind::hangup())?,
             load: Arc::new(move || super::config::load(&same_globals, &same_home, &config::environment())),
             log: log.clone(),
         };
-        let front = match chats_here && loaded.config.channels.cli.enabled {
-            true => Some(super::chat::front(&home, &loaded.config, TerminalConversation::of(None), interrupt.clone())?),
+        let terminal = match chats_here && loaded.config.channels.cli.enabled {
+            true => Some(super::chat::terminal_setup(&home, &loaded.config, TerminalConversation::of(None), interrupt.clone())?),
             false => None,
         };
-        Ok(Options { front, daemon: Some(daemon), ..Options::default() })
+        Ok(Options { terminal, reload: Some(reload), ..Options::default() })
     };
     let on_read_only = |reason: &str| {
-        // The log is in a file of the home then.
+        // The log is in a file of the home then, not on the screen.
         if chats_here {
             output::note(format_args!("daoyou: read-only until the home can be written: {reason}"));
         }

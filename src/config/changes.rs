@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::load::Loaded;
 
-/// A setting whose value is another one.
+/// A changed setting.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct SettingChange {
     /// Its path, e.g. `agent.model`.
     pub key: String,
     /// As [`super::Setting::value`]: absent when it was not set.
@@ -20,7 +20,7 @@ pub struct Change {
 }
 
 /// `agent.max_iterations 40 → 3`. Of a secret it says only that it is another one.
-impl fmt::Display for Change {
+impl fmt::Display for SettingChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.before == self.after {
             return write!(f, "{} (another secret)", self.key);
@@ -32,20 +32,20 @@ impl fmt::Display for Change {
 
 impl Loaded {
     /// What is not the same in `newer`, in the order of the keys.
-    pub fn changes(&self, newer: &Self) -> Vec<Change> {
+    pub fn changes(&self, newer: &Self) -> Vec<SettingChange> {
         let values = |loaded: &Self| -> BTreeMap<String, Option<Value>> {
             loaded.settings().into_iter().map(|setting| (setting.key, setting.value)).collect()
         };
         let (before, mut after) = (values(self), values(newer));
-        let mut changes: Vec<Change> = Vec::new();
+        let mut changes: Vec<SettingChange> = Vec::new();
         for (key, before) in before {
             let after = after.remove(&key).flatten();
             if before != after || self.prints.get(&key) != newer.prints.get(&key) {
-                changes.push(Change { key, before, after });
+                changes.push(SettingChange { key, before, after });
             }
         }
         let new = after.into_iter().filter(|(_, value)| value.is_some());
-        changes.extend(new.map(|(key, after)| Change { key, before: None, after }));
+        changes.extend(new.map(|(key, after)| SettingChange { key, before: None, after }));
         changes.sort_by(|a, b| a.key.cmp(&b.key));
         changes
     }

@@ -20,7 +20,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-pub use changes::Change;
+pub use changes::SettingChange;
 pub use fault::{Fault, Faults, Place, join};
 pub use load::{Draft, Loaded, Source, environment, load, read};
 pub use settings::{ChannelsConfig, Config, GatewayConfig, OwnerConfig};

@@ -128,7 +128,7 @@ pub struct Summarizer {
 impl Summarizer {
     /// Asks a model for the summary of a part.
     pub(super) async fn summarise(&self, part: &mut ConversationPart) -> Result<Summary, SummaryError> {
-        let terms = self.memory.settings.get();
+        let terms = self.memory.settings.clone();
         let limit = terms.config.timeout.0;
         let asking = self.ask_for_summary(part, &terms.config.model, &terms.zone, limit);
         match tokio::time::timeout(limit, asking).await {
@@ -238,7 +238,7 @@ impl Summarizer {
 
     /// Removes secrets from an answer.
     fn struck(&self, mut answer: SummaryAnswer) -> SummaryAnswer {
-        let secrets = self.memory.secrets.get();
+        let secrets = self.memory.secrets.clone();
         let strike = |text: &mut String| {
             if secrets.strike(text) {
                 tracing::warn!("a secret of the configuration was removed from a summary");

@@ -11,6 +11,7 @@ use super::part::{ConsolidationTask, ConversationPart, PartLimits, next};
 use super::running::RunningConsolidations;
 use super::summarizer::{Summarizer, Summary, SummaryError, SummaryUsage};
 use crate::crash;
+use crate::live::LivePart;
 use crate::llm::Models;
 use crate::memory::{MemoryConfig, MemoryService, MemorySettings};
 use crate::session::session_ownership::is_conversation;
@@ -40,7 +41,7 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 /// The worker that consolidates sessions.
 pub struct Consolidator {
     summarizer: Box<dyn Fn() -> Summarizer + Send + Sync>,
-    memory: Arc<MemoryService>,
+    memory: LivePart<MemoryService>,
     /// The only conversation of a process that runs no other.
     only: Option<SessionKey>,
     running: RunningConsolidations,
@@ -52,7 +53,7 @@ impl Consolidator {
     /// Creates a worker for all conversations, or for `only` one.
     pub fn new(
         summarizer: impl Fn() -> Summarizer + Send + Sync + 'static,
-        memory: Arc<MemoryService>,
+        memory: LivePart<MemoryService>,
         only: Option<SessionKey>,
     ) -> Self {
         Self {
@@ -66,7 +67,7 @@ impl Consolidator {
 
     /// Runs until `shutdown`; unfinished summaries are written after the next start.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut sayings = self.memory.subscribe_to_messages();
+        let mut sayings = self.memory.get().subscribe_to_messages();
         let settle = if self.only.is_some() { LAST_WORD } else { SETTLE };
         loop {
             let wake = match self.look().await {
@@ -105,11 +106,11 @@ impl Consolidator {
 
     /// Begins due consolidations as far as there is room; returns when to look again without a change.
     async fn look(&mut self) -> Result<Option<Duration>, StoreError> {
-        let terms = self.memory.settings.get();
+        let memory = self.memory.get();
+        let (terms, store) = (memory.settings.clone(), memory.store.clone());
         if !terms.config.enabled {
             return Ok(None);
         }
-        let store = self.memory.store.clone();
         let rest = self.note_idle_sessions(&store, &terms).await?;
         let (now, only) = (now_ms(), self.only.clone());
         let look = move |connection: &Connection| {
@@ -199,7 +200,7 @@ async fn consolidate_next(
     summarizer: &Summarizer,
     task: ConsolidationTask,
 ) -> Result<Option<session_memory::SessionMemory>, StoreError> {
-    let (store, terms) = (summarizer.memory.store.clone(), summarizer.memory.settings.get());
+    let (store, terms) = (summarizer.memory.store.clone(), summarizer.memory.settings.clone());
     let (of_limits, of_read) = (PartSizing::of(summarizer, &terms), terms.clone());
     let (session, epoch, state) = (task.session.clone(), task.epoch, task.state.clone());
     let read = move |connection: &Connection| {

@@ -1,30 +1,31 @@
 //! The access of the tool and the API to jobs while a gateway runs.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 
 use super::{CronHandle, FiringReport, JobContext};
-use crate::bus::MessageBus;
-use crate::live::Live;
+use crate::bus::WeakBus;
 use crate::store::Store;
 
-/// What the tool and the API share.
+/// The jobs as the tool, the slash commands and the API see them. Its context never changes: a reload makes another service,
+/// and a turn keeps the one with which it began.
+#[derive(Clone)]
 pub struct JobService {
     pub store: Store,
-    pub context: Live<JobContext>,
+    pub context: Arc<JobContext>,
     cron: CronHandle,
-    /// Set after the tools are built, since the bus holds them.
-    bus: OnceLock<Weak<MessageBus>>,
+    /// Informed of runs that are started by hand.
+    bus: WeakBus,
 }
 
 impl JobService {
-    pub fn new(store: Store, context: JobContext, cron: CronHandle) -> Self {
-        Self { store, context: Live::new(context), cron, bus: OnceLock::new() }
+    pub fn new(store: Store, context: JobContext, cron: CronHandle, bus: WeakBus) -> Self {
+        Self { store, context: Arc::new(context), cron, bus }
     }
 
-    /// Connects the bus, which is informed of runs that are started by hand.
-    pub fn connect_bus(&self, bus: &Arc<MessageBus>) {
-        // There is one bus, connected once.
-        let _ = self.bus.set(Arc::downgrade(bus));
+    /// Returns a service of the same jobs with another context.
+    #[must_use]
+    pub fn with_context(&self, context: JobContext) -> Self {
+        Self { context: Arc::new(context), ..self.clone() }
     }
 
     /// Returns the handle of the cron service.
@@ -34,7 +35,7 @@ impl JobService {
 
     /// Wakes those who have work after a run by hand was committed.
     pub fn wake_started(&self, fired: FiringReport) {
-        if let Some(bus) = self.bus.get().and_then(Weak::upgrade) {
+        if let Some(bus) = self.bus.get() {
             fired.wake(&bus);
         }
     }

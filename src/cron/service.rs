@@ -13,7 +13,7 @@ use super::run_times::RunTimes;
 use super::{CronHandle, CronSettings, Job};
 use crate::bus::MessageBus;
 use crate::crash;
-use crate::live::Live;
+use crate::live::LivePart;
 use crate::store::{Commit, Connection, Store, StoreError, jobs, meta, now_ms};
 
 /// The jobs of one commit.
@@ -31,7 +31,7 @@ const ADJUSTED: i64 = 1_000;
 /// Fires jobs. A gateway has one; its state is in the store.
 pub struct CronService {
     bus: Arc<MessageBus>,
-    settings: Arc<Live<CronSettings>>,
+    settings: LivePart<CronSettings>,
     handle: CronHandle,
 }
 
@@ -46,7 +46,7 @@ struct ServiceState {
 
 impl CronService {
     /// Creates the service for the gateway of `bus`; `handle` wakes it.
-    pub fn new(bus: Arc<MessageBus>, settings: Arc<Live<CronSettings>>, handle: CronHandle) -> Self {
+    pub fn new(bus: Arc<MessageBus>, settings: LivePart<CronSettings>, handle: CronHandle) -> Self {
         Self { bus, settings, handle }
     }
 

@@ -151,7 +151,7 @@ struct ToolCaller {
 }
 
 async fn carry_out(service: &Arc<JobService>, args: CronArgs, context: &ToolContext) -> Result<ToolOutcome, JobError> {
-    let (now, job_context, caller) = (Timestamp::now(), service.context.get(), ToolCaller::of(context));
+    let (now, job_context, caller) = (Timestamp::now(), service.context.clone(), ToolCaller::of(context));
     let looked = service.store.read(move |connection| match prepare(connection, args, &caller, &job_context, now) {
         Err(JobError::Store(error)) => Err(error),
         other => Ok(other),
@@ -357,7 +357,7 @@ impl fmt::Debug for PendingEdit {
 impl PendingEdit {
     fn run(&self, connection: &Connection, id: &str) -> Result<(), JobError> {
         let job = jobs::find(connection, &JobScope::All, id)?;
-        let fired = run_now(connection, &job, &self.service.context.get().settings, self.now)?;
+        let fired = run_now(connection, &job, &self.service.context.settings, self.now)?;
         *self.fired.lock().unwrap_or_else(PoisonError::into_inner) = Some(fired);
         Ok(())
     }
@@ -367,7 +367,7 @@ impl WriteRows for PendingEdit {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         // The job was found in the caller's scope; here its id is enough.
         let (all, now) = (JobScope::All, self.now);
-        let max_jobs = self.service.context.get().settings.config.max_jobs;
+        let max_jobs = self.service.context.settings.config.max_jobs;
         let done = match &self.change {
             JobEdit::Add(new) => match jobs::add(connection, new, max_jobs, now) {
                 // The model was informed of success; the name was taken since, at the latest by a call of the same response.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::run_message::{RunSlot, RunWork, work};
 use super::testing::job_context;
 use super::{CronHandle, CronTool, Job, JobScope, JobService, JobTask, list};
-use crate::bus::InboundDraft;
+use crate::bus::{InboundDraft, WeakBus};
 use crate::origin::TurnOrigin;
 use crate::store::{Commit, Store, jobs};
 use crate::tools::{Effect, Tool, ToolContext, parse_arguments};
@@ -27,7 +27,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let job_context = job_context(max_jobs, &["cli", "webhook:in"]);
-        let service = Arc::new(JobService::new(store, job_context, CronHandle::default()));
+        let service = Arc::new(JobService::new(store, job_context, CronHandle::default(), WeakBus::default()));
         Self { _folder: folder, tool: CronTool::new(service.clone()), service, calls: std::cell::Cell::new(0) }
     }
 
@@ -222,7 +222,7 @@ async fn a_job_belongs_to_the_chat_and_has_at_most_its_creators_tools() {
             },
         ])
     );
-    let settings = world.service.context.get().settings.clone();
+    let settings = world.service.context.settings.clone();
     let now = jiff::Timestamp::now();
     let slot = RunSlot { due: now, passed_over: 0, by_hand: true };
     let work = world.service.store.read(move |connection| work(connection, &job, &settings, slot, now)).await.unwrap();

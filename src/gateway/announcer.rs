@@ -1,6 +1,5 @@
-//! Tells the chat for which a background process was started of its end: by an inbound message, which a turn answers.
+//! Announces the end of a background process to the chat that started it, by an inbound message that a turn answers.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::settings::Span;
@@ -10,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::agent::TurnRunner;
 use crate::bus::{InboundDraft, ReplyTarget};
 use crate::guard::Ending;
-use crate::live::Live;
+use crate::live::LivePart;
 use crate::memory::origin_on_behalf;
 use crate::origin::TurnOrigin;
 use crate::phrases::{Phrases, fill};
@@ -18,21 +17,21 @@ use crate::store::processes::ProcessRow;
 use crate::store::{Connection, StoreError};
 use crate::tools::{Announce, ProcessEnd, Tail, took};
 
-/// Who the message is from.
+/// The sender of the message.
 const SENDER: &str = "process";
 
-/// Announces with the words, and without the secrets, of the configuration that holds at that moment.
-pub struct Announcer {
-    runner: Arc<Live<TurnRunner>>,
+/// Announces the ends of background processes with the phrases, and without the secrets, of the current configuration.
+pub struct ProcessAnnouncer {
+    runner: LivePart<TurnRunner>,
 }
 
-impl Announcer {
-    pub fn new(runner: Arc<Live<TurnRunner>>) -> Self {
+impl ProcessAnnouncer {
+    pub fn new(runner: LivePart<TurnRunner>) -> Self {
         Self { runner }
     }
 }
 
-impl Announce for Announcer {
+impl Announce for ProcessAnnouncer {
     fn write(
         &self,
         connection: &Connection,
@@ -41,11 +40,11 @@ impl Announce for Announcer {
         printed: &Tail,
     ) -> Result<SessionKey, StoreError> {
         let runner = self.runner.get();
-        let mut content = words(runner.phrases, process, end, printed);
-        if runner.memory.secrets.get().strike(&mut content) {
+        let mut content = announcement(runner.phrases, process, end, printed);
+        if runner.memory.secrets.strike(&mut content) {
             tracing::warn!(id = process.id, "a secret of the configuration was struck out of what a process printed");
         }
-        let Address { session, channel, chat_id, metadata, origin } = Address::of(connection, process)?;
+        let AnnouncementTarget { session, channel, chat_id, metadata, origin } = AnnouncementTarget::resolve(connection, process)?;
         let mut message = InboundMessage::text(&channel, &chat_id, SENDER, Trust::parse(&process.trust), content);
         (message.metadata, message.session) = (metadata, Some(session.clone()));
         InboundDraft::with_origin(message, origin).insert(connection)?;
@@ -58,7 +57,7 @@ impl Announce for Announcer {
 }
 
 /// Where an end is announced.
-struct Address {
+struct AnnouncementTarget {
     session: SessionKey,
     channel: String,
     chat_id: String,
@@ -66,15 +65,15 @@ struct Address {
     origin: TurnOrigin,
 }
 
-impl Address {
-    /// The chat behind the turn that started the process: a sub-agent is gone when it has answered, and so is the run of a job.
-    /// What is set for the chat's turns holds for the one that answers.
-    fn of(connection: &Connection, process: &ProcessRow) -> Result<Self, StoreError> {
+impl AnnouncementTarget {
+    /// Returns the chat that receives the output of the turn that started the process: a sub-agent or the run of a job has ended
+    /// by then. The turn that answers has the settings of that chat's turns.
+    fn resolve(connection: &Connection, process: &ProcessRow) -> Result<Self, StoreError> {
         let here = (process.channel.as_str(), process.chat_id.as_str());
         let started_by = TurnOrigin::parse(&process.origin);
         let ReplyTarget { session, channel, chat_id, message } =
             ReplyTarget::resolve(connection, &process.session, here, &started_by)?;
-        // Also who is behind it: with nobody, the end of a command would make another writer of the chat.
+        // The author too: without one, the message would count as another writer of the chat.
         let (metadata, origin) = match &message {
             Some(row) => (&row.metadata, origin_on_behalf(row)),
             None => (&process.metadata, started_by.clone()),
@@ -84,7 +83,7 @@ impl Address {
     }
 }
 
-fn words(phrases: &Phrases, process: &ProcessRow, end: &ProcessEnd, printed: &Tail) -> String {
+fn announcement(phrases: &Phrases, process: &ProcessRow, end: &ProcessEnd, printed: &Tail) -> String {
     let name = match &process.label {
         Some(label) => format!("{} {label:?}", process.id),
         None => process.id.clone(),
@@ -99,9 +98,9 @@ fn words(phrases: &Phrases, process: &ProcessRow, end: &ProcessEnd, printed: &Ta
         ProcessEnd::Interrupted => phrases.process_interrupted.to_owned(),
         ProcessEnd::Lost => after(phrases.process_lost.to_owned()),
         ProcessEnd::Killed { .. } => after(phrases.process_killed.to_owned()),
-        // Rare, and for the owner: it names settings.
+        // Rare, and meant for the owner, since it names settings.
         ProcessEnd::By(Ending::Exceeded(_)) => after(end.to_string()),
-        // Nobody is told of these; the words are the store's.
+        // These are not announced; this is the text in the store.
         ProcessEnd::Unwatched | ProcessEnd::NotStarted(_) => end.to_string(),
     };
     let head = fill(phrases.process_ended, &[&name, &how]);
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_a_sub_agents_command_is_of_whoever_asked_for_it() {
+    async fn the_end_of_a_sub_agents_command_is_announced_on_behalf_of_the_asking_sender() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let work = |connection: &Connection| -> Result<_, StoreError> {
@@ -180,7 +179,7 @@ mod tests {
             });
             let origin = TurnOrigin { cause, ..TurnOrigin::default() };
             let process = ProcessRow { origin: origin.to_column(), ..process(None) };
-            let found = Address::of(connection, &process)?;
+            let found = AnnouncementTarget::resolve(connection, &process)?;
             let row = inbox::of_turn(connection, parent)?.pop().unwrap();
             let announced = InboxRow { sender: own(SENDER), origin: found.origin.to_column(), ..row };
             Ok((found.session, json!([found.metadata, found.origin]), announced))
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_is_announced_in_the_chat_with_what_is_set_there() {
+    async fn an_end_is_announced_in_its_chat_with_that_chats_settings() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let look = |connection: &Connection| {
@@ -216,7 +215,7 @@ mod tests {
             ] {
                 let metadata = r#"{"thread":"t"}"#.to_owned();
                 let process = ProcessRow { metadata, origin: origin.to_string(), ..process(None) };
-                let address = Address::of(connection, &process)?;
+                let address = AnnouncementTarget::resolve(connection, &process)?;
                 assert_eq!(
                     (address.session.as_str(), json!(address.metadata), json!(address.origin)),
                     (session, json!({"thread": "t"}), expected),
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_in_words() {
+    fn an_announcement_names_the_process_its_end_and_its_output() {
         let printed = Tail { text: "ok {}".to_owned(), is_cut: false, path: ".daoyou/x.txt".to_owned(), bytes: 5 };
         for (locale, label, end, printed, expected) in [
             (
@@ -262,7 +261,7 @@ mod tests {
                 "[后台进程 a1b2c3 已结束：超过 1d 的时限，已被终止]\n没有任何输出。",
             ),
         ] {
-            assert_eq!(words(Phrases::of(locale), &process(label), &end, &printed), expected);
+            assert_eq!(announcement(Phrases::of(locale), &process(label), &end, &printed), expected);
         }
     }
 }

@@ -8,31 +8,29 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use daoyou_channels::cli::{CliChannel, Language, NameDirectory, TerminalSetup};
+use daoyou_channels::trust::TrustLists;
 use daoyou_channels::{ChannelContext, Inbox, SessionKey};
 use tokio_util::sync::CancellationToken;
 
-use super::announcer::Announcer;
+use super::announcer::ProcessAnnouncer;
 use super::channels::{self, Channels};
 use super::check::{build_models, check_models, check_tools, open_tls};
-use super::equip::{
-    Equipment, Partners, build_tools, bus_settings, embedder, job_rules, job_terms, memory_terms, secrets,
-    slash_commands, timezone, turn_runner,
-};
 use super::inspect::{self, RunningInspector};
-use super::reload::Daemon;
+use super::reload::ReloadSource;
+use super::runtime::{FixedParts, Runtime};
+use super::settings::{job_context, memory_settings};
 use super::upkeep::repair_modes;
 use crate::agent::{AgentLoop, RunningTurns, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus, WeakBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
-use crate::cron::{self, CronService};
+use crate::cron::{CronHandle, CronService, JobService};
 use crate::home::{Home, HomeLock};
 use crate::http::{self, AppState, BoundListener, Server, TokenAuth};
 use crate::live::Live;
 use crate::llm::Models;
-use crate::memory;
+use crate::memory::MemoryService;
 use crate::metrics::Metrics;
-use crate::phrases::Locale;
 use crate::query::GatewayDirectory;
 use crate::session::retry_scheduler::RetryScheduler;
 use crate::store::{Commit, Committed, Store, StoreError};
@@ -43,54 +41,50 @@ use crate::turn::middleware::MiddlewareState;
 /// What kind of gateway to build.
 #[derive(Default)]
 pub struct Options {
-    /// Run this session's messages only, and open no port: for `chat` and `agent` where no gateway runs.
-    pub alone: Option<SessionKey>,
+    /// Run the messages of this session only, and open no port: for `chat` and `agent` without a running gateway.
+    pub only_session: Option<SessionKey>,
     /// The terminal of this process.
-    pub front: Option<TerminalSetup>,
-    /// What a gateway that stays has beside: it reads its configuration anew when asked to.
-    pub daemon: Option<Daemon>,
-    /// The socket to serve on, where one is bound already.
+    pub terminal: Option<TerminalSetup>,
+    /// Set for a daemon, which reloads its configuration on request.
+    pub reload: Option<ReloadSource>,
+    /// The socket to serve on, if it is already bound.
     pub socket: Option<TcpListener>,
 }
 
 /// A gateway, built and not yet running.
 pub struct Gateway {
-    pub(super) home: Home,
     pub(super) _lock: HomeLock,
     pub(super) loaded: Loaded,
-    pub(super) workspace: PathBuf,
-    pub(super) daemon: Option<Daemon>,
+    pub(super) reload: Option<ReloadSource>,
     pub(super) bus: Arc<MessageBus>,
-    pub(super) equipment: Equipment,
+    pub(super) fixed: FixedParts,
+    pub(super) runtime: Arc<Live<Runtime>>,
     pub(super) agent: AgentLoop,
     pub(super) manager: ChannelManager,
     pub(super) cli: Arc<CliChannel>,
     pub(super) state: Arc<AppState>,
     pub(super) server: Option<Server>,
-    /// None for a single conversation: what is due is the next gateway's.
+    /// `None` for a single conversation: the next gateway runs the due jobs.
     pub(super) cron: Option<CronService>,
     pub(super) context: ChannelContext,
     pub(super) stop_serving: CancellationToken,
-    /// What the last gateway left is the next one's to judge, not this one's.
-    pub(super) is_alone: bool,
-    /// The one conversation that it runs then.
-    pub(super) alone: Option<SessionKey>,
+    /// The only session of this gateway. It leaves the rest of the last gateway's work to the next one.
+    pub(super) only_session: Option<SessionKey>,
 }
 
 impl Gateway {
-    /// Builds all parts; nothing runs yet. `lock` is the home's.
+    /// Builds all parts; nothing runs yet. `lock` is the lock of `home`.
     ///
     /// # Errors
-    /// What cannot be opened or is configured wrongly, in words for the owner; [`Faults`] where the configuration is to
-    /// blame.
+    /// Something cannot be opened, or the configuration is invalid ([`Faults`](crate::config::Faults)).
     pub async fn build(home: Home, lock: HomeLock, loaded: &Loaded, options: Options) -> anyhow::Result<Self> {
         let config = &loaded.config;
-        // First what can be wrong: then nothing has been made.
+        // All checks come first, so that a faulty configuration creates nothing.
         crate::llm::install_crypto();
         let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
         check_models(loaded, &models)?;
         check_tools(loaded)?;
-        let is_alone = options.alone.is_some();
+        let is_alone = options.only_session.is_some();
         let listening = listen(loaded, is_alone, options.socket).await?;
         if !is_alone {
             repair_modes(&home).await;
@@ -98,13 +92,17 @@ impl Gateway {
         let workspace = home.workspace(&config.agent.workspace);
         let unprepared = || format!("the workspace {} cannot be prepared", workspace.display());
         prepare_workspace(&workspace).with_context(unprepared)?;
-        // The commands on the control socket need no token; it is made for those who will come by TCP.
+        // Commands on the control socket need no token; clients of the HTTP server do.
         home.token()?;
-        let (agent, equipment) = build_agent(&home, loaded, &workspace, models.clone(), options.alone.clone()).await?;
-        let bus = equipment.runner.get().bus.clone();
+        let AgentParts { agent, runtime, fixed, bus } =
+            build_agent(&home, loaded, workspace, models, options.only_session.clone()).await?;
 
-        let (directory, cli) = terminals(options.front, &bus, &equipment, &workspace).await?;
-        let Channels { running, resting } = channels::build(config, &home, cli.clone(), &equipment.trust, is_alone)?;
+        let (directory, cli) = terminals(options.terminal, &bus, &runtime, &fixed.workspace).await?;
+        let trust = {
+            let runtime = runtime.clone();
+            TrustLists::following(move || runtime.get().trust.clone())
+        };
+        let Channels { running, disabled } = channels::build(config, &home, cli.clone(), &trust, is_alone)?;
         let context = ChannelContext {
             inbox: Arc::new(BusInbox(bus.clone())),
             events: bus.events().clone(),
@@ -117,11 +115,11 @@ impl Gateway {
             health: health.clone(),
             started: Instant::now(),
             serves: listening.as_ref().map(BoundListener::address),
-            equipment: equipment.clone(),
+            runtime: runtime.clone(),
         };
         let inspector = RunningInspector::new(home.clone(), &running, parts);
-        let cron =
-            (!is_alone).then(|| CronService::new(bus.clone(), equipment.rules.clone(), equipment.jobs.cron_handle()));
+        let cron_settings = runtime.part(|runtime| &runtime.jobs.context.settings);
+        let cron = (!is_alone).then(|| CronService::new(bus.clone(), cron_settings, fixed.jobs.cron_handle()));
         let stop_serving = CancellationToken::new();
         let state = Arc::new(AppState {
             inbox: BusInbox(bus.clone()),
@@ -129,25 +127,24 @@ impl Gateway {
             channels: health.clone(),
             cli: cli.clone(),
             directory,
-            jobs: equipment.jobs.clone(),
-            memory: equipment.memory.clone(),
+            jobs: runtime.part(|runtime| &runtime.jobs),
+            memory: runtime.part(|runtime| &runtime.memory),
             inspector: Arc::new(inspector),
             shutdown: stop_serving.clone(),
         });
         let server = listening.map(|listening| {
             let channels = running.iter().filter_map(|channel| channel.routes(&context)).collect();
-            let auth = TokenAuth::new(config.gateway.token.clone(), home.clone());
+            let auth = TokenAuth::new(config.gateway.token.clone(), home);
             listening.serve(http::tcp_routes(&state, channels, auth), bus.metrics().clone())
         });
         Ok(Self {
-            home,
             _lock: lock,
             loaded: loaded.clone(),
-            workspace,
-            daemon: options.daemon,
-            equipment,
+            reload: options.reload,
+            fixed,
+            runtime,
             agent,
-            manager: ChannelManager::new(bus.clone(), running, resting, health),
+            manager: ChannelManager::new(bus.clone(), running, disabled, health),
             bus,
             cli,
             state,
@@ -155,76 +152,72 @@ impl Gateway {
             cron,
             context,
             stop_serving,
-            is_alone,
-            alone: options.alone,
+            only_session: options.only_session,
         })
     }
 
-    /// Cancelled as soon as a message waits until a model can be reached.
-    pub fn rested(&self) -> CancellationToken {
-        self.equipment.runner.get().running.retries.rested().clone()
+    /// Returns a token that is cancelled as soon as a message waits for a reachable model.
+    pub fn parked(&self) -> CancellationToken {
+        self.runtime.get().runner().running.retries.rested().clone()
     }
 
-    /// Where the commands of this process hand over messages.
+    /// Returns the inbox for messages of this process's commands.
     pub fn inbox(&self) -> Arc<dyn Inbox> {
         Arc::new(BusInbox(self.bus.clone()))
     }
 }
 
-/// Builds the terminals: that of this process, if it has one, and those that attach later. Notices for the owner go to them.
+/// Builds the channel of terminals: that of this process, if it has one, and those that attach later.
 async fn terminals(
-    front: Option<TerminalSetup>,
+    terminal: Option<TerminalSetup>,
     bus: &MessageBus,
-    equipment: &Equipment,
+    runtime: &Arc<Live<Runtime>>,
     workspace: &Path,
 ) -> anyhow::Result<(Arc<GatewayDirectory>, Arc<CliChannel>)> {
-    let directory = Arc::new(GatewayDirectory {
-        store: bus.store().clone(),
-        models: equipment.models.clone(),
-        model: equipment.model.clone(),
-    });
-    let cli = Arc::new(CliChannel::new(match front {
-        Some(front) => Some(introduce(front, directory.clone(), workspace).await?),
+    let models = runtime.part(|runtime| &runtime.models);
+    let directory = Arc::new(GatewayDirectory { store: bus.store().clone(), models });
+    let cli = Arc::new(CliChannel::new(match terminal {
+        Some(terminal) => Some(with_banner(terminal, directory.clone(), workspace).await?),
         None => None,
     }));
-    let screens = Arc::downgrade(&cli);
-    bus.watch_terminals(move || screens.upgrade().is_some_and(|screens| screens.is_open()));
+    let terminals = Arc::downgrade(&cli);
+    bus.watch_terminals(move || terminals.upgrade().is_some_and(|terminals| terminals.is_open()));
     Ok((directory, cli))
 }
 
-/// Tells a terminal of this process what it talks to. A model that was asked for by name must be there.
-async fn introduce(
-    front: TerminalSetup,
+/// Sets the banner and the directory of this process's terminal. A model that was asked for by name must exist.
+async fn with_banner(
+    terminal: TerminalSetup,
     directory: Arc<GatewayDirectory>,
     workspace: &Path,
 ) -> anyhow::Result<TerminalSetup> {
-    let model = match (directory.model(&front.conversation).await, &front.conversation.model) {
+    let model = match (directory.model(&terminal.conversation).await, &terminal.conversation.model) {
         (Err(error), Some(wanted)) => bail!("the model {wanted} cannot be used: {error}"),
         (model, _) => model,
     };
-    let banner = banner(&model, workspace, &front);
-    Ok(TerminalSetup { banner, directory, ..front })
+    let banner = banner(&model, workspace, &terminal);
+    Ok(TerminalSetup { banner, directory, ..terminal })
 }
 
-/// What stands above the first prompt.
-pub fn banner(model: &Result<String, String>, workspace: &Path, front: &TerminalSetup) -> String {
+/// Returns the text above the first prompt.
+pub fn banner(model: &Result<String, String>, workspace: &Path, terminal: &TerminalSetup) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let key = front.conversation.key();
-    let is_zh = front.language == Language::Zh;
+    let key = terminal.conversation.key();
+    let is_zh = terminal.language == Language::Zh;
     let model = match model {
         Ok(model) => model.clone(),
         Err(error) if is_zh => format!("无（{error}）"),
         Err(error) => format!("none ({error})"),
     };
     let workspace = workspace.display();
-    let mut parts = match front.language {
+    let mut parts = match terminal.language {
         Language::En => vec![format!("daoyou {version}"), format!("model {model}"), format!("workspace {workspace}")],
         Language::Zh => vec![format!("道友 {version}"), format!("模型 {model}"), format!("工作区 {workspace}")],
     };
     if key.as_str() != "cli:direct" {
         parts.push(if is_zh { format!("会话 {key}") } else { format!("session {key}") });
     }
-    match front.files.count() {
+    match terminal.files.count() {
         0 => {}
         files if is_zh => parts.push(format!("{files} 个文件")),
         1 => parts.push("1 file".to_owned()),
@@ -234,22 +227,15 @@ pub fn banner(model: &Result<String, String>, workspace: &Path, front: &Terminal
     format!("{}\n{hint}", parts.join(" · "))
 }
 
-/// The language of the terminal.
-pub fn language(config: &Config) -> Language {
-    match config.agent.locale.resolve() {
-        Locale::En => Language::En,
-        Locale::Zh => Language::Zh,
-    }
-}
-
-/// The server stops what no route would take; a webhook may take larger bodies than the others.
+/// Returns the limits of the server. A webhook may accept larger bodies than other routes; the server rejects what no route
+/// would accept.
 fn server_limits(config: &Config) -> http::ServerLimits {
     let usual = http::ServerLimits::default();
     let body_bytes = config.channels.webhook.values().map(|hook| hook.max_body.0).fold(usual.body_bytes, u64::max);
     http::ServerLimits { body_bytes, body_budget: config.gateway.body_budget, ..usual }
 }
 
-/// The port, which who runs a single conversation does not open.
+/// Binds the port, unless the gateway runs a single conversation.
 async fn listen(loaded: &Loaded, is_alone: bool, socket: Option<TcpListener>) -> anyhow::Result<Option<BoundListener>> {
     if is_alone {
         return Ok(None);
@@ -275,63 +261,57 @@ pub(super) fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSet
     })
 }
 
-/// The bus over the home's store, and what runs turns.
+/// The bus, and what runs turns.
+struct AgentParts {
+    agent: AgentLoop,
+    runtime: Arc<Live<Runtime>>,
+    fixed: FixedParts,
+    bus: Arc<MessageBus>,
+}
+
+/// Builds the store, the first snapshot, the bus and the agent loop.
 async fn build_agent(
     home: &Home,
     loaded: &Loaded,
-    workspace: &Path,
+    workspace: PathBuf,
     models: Arc<Models>,
-    alone: Option<SessionKey>,
-) -> anyhow::Result<(AgentLoop, Equipment)> {
+    only_session: Option<SessionKey>,
+) -> anyhow::Result<AgentParts> {
     let config = &loaded.config;
     let metrics = Arc::new(Metrics::default());
     let store = open_store(home, metrics.clone())?;
-    let desk = cron::JobService::new(
-        store.clone(),
-        job_terms(config, Arc::new(job_rules(config)?)),
-        cron::CronHandle::default(),
-    );
-    let desk = Arc::new(desk);
-    let processes = Processes::open(store.clone(), workspace)
+    let processes = Processes::open(store.clone(), &workspace)
         .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
-    let processes = Arc::new(processes);
-    let late = WeakBus::default();
-    let memory =
-        memory::MemoryService::new(store.clone(), memory_terms(config, timezone(config)?, workspace.to_owned()));
-    let memory = Arc::new(memory);
-    memory.embed_by(embedder(config, &models, &metrics));
-    let partners = Partners {
-        jobs: Some(desk.clone()),
-        processes: Some(processes.clone()),
-        memory: Some(memory.clone()),
-        bus: late.clone(),
+    let weak_bus = WeakBus::default();
+    let fixed = FixedParts {
+        home: home.clone(),
+        jobs: JobService::new(store.clone(), job_context(config)?, CronHandle::default(), weak_bus.clone()),
+        memory: MemoryService::new(store.clone(), memory_settings(config, workspace.clone())?),
+        workspace,
+        metrics: metrics.clone(),
+        processes: Arc::new(processes),
+        bus: weak_bus,
+        started: Instant::now(),
     };
-    let tools = build_tools(config, workspace, home, &partners)?;
-    let current =
-        Arc::new(slash_commands(config, (desk.clone(), memory.clone()), models, tools, workspace, Instant::now())?);
-    let slash = Arc::new(Live::new(current.clone()));
-    let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
-    late.set(&bus);
-    desk.connect_bus(&bus);
+    let runtime = Arc::new(Live::new(Runtime::new(loaded, models, &fixed, Vec::new())?));
+    let bus = Arc::new(MessageBus::new(store, runtime.part(|runtime| &runtime.bus), metrics));
+    fixed.bus.set(&bus);
     bus.recount().await?;
-    let (running, waited) = match alone {
-        // The gateway's record is for the next gateway. A user who waits at the terminal is told of an outage at once.
+    let (running, waited) = match only_session {
+        // The flight record belongs to the next gateway. A user who waits at the terminal is told of an outage at once.
         Some(_) => (RunningTurns::new(RetryScheduler::closed(), FlightRecorder::none()), HashSet::new()),
         None => {
             let (flight, waited) = FlightRecorder::open(&home.flight());
             (RunningTurns::new(RetryScheduler::default(), flight), waited)
         }
     };
-    let secrets = secrets(loaded, home)?;
-    memory.secrets.set(secrets.clone());
-    let runner = turn_runner(config, workspace, current, bus, running, (secrets, MiddlewareState::default()))?;
-    let equipment = Equipment::new(config, runner, slash, desk, processes.clone(), memory);
-    processes.announce_by(Arc::new(Announcer::new(equipment.runner.clone())));
-    let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);
-    Ok((agent, equipment))
+    runtime.get().add_runner(&fixed.workspace, bus.clone(), running, MiddlewareState::default())?;
+    let runner = runtime.part(|runtime| runtime.runner());
+    fixed.processes.announce_by(Arc::new(ProcessAnnouncer::new(runner.clone())));
+    Ok(AgentParts { agent: AgentLoop::new(runner, only_session, waited), runtime, fixed, bus })
 }
 
-/// The home's store, its commits counted.
+/// Opens the store of the home; each commit is counted.
 fn open_store(home: &Home, metrics: Arc<Metrics>) -> Result<Store, StoreError> {
     let on_commit = move |committed: Committed| match committed.took {
         Some(took) => metrics.store.committed(committed.commit == Commit::Synced, committed.writes, took),

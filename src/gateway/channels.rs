@@ -10,7 +10,7 @@ use daoyou_channels::outgoing::OutgoingFiles;
 use daoyou_channels::trust::TrustLists;
 use daoyou_channels::webhook::{Webhook, WebhookConfig};
 
-use super::trust::trust_lists;
+use super::settings::trust_lists;
 use crate::config::Config;
 use crate::home::Home;
 use crate::phrases::Locale;
@@ -18,11 +18,11 @@ use crate::phrases::Locale;
 /// The channels of a gateway.
 pub(super) struct Channels {
     pub running: Vec<Arc<dyn Channel>>,
-    /// The names of those that are configured but rest.
-    pub resting: BTreeSet<String>,
+    /// The names of the configured channels that do not run.
+    pub disabled: BTreeSet<String>,
 }
 
-/// Builds what is switched on; `is_alone` runs the terminal only.
+/// Builds the enabled channels; a gateway of a single conversation (`is_alone`) has the terminal only.
 pub(super) fn build(
     config: &Config,
     home: &Home,
@@ -30,24 +30,24 @@ pub(super) fn build(
     trust: &TrustLists,
     is_alone: bool,
 ) -> anyhow::Result<Channels> {
-    let mut channels = Channels { running: vec![cli], resting: BTreeSet::new() };
+    let mut channels = Channels { running: vec![cli], disabled: BTreeSet::new() };
     for (name, webhook) in &config.channels.webhook {
         if webhook.enabled && !is_alone {
             channels.running.push(build_webhook(config, name, webhook, trust).map_err(anyhow::Error::msg)?);
         } else {
-            channels.resting.insert(format!("webhook:{name}"));
+            channels.disabled.insert(format!("webhook:{name}"));
         }
     }
     if email_runs(config) && !is_alone {
         channels.running.push(build_email(config, home, trust).map_err(anyhow::Error::msg)?);
     } else {
-        channels.resting.insert(email::NAME.to_owned());
+        channels.disabled.insert(email::NAME.to_owned());
     }
     Ok(channels)
 }
 
-/// Each channel that is switched on, built for itself alone, or why it cannot be.
-pub(super) fn each(config: &Config, home: &Home) -> BTreeMap<String, Result<Arc<dyn Channel>, String>> {
+/// Builds each enabled channel separately; the error says why a channel cannot be built.
+pub(super) fn build_each(config: &Config, home: &Home) -> BTreeMap<String, Result<Arc<dyn Channel>, String>> {
     let cli: Arc<dyn Channel> = Arc::new(CliChannel::new(None));
     let trust = TrustLists::new(trust_lists(config));
     let hooks = config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
@@ -72,7 +72,7 @@ fn email_runs(config: &Config) -> bool {
 
 fn build_email(config: &Config, home: &Home, trust: &TrustLists) -> Result<Arc<dyn Channel>, String> {
     let workspace = home.workspace(&config.agent.workspace);
-    let around = EmailSetup {
+    let setup = EmailSetup {
         workspace: &workspace,
         outgoing: OutgoingFiles::of_home(home.dir()),
         lists: trust.clone(),
@@ -81,5 +81,5 @@ fn build_email(config: &Config, home: &Home, trust: &TrustLists) -> Result<Arc<d
             Locale::Zh => MailLanguage::Chinese,
         },
     };
-    Ok(Arc::new(EmailChannel::new(config.channels.email.clone(), around)?))
+    Ok(Arc::new(EmailChannel::new(config.channels.email.clone(), setup)?))
 }

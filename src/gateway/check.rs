@@ -1,4 +1,4 @@
-//! What is wrong with a configuration that reading it does not show: what only the areas themselves can say.
+//! Checks of a configuration that need the modules themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,36 +8,36 @@ use crate::http::{ReloadingTls, TlsFile};
 use crate::llm::{Models, OfflineProvider, ProviderFault};
 use crate::tools::{TOOLS, is_tool, nearest_tool};
 
-/// Returns all faults of that kind, found without starting anything.
+/// Returns all faults that these checks find. Nothing is started.
 pub fn check(loaded: &Loaded, env: &BTreeMap<String, String>) -> Vec<Fault> {
     let mut faults = check_tools(loaded).err().map_or_else(Vec::new, |faults| faults.0);
     faults.extend(open_tls(loaded).err().into_iter().flat_map(|faults| faults.0));
     let build = |loaded: &Loaded| build_models(loaded, |name| env.get(name).cloned());
     let built = build(loaded);
     let found = built.as_ref().err().map_or_else(Vec::new, |faults| faults.0.clone());
-    // What is wrong with a provider is not said again of each model that is named of it.
-    let is_wrong = |name: &String| {
+    // A fault of a provider is not repeated for each of its models.
+    let is_faulty = |name: &String| {
         let table = format!("{}.", join("providers", name));
         found.iter().chain(&loaded.missing).any(|fault| fault.key.starts_with(&table))
     };
-    let wrong: BTreeSet<String> = loaded.config.providers.keys().filter(|name| is_wrong(name)).cloned().collect();
+    let faulty: BTreeSet<String> = loaded.config.providers.keys().filter(|name| is_faulty(name)).cloned().collect();
     let models = built.or_else(|_| {
         let mut rest = loaded.clone();
-        rest.config.providers.retain(|name, _| !wrong.contains(name));
+        rest.config.providers.retain(|name, _| !faulty.contains(name));
         build(&rest)
     });
     faults.extend(found);
     if let Ok(models) = models {
         let named = named_models(loaded, &models).filter(|(_, model, _)| {
             let provider = model.split('/').next().unwrap_or_default();
-            !wrong.contains(provider)
+            !faulty.contains(provider)
         });
         faults.extend(named.filter_map(|(key, _, result)| Some(loaded.fault(&key, result.err()?, ""))));
     }
     faults
 }
 
-/// Whether each of `tools.disabled` is the name, or another name, of a tool.
+/// Checks that each entry of `tools.disabled` is a name or an alias of a tool.
 pub(super) fn check_tools(loaded: &Loaded) -> Result<(), Faults> {
     const KEY: &str = "tools.disabled";
     let unknown = loaded.config.tools.disabled.iter().filter(|name| !is_tool(name));
@@ -48,7 +48,7 @@ pub(super) fn check_tools(loaded: &Loaded) -> Result<(), Faults> {
     }))
 }
 
-/// The providers of the configuration.
+/// Builds the providers of the configuration.
 pub(super) fn build_models(loaded: &Loaded, env: impl Fn(&str) -> Option<String>) -> Result<Models, Faults> {
     let fault = |fault: ProviderFault| loaded.fault(&fault.key, fault.message, "");
     let price = loaded.config.agent.fallback_price.clone();
@@ -60,13 +60,13 @@ pub(super) fn build_models(loaded: &Loaded, env: impl Fn(&str) -> Option<String>
         .map_err(|faults| Faults(faults.into_iter().map(fault).collect()))
 }
 
-/// Whether each model that the configuration names has a provider: those of webhooks are needed only when a message
-/// comes, and nobody may be there to see it fail.
+/// Checks that each model in the configuration has a provider. The models of webhooks are needed only when a message arrives,
+/// and then nobody may be there to see the failure.
 pub(super) fn check_models(loaded: &Loaded, models: &Models) -> Result<(), Faults> {
     all(named_models(loaded, models).filter_map(|(key, _, result)| Some(loaded.fault(&key, result.err()?, ""))))
 }
 
-/// Each model that the configuration names: its key, the model, and whether it has a provider.
+/// Returns each model in the configuration: its key, the model, and whether it has a provider.
 fn named_models(loaded: &Loaded, models: &Models) -> impl Iterator<Item = (String, String, Result<(), String>)> {
     let hooks = loaded.config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
     let hooks =
@@ -84,7 +84,7 @@ fn named_models(loaded: &Loaded, models: &Models) -> impl Iterator<Item = (Strin
     named.chain(vectors).collect::<Vec<_>>().into_iter()
 }
 
-/// The certificate of the configuration, if it names one.
+/// Opens the certificate of the configuration, if it names one.
 pub(super) fn open_tls(loaded: &Loaded) -> Result<Option<ReloadingTls>, Faults> {
     ReloadingTls::open(&loaded.config.gateway.tls, std::env::home_dir().as_deref()).map_err(|(file, wrong)| {
         let (key, allowed) = match file {

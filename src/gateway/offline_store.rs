@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use serde_json::{Value, json};
 
-use super::equip::{job_rules, job_terms, memory_terms, secrets, timezone};
+use super::settings::{job_context, memory_settings, secrets};
 use super::inspect::Inspector;
 use crate::config::Loaded;
 use crate::cron::JobError;
@@ -59,7 +59,7 @@ pub async fn change_store(home: &Home, _lock: &HomeLock, change: StoreChange) ->
 /// # Errors
 /// The job does not exist, or the store cannot be read.
 pub async fn read_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, query: JobQuery) -> anyhow::Result<Value> {
-    let terms = Arc::new(job_terms(&loaded.config, Arc::new(job_rules(&loaded.config)?)));
+    let context = Arc::new(job_context(&loaded.config)?);
     if !home.database().exists() {
         return match query {
             JobQuery::List => Ok(json!([])),
@@ -68,7 +68,7 @@ pub async fn read_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, query: Jo
         };
     }
     let store = Store::open(&home.database())?;
-    let answer = jobs::read(&store, query, terms).await;
+    let answer = jobs::read(&store, query, context).await;
     store.close().await;
     Ok(answer?)
 }
@@ -78,9 +78,9 @@ pub async fn read_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, query: Jo
 /// # Errors
 /// The change is invalid, or the store cannot be written.
 pub async fn change_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, change: JobChange) -> anyhow::Result<Value> {
-    let terms = Arc::new(job_terms(&loaded.config, Arc::new(job_rules(&loaded.config)?)));
+    let context = Arc::new(job_context(&loaded.config)?);
     let store = Store::open(&home.database())?;
-    let applied = jobs::apply(&store, change, terms).await;
+    let applied = jobs::apply(&store, change, context).await;
     store.close().await;
     Ok(applied?.answer)
 }
@@ -97,7 +97,7 @@ pub async fn read_memory(home: &Home, _lock: &HomeLock, loaded: &Loaded, query: 
             _ => Ok(json!([])),
         };
     }
-    let memory = open_memory(home, loaded)?;
+    let memory = Arc::new(open_memory(home, loaded)?);
     let answer = memories::read(&memory, query).await;
     memory.store.close().await;
     Ok(answer?)
@@ -113,21 +113,20 @@ pub async fn change_memory(
     loaded: &Loaded,
     change: MemoryChange,
 ) -> anyhow::Result<Value> {
-    let memory = open_memory(home, loaded)?;
-    memory.secrets.set(secrets(loaded, home)?);
+    let memory = Arc::new(open_memory(home, loaded)?.with_secrets(secrets(loaded, home)?));
     let answer = memories::apply(&memory, change).await;
     // A home that was never started has no files yet.
-    if answer.is_ok() && memory.settings.get().workspace.is_dir() {
+    if answer.is_ok() && memory.settings.workspace.is_dir() {
         memory.keep_files().await;
     }
     memory.store.close().await;
     Ok(answer?)
 }
 
-fn open_memory(home: &Home, loaded: &Loaded) -> anyhow::Result<Arc<MemoryService>> {
+fn open_memory(home: &Home, loaded: &Loaded) -> anyhow::Result<MemoryService> {
     let config = &loaded.config;
-    let terms = memory_terms(config, timezone(config)?, home.workspace(&config.agent.workspace));
-    Ok(Arc::new(MemoryService::new(Store::open(&home.database())?, terms)))
+    let settings = memory_settings(config, home.workspace(&config.agent.workspace))?;
+    Ok(MemoryService::new(Store::open(&home.database())?, settings))
 }
 
 /// Answers a query about the gateway that this home would have. Only queries that read the store keep `lock`, so that a gateway

@@ -2,15 +2,18 @@
 //! owner do not run here: their times are exact and are kept in the store.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use super::equip::{self, Equipment};
+use super::runtime::Runtime;
+use super::settings::heartbeat_settings;
 use super::upkeep::Upkeep;
 use crate::cron::heartbeat::{Heartbeat, is_fast};
+use crate::live::Live;
 
 /// How often the wall clock is read: a clock that was set, or a machine that slept, is noticed within this time.
 const POLL: Duration = Duration::from_millis(500);
@@ -18,28 +21,28 @@ const POLL: Duration = Duration::from_millis(500);
 const ROUND: i64 = 3_600;
 
 /// The periodic work of a running gateway.
-pub(super) struct Periodic {
+pub(super) struct PeriodicWork {
     upkeep: Upkeep,
     heartbeat: Option<Heartbeat>,
-    equipment: Equipment,
+    runtime: Arc<Live<Runtime>>,
 }
 
-impl Periodic {
+impl PeriodicWork {
     /// Creates the work; a process that serves one conversation has no heartbeat.
-    pub fn new(upkeep: Upkeep, heartbeat: Option<Heartbeat>, equipment: Equipment) -> Self {
-        Self { upkeep, heartbeat, equipment }
+    pub fn new(upkeep: Upkeep, heartbeat: Option<Heartbeat>, runtime: Arc<Live<Runtime>>) -> Self {
+        Self { upkeep, heartbeat, runtime }
     }
 
     /// Runs until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
         let work =
-            async { tokio::join!(isolate(self.upkeep.begin()), self.tick_each_minute(), self.maintain_each_hour()) };
+            async { tokio::join!(isolate(self.upkeep.check_after_start()), self.tick_each_minute(), self.maintain_each_hour()) };
         shutdown.run_until_cancelled(work).await;
     }
 
     /// Ticks when the wall clock begins a minute; each second if the heartbeat was configured so at the start.
     async fn tick_each_minute(&self) {
-        let seconds = if is_fast(self.equipment.config.get().heartbeat.every) { 1 } else { 60 };
+        let seconds = if is_fast(self.runtime.get().config.heartbeat.every) { 1 } else { 60 };
         loop {
             next_period(seconds, 0).await;
             isolate(self.tick()).await;
@@ -51,15 +54,16 @@ impl Periodic {
         let start = Timestamp::now().as_second();
         loop {
             next_period(ROUND, start).await;
-            isolate(self.upkeep.go_round()).await;
+            isolate(self.upkeep.maintain()).await;
         }
     }
 
     async fn tick(&self) {
         // The clock may have been set, or the machine may have slept.
-        self.equipment.jobs.wake();
+        let runtime = self.runtime.get();
+        runtime.jobs.wake();
         if let Some(heartbeat) = &self.heartbeat {
-            heartbeat.tick(&equip::heartbeat(&self.equipment.config.get()), Timestamp::now()).await;
+            heartbeat.tick(&heartbeat_settings(&runtime.config), Timestamp::now()).await;
         }
     }
 }
@@ -75,6 +79,6 @@ async fn next_period(seconds: i64, start: i64) {
 
 /// Runs `work`; a panic in it is logged by the panic hook, and ends this run alone.
 async fn isolate(work: impl Future<Output = ()>) {
-    // What panicked is tried again at the next period.
+    // The work is tried again in the next period.
     let _ = AssertUnwindSafe(work).catch_unwind().await;
 }

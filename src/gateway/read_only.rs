@@ -16,7 +16,8 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::build::server_settings;
-use super::{Gateway, Options, service};
+use super::memory_workers::log_join_error;
+use super::{Gateway, Options, service_manager};
 use crate::config::Loaded;
 use crate::home::{Home, HomeError, HomeLock, LockError, is_unwritable};
 use crate::http::{self, BoundListener, ReadOnlyReason};
@@ -156,7 +157,7 @@ impl Standby {
         if *self.reason.details.get() != details {
             tracing::error!(home = %start.home.dir().display(), "read-only until the home can be written: {details}");
             (start.on_read_only)(&details);
-            service::ready(&format!("read-only: {details}"));
+            service_manager::ready(&format!("read-only: {details}"));
         }
         self.reason.summary.set(summary);
         self.reason.details.set(details);
@@ -194,7 +195,7 @@ impl Standby {
                 () = shutdown.cancelled() => return false,
                 () = sleep(TRIAL_INTERVAL) => {}
             }
-            service::alive();
+            service_manager::alive();
             match try_to_write(home) {
                 Ok(()) if begun.elapsed() >= due || free_bytes(home.dir()) > self.free_bytes => {
                     self.attempts += 1;
@@ -211,7 +212,7 @@ impl Standby {
         let Some(Serving { stop, tasks }) = self.serving.take() else { return };
         stop.cancel();
         for task in tasks {
-            super::run::ended("a server of the read-only gateway", task.await);
+            log_join_error("a server of the read-only gateway", task.await);
         }
     }
 }

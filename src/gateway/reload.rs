@@ -1,7 +1,6 @@
-//! Reads the configuration anew on SIGHUP. What is wrong changes nothing; what is right holds for all that begins from
-//! then on, but for settings that need a restart, which are named.
+//! Reloads the configuration on SIGHUP. A faulty one changes nothing; a valid one applies to everything that begins from then
+//! on, except for settings that need a restart, which are named.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::signal::unix::Signal;
@@ -9,28 +8,27 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::check::{build_models, check_models};
-use super::equip::{self, Equipment};
-use super::service;
+use super::runtime::{FixedParts, Runtime};
+use super::service_manager;
 use super::upkeep::repair_modes;
-use crate::agent::{LivenessProbe, TurnRunner};
-use crate::config::{Change, Fault, Faults, Loaded};
-use crate::guard::Secrets;
-use crate::home::Home;
+use crate::agent::LivenessProbe;
+use crate::config::{Fault, Faults, Loaded, SettingChange};
+use crate::live::Live;
+use crate::llm::Models;
 use crate::logging::LogLevel;
 
-/// Reads the configuration as this process was told to at its start.
-pub type Load = Arc<dyn Fn() -> Result<Loaded, Vec<Fault>> + Send + Sync>;
+/// Reads the configuration in the same way as at the start of this process.
+pub type ConfigLoader = Arc<dyn Fn() -> Result<Loaded, Vec<Fault>> + Send + Sync>;
 
-/// What a gateway that stays has beside one that answers and goes.
-pub struct Daemon {
+/// What a daemon needs to reload its configuration.
+pub struct ReloadSource {
     /// SIGHUP.
     pub hangup: Signal,
-    pub load: Load,
+    pub load: ConfigLoader,
     pub log: LogLevel,
 }
 
-/// The settings that hold for all that begins after a reload: keys, or tables with a point at the end. All others need a
-/// restart.
+/// The settings that a reload applies: keys, or tables with a dot at the end. All others need a restart.
 const LIVE: [&str; 14] = [
     "agent.",
     "providers.",
@@ -48,20 +46,18 @@ const LIVE: [&str; 14] = [
     "log.level",
 ];
 
-/// What in those tables needs a restart all the same.
+/// The keys in these tables that need a restart nevertheless.
 const FIXED: [&str; 1] = ["agent.workspace"];
 
-/// Waits for SIGHUP and carries it out.
+/// Reloads the configuration on each SIGHUP.
 pub(super) struct Reloader {
-    pub daemon: Daemon,
-    pub home: Home,
-    /// The one that this gateway works in.
-    pub workspace: PathBuf,
-    pub equipment: Equipment,
+    pub source: ReloadSource,
+    pub fixed: FixedParts,
+    pub runtime: Arc<Live<Runtime>>,
     pub agent: LivenessProbe,
-    /// What the parts that stay were built from.
+    /// The configuration at the start, from which the parts were built that a reload keeps.
     pub started: Loaded,
-    /// What was read last.
+    /// The configuration of the last reload.
     pub current: Loaded,
 }
 
@@ -71,64 +67,69 @@ impl Reloader {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
-                hangup = self.daemon.hangup.recv() => if hangup.is_none() { return },
+                hangup = self.source.hangup.recv() => if hangup.is_none() { return },
             }
-            service::reloading();
-            repair_modes(&self.home).await;
+            service_manager::reloading();
+            repair_modes(&self.fixed.home).await;
             let status = self.reload().await;
-            service::ready(&status);
+            service_manager::ready(&status);
         }
     }
 
-    /// Reads and applies; answers what the service manager shows.
+    /// Reads and applies the configuration; returns the status for the service manager.
     async fn reload(&mut self) -> String {
-        let load = self.daemon.load.clone();
-        // A secret may stand in a file on a slow disk.
+        let load = self.source.load.clone();
+        // A secret may be in a file on a slow disk.
         let loaded = match tokio::task::spawn_blocking(move || load()).await {
             Ok(loaded) => loaded.map_err(|faults| anyhow::Error::from(Faults(faults))),
             Err(error) => Err(error.into()),
         };
         match loaded.and_then(|loaded| Ok((self.prepare(&loaded)?, loaded))) {
-            Ok((runner, loaded)) => self.apply(runner, loaded).await,
-            Err(error) => refuse(&error),
+            Ok((runtime, loaded)) => self.apply(runtime, loaded),
+            Err(error) => log_refusal(&error),
         }
     }
 
-    /// A runner for the turns to come. All that can fail comes before anything is changed.
-    fn prepare(&self, loaded: &Loaded) -> anyhow::Result<(TurnRunner, Secrets)> {
-        let old = self.equipment.runner.get();
-        let (before, config) = (&self.current.config, &loaded.config);
-        let is_priced_alike = config.agent.fallback_price == before.agent.fallback_price;
-        let models = if config.providers == before.providers && is_priced_alike {
-            old.models().clone()
-        } else {
-            Arc::new(build_models(loaded, |name| std::env::var(name).ok())?)
-        };
+    /// Builds the new snapshot. Everything that can fail comes before anything is changed.
+    fn prepare(&self, loaded: &Loaded) -> anyhow::Result<Runtime> {
+        let old = self.runtime.get();
+        let models = self.models(loaded, &old.models.models)?;
         check_models(loaded, &models)?;
-        let tools = if config.tools == before.tools && config.agent.spawn == before.agent.spawn {
-            old.conversations.tools.all.clone()
-        } else {
-            equip::build_tools(config, &self.workspace, &self.home, &self.equipment.partners())?
-        };
-        let jobs = (self.equipment.jobs.clone(), self.equipment.memory.clone());
-        let commands = equip::slash_commands(config, jobs, models, tools, &self.workspace, old.commands.started)?;
-        let secrets = equip::secrets(loaded, &self.home)?;
-        let kept = (secrets.clone(), old.conversations.middleware.kept());
-        let (bus, running) = (old.bus.clone(), old.running.clone());
-        let runner = equip::turn_runner(config, &self.workspace, Arc::new(commands), bus, running, kept)?;
-        Ok((runner, secrets))
+        let mut restart_needed: Vec<_> =
+            self.restart_changes(loaded).iter().map(|change| table_of_hook(&change.key).to_owned()).collect();
+        restart_needed.dedup();
+        let runtime = Runtime::new(loaded, models, &self.fixed, restart_needed)?;
+        let runner = old.runner();
+        let (bus, running) = (runner.bus.clone(), runner.running.clone());
+        runtime.add_runner(&self.fixed.workspace, bus, running, runner.conversations.middleware.kept())?;
+        Ok(runtime)
     }
 
-    async fn apply(&mut self, (runner, secrets): (TurnRunner, Secrets), loaded: Loaded) -> String {
-        let is_live = |change: &Change| !needs_restart(&change.key);
-        let changed: Vec<_> = self.current.changes(&loaded).into_iter().filter(is_live).collect();
-        let waiting: Vec<_> = self.started.changes(&loaded).into_iter().filter(|change| !is_live(change)).collect();
-        // Before it is said: who reads the log may count on it.
-        let (retries, models, bus) = (runner.running.retries.clone(), runner.models().clone(), runner.bus.clone());
-        self.equipment.replace(&loaded.config, runner, secrets);
-        let mut keys: Vec<_> = waiting.iter().map(|change| table_of_hook(&change.key).to_owned()).collect();
-        keys.dedup();
-        self.equipment.waiting.set(keys);
+    /// Returns the models of a configuration: the current ones, with their connections and circuit breakers, if their settings
+    /// are the same.
+    fn models(&self, loaded: &Loaded, current: &Arc<Models>) -> Result<Arc<Models>, Faults> {
+        let (before, config) = (&self.current.config, &loaded.config);
+        let is_same_price = config.agent.fallback_price == before.agent.fallback_price;
+        if config.providers == before.providers && is_same_price {
+            return Ok(current.clone());
+        }
+        Ok(Arc::new(build_models(loaded, |name| std::env::var(name).ok())?))
+    }
+
+    /// Returns the changes since the start that need a restart.
+    fn restart_changes(&self, loaded: &Loaded) -> Vec<SettingChange> {
+        self.started.changes(loaded).into_iter().filter(|change| needs_restart(&change.key)).collect()
+    }
+
+    fn apply(&mut self, runtime: Runtime, loaded: Loaded) -> String {
+        let changed = self.current.changes(&loaded).into_iter().filter(|change| !needs_restart(&change.key));
+        let changed: Vec<_> = changed.collect();
+        let waiting = self.restart_changes(&loaded);
+        // The swap comes before the log lines: who reads them may rely on the new settings.
+        self.runtime.set(runtime);
+        let runtime = self.runtime.get();
+        runtime.jobs.wake();
+        runtime.memory.notify_changes();
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }
@@ -136,7 +137,7 @@ impl Reloader {
             tracing::info!("the configuration was read anew: nothing has changed");
         }
         if !changed.is_empty() {
-            let changed = list(&changed, Change::to_string);
+            let changed = list(&changed, SettingChange::to_string);
             tracing::info!("the configuration was read anew: from now on {changed}");
         }
         let mut status = "ready".to_owned();
@@ -146,24 +147,25 @@ impl Reloader {
             status = format!("ready; a restart is needed for {keys}");
         }
         if loaded.config.log.level != self.current.config.log.level
-            && let Err(error) = self.daemon.log.set(&loaded.config.log.level)
+            && let Err(error) = self.source.log.set(&loaded.config.log.level)
         {
             tracing::error!("log.level: {error:#}");
         }
-        // Whoever reads it anew has mended something, if only the account behind a key.
-        models.reset_circuits();
-        bus.forget_service_faults();
-        retries.call_everybody();
+        // The owner has probably repaired something, if only the account behind a key.
+        let runner = runtime.runner();
+        runner.models().reset_circuits();
+        runner.bus.forget_service_faults();
+        runner.running.retries.call_everybody();
         self.current = loaded;
-        // More turns may be allowed now; the loop looks when it is asked for anything.
+        // More turns may be allowed now; the loop checks that on each probe.
         let (answer, _) = oneshot::channel();
         drop(self.agent.try_send(answer));
         status
     }
 }
 
-/// Says why nothing has changed, a line for each fault.
-fn refuse(error: &anyhow::Error) -> String {
+/// Logs why nothing has changed, one line a fault; returns the status for the service manager.
+fn log_refusal(error: &anyhow::Error) -> String {
     match error.downcast_ref::<Faults>() {
         Some(Faults(faults)) => faults.iter().for_each(|fault| tracing::error!("{fault}")),
         None => tracing::error!("{error:#}"),
@@ -172,17 +174,17 @@ fn refuse(error: &anyhow::Error) -> String {
     "ready; the new configuration is wrong, the one before stays in force".to_owned()
 }
 
-fn list(changes: &[Change], each: impl Fn(&Change) -> String) -> String {
+fn list(changes: &[SettingChange], each: impl Fn(&SettingChange) -> String) -> String {
     changes.iter().map(each).collect::<Vec<_>>().join(", ")
 }
 
-/// A webhook has many keys, all of them new where it is: its table says enough.
+/// Returns the table of a webhook's key, because all keys of a new webhook change at once; any other key as it is.
 fn table_of_hook(key: &str) -> &str {
     let end = key.strip_prefix("channels.webhook.").and_then(|rest| rest.rfind('.'));
     end.map_or(key, |end| &key[.."channels.webhook.".len() + end])
 }
 
-/// Whether a setting is taken in at the start alone.
+/// Returns true if a setting is read at the start only.
 fn needs_restart(key: &str) -> bool {
     let is_live = |live: &str| if live.ends_with('.') { key.starts_with(live) } else { key == live };
     let is_trust = key.starts_with("channels.") && key.ends_with(".trusted_from");
@@ -194,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_change_while_running_is_known() {
+    fn settings_that_need_a_restart_are_known() {
         for (key, expected) in [
             ("agent.model", false),
             ("agent.workspace", true),

@@ -1,4 +1,4 @@
-//! What a gateway does for its store from time to time.
+//! The periodic maintenance of the store.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,71 +6,71 @@ use std::time::Duration;
 
 use daoyou_channels::outgoing::OutgoingFiles;
 
+use super::runtime::Runtime;
 use crate::bus::{MessageBus, OutboundBody};
 use crate::home::{Home, modes};
 use crate::live::Live;
 use crate::memory;
-use crate::store::{Commit, Connection, Store, StoreConfig, StoreError, meta, now_ms, outbox, retention, space};
+use crate::store::{Commit, Connection, Store, StoreError, meta, now_ms, outbox, retention, space};
 
-/// How often all of it is read, to find damage before somebody needs what is damaged.
-const CHECK_EVERY: Duration = Duration::from_secs(86_400);
+/// The interval of complete checks, which find damage before the damaged data is needed.
+const CHECK_INTERVAL: Duration = Duration::from_secs(86_400);
 
-/// How long after the start the first of these checks may come.
+/// The delay of the first check after the start.
 const FIRST_CHECK: Duration = Duration::from_secs(30);
 
-/// The rest between two pieces of work.
-const BREATH: Duration = Duration::from_millis(20);
+/// The pause between two writes.
+const WRITE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Pages given back to the disk in one piece: some milliseconds of the writer's time.
-const PIECE: u32 = 100;
+/// The pages that one write gives back to the disk: some milliseconds of the writer's time.
+const PAGES_PER_WRITE: u32 = 100;
 
-/// How long a quiet moment is waited for, and how often it is looked for.
-const PATIENCE: Duration = Duration::from_secs(1_800);
-const LOOK: Duration = Duration::from_secs(1);
+/// The longest wait for a moment without messages, and the interval in which it polls.
+const IDLE_WAIT: Duration = Duration::from_secs(1_800);
+const IDLE_POLL: Duration = Duration::from_secs(1);
 
-/// How long it is known what a channel passed over: a mail from a list, a stranger's.
-const SKIPPED: Duration = Duration::from_secs(30 * 86_400);
+/// How long records of skipped messages are kept, such as mail from a list or from an unknown sender.
+const SKIPPED_AGE: Duration = Duration::from_secs(30 * 86_400);
 
-/// How long the runs of a job are known that is gone.
-const JOB_RUNS: Duration = Duration::from_secs(90 * 86_400);
+/// How long the runs of a removed job are kept.
+const JOB_RUNS_AGE: Duration = Duration::from_secs(90 * 86_400);
 
-/// Jobs whose runs are looked for in one piece.
-const JOBS_AT_ONCE: usize = 100;
+/// The jobs whose runs one write deletes.
+const JOBS_PER_WRITE: usize = 100;
 
-/// How long a copy of a file stays that no message needs: a call may have made it whose message is about to be committed.
-const UNUSED_FILES: Duration = Duration::from_secs(86_400);
+/// The age at which a copy of a file that no message needs is deleted. The message of a newer copy may not be committed yet.
+const UNUSED_FILE_AGE: Duration = Duration::from_secs(86_400);
 
 type Prune = fn(&Connection, i64) -> Result<usize, StoreError>;
 
-/// Looks after a store.
+/// Maintains a store.
 pub struct Upkeep {
     pub home: Home,
     pub bus: Arc<MessageBus>,
-    pub config: Arc<Live<StoreConfig>>,
-    pub memory: Arc<memory::MemoryService>,
-    /// How long notes are kept: channel, kind, time.
+    pub runtime: Arc<Live<Runtime>>,
+    /// How long notes are kept: channel, kind, age.
     pub note_ages: Vec<(String, &'static str, Duration)>,
 }
 
 impl Upkeep {
-    /// Looks once for what a crash may have left damaged, a little after the start: better now than in an hour.
-    pub async fn begin(&self) {
+    /// Checks the database shortly after the start, since a crash may have damaged it.
+    pub async fn check_after_start(&self) {
         tokio::time::sleep(FIRST_CHECK).await;
-        self.look_for_damage().await;
+        self.check_or_log().await;
     }
 
-    /// Does all that is done from time to time.
-    pub async fn go_round(&self) {
+    /// Does all maintenance that is due.
+    pub async fn maintain(&self) {
         repair_modes(&self.home).await;
         self.prune().await;
         self.sweep_outgoing().await;
         if let Err(error) = self.vacuum().await {
             tracing::warn!(%error, "free space of the database could not be given back");
         }
-        self.look_for_damage().await;
+        self.check_or_log().await;
     }
 
-    async fn look_for_damage(&self) {
+    async fn check_or_log(&self) {
         if let Err(error) = self.check().await {
             tracing::warn!(%error, "the database could not be checked");
         }
@@ -80,10 +80,10 @@ impl Upkeep {
         self.bus.store()
     }
 
-    /// Deletes what is older than `retain` says.
+    /// Deletes rows that are older than `store.retain` allows.
     async fn prune(&self) {
-        let config = self.config.get();
-        let retain = &config.retain;
+        let runtime = self.runtime.get();
+        let retain = &runtime.config.store.retain;
         let sessions = retain.sessions.map(Duration::from);
         let rules: [(&str, Option<Duration>, Prune); 7] = [
             ("turns", retain.turns.map(Duration::from), retention::prune_turn_steps),
@@ -92,26 +92,26 @@ impl Upkeep {
             ("sessions", sessions, memory::prune_sessions),
             ("summaries", sessions, memory::prune_orphaned_summaries),
             ("snapshots", Some(Duration::ZERO), memory::sweep_snapshots),
-            ("skipped", Some(SKIPPED), retention::prune_skipped),
+            ("skipped", Some(SKIPPED_AGE), retention::prune_skipped),
         ];
-        for (what, keep, prune) in rules {
-            let Some(keep) = keep else { continue };
-            self.clear(what, keep, prune).await;
+        for (what, age, prune) in rules {
+            let Some(age) = age else { continue };
+            self.delete_old(what, age, prune).await;
         }
-        for (channel, kind, keep) in &self.note_ages {
+        for (channel, kind, age) in &self.note_ages {
             let (channel, kind) = (channel.clone(), *kind);
             let prune =
                 move |connection: &Connection, before| retention::prune_notes(connection, &channel, kind, before);
-            self.clear(kind, *keep, prune).await;
+            self.delete_old(kind, *age, prune).await;
         }
         self.prune_job_runs().await;
     }
 
-    /// Removes the copies of files that no message needs any more that is still to be sent.
+    /// Deletes the copies of files that no undelivered message needs.
     async fn sweep_outgoing(&self) {
         let rows = match self.store().read(outbox::bodies_with_files).await {
             Ok(rows) => rows,
-            // The gateway is going.
+            // The gateway stops.
             Err(StoreError::Closed) => return,
             Err(error) => return tracing::warn!(%error, "the files of messages could not be looked up"),
         };
@@ -119,134 +119,134 @@ impl Upkeep {
         for body in rows {
             match serde_json::from_str::<OutboundBody>(&body) {
                 Ok(body) => in_use.extend(body.attachments.into_iter().map(|file| file.digest)),
-                // What it needs is not known, so nothing is removed.
+                // Its files are unknown, so nothing is deleted.
                 Err(error) => {
-                    return tracing::warn!(%error, "a message of the outbox cannot be read; no file is removed");
+                    return tracing::warn!(%error, "a message of the outbox cannot be read; no file is deleted");
                 }
             }
         }
         let files = OutgoingFiles::of_home(self.home.dir());
-        match tokio::task::spawn_blocking(move || files.sweep(&in_use, UNUSED_FILES)).await {
+        match tokio::task::spawn_blocking(move || files.sweep(&in_use, UNUSED_FILE_AGE)).await {
             Ok(Ok(0)) => {}
             Ok(Ok(files)) => tracing::info!(files, "copies of sent files deleted"),
             Ok(Err(error)) => tracing::warn!(%error, "copies of sent files could not be deleted"),
-            Err(error) => tracing::error!(%error, "deleting copies of sent files broke off"),
+            Err(error) => tracing::error!(%error, "deleting copies of sent files was aborted"),
         }
     }
 
-    /// Which jobs are gone is looked up beside the writer.
+    /// Deletes the runs of removed jobs. Finding these jobs does not occupy the writer.
     async fn prune_job_runs(&self) {
-        let before = now_ms().saturating_sub(millis(JOB_RUNS));
+        let before = now_ms().saturating_sub(millis(JOB_RUNS_AGE));
         let gone = match self.store().read(move |connection| retention::gone_jobs(connection, before)).await {
             Ok(gone) => gone,
-            // The gateway is going.
+            // The gateway stops.
             Err(StoreError::Closed) => return,
             Err(error) => return tracing::warn!(%error, "the runs of removed jobs could not be looked up"),
         };
-        for jobs in gone.chunks(JOBS_AT_ONCE) {
+        for jobs in gone.chunks(JOBS_PER_WRITE) {
             let jobs = jobs.to_vec();
             let prune = move |connection: &Connection, before| retention::prune_job_runs(connection, &jobs, before);
-            self.clear("runs of removed jobs", JOB_RUNS, prune).await;
+            self.delete_old("runs of removed jobs", JOB_RUNS_AGE, prune).await;
         }
     }
 
-    /// Deletes by `prune` what is older than `keep`, in small pieces between which others write.
-    async fn clear<P>(&self, what: &str, keep: Duration, prune: P)
+    /// Deletes rows that are older than `age` with `prune`, in small writes between which others write.
+    async fn delete_old<P>(&self, what: &str, age: Duration, prune: P)
     where
         P: Fn(&Connection, i64) -> Result<usize, StoreError> + Clone + Send + 'static,
     {
-        let before = now_ms().saturating_sub(millis(keep));
+        let before = now_ms().saturating_sub(millis(age));
         let mut total = 0;
         loop {
             let piece = prune.clone();
             match self.store().write(Commit::Logged, move |connection| piece(connection, before)).await {
                 Ok(0) => break,
                 Ok(rows) => total += rows,
-                // The gateway is going.
+                // The gateway stops.
                 Err(StoreError::Closed) => return,
                 Err(error) => return tracing::warn!(what, %error, "old rows could not be deleted"),
             }
-            tokio::time::sleep(BREATH).await;
+            tokio::time::sleep(WRITE_PAUSE).await;
         }
         if total > 0 {
             tracing::info!(what, rows = total, "old rows deleted");
         }
     }
 
-    /// Gives free pages back to the disk, in small pieces between which others write.
+    /// Gives free pages back to the disk, in small writes between which others write.
     async fn vacuum(&self) -> Result<(), StoreError> {
-        let every = self.config.get().vacuum.0;
+        let every = self.runtime.get().config.store.vacuum.0;
         if every.is_zero() || !self.is_due(meta::VACUUMED, every).await? {
             return Ok(());
         }
         if self.store().read(space::is_worth_it).await? {
-            let is_quiet = self.quiet().await;
+            let is_idle = self.wait_until_idle().await;
             let before = self.store().space().await?;
             if !self.store().write(Commit::Logged, space::is_in_pieces).await? {
-                if !is_quiet {
+                if !is_idle {
                     return Ok(());
                 }
                 self.store().write_alone(space::convert).await?;
             }
-            while self.store().write(Commit::Logged, |connection| space::give_back(connection, PIECE)).await? > 0 {
-                tokio::time::sleep(BREATH).await;
+            while self.store().write(Commit::Logged, |connection| space::give_back(connection, PAGES_PER_WRITE)).await? > 0 {
+                tokio::time::sleep(WRITE_PAUSE).await;
             }
             let after = self.store().space().await?;
             tracing::info!(before = before.size, after = after.size, "free space of the database given back");
         }
-        self.is_done(meta::VACUUMED).await
+        self.record_run(meta::VACUUMED).await
     }
 
-    /// Reads all of the database. What is wrong with it ends the gateway, and the next start mends it.
+    /// Reads the whole database. Damage ends the gateway, and the next start repairs it.
     async fn check(&self) -> Result<(), StoreError> {
-        if self.is_due(meta::CHECKED, CHECK_EVERY).await? {
-            self.quiet().await;
+        if self.is_due(meta::CHECKED, CHECK_INTERVAL).await? {
+            self.wait_until_idle().await;
             self.store().check().await?;
-            self.check_words().await?;
-            self.is_done(meta::CHECKED).await?;
+            self.check_word_index().await?;
+            self.record_run(meta::CHECKED).await?;
         }
         Ok(())
     }
 
-    /// A damaged index of words is made anew, from what it was made of.
-    async fn check_words(&self) -> Result<(), StoreError> {
+    /// Rebuilds a damaged word index from the messages and memories.
+    async fn check_word_index(&self) -> Result<(), StoreError> {
         let faults = self.store().read(memory::word_index::check).await?;
         if !faults.is_empty() {
-            tracing::warn!(?faults, "the index of words is damaged, and is made anew; nothing else is harmed");
+            tracing::warn!(?faults, "the index of words is damaged and is rebuilt; nothing else is affected");
             self.store().write(Commit::Logged, memory::word_index::distrust).await?;
-            self.memory.notify_changes();
+            self.runtime.get().memory.notify_changes();
         }
         Ok(())
     }
 
-    /// Waits for a moment in which no message is worked on; answers whether there was one.
-    async fn quiet(&self) -> bool {
-        let quiet = async {
+    /// Waits until no message is processed; returns false if that takes too long.
+    async fn wait_until_idle(&self) -> bool {
+        let idle = async {
             while self.bus.depths().0 > 0 {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(IDLE_POLL).await;
             }
         };
-        tokio::time::timeout(PATIENCE, quiet).await.is_ok()
+        tokio::time::timeout(IDLE_WAIT, idle).await.is_ok()
     }
 
     async fn is_due(&self, what: &'static str, every: Duration) -> Result<bool, StoreError> {
         let last = self.store().read(move |connection| meta::get(connection, what)).await?;
         let last = last.and_then(|last| last.parse::<i64>().ok()).unwrap_or(0);
-        // A clock that was set back must not put it off for ever.
+        // A clock that was set back must not postpone it for ever.
         Ok((now_ms() - last).unsigned_abs() >= every.as_millis().try_into().unwrap_or(u64::MAX))
     }
 
-    async fn is_done(&self, what: &'static str) -> Result<(), StoreError> {
+    async fn record_run(&self, what: &'static str) -> Result<(), StoreError> {
         let now = now_ms().to_string();
         self.store().write(Commit::Logged, move |connection| meta::set(connection, what, &now)).await
     }
 }
 
-/// Closes what of the home is open to other users of this machine, and says so in the log.
+/// Removes other users' access to files of the home, and logs it.
 pub(super) async fn repair_modes(home: &Home) {
     let home = home.clone();
     if let Err(error) = tokio::task::spawn_blocking(move || modes::repair(&home)).await {
-        tracing::error!(%error, "looking at the modes of the home broke off");
+        tracing::error!(%error, "the check of the modes of the home was aborted");
     }
 }
 

@@ -1,6 +1,5 @@
-//! Tells the service manager that the gateway lives, and only as long as it does: the store's writer commits, the agent
-//! loop turns, the runtime runs what it is given. Silence for too long has the service manager start a new gateway, which
-//! goes on from the store.
+//! Feeds the service manager's watchdog while the gateway is alive: the store's writer commits, the agent loop responds, and the
+//! async runtime runs tasks. Without this sign of life the service manager starts a new gateway, which continues from the store.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -12,41 +11,41 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::service;
+use super::service_manager;
 use crate::agent::LivenessProbe;
 use crate::bus::MessageBus;
 use crate::store::{Commit, StoreError};
 
-/// Checks in the time that the service manager allows between two signs of life. Three in a row must fail before it
-/// acts, so that one slow moment of the disk costs nothing.
+/// The checks in the time that the service manager allows between two signs of life. It acts only after three failures in a row,
+/// so that one slow moment of the disk has no effect.
 const CHECKS: u32 = 4;
 
-/// What the runtime is given beyond the limit of the check itself, to say what was stuck.
+/// The time beyond the limit of the check in which the runtime can report the stuck part.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// The parts that must answer.
+/// The parts that must respond.
 #[derive(Clone)]
-pub(super) struct Parts {
+pub(super) struct WatchedParts {
     pub bus: Arc<MessageBus>,
     pub agent: LivenessProbe,
-    /// From then on the agent loop only drains, and answers nobody. That has a limit of its own.
+    /// Cancelled when the agent loop begins to drain: it does not respond then, and draining has a limit of its own.
     pub stopping: CancellationToken,
 }
 
-/// The thread that looks; it ends when this is dropped. A thread, since a stuck runtime could not say that it is stuck.
+/// The thread that checks; it ends when this is dropped. It is no task, since a stuck runtime could not report itself.
 pub(super) struct Watchdog {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    /// Starts looking after `parts`, when a service manager asks for it.
-    pub fn start(parts: Parts) -> Option<Self> {
+    /// Starts to check `parts` if the service manager has a watchdog.
+    pub fn start(parts: WatchedParts) -> Option<Self> {
         let allowed = sd_notify::watchdog_enabled().filter(|allowed| !allowed.is_zero())?;
         let (stop, stopped) = mpsc::channel();
         let runtime = Handle::current();
-        let looking = move || look(&runtime, &parts, allowed / CHECKS, &stopped);
-        match thread::Builder::new().name("watchdog".to_owned()).spawn(looking) {
+        let watch = move || watch(&runtime, &parts, allowed / CHECKS, &stopped);
+        match thread::Builder::new().name("watchdog".to_owned()).spawn(watch) {
             Ok(thread) => Some(Self { stop: Some(stop), thread: Some(thread) }),
             Err(error) => {
                 tracing::error!(%error, "the watchdog could not be started; the service manager will end this process");
@@ -68,19 +67,18 @@ impl Drop for Watchdog {
 }
 
 /// Checks every `period` until `stopped`.
-fn look(runtime: &Handle, parts: &Parts, period: Duration, stopped: &mpsc::Receiver<()>) {
+fn watch(runtime: &Handle, parts: &WatchedParts, period: Duration, stopped: &mpsc::Receiver<()>) {
     loop {
         let begun = Instant::now();
-        let (tell, told) = mpsc::channel();
+        let (sender, result) = mpsc::channel();
         let checked = parts.clone();
         runtime.spawn(async move {
-            // Nobody listens any more when this took too long.
-            let _ = tell.send(checked.check(period).await);
+            // Nobody receives it any more if this took too long.
+            let _ = sender.send(checked.check(period).await);
         });
-        let answer = wait(&told, stopped, period + SLACK);
-        match answer {
+        match wait(&result, stopped, period + SLACK) {
             None => return,
-            Some(Ok(())) => service::alive(),
+            Some(Ok(())) => service_manager::alive(),
             Some(Err(stuck)) => tracing::error!("{stuck}; the service manager's watchdog is not fed"),
         }
         let rest = period.saturating_sub(begun.elapsed());
@@ -90,37 +88,37 @@ fn look(runtime: &Handle, parts: &Parts, period: Duration, stopped: &mpsc::Recei
     }
 }
 
-/// What the check said, or that it said nothing in time; `None` when there is nothing more to look at.
+/// Returns the result of a check, or an error if it is late; `None` if the watchdog is to stop.
 fn wait(
-    told: &mpsc::Receiver<Result<(), String>>,
+    result: &mpsc::Receiver<Result<(), String>>,
     stopped: &mpsc::Receiver<()>,
     limit: Duration,
 ) -> Option<Result<(), String>> {
-    /// How late an order to stop may be heard.
-    const NAP: Duration = Duration::from_millis(50);
+    /// The longest delay of a stop.
+    const POLL: Duration = Duration::from_millis(50);
     let deadline = Instant::now() + limit;
     loop {
-        match told.recv_timeout(NAP) {
+        match result.recv_timeout(POLL) {
             Ok(answer) => return Some(answer),
             Err(_) if stopped.try_recv() == Err(mpsc::TryRecvError::Disconnected) => return None,
             Err(_) if Instant::now() >= deadline => {
                 return Some(Err(format!("the runtime has not answered for {limit:?}")));
             }
-            // The runtime dropped the check: it is going down.
-            Err(RecvTimeoutError::Disconnected) => thread::sleep(NAP),
+            // The runtime dropped the check because it shuts down.
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(POLL),
             Err(RecvTimeoutError::Timeout) => {}
         }
     }
 }
 
-impl Parts {
-    /// Asks each part; the error names the one that is stuck.
+impl WatchedParts {
+    /// Probes each part; the error names the stuck one.
     async fn check(&self, limit: Duration) -> Result<(), String> {
         let (store, agent) = tokio::join!(timeout(limit, self.store()), timeout(limit, self.agent()));
         match store {
             Err(_) => return Err(format!("the store's writer has not answered for {limit:?}")),
             Ok(Err(StoreError::Closed)) => return Err("the store's writer has ended".to_owned()),
-            // It answers. A disk that is full or a file that is locked is not mended by a new start.
+            // It responds. A new start would not repair a full disk or a locked file.
             Ok(Err(error)) => tracing::warn!(%error, "the store's writer cannot commit"),
             Ok(Ok(())) => {}
         }

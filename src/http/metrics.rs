@@ -53,7 +53,7 @@ async fn page(State(state): SharedState) -> Result<Response, HttpError> {
         outbox: outbox.into_iter().map(depth).collect(),
         database_bytes: database_bytes.to_vec(),
         takes_messages: state.bus.intake_fault().is_none(),
-        circuits: circuits(&state.directory.models.get()),
+        circuits: circuits(&state.directory.models.get().models),
     };
     let page = state.bus.metrics().render(&scraped);
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response())

@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::cron::JobService;
-use crate::memory;
+use crate::live::LivePart;
+use crate::memory::MemoryService;
 use crate::query::{GatewayDirectory, Inspect};
 
 /// The state that all routes share.
@@ -17,8 +18,8 @@ pub struct AppState {
     pub channels: Arc<ChannelHealth>,
     pub cli: Arc<CliChannel>,
     pub directory: Arc<GatewayDirectory>,
-    pub jobs: Arc<JobService>,
-    pub memory: Arc<memory::MemoryService>,
+    pub jobs: LivePart<JobService>,
+    pub memory: LivePart<MemoryService>,
     /// Answers queries about the gateway itself.
     pub inspector: Arc<dyn Inspect>,
     /// Cancelled to end open event streams.

@@ -13,6 +13,7 @@ use super::message_text::spoken_text;
 use super::service::MemoryService;
 use super::{Identities, sender_of, word_index};
 use crate::crash;
+use crate::live::LivePart;
 use crate::origin::TurnOrigin;
 use crate::store::words::{self, NewSaid};
 use crate::store::{Commit, Connection, Store, StoreError, inbox, meta, now_ms};
@@ -34,6 +35,8 @@ const PURGING: &str = "purging";
 
 /// Keeps the word index up to date with the messages of all sessions.
 pub struct MessageIndexer {
+    live: LivePart<MemoryService>,
+    /// The service of the current pass.
     desk: Arc<MemoryService>,
     /// The start of the last pass that left nothing to index, UTC milliseconds.
     looked_at: i64,
@@ -41,8 +44,8 @@ pub struct MessageIndexer {
 }
 
 impl MessageIndexer {
-    pub fn new(desk: Arc<MemoryService>) -> Self {
-        Self { desk, looked_at: 0, round: Instant::now() }
+    pub fn new(live: LivePart<MemoryService>) -> Self {
+        Self { desk: live.get(), live, looked_at: 0, round: Instant::now() }
     }
 
     /// Works after each [`MemoryService::notify_messages`], until `stop` or until the store is closed.
@@ -87,8 +90,9 @@ impl MessageIndexer {
     }
 
     async fn go_through(&mut self) -> Result<(), StoreError> {
+        self.desk = self.live.get();
         let store = self.desk.store.clone();
-        let identities = self.desk.settings.get().identities.clone();
+        let identities = self.desk.settings.identities.clone();
         self.make_sound(&store, &identities).await?;
         self.put_memories(&store).await?;
         self.sweep(&store).await?;
@@ -111,7 +115,7 @@ impl MessageIndexer {
             }
         }
         if has_news {
-            self.desk.vectors.notify_indexed();
+            self.desk.queries.notify_indexed();
         }
         self.looked_at = begun;
         Ok(())

@@ -6,6 +6,7 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::*;
+use crate::live::LivePart;
 use crate::llm::{Embedder, Models, OfflineProvider, ProviderConfig};
 use crate::memory::vectors::EmbeddingIndexer;
 use crate::memory::vectors::stub::Embeddings;
@@ -142,7 +143,7 @@ async fn what_is_unrelated_is_given_nothing_and_a_question_what_it_was_given() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_vectors_what_is_unrelated_is_given_nothing() {
-    let (world, server) = (World::new(), Embeddings::start().await);
+    let (mut world, server) = (World::new(), Embeddings::start().await);
     server.crowd();
     server.alike(&["car", "automobile"]);
     let ids = filled(&world).await;
@@ -153,8 +154,9 @@ async fn with_vectors_what_is_unrelated_is_given_nothing() {
     let models =
         Models::build(&BTreeMap::from([("p".to_owned(), config)]), |_| None, Arc::new(OfflineProvider)).unwrap();
     let embedder: Embedder = models.embedder("p/m", 256).unwrap();
-    world.desk.embed_by(Some(embedder));
-    assert_eq!(EmbeddingIndexer::new(world.desk.clone()).round().await, None);
+    world.desk = Arc::new(MemoryService::clone(&world.desk).with_embedder(Some(embedder)));
+    world.desk.notify_changes();
+    assert_eq!(EmbeddingIndexer::new(LivePart::fixed(world.desk.clone())).round().await, None);
     let before = server.texts().len();
     for text in ["你好", "谢谢", "好的", "嗯", "hello", "Thanks!", "ok", "Yes, please.", "Good morning", "什么？"]
     {

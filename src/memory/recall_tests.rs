@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::chat::ChatMessage;
+use crate::live::LivePart;
 use crate::memory::{
     Identities, MemoryConfig, MemoryService, MemorySettings, MessageIndexer, rebuild_index, search_messages,
     word_index as terms,
@@ -99,7 +100,7 @@ impl World {
     }
 
     async fn index(&self) {
-        MessageIndexer::new(self.desk.clone()).catch_up().await.unwrap();
+        MessageIndexer::new(LivePart::fixed(self.desk.clone())).catch_up().await.unwrap();
     }
 
     async fn hits(&self, owner: &str, text: &str) -> Vec<RecallHit> {
@@ -344,7 +345,7 @@ async fn a_mended_database_finds_again_what_was_taken_over() {
     let path = world.folder.path().join("daoyou.db");
     crate::store::mend(&path, "a test says so").unwrap();
     let store = Store::open(&path).unwrap();
-    let terms = (*world.desk.settings.get()).clone();
+    let terms = (*world.desk.settings).clone();
     let again = World { desk: Arc::new(MemoryService::new(store, terms)), folder: world.folder };
     again.index().await;
     let mut found = again.texts("owner", "heron").await;

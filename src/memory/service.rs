@@ -12,15 +12,14 @@ use super::files::MemoryFileState;
 use super::passage_index::{ATTACHED_KINDS, PassageIndexes, similar_by_vector};
 use super::query::{HitLocation, RecallHit, RecallQuery, RelevanceQuery};
 use super::recall::recall;
-use super::vectors::QueryEmbeddings;
+use super::vectors::{InstalledEmbedder, QueryEmbeddings};
 use super::{Identities, MemoryConfig, MemoryKind, NewMemoryEntry, Owner};
 use crate::guard::Secrets;
-use crate::live::Live;
 use crate::llm::Embedder;
 use crate::store::{Connection, Store, StoreError};
 use crate::text::without_fillers;
 
-/// The settings of memory. A reload replaces them.
+/// The settings of memory.
 #[derive(Clone, Debug)]
 pub struct MemorySettings {
     pub config: MemoryConfig,
@@ -31,15 +30,18 @@ pub struct MemorySettings {
     pub workspace: PathBuf,
 }
 
-/// Memory as the rest of the gateway sees it.
+/// Memory as the rest of the gateway sees it. Its settings never change: a reload makes another service over the same memory,
+/// and a turn keeps the one with which it began.
+#[derive(Clone)]
 pub struct MemoryService {
     pub store: Store,
-    pub settings: Live<MemorySettings>,
+    pub settings: Arc<MemorySettings>,
     /// Secrets that are removed from whatever is remembered.
-    pub secrets: Live<Secrets>,
-    pub(super) vectors: QueryEmbeddings,
+    pub secrets: Arc<Secrets>,
+    pub(super) embedder: Option<Arc<InstalledEmbedder>>,
+    pub(super) queries: Arc<QueryEmbeddings>,
     pub(super) passages: Arc<PassageIndexes>,
-    pub(super) files: MemoryFileState,
+    pub(super) files: Arc<MemoryFileState>,
     said: watch::Sender<()>,
     changed: watch::Sender<()>,
 }
@@ -48,14 +50,33 @@ impl MemoryService {
     pub fn new(store: Store, settings: MemorySettings) -> Self {
         Self {
             store,
-            settings: Live::new(settings),
-            secrets: Live::default(),
-            vectors: QueryEmbeddings::default(),
+            settings: Arc::new(settings),
+            secrets: Arc::default(),
+            embedder: None,
+            queries: Arc::default(),
             passages: Arc::default(),
-            files: MemoryFileState::default(),
+            files: Arc::default(),
             said: watch::Sender::default(),
             changed: watch::Sender::default(),
         }
+    }
+
+    /// Returns a service over the same memory with other settings.
+    #[must_use]
+    pub fn with_settings(&self, settings: MemorySettings) -> Self {
+        Self { settings: Arc::new(settings), ..self.clone() }
+    }
+
+    /// Removes `secrets` from whatever is remembered.
+    #[must_use]
+    pub fn with_secrets(self, secrets: Secrets) -> Self {
+        Self { secrets: Arc::new(secrets), ..self }
+    }
+
+    /// Makes vectors with `embedder`, or none.
+    #[must_use]
+    pub fn with_embedder(self, embedder: Option<Embedder>) -> Self {
+        Self { embedder: embedder.map(|embedder| Arc::new(InstalledEmbedder::new(embedder))), ..self }
     }
 
     /// Returns the hits of a query, the best first.
@@ -124,24 +145,17 @@ impl MemoryService {
         self.store.read(move |connection| passages.make_ready(connection, &owners)).await
     }
 
-    /// Makes vectors with `embedder` from now on, or none.
-    pub fn embed_by(&self, embedder: Option<Embedder>) {
-        self.vectors.install(embedder);
-        self.notify_changes();
-    }
-
     /// Returns the vector of a text that is searched for, of length 1. `None` if there is no model, its vectors are not ready, or
     /// it does not answer within `memory.embeddings.timeout`: then the text is searched by its words alone.
     pub async fn vector_of(&self, text: &str) -> Option<Arc<[f32]>> {
-        self.vectors.embed(text, self.settings.get().config.embeddings.timeout.0).await
+        self.queries.embed(self.embedder.as_ref()?, text, self.settings.config.embeddings.timeout.0).await
     }
 
     /// Removes the secrets of the configuration from a new entry.
     pub fn redact_secrets(&self, new: &mut NewMemoryEntry) {
-        let secrets = self.secrets.get();
-        let found = [&mut new.name, &mut new.text].map(|text| secrets.strike(text)).contains(&true);
+        let found = [&mut new.name, &mut new.text].map(|text| self.secrets.strike(text)).contains(&true);
         let mut detail = new.detail.to_string();
-        let in_detail = secrets.strike(&mut detail);
+        let in_detail = self.secrets.strike(&mut detail);
         if in_detail {
             new.detail = serde_json::from_str(&detail).unwrap_or_default();
         }

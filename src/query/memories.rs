@@ -78,7 +78,7 @@ pub enum MemoryChange {
 /// # Errors
 /// The memory does not exist, the query is invalid, or the store cannot be read.
 pub async fn read(desk: &MemoryService, query: MemoryQuery) -> Result<Value, MemoryError> {
-    let (terms, now) = (desk.settings.get(), Timestamp::now());
+    let (terms, now) = (desk.settings.clone(), Timestamp::now());
     if terms.workspace.is_dir() {
         desk.import_by_hand().await;
     }
@@ -94,7 +94,7 @@ pub async fn read(desk: &MemoryService, query: MemoryQuery) -> Result<Value, Mem
 /// # Errors
 /// The memory does not exist or the change is invalid, and nothing was written; or the store cannot be written.
 pub async fn apply(desk: &Arc<MemoryService>, change: MemoryChange) -> Result<Value, MemoryError> {
-    if desk.settings.get().workspace.is_dir() {
+    if desk.settings.workspace.is_dir() {
         desk.import_by_hand().await;
     }
     let service = desk.clone();
@@ -149,7 +149,7 @@ fn answer(
 }
 
 fn write(connection: &Connection, change: &MemoryChange, desk: &MemoryService) -> Result<Value, MemoryError> {
-    let terms = desk.settings.get();
+    let terms = desk.settings.clone();
     match change {
         MemoryChange::Add(asked) => {
             let asked: EntryRequest = serde_json::from_value(asked.clone())
@@ -271,7 +271,7 @@ fn line(entry: &MemoryEntry) -> ExportedMemory {
 
 /// Imports all lines or none. Summaries are skipped: they belong to their conversations.
 fn import(connection: &Connection, text: &str, desk: &MemoryService) -> Result<Value, MemoryError> {
-    let terms = desk.settings.get();
+    let terms = desk.settings.clone();
     let (mut new, mut summaries, mut faults) = (Vec::new(), 0, Vec::new());
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let read = daoyou_channels::json::from_str::<ExportedMemory>(line)

@@ -18,4 +18,4 @@ pub use memories::{MemoryChange, MemoryQuery};
 pub use queue::{AfterCommit, AppliedChange, RetryClass};
 pub use rows::{LIST_LIMIT, losses, timestamp, usage};
 pub use store_query::{StoreChange, StoreQuery, apply, read};
-pub use terminal::{GatewayDirectory, TerminalFrame, TerminalInfo};
+pub use terminal::{GatewayDirectory, ModelSelection, TerminalFrame, TerminalInfo};

@@ -7,7 +7,7 @@ use daoyou_channels::cli::{CompletionNames, NameDirectory, TerminalConversation}
 use daoyou_channels::{OutboundMessage, SessionEvent};
 use serde::{Deserialize, Serialize};
 
-use crate::live::Live;
+use crate::live::LivePart;
 use crate::llm::Models;
 use crate::store::{Store, messages};
 
@@ -32,12 +32,17 @@ pub enum TerminalFrame {
     Event(SessionEvent),
 }
 
+/// The models of a gateway.
+pub struct ModelSelection {
+    pub models: Arc<Models>,
+    /// `agent.model`.
+    pub configured: String,
+}
+
 /// The sessions and models of a gateway.
 pub struct GatewayDirectory {
     pub store: Store,
-    pub models: Arc<Live<Models>>,
-    /// `agent.model`.
-    pub model: Arc<Live<String>>,
+    pub models: LivePart<ModelSelection>,
 }
 
 #[async_trait]
@@ -48,7 +53,7 @@ impl NameDirectory for GatewayDirectory {
                 tracing::warn!(%error, "the sessions could not be listed");
                 Vec::new()
             });
-        let models = self.models.get().list().await.into_iter();
+        let models = self.models.get().models.list().await.into_iter();
         let name = |(provider, model): (String, String)| {
             if model.is_empty() || provider == model { provider } else { format!("{provider}/{model}") }
         };
@@ -62,7 +67,8 @@ impl NameDirectory for GatewayDirectory {
         let key = conversation.key().to_string();
         let head = self.store.read(move |connection| messages::session(connection, &key)).await;
         let chosen = head.map_err(|error| error.to_string())?.model;
-        let wanted = conversation.model.clone().or(chosen).unwrap_or_else(|| (*self.model.get()).clone());
-        self.models.get().resolve(&wanted).await.map(|choice| choice.to_string()).map_err(|error| error.to_string())
+        let selection = self.models.get();
+        let wanted = conversation.model.clone().or(chosen).unwrap_or_else(|| selection.configured.clone());
+        selection.models.resolve(&wanted).await.map(|choice| choice.to_string()).map_err(|error| error.to_string())
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use daoyou_channels::Finding;
 
-use crate::gateway::equip::PRIVATE;
+use crate::gateway::runtime::PRIVATE;
 use crate::session::commands::SkillFolder;
 use crate::turn::context::system_prompt::SystemPrompt;
 

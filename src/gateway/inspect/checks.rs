@@ -6,7 +6,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::Inspector;
 use super::sandbox::root_check;
-use crate::gateway::equip;
+use crate::gateway::settings::timezone;
 
 /// The open files that a gateway may need: connections, the database, commands.
 const OPEN_FILES: u64 = 1_024;
@@ -46,7 +46,7 @@ impl Inspector {
     fn zone_check(&self) -> Finding {
         const NAME: &str = "time zone";
         const MEND: &str = "set agent.timezone = \"Area/City\", such as \"Asia/Shanghai\", in config.toml";
-        match equip::timezone(&self.config) {
+        match timezone(&self.config) {
             Err(error) => Finding::fail(NAME, error.to_string(), MEND),
             Ok(zone) if zone.is_unknown() => {
                 Finding::warn(NAME, "this machine has none, and none is set: times are UTC", MEND)

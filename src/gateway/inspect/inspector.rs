@@ -10,12 +10,13 @@ use daoyou_channels::Channel;
 use serde_json::{Value, json};
 
 use crate::agent::prepare_workspace;
-use crate::bus::{ChannelHealth, MessageBus};
+use crate::bus::{ChannelHealth, MessageBus, WeakBus};
 use crate::config::{Config, Fault, Faults, Loaded};
 use crate::gateway::channels;
 use crate::gateway::check::build_models;
-use crate::gateway::equip::{Equipment, Partners, build_tools};
+use crate::gateway::runtime::{Runtime, build_tools, tool_deps};
 use crate::home::Home;
+use crate::live::Live;
 use crate::llm::Models;
 use crate::query::{GatewayQuery, Inspect, InspectError};
 use crate::store::overview::{Overview, overview};
@@ -29,6 +30,8 @@ pub struct Inspector {
     pub(super) models: Arc<Models>,
     pub(super) channels: Arc<ChannelResults>,
     pub(super) running: Option<RunningParts>,
+    /// The current snapshot of a running gateway.
+    pub(super) runtime: Option<Arc<Runtime>>,
     /// Missing secrets, without which no gateway starts.
     pub(super) missing: Vec<Fault>,
 }
@@ -44,8 +47,7 @@ pub struct RunningParts {
     pub started: Instant,
     /// The address of the HTTP server, whatever the configuration says now; `None` for a gateway of a single conversation.
     pub serves: Option<SocketAddr>,
-    /// The settings that a reload replaces.
-    pub equipment: Equipment,
+    pub runtime: Arc<Live<Runtime>>,
 }
 
 /// Answers queries about a running gateway, each with the settings of that moment.
@@ -66,12 +68,14 @@ impl RunningInspector {
 #[async_trait]
 impl Inspect for RunningInspector {
     async fn answer(&self, question: GatewayQuery) -> Result<Value, InspectError> {
+        let runtime = self.running.runtime.get();
         let inspector = Inspector {
             home: self.home.clone(),
-            config: self.running.equipment.config.get(),
-            models: self.running.equipment.models.get(),
+            config: runtime.config.clone(),
+            models: runtime.models.models.clone(),
             channels: self.channels.clone(),
             running: Some(self.running.clone()),
+            runtime: Some(runtime),
             missing: Vec::new(),
         };
         inspector.answer(question).await
@@ -93,7 +97,7 @@ impl Inspector {
             !loaded.missing.iter().any(|missing| is_of(&missing.key))
         });
         let models = Arc::new(build_models(&whole, |name| std::env::var(name).ok())?);
-        let mut channels = channels::each(&loaded.config, &home);
+        let mut channels = channels::build_each(&loaded.config, &home);
         for missing in &loaded.missing {
             let of = |name: &str| missing.key.starts_with(&format!("channels.{}.", name.replacen(':', ".", 1)));
             for (_, channel) in channels.iter_mut().filter(|(name, _)| of(name)) {
@@ -101,7 +105,7 @@ impl Inspector {
             }
         }
         let (channels, missing) = (Arc::new(channels), loaded.missing.clone());
-        Ok(Self { home, config: Arc::new(loaded.config.clone()), models, channels, running: None, missing })
+        Ok(Self { home, config: Arc::new(loaded.config.clone()), models, channels, running: None, runtime: None, missing })
     }
 
     /// Reads the store's part of an answer.
@@ -131,11 +135,12 @@ impl Inspector {
 
     /// Returns the gateway's tools, or those that it would have; its workspace must exist.
     pub(super) fn tools(&self) -> Result<Arc<Executor>, String> {
-        if let Some(running) = &self.running {
-            return Ok(running.equipment.runner.get().conversations.tools.all.clone());
+        if let Some(runtime) = &self.runtime {
+            return Ok(runtime.runner().conversations.tools.all.clone());
         }
         let workspace = self.home.workspace(&self.config.agent.workspace);
-        build_tools(&self.config, &workspace, &self.home, &Partners::default()).map_err(|error| error.to_string())
+        let deps = tool_deps(&self.config, None, None, None, &WeakBus::default());
+        build_tools(&self.config, &workspace, &self.home, deps).map_err(|error| error.to_string())
     }
 
     fn tool_rows(&self) -> Result<Value, InspectError> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Inspector, providers, sandbox};
 use crate::bus::{ServiceFault, stored_service_faults};
-use crate::gateway::equip;
+use crate::gateway::settings::{heartbeat_settings, timezone};
 use crate::guard::is_still;
 use crate::llm::CircuitState;
 use crate::metrics::CacheMetrics;
@@ -43,7 +43,7 @@ impl Inspector {
             "uptime": uptime,
             "missing": self.missing.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "listen": self.listen(),
-            "restart_needed": self.running.as_ref().map_or_else(Vec::new, |running| running.equipment.waiting.get().to_vec()),
+            "restart_needed": self.runtime.as_ref().map_or(&[][..], |runtime| &runtime.restart_needed),
             "ready": false,
             // The HTTP server of a running gateway replaces these.
             "parts": { "intake": "no gateway runs", "channels": {}, "services": {}, "inbound": overview.inbound, "outbound": outbound },
@@ -120,7 +120,7 @@ impl Inspector {
 
     /// Returns the next heartbeat, and the tokens that heartbeats used today.
     async fn heartbeat(&self) -> Result<Value, InspectError> {
-        let (settings, now) = (equip::heartbeat(&self.config), Timestamp::now());
+        let (settings, now) = (heartbeat_settings(&self.config), Timestamp::now());
         let next = settings.next_check(now).filter(|_| settings.config.enabled && self.running.is_some());
         let (enabled, most) = (settings.config.enabled, settings.config.tokens_per_day);
         let used = self.read(move |connection| settings.tokens_today(connection, now)).await?;
@@ -165,7 +165,7 @@ impl Inspector {
 
     /// Returns when today began in the owner's time zone.
     fn midnight(&self) -> i64 {
-        let zone = equip::timezone(&self.config).unwrap_or_else(|_| jiff::tz::TimeZone::system());
+        let zone = timezone(&self.config).unwrap_or_else(|_| jiff::tz::TimeZone::system());
         let now = Timestamp::now();
         let midnight = now.to_zoned(zone).start_of_day().map_or(now, |day| day.timestamp());
         midnight.as_millisecond()

@@ -62,13 +62,14 @@ async fn add(state: SharedState, text: String) -> ApiResult {
 }
 
 async fn read(state: &AppState, query: JobQuery) -> ApiResult {
-    Ok(Json(jobs::read(&state.jobs.store, query, state.jobs.context.get()).await?))
+    let service = state.jobs.get();
+    Ok(Json(jobs::read(&service.store, query, service.context.clone()).await?))
 }
 
 async fn apply(state: &AppState, change: JobChange) -> ApiResult {
-    let service = state.jobs.clone();
+    let service = state.jobs.get();
     run_detached(async move {
-        let AppliedJobChange { answer, fired } = jobs::apply(&service.store, change, service.context.get()).await?;
+        let AppliedJobChange { answer, fired } = jobs::apply(&service.store, change, service.context.clone()).await?;
         if let Some(fired) = fired {
             service.wake_started(fired);
         }

@@ -110,10 +110,10 @@ fn parse_id(id: &str) -> Result<i64, HttpError> {
 }
 
 async fn read(state: &AppState, query: MemoryQuery) -> ApiResult {
-    Ok(Json(memories::read(&state.memory, query).await?))
+    Ok(Json(memories::read(&state.memory.get(), query).await?))
 }
 
 async fn apply(state: &AppState, change: MemoryChange) -> ApiResult {
-    let service = state.memory.clone();
+    let service = state.memory.get();
     run_detached(async move { Ok(Json(memories::apply(&service, change).await?)) }).await
 }

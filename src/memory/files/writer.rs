@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::cli::Language;
@@ -15,6 +14,7 @@ use super::history;
 use super::import::{ImportOutcome, PageContext, import, settle};
 use super::state::{FileRead, HISTORY, MEMORY, older_histories, read, replace, stamp as stamp_of};
 use crate::crash;
+use crate::live::LivePart;
 use crate::memory::forgetting::RETOLD;
 use crate::memory::{MemoryService, MemorySettings};
 use crate::store::memory_lines::{self, SummaryRow};
@@ -43,7 +43,7 @@ const TEMPLATE: &str = include_str!("../../../workspace/memory/MEMORY.md");
 
 /// Keeps the files of one home.
 pub struct MemoryFileWriter {
-    desk: Arc<MemoryService>,
+    live: LivePart<MemoryService>,
     /// When HISTORY.md was written last.
     logged: Option<Instant>,
     /// A file cannot be removed, and that was said.
@@ -68,13 +68,13 @@ enum HistoryProgress {
 }
 
 impl MemoryFileWriter {
-    pub fn new(desk: Arc<MemoryService>) -> Self {
-        Self { desk, logged: None, is_stuck: false }
+    pub fn new(live: LivePart<MemoryService>) -> Self {
+        Self { live, logged: None, is_stuck: false }
     }
 
     /// Works until `stop`, and once more then, so that the files are right when the process ends.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut changes = self.desk.subscribe_to_changes();
+        let mut changes = self.live.get().subscribe_to_changes();
         let mut is_due = true;
         loop {
             let is_last = stop.is_cancelled();
@@ -91,16 +91,18 @@ impl MemoryFileWriter {
                     changes.mark_unchanged();
                 }
                 () = tokio::time::sleep(pause) => {
-                    is_due = kept == FileProgress::NotYet || self.desk.files.is_edited(&self.desk.settings.get().workspace);
+                    let memory = self.live.get();
+                    is_due = kept == FileProgress::NotYet || memory.files.is_edited(&memory.settings.workspace);
                 }
             }
         }
     }
 
     async fn keep(&mut self, is_last: bool) -> FileProgress {
-        let memory = self.desk.keep_memory_file().await;
+        let service = self.live.get();
+        let memory = service.keep_memory_file().await;
         let may_wait = !is_last && self.logged.is_some_and(|at| at.elapsed() < LOG_PAUSE);
-        let history = self.desk.keep_history_file(may_wait).await.map(|logged| match logged {
+        let history = service.keep_history_file(may_wait).await.map(|logged| match logged {
             HistoryProgress::Nothing => FileProgress::Whole,
             HistoryProgress::Waits => FileProgress::NotYet,
             HistoryProgress::Written => {
@@ -108,7 +110,7 @@ impl MemoryFileWriter {
                 FileProgress::Whole
             }
         });
-        let outputs = self.desk.remove_outputs(&mut self.is_stuck).await;
+        let outputs = service.remove_outputs(&mut self.is_stuck).await;
         let kept = [memory, history, outputs].map(|kept| {
             kept.unwrap_or_else(|error| {
                 tell(&error);
@@ -129,7 +131,7 @@ impl MemoryService {
     /// Takes over what a person has written into MEMORY.md since it was looked at last: before what is known is told to
     /// anybody. Costs one look at the file where nothing has changed. That it cannot be read is logged, once.
     pub async fn import_by_hand(&self) {
-        if !self.files.is_edited(&self.settings.get().workspace) {
+        if !self.files.is_edited(&self.settings.workspace) {
             return;
         }
         if let Err(error) = self.keep_memory_file().await {
@@ -149,7 +151,7 @@ impl MemoryService {
 
     async fn keep_memory_file(&self) -> Result<FileProgress, StoreError> {
         let _alone = self.files.working.lock().await;
-        let terms = self.settings.get();
+        let terms = self.settings.clone();
         let facts = self.store.read(memory_lists::facts_of_owners).await?;
         if !self.files.is_edited(&terms.workspace) && self.files.is_kept(&facts) {
             return Ok(FileProgress::Whole);
@@ -175,7 +177,7 @@ impl MemoryService {
             if is_lost && is_fresh {
                 return Ok(FileProgress::NotYet);
             }
-            let (terms_of_page, secrets) = (terms.clone(), self.secrets.get());
+            let (terms_of_page, secrets) = (terms.clone(), self.secrets.clone());
             let write = move |connection: &Connection| {
                 if is_lost {
                     memory_lines::clear(connection)?;
@@ -225,7 +227,7 @@ impl MemoryService {
             return Ok(FileProgress::Whole);
         }
         let turns: Vec<Uuid> = noted.iter().filter_map(|turn| turn.parse().ok()).collect();
-        let removed = in_file(self.settings.get().workspace.clone(), move |at| Spill::remove(&at, &turns)).await;
+        let removed = in_file(self.settings.workspace.clone(), move |at| Spill::remove(&at, &turns)).await;
         if let Err(error) = removed {
             if !std::mem::replace(is_stuck, true) {
                 tracing::warn!(%error, "a file that may hold what was forgotten could not be removed; it is tried again and again");
@@ -260,7 +262,7 @@ impl MemoryService {
     /// `may_wait`: what is only added has time. What was forgotten never has.
     async fn keep_history_file(&self, may_wait: bool) -> Result<HistoryProgress, StoreError> {
         let _alone = self.files.working.lock().await;
-        let terms = self.settings.get();
+        let terms = self.settings.clone();
         let mut logged = HistoryProgress::Nothing;
         loop {
             let due = self.store.read(due_for_history).await?;

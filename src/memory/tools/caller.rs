@@ -47,7 +47,7 @@ pub fn owner(desk: &MemoryService, context: &ToolContext) -> Result<Owner, Memor
             "an outside sender has no memory here: nothing is remembered or looked up for him".to_owned(),
         )
     };
-    desk.settings.get().identities.owner_of(channel, sender, *trust).ok_or_else(nobody)
+    desk.settings.identities.owner_of(channel, sender, *trust).ok_or_else(nobody)
 }
 
 /// Whether others than the caller read the conversation, so that nobody's private memory is told in it.

@@ -93,7 +93,7 @@ async fn look(
 ) -> Result<ToolResult, MemoryCallError> {
     let owner = owner(&desk, context)?;
     let limit = args.limit.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST)).clamp(1, MOST);
-    let zone = desk.settings.get().zone.clone();
+    let zone = desk.settings.zone.clone();
     let since = args.since.map(|text| moment(&text, &zone)).transpose().map_err(MemoryCallError::Wrong)?;
     let here = context.session.to_string();
     let session = args.session.map(|session| if session == "this" { here.clone() } else { session });

@@ -153,7 +153,7 @@ async fn look(
         return Ok(ToolResult::ok(what));
     }
     count_use(&desk, found.iter().map(|(entry, _)| entry.id).collect()).await;
-    let zone = &desk.settings.get().zone;
+    let zone = &desk.settings.zone;
     let lines: Vec<_> = found.iter().map(|(entry, fits)| shown(entry, *fits, zone)).collect();
     Ok(ToolResult::ok(format!("{DATA}\n{}", lines.join("\n"))))
 }

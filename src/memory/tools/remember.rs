@@ -187,7 +187,7 @@ struct PlannedWrite {
 
 impl WriteRows for PlannedWrite {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        let config = &self.desk.settings.get().config;
+        let config = &self.desk.settings.config;
         // Looked at again: another call of the same response may have remembered it, or it was forgotten meanwhile.
         let now = plan(connection, self.plan.entry.clone(), self.plan.replaces.clone())?;
         apply_plan(connection, &now, Some(self.id), config).map(|_| ())

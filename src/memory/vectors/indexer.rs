@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::query::InstalledEmbedder;
 use super::texts;
 use crate::crash;
+use crate::live::LivePart;
 use crate::llm::{Blame, LlmError, LlmErrorKind, Patience, backoff, random_fraction};
 use crate::memory::MemoryService;
 use crate::store::vector_codes;
@@ -38,7 +39,7 @@ const PLAIN: &str = "hello";
 
 /// Keeps the vectors of memories, and of what people say, while a model of vectors is set; without one it does nothing.
 pub struct EmbeddingIndexer {
-    desk: Arc<MemoryService>,
+    live: LivePart<MemoryService>,
     shift: Option<ModelSession>,
 }
 
@@ -92,13 +93,15 @@ enum EmbeddingFailure {
 }
 
 impl EmbeddingIndexer {
-    pub fn new(desk: Arc<MemoryService>) -> Self {
-        Self { desk, shift: None }
+    pub fn new(live: LivePart<MemoryService>) -> Self {
+        Self { live, shift: None }
     }
 
     /// Runs until `shutdown`.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut changes = self.desk.subscribe_to_changes();
+        let memory = self.live.get();
+        let (mut changes, queries) = (memory.subscribe_to_changes(), memory.queries.clone());
+        drop(memory);
         loop {
             changes.mark_unchanged();
             let Some(rest) = shutdown.run_until_cancelled(self.round()).await else { return };
@@ -111,7 +114,7 @@ impl EmbeddingIndexer {
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 changed = changes.changed() => if changed.is_err() { return },
-                () = self.desk.vectors.indexed() => {}
+                () = queries.indexed() => {}
                 () = rested => {}
             }
         }
@@ -119,9 +122,9 @@ impl EmbeddingIndexer {
 
     /// Makes all vectors that are missing; answers when to look again though nothing has changed.
     pub(in crate::memory) async fn round(&mut self) -> Option<Duration> {
-        let desk = self.desk.clone();
         loop {
-            let outcome = match self.shift().await {
+            let desk = self.live.get();
+            let outcome = match self.shift(&desk).await {
                 Ok(None) => return None,
                 Ok(Some(shift)) => match shift.rest_left() {
                     Some(left) => return Some(left),
@@ -141,21 +144,24 @@ impl EmbeddingIndexer {
         }
     }
 
-    /// The work with the model that is set now, begun where it is another one than before.
-    async fn shift(&mut self) -> Result<Option<&mut ModelSession>, StoreError> {
-        let Some(installed) = self.desk.vectors.installed() else {
+    /// Returns the work with the model that is set now, begun if it is another one than before.
+    async fn shift(&mut self, desk: &MemoryService) -> Result<Option<&mut ModelSession>, StoreError> {
+        let Some(installed) = desk.embedder.clone() else {
             self.shift = None;
             return Ok(None);
         };
         if !self.shift.as_ref().is_some_and(|shift| Arc::ptr_eq(&shift.installed, &installed)) {
-            self.shift = None;
             let name = installed.embedder.name();
+            // A turn that began with another model must not compare its vectors with those of this one.
+            if let Some(before) = self.shift.take().filter(|before| before.name != name) {
+                before.installed.is_ready.store(false, Ordering::Release);
+            }
             let model = name.clone();
             let begin = move |connection: &Connection| {
                 let dropped = vectors::begin(connection, &model)?;
                 Ok((dropped, vectors::bases(connection)?))
             };
-            let (dropped, bases) = self.desk.store.write(Commit::Logged, begin).await?;
+            let (dropped, bases) = desk.store.write(Commit::Logged, begin).await?;
             if dropped {
                 tracing::info!(model = name, "another model makes vectors now: all are made anew");
             }
@@ -179,7 +185,7 @@ impl ModelSession {
 
     /// The next step; what a failure before it meant is over when it goes well.
     async fn work(&mut self, desk: &MemoryService) -> Result<BatchProgress, EmbeddingFailure> {
-        let batch = desk.settings.get().config.embeddings.batch.clamp(1, 2_048);
+        let batch = desk.settings.config.embeddings.batch.clamp(1, 2_048);
         if !self.installed.is_ready.load(Ordering::Acquire) {
             self.learn_base(desk, batch).await?;
         }

@@ -10,7 +10,7 @@ pub use crate::store::vectors::remove;
 pub use indexer::EmbeddingIndexer;
 pub use nearest::nearest;
 pub(super) use nearest::standing_out;
-pub(super) use query::QueryEmbeddings;
+pub(super) use query::{InstalledEmbedder, QueryEmbeddings};
 
 #[cfg(test)]
 #[expect(clippy::allow_attributes, reason = "the stories use all of it")]

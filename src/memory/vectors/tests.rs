@@ -12,6 +12,7 @@ use super::indexer::EmbeddingIndexer;
 use super::nearest;
 use super::stub::{AskedVectors, Embeddings};
 use crate::chat::ChatMessage;
+use crate::live::{Live, LivePart};
 use crate::llm::{Embedder, Models, OfflineProvider, ProviderConfig};
 use crate::memory::{
     HitLocation, Identities, MemoryConfig, MemoryKind, MemoryService, MemorySettings, Owner, RecallQuery,
@@ -22,6 +23,7 @@ use crate::store::vectors::{self, NewVector};
 use crate::store::{Commit, Connection, Store, StoreError, messages, words};
 
 struct World {
+    live: Arc<Live<MemoryService>>,
     desk: Arc<MemoryService>,
     keeper: EmbeddingIndexer,
     server: Embeddings,
@@ -32,16 +34,23 @@ impl World {
     async fn new(batch: u32) -> Self {
         let home = tempfile::tempdir().unwrap();
         let desk = Arc::new(desk(&home, batch));
-        let (keeper, server) = (EmbeddingIndexer::new(desk.clone()), Embeddings::start().await);
-        let mut world = Self { desk, keeper, server, home };
+        let live = Arc::new(Live::new(desk.clone()));
+        let (keeper, server) = (EmbeddingIndexer::new(live.part(|all| all)), Embeddings::start().await);
+        let mut world = Self { live, desk, keeper, server, home };
         world.embed_by("p/m", 0);
         assert_eq!(world.desk.vector_of("the car").await, None, "how near it finds what is not is not known yet");
         assert_eq!(world.keeper.round().await, None);
         world
     }
 
-    fn embed_by(&self, model: &str, dimensions: u32) {
-        self.desk.embed_by(Some(embedder(&self.server.base_url(), model, dimensions)));
+    fn embed_by(&mut self, model: &str, dimensions: u32) {
+        let embedder = embedder(&self.server.base_url(), model, dimensions);
+        self.reload(MemoryService::clone(&self.desk).with_embedder(Some(embedder)));
+    }
+
+    fn reload(&mut self, desk: MemoryService) {
+        self.desk = Arc::new(desk);
+        self.live.set(self.desk.clone());
     }
 
     async fn write<T: Send + 'static>(
@@ -170,7 +179,7 @@ async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
         );
         assert_eq!(world.nearest("cat").await.first().map(|near| near.0.clone()), Some(HitLocation::Memory(ids[1])));
     }
-    world.desk.embed_by(None);
+    world.reload(MemoryService::clone(&world.desk).with_embedder(None));
     assert_eq!((world.desk.vector_of("cat").await, world.keeper.round().await), (None, None));
 }
 
@@ -186,9 +195,8 @@ async fn a_new_process_goes_on_where_the_last_one_died() {
     let (before, url) = (server.requests().len(), server.base_url());
     desk.store.close().await;
     server.refuse(|_| None);
-    let desk = Arc::new(super::tests::desk(&home, 2));
-    desk.embed_by(Some(embedder(&url, "p/m", 0)));
-    assert_eq!(EmbeddingIndexer::new(desk.clone()).round().await, None);
+    let desk = super::tests::desk(&home, 2).with_embedder(Some(embedder(&url, "p/m", 0)));
+    assert_eq!(EmbeddingIndexer::new(LivePart::fixed(desk)).round().await, None);
     let texts: Vec<_> = server.requests().split_off(before).into_iter().flat_map(|asked| asked.texts).collect();
     assert_eq!(texts, ["five"], "only what has no vector yet");
 }
@@ -228,9 +236,9 @@ async fn who_asks_does_not_wait_longer_than_is_set() {
     let mut world = World::new(8).await;
     world.told(&["one"]).await;
     assert_eq!(world.keeper.round().await, None);
-    let mut terms = (*world.desk.settings.get()).clone();
+    let mut terms = (*world.desk.settings).clone();
     terms.config.embeddings.timeout = daoyou_channels::settings::Span::from_millis(20);
-    world.desk.settings.set(terms);
+    world.reload(world.desk.with_settings(terms));
     world.server.hold(true);
     for _ in 0..8 {
         assert_eq!(world.desk.vector_of("a question").await, None);

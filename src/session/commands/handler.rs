@@ -11,7 +11,6 @@ use super::slash_command::{COMMANDS, CommandContext, CommandReply, SessionChange
 use super::{cost, history, memories, points};
 use crate::bus::{CommandAnswer, ControlCommands, InboundDraft, MessageBus, Order};
 use crate::cron::{self, JobScope, JobService};
-use crate::live::Live;
 use crate::llm::Models;
 use crate::phrases::{counted, fill};
 use crate::store::inbox::{InboxRow, State};
@@ -208,7 +207,7 @@ impl CommandHandler {
         if jobs.is_empty() {
             return Ok(self.context.phrases.no_jobs.to_owned());
         }
-        let lines = cron::lines_by_name(&jobs, &self.jobs.context.get(), LISTED_JOBS);
+        let lines = cron::lines_by_name(&jobs, &self.jobs.context, LISTED_JOBS);
         Ok(format!("{}\n{lines}\n\n{}", self.context.phrases.jobs_are, self.context.phrases.jobs_use))
     }
 
@@ -240,9 +239,8 @@ impl CommandHandler {
     }
 }
 
-/// The bus asks the current handler.
 #[async_trait]
-impl ControlCommands for Live<CommandHandler> {
+impl ControlCommands for CommandHandler {
     fn order(&self, message: &InboundMessage) -> Option<Order> {
         match SlashCommand::parse(&message.content)?.name.as_str() {
             "stop" => Some(Order::Stop),
@@ -256,7 +254,7 @@ impl ControlCommands for Live<CommandHandler> {
     }
 
     fn unread(&self, message: &InboundMessage) -> Option<String> {
-        SlashCommand::parse(&message.content)?.of_below(self.get().context.phrases)
+        SlashCommand::parse(&message.content)?.of_below(self.context.phrases)
     }
 
     fn stopped(
@@ -266,7 +264,7 @@ impl ControlCommands for Live<CommandHandler> {
         sub_agents: usize,
         processes: &[ProcessRow],
     ) -> String {
-        let phrases = self.get().context.phrases;
+        let phrases = self.context.phrases;
         if message.trust == Trust::Untrusted && !something_ran {
             return phrases.nothing_of_yours.to_owned();
         }
@@ -290,11 +288,10 @@ impl ControlCommands for Live<CommandHandler> {
 
     async fn status(&self, bus: &MessageBus, message: &InboundMessage) -> String {
         let (inbound, outbound) = bus.depths();
-        let current = self.get();
-        let up = daoyou_channels::settings::Span::from_secs(current.started.elapsed().as_secs()).to_string();
+        let up = daoyou_channels::settings::Span::from_secs(self.started.elapsed().as_secs()).to_string();
         let version = env!("CARGO_PKG_VERSION");
         let mut status =
-            fill(current.context.phrases.status_is, &[version, &up, &inbound.to_string(), &outbound.to_string()]);
+            fill(self.context.phrases.status_is, &[version, &up, &inbound.to_string(), &outbound.to_string()]);
         let session = message.session_key();
         match bus.store().read(move |connection| spawns::at_work(connection, session.as_str())).await {
             Ok(labels) if labels.is_empty() => {}
@@ -302,24 +299,23 @@ impl ControlCommands for Live<CommandHandler> {
                 let more = if labels.len() > LISTED_SUB_AGENTS { ", …" } else { "" };
                 let named = labels.iter().take(LISTED_SUB_AGENTS).map(String::as_str).collect::<Vec<_>>().join(", ");
                 let (count, named) = (labels.len().to_string(), format!("{named}{more}"));
-                status.push_str(&fill(current.context.phrases.sub_agents_at_work, &[&count, &named]));
+                status.push_str(&fill(self.context.phrases.sub_agents_at_work, &[&count, &named]));
             }
             Err(error) => tracing::warn!(%error, "the sub-agents of a session could not be looked up"),
         }
         for (provider, fault) in bus.services().all() {
-            status.push_str(&format!("\n{}", current.context.phrases.service_words(&fault.code, &provider)));
+            status.push_str(&format!("\n{}", self.context.phrases.service_words(&fault.code, &provider)));
         }
         status
     }
 
     async fn command(&self, message: &InboundMessage) -> Result<CommandAnswer, StoreError> {
-        let current = self.get();
-        let reply = || fill(current.context.phrases.unknown_command, &[&format!("`{}`", message.content.trim())]);
+        let reply = || fill(self.context.phrases.unknown_command, &[&format!("`{}`", message.content.trim())]);
         let Some(command) = SlashCommand::parse(&message.content) else {
             return Ok(CommandAnswer { reply: reply(), error: None, model: None });
         };
-        let row = current.row_of(message)?;
-        let CommandReply { reply, change, error } = current.answer(&command, &row).await?;
+        let row = self.row_of(message)?;
+        let CommandReply { reply, change, error } = self.answer(&command, &row).await?;
         let model = if let SessionChange::Model(model) = change { Some(model) } else { None };
         Ok(CommandAnswer { reply, error, model })
     }

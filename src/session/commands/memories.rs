@@ -105,14 +105,14 @@ async fn fitting(context: &CommandContext, words: &str, owner: &Owner) -> Result
 }
 
 fn owner(context: &CommandContext, row: &InboxRow) -> Option<Owner> {
-    context.memory.settings.get().identities.owner_of(&row.channel, &row.sender, Trust::parse(&row.trust))
+    context.memory.settings.identities.owner_of(&row.channel, &row.sender, Trust::parse(&row.trust))
 }
 
 /// Returns true if others than `owner` write in the chat, or if the chat belongs to another.
 async fn is_read_by_others(context: &CommandContext, row: &InboxRow, owner: &Owner) -> Result<bool, StoreError> {
     let session = row.session.clone();
     let found = context.memory.store.read(move |connection| ownership::of(connection, &session)).await?;
-    let identities = &context.memory.settings.get().identities;
+    let identities = &context.memory.settings.identities;
     let is_anothers = |first: &str| identities.now(&Owner::from_stored(first)) != *owner;
     Ok(found.is_shared || found.owner.as_deref().is_some_and(is_anothers))
 }

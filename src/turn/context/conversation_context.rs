@@ -134,7 +134,7 @@ impl ContextBuilder {
         context: Option<&ContextStep>,
     ) -> Result<ConversationContext, StoreError> {
         let key = session.to_string();
-        let terms = self.memory.settings.get();
+        let terms = self.memory.settings.clone();
         let owner = terms.identities.owner_of_row(last);
         let is_fresh = TurnOrigin::parse(&last.origin).settings.fresh;
         let (mut conversation, rows, is_shared) = self.store.read_here(|connection| {

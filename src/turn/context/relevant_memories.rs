@@ -31,7 +31,7 @@ async fn look_up(
     rows: &[InboxRow],
     context: &ConversationContext,
 ) -> Result<String, StoreError> {
-    let terms = memory.settings.get();
+    let terms = memory.settings.clone();
     let limit = usize::try_from(terms.config.hits).unwrap_or(usize::MAX);
     let is_for_somebody = rows.last().is_some_and(is_talk);
     if limit == 0 || context.owners.is_empty() || !is_for_somebody {

@@ -1,41 +1,41 @@
-//! What the service manager is told (sd_notify(3)). Where none listens, nothing is.
+//! Notifies the service manager (sd_notify(3)). Without one nothing happens.
 
 use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-/// Messages are taken; or the configuration has been read anew.
+/// Reports that messages are accepted, or that a reload has ended.
 pub(super) fn ready(status: &str) {
     send(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// Something that takes a while begins.
+/// Reports the begin of a longer operation.
 pub(super) fn status(status: &str) {
     send(&[NotifyState::Status(status)]);
 }
 
-/// The configuration is being read anew, until [`ready`]. The time tells this reload from the one before.
+/// Reports the begin of a reload, which ends with [`ready`]. The time distinguishes this reload from the last one.
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => send(&[NotifyState::Reloading, now, NotifyState::Status("reading the configuration")]),
-        Err(error) => tracing::warn!(%error, "the service manager was not told of the reload: there is no clock"),
+        Err(error) => tracing::warn!(%error, "the service manager was not notified of the reload: there is no clock"),
     }
 }
 
-/// The gateway stops; it needs up to `limit` for what it does next.
+/// Reports that the gateway stops, and that the next step takes up to `limit`.
 pub(super) fn stopping(status: &str, limit: Duration) {
-    // sd-notify's own takes 71 minutes at most.
+    // The variant of sd-notify is limited to 71 minutes.
     let extend = format!("EXTEND_TIMEOUT_USEC={}", limit.as_micros());
     send(&[NotifyState::Stopping, NotifyState::Status(status), NotifyState::Custom(&extend)]);
 }
 
-/// All parts answer.
+/// Feeds the watchdog.
 pub(super) fn alive() {
     send(&[NotifyState::Watchdog]);
 }
 
 fn send(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "the service manager could not be told");
+        tracing::warn!(%error, "the service manager could not be notified");
     }
 }

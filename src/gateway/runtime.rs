@@ -1,0 +1,272 @@
+//! The runtime: everything that turns, jobs and requests work with, made from one configuration.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use anyhow::Context;
+use daoyou_channels::trust::SenderLists;
+
+use super::settings::{
+    bus_settings, embedder, job_context, memory_settings, secrets, size, timezone, trust_lists,
+};
+use crate::agent::{Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools};
+use crate::bus::{BusSettings, MessageBus, WeakBus};
+use crate::config::{Config, Loaded};
+use crate::cron::{CronTool, JobService};
+use crate::home::Home;
+use crate::llm::Models;
+use crate::memory::{self, MemoryService};
+use crate::metrics::Metrics;
+use crate::phrases::Phrases;
+use crate::query::ModelSelection;
+use crate::session::commands::{CommandContext, CommandHandler, SkillFolder};
+use crate::session::lanes::ConcurrencyLimits;
+use crate::tools::{self, Beside, Executor, PrivateFolders, Processes, Tool};
+use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
+use crate::turn::context::images::ImageLoader;
+use crate::turn::context::system_prompt::SystemPrompt;
+use crate::turn::limits::TurnLimits;
+use crate::turn::middleware::{MiddlewareName, MiddlewareParts, MiddlewareSettings, MiddlewareStack, MiddlewareState};
+use crate::turn::model_chains::ModelChains;
+use crate::turn::orchestrators::Orchestrators;
+use crate::turn::token_budget::TokenBudget;
+
+/// The folders of the workspace that are not open to every turn.
+pub(super) const PRIVATE: PrivateFolders = PrivateFolders::new(&[memory::FOLDER]);
+
+/// A snapshot of everything that depends on the configuration. A reload builds a new one and stores it once, in the gateway's
+/// `Live<Runtime>`; nothing in a snapshot changes. Whatever begins takes what it needs from one snapshot: the agent loop takes
+/// the runner for a turn, a request takes its service, the bus takes its settings for an operation. A turn cannot see half of a
+/// reload, because its runner, tools, memory and jobs were built together and refer to each other, not to the current snapshot.
+pub struct Runtime {
+    pub config: Arc<Config>,
+    /// Changed keys whose new values are used from the next start on.
+    pub restart_needed: Vec<String>,
+    pub models: Arc<ModelSelection>,
+    pub trust: Arc<HashMap<String, SenderLists>>,
+    pub bus: Arc<BusSettings>,
+    pub jobs: Arc<JobService>,
+    pub memory: Arc<MemoryService>,
+    commands: Arc<CommandHandler>,
+    /// Set right after the rest, because it needs the bus, and the bus reads its settings from the first snapshot.
+    runner: OnceLock<Arc<TurnRunner>>,
+}
+
+/// The parts of a gateway that a reload keeps.
+pub(super) struct FixedParts {
+    pub home: Home,
+    pub workspace: PathBuf,
+    pub jobs: JobService,
+    pub memory: MemoryService,
+    pub metrics: Arc<Metrics>,
+    pub processes: Arc<Processes>,
+    pub bus: WeakBus,
+    pub started: Instant,
+}
+
+impl Runtime {
+    /// Builds a snapshot without its runner.
+    ///
+    /// # Errors
+    /// The configuration is invalid, or the workspace cannot be opened.
+    pub fn new(
+        loaded: &Loaded,
+        models: Arc<Models>,
+        fixed: &FixedParts,
+        restart_needed: Vec<String>,
+    ) -> anyhow::Result<Self> {
+        let config = &loaded.config;
+        let memory = fixed.memory.with_settings(memory_settings(config, fixed.workspace.clone())?);
+        let memory = memory.with_secrets(secrets(loaded, &fixed.home)?);
+        let memory = Arc::new(memory.with_embedder(embedder(config, &models, &fixed.metrics)));
+        let jobs = Arc::new(fixed.jobs.with_context(job_context(config)?));
+        let deps = tool_deps(config, Some(&jobs), Some(&memory), Some(&fixed.processes), &fixed.bus);
+        let skills = SkillFolder::open(&fixed.workspace, &PRIVATE.covered_for_all().hidden);
+        let commands = Arc::new(CommandHandler {
+            context: CommandContext {
+                phrases: Phrases::of(config.agent.locale.resolve()),
+                store: memory.store.clone(),
+                memory: memory.clone(),
+                timezone: timezone(config)?,
+            },
+            models: models.clone(),
+            tools: build_tools(config, &fixed.workspace, &fixed.home, deps)?,
+            jobs: jobs.clone(),
+            skills: Arc::new(skills.with_context(|| unopened(&fixed.workspace))?),
+            configured: config.agent.model.clone(),
+            started: fixed.started,
+        });
+        Ok(Self {
+            config: Arc::new(config.clone()),
+            restart_needed,
+            models: Arc::new(ModelSelection { models, configured: config.agent.model.clone() }),
+            trust: Arc::new(trust_lists(config)),
+            bus: Arc::new(bus_settings(config, commands.clone())),
+            jobs,
+            memory,
+            commands,
+            runner: OnceLock::new(),
+        })
+    }
+
+    /// Builds the runner of this snapshot's turns; it shares `running` and `middleware` with the runner before it.
+    ///
+    /// # Errors
+    /// The configuration is invalid, or the workspace cannot be opened.
+    pub fn add_runner(
+        &self,
+        workspace: &Path,
+        bus: Arc<MessageBus>,
+        running: RunningTurns,
+        middleware: MiddlewareState,
+    ) -> anyhow::Result<()> {
+        let CommandContext { phrases, ref store, ref memory, ref timezone } = self.commands.context;
+        let agent = &self.config.agent;
+        let middleware = MiddlewareStack::build(&MiddlewareParts {
+            settings: MiddlewareSettings {
+                middleware: agent.middleware.clone(),
+                budget: agent.budget.clone(),
+                rate_limit: agent.rate_limit.clone(),
+                cache: agent.cache.clone(),
+            },
+            store: store.clone(),
+            tools: self.commands.tools.clone(),
+            timezone: timezone.clone(),
+            metrics: bus.metrics().clone(),
+            secrets: (*memory.secrets).clone(),
+            kept: middleware,
+        });
+        let runner = TurnRunner {
+            starter: TurnStarter {
+                store: store.clone(),
+                memory: memory.clone(),
+                running: running.clone(),
+                queue: agent.queue,
+                resets: agent.session.resets().map_err(anyhow::Error::msg).context("agent.session.daily_reset")?,
+                timezone: timezone.clone(),
+            },
+            conversations: self.conversations(workspace, &bus, &running, middleware)?,
+            job_rules: self.jobs.context.settings.clone(),
+            limits: ConcurrencyLimits {
+                turns: size(agent.max_concurrent_turns),
+                sub_agents: size(agent.spawn.at_once),
+            },
+            memory: memory.clone(),
+            timezone: timezone.clone(),
+            bus,
+            running,
+            phrases,
+            commands: self.commands.clone(),
+        };
+        // A snapshot gets its runner once.
+        drop(self.runner.set(Arc::new(runner)));
+        Ok(())
+    }
+
+    /// Returns what the conversations of turns work with.
+    fn conversations(
+        &self,
+        workspace: &Path,
+        bus: &Arc<MessageBus>,
+        running: &RunningTurns,
+        middleware: MiddlewareStack,
+    ) -> anyhow::Result<Conversations> {
+        let closed = PRIVATE.covered_for_all().hidden;
+        let (agent, commands) = (&self.config.agent, &self.commands);
+        let system = SystemPrompt::new(workspace, &self.config.owner.name, &closed);
+        Ok(Conversations {
+            contexts: ContextBuilder {
+                store: commands.context.store.clone(),
+                memory: self.memory.clone(),
+                models: commands.models.clone(),
+                tokens: Arc::new(TokenBudget::new(commands.context.store.clone())),
+                system: system.with_context(|| unopened(workspace))?,
+                settings: ContextSettings {
+                    model: agent.model.clone(),
+                    memory_window: agent.memory_window,
+                    context_tokens: agent.context_tokens,
+                    max_tokens: agent.max_tokens,
+                },
+            },
+            chains: ModelChains {
+                models: commands.models.clone(),
+                fallback: agent.fallback.clone(),
+                orchestrators: Orchestrators::new(agent.orchestrator),
+            },
+            tools: TurnTools { all: commands.tools.clone(), spawn_depth: agent.spawn.depth },
+            images: ImageLoader::open(workspace, &closed).with_context(|| unopened(workspace))?,
+            middleware: Arc::new(middleware),
+            parking: Parking {
+                bus: bus.clone(),
+                retries: running.retries.clone(),
+                wait_for_model: agent.wait_for_model,
+                phrases: commands.context.phrases,
+            },
+            limits: TurnLimits {
+                iterations: agent.max_iterations,
+                tokens: agent.max_turn_tokens,
+                cost: agent.budget.turn_cost.filter(|_| agent.middleware.contains(&MiddlewareName::Budget)),
+                time: agent.turn_timeout.0,
+            },
+            temperature: agent.temperature,
+        })
+    }
+
+    /// Returns the runner of this snapshot's turns.
+    pub fn runner(&self) -> &Arc<TurnRunner> {
+        self.runner.get().expect("the runner is added before anything runs with the snapshot")
+    }
+}
+
+fn unopened(workspace: &Path) -> String {
+    format!("the workspace {} cannot be opened", workspace.display())
+}
+
+/// Returns the dependencies of the tools. Where tools are only listed, there are no services and no bus.
+pub(super) fn tool_deps(
+    config: &Config,
+    jobs: Option<&Arc<JobService>>,
+    memory: Option<&Arc<MemoryService>>,
+    processes: Option<&Arc<Processes>>,
+    bus: &WeakBus,
+) -> Beside {
+    let cron = jobs.cloned().map_or_else(CronTool::to_be_shown, CronTool::new);
+    let spawn = SpawnTool::new(config.agent.spawn.clone(), bus.clone());
+    let mut further: Vec<Arc<dyn Tool>> = vec![Arc::new(cron), Arc::new(spawn)];
+    further.extend(memory::tools(memory));
+    Beside { processes: processes.cloned(), further, private: PRIVATE, reserve: config.store.reserve.0.0 }
+}
+
+/// Builds the tools over `workspace`.
+pub(super) fn build_tools(
+    config: &Config,
+    workspace: &Path,
+    home: &Home,
+    deps: Beside,
+) -> anyhow::Result<Arc<Executor>> {
+    // Not the path of the file: the program may be replaced on disk while it runs.
+    let exe = PathBuf::from("/proc/self/exe");
+    Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe, deps)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_the_tools_are_those_of_the_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path().join("home"))).unwrap();
+        let workspace = folder.path().join("workspace");
+        std::fs::create_dir(&workspace).unwrap();
+        let config = Config::default();
+        let deps = tool_deps(&config, None, None, None, &WeakBus::default());
+        let built = build_tools(&config, &workspace, &home, deps).unwrap();
+        let built: Vec<_> =
+            built.registry().all().map(|(tool, _)| (tool.spec().name.clone(), tool.aliases())).collect();
+        let known: Vec<_> = tools::TOOLS.iter().map(|(name, others)| ((*name).to_owned(), *others)).collect();
+        assert_eq!(built, known);
+    }
+}

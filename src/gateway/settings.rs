@@ -1,0 +1,305 @@
+//! The settings of each module, made from the configuration.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use daoyou_channels::allow::AllowList;
+use daoyou_channels::cli::Language;
+use daoyou_channels::email;
+use daoyou_channels::settings::Secret;
+use daoyou_channels::trust::SenderLists;
+use jiff::tz::TimeZone;
+
+use crate::bus::{BusSettings, Capacities, ControlCommands, Notices};
+use crate::config::{ChannelsConfig, Config, Loaded};
+use crate::cron::heartbeat::HeartbeatSettings;
+use crate::cron::{CronSettings, JobContext, JobNotices};
+use crate::guard::Secrets;
+use crate::home::Home;
+use crate::llm::{Embedder, Models, OFFLINE, SERVICES};
+use crate::memory::{Identities, MemorySettings};
+use crate::metrics::Metrics;
+use crate::phrases::{Locale, Phrases};
+use crate::session::resets::SessionScope;
+use crate::text;
+
+/// The secrets that no answer and no tool result may contain: those of the configuration, the gateway's own token, and the keys
+/// that model services take from the environment.
+pub(super) fn secrets(loaded: &Loaded, home: &Home) -> anyhow::Result<Secrets> {
+    let variables = SERVICES.iter().flat_map(|service| service.key_variables);
+    let keys = variables.filter_map(|name| std::env::var(name).ok()).map(Secret::new);
+    let configured = loaded.secrets().filter(|(key, _)| is_secret(key)).map(|(_, secret)| secret.clone());
+    Ok(Secrets::new(configured.chain(keys).chain([home.token()?])))
+}
+
+/// `config show` hides the value of every header, but most are no secret: a title, a version, a date. Removed from ordinary
+/// texts, they would be missing there.
+fn is_secret(key: &str) -> bool {
+    const NAMES: [&str; 6] = ["auth", "cookie", "key", "password", "secret", "token"];
+    match key.split_once(".headers.") {
+        Some((_, header)) => NAMES.iter().any(|name| header.to_ascii_lowercase().contains(name)),
+        None => true,
+    }
+}
+
+pub(super) fn bus_settings(config: &Config, commands: Arc<dyn ControlCommands>) -> BusSettings {
+    BusSettings {
+        commands,
+        capacities: Capacities {
+            session: size(config.gateway.session_capacity),
+            inbound: size(config.gateway.inbound_capacity),
+            outbound: size(config.gateway.outbound_capacity),
+        },
+        reserve: config.store.reserve.0.0,
+        drain_timeout: config.gateway.drain_timeout.0,
+        by_sender: config.agent.session.scope == SessionScope::Sender,
+        notices: notices(config),
+    }
+}
+
+pub(super) fn size(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+fn cron_settings(config: &Config) -> anyhow::Result<CronSettings> {
+    let phrases = Phrases::of(config.agent.locale.resolve());
+    let notices = JobNotices {
+        paused: phrases.job_paused,
+        failed: phrases.job_failed,
+        unreachable: phrases.job_unreachable,
+        over_budget: phrases.jobs_braked,
+    };
+    let hooks = &config.channels.webhook;
+    let hooks = hooks.iter().map(|(name, hook)| (format!("webhook:{name}"), hook.callback_url.is_some()));
+    let channels = ["cli", "email"].map(|name| (name.to_owned(), true)).into_iter().chain(hooks);
+    let channels = channels.filter(|(channel, _)| delivers(config, channel)).collect();
+    Ok(CronSettings {
+        config: config.cron.clone(),
+        channels,
+        drain_timeout: config.gateway.drain_timeout.0,
+        zone: timezone(config)?,
+        notices,
+        owner: Some(parse_chat(&config.owner.notify).unwrap_or_else(terminal)),
+    })
+}
+
+/// Returns where the owner is notified: on the open terminals, unless another chat is set.
+fn notices(config: &Config) -> Option<Notices> {
+    let set = parse_chat(&config.owner.notify);
+    let on_terminals = set.is_none();
+    let (channel, chat_id) = set.unwrap_or_else(terminal);
+    if !delivers(config, &channel) {
+        tracing::warn!(channel, "owner.notify names a channel that does not run: notices appear in the log only");
+        return None;
+    }
+    let phrases = Phrases::of(config.agent.locale.resolve());
+    Some(Notices {
+        on_terminals,
+        channel,
+        chat_id,
+        dead_letter: phrases.dead_letter,
+        held: phrases.channel_held,
+        loss: phrases.loss,
+    })
+}
+
+/// The chat of the terminal.
+fn terminal() -> (String, String) {
+    ("cli".to_owned(), "direct".to_owned())
+}
+
+/// Returns the context in which jobs are created and listed.
+pub(super) fn job_context(config: &Config) -> anyhow::Result<JobContext> {
+    Ok(JobContext {
+        settings: Arc::new(cron_settings(config)?),
+        providers: providers(config),
+        language: match config.agent.locale.resolve() {
+            Locale::En => text::Language::En,
+            Locale::Zh => text::Language::Zh,
+        },
+    })
+}
+
+/// Returns the possible providers of a model: the configured ones, and those that only need a key in the environment.
+fn providers(config: &Config) -> BTreeSet<String> {
+    let services = SERVICES.iter().map(|service| service.name.to_owned());
+    config.providers.keys().cloned().chain(services).chain([OFFLINE.to_owned()]).collect()
+}
+
+pub(super) fn memory_settings(config: &Config, workspace: PathBuf) -> anyhow::Result<MemorySettings> {
+    Ok(MemorySettings {
+        config: config.memory.clone(),
+        identities: Identities::new(&config.identities),
+        language: language(config),
+        zone: timezone(config)?,
+        workspace,
+    })
+}
+
+/// Returns what makes vectors of memories. `None` if no model is set, or if it is unknown, which was checked before.
+pub(super) fn embedder(config: &Config, models: &Models, metrics: &Arc<Metrics>) -> Option<Embedder> {
+    let settings = &config.memory.embeddings;
+    let embedder = models.embedder(&settings.model, settings.dimensions).ok()?;
+    let metrics = metrics.clone();
+    let count = move |provider: &str, model: &str, tokens| metrics.turns.model_read(provider, model, tokens);
+    Some(embedder.counted_by(Arc::new(count)))
+}
+
+/// Splits `CHANNEL:CHAT`.
+fn parse_chat(text: &str) -> Option<(String, String)> {
+    let (channel, chat_id) = text.split_once(':')?;
+    // The name of a webhook contains a colon itself: `webhook:NAME:CHAT`.
+    Some(match (channel, chat_id.split_once(':')) {
+        ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id.to_owned()),
+        _ => (channel.to_owned(), chat_id.to_owned()),
+    })
+}
+
+pub(super) fn heartbeat_settings(config: &Config) -> HeartbeatSettings {
+    let chats = [&config.heartbeat.deliver_to, &config.owner.notify];
+    let chat = chats.into_iter().find_map(|chat| parse_chat(chat)).filter(|(channel, _)| delivers(config, channel));
+    let (channel, chat_id) = chat.unwrap_or_else(terminal);
+    HeartbeatSettings {
+        config: config.heartbeat.clone(),
+        zone: timezone(config).unwrap_or_else(|_| TimeZone::system()),
+        channel,
+        chat_id,
+        silent: Phrases::of(config.agent.locale.resolve()).heartbeat_silent,
+    }
+}
+
+/// Returns true if a channel delivers messages by the configuration.
+fn delivers(config: &Config, channel: &str) -> bool {
+    let email = &config.channels.email;
+    match channel.split_once(':') {
+        None if channel == "email" => email.enabled && email.consent_granted,
+        None => channel == "cli",
+        Some((_, name)) => config.channels.webhook.get(name).is_some_and(|hook| hook.enabled),
+    }
+}
+
+/// Returns the owner's time zone.
+///
+/// # Errors
+/// `agent.timezone` is no known time zone.
+pub fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
+    match config.agent.timezone.as_str() {
+        "" => Ok(TimeZone::system()),
+        name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is no known time zone")),
+    }
+}
+
+/// Returns the language of terminals.
+pub fn language(config: &Config) -> Language {
+    match config.agent.locale.resolve() {
+        Locale::En => Language::En,
+        Locale::Zh => Language::Zh,
+    }
+}
+
+/// Returns the senders that the configuration trusts, by channel. A channel without an entry trusts nobody.
+pub(super) fn trust_lists(config: &Config) -> HashMap<String, SenderLists> {
+    // Each channel by its name, so that one to come has to be entered here. At the terminal everybody is the owner.
+    let ChannelsConfig { cli: _, webhook, email } = &config.channels;
+    let hooks = webhook.iter().map(|(name, hook)| (format!("webhook:{name}"), &hook.trusted_from));
+    let channels = hooks.chain([(email::NAME.to_owned(), &email.trusted_from)]);
+    channels.map(|(channel, trusted)| (channel.clone(), lists(config, &channel, trusted))).collect()
+}
+
+fn lists(config: &Config, channel: &str, trusted: &AllowList) -> SenderLists {
+    let of_channel = |identity: &String| Some(identity.strip_prefix(channel)?.strip_prefix(':')?.to_owned());
+    SenderLists { owners: config.owner.identities.iter().filter_map(of_channel).collect(), trusted: trusted.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use daoyou_channels::email::TrustBy;
+    use daoyou_channels::trust::{Author, Standing, TrustLists, trust_of};
+    use daoyou_channels::webhook::{Verify, WebhookConfig};
+
+    use super::*;
+
+    #[test]
+    fn the_lists_of_each_channel_are_its_own() {
+        let mut config = Config::default();
+        let names = |names: &[&str]| AllowList::new(names.iter().map(|name| (*name).to_owned()).collect());
+        config
+            .channels
+            .webhook
+            .insert("in".into(), WebhookConfig { trusted_from: names(&["bob"]), ..Default::default() });
+        config.channels.webhook.insert("in2".into(), WebhookConfig::default());
+        config.channels.email.trusted_from = names(&["bob@example.org"]);
+        config.owner.identities =
+            ["webhook:in:ann", "webhook:in2:T1/U1", "email:me@example.org"].map(str::to_owned).into();
+        let lists = TrustLists::new(trust_lists(&config));
+        for (channel, sender, expected) in [
+            ("webhook:in", "ann", Standing::Owner),
+            ("webhook:in", "bob", Standing::Listed),
+            ("webhook:in2", "ann", Standing::Unlisted),
+            ("webhook:in2", "bob", Standing::Unlisted),
+            ("webhook:in2", "T1/U1", Standing::Owner),
+            ("email", "me@example.org", Standing::Owner),
+            ("email", "bob@example.org", Standing::Listed),
+            ("email", "ann", Standing::Unlisted),
+            ("cli", "ann", Standing::Unlisted),
+            ("webhook:in:ann", "bob", Standing::Unlisted),
+        ] {
+            assert_eq!(lists.of(channel).standing(sender), expected, "{channel} {sender}");
+        }
+    }
+
+    /// Every way by which a message can come, the most that it proves of its author, and how far a sender is trusted who is the
+    /// owner, is listed, is covered by `"*"`, or is in no list. A channel or a kind of proof to come does not compile until it
+    /// stands here.
+    #[test]
+    fn each_way_in_has_its_trust() {
+        const OWNERS: [&str; 4] = ["owner"; 4];
+        const STRANGERS: [&str; 4] = ["untrusted"; 4];
+        let ChannelsConfig { cli: _, webhook: _, email: _ } = ChannelsConfig::default();
+        let trusts = |author| {
+            [Standing::Owner, Standing::Listed, Standing::Everybody, Standing::Unlisted]
+                .map(|standing| trust_of(author, standing).as_str())
+        };
+        // The terminal, the HTTP API, and what the gateway does for its owner.
+        assert_eq!(trusts(Author::Owner), OWNERS);
+        for verify in [Verify::Standard, Verify::Bearer, Verify::Github, Verify::Slack, Verify::Stripe, Verify::None] {
+            let of = |sender: Option<&str>, content: Option<&str>| {
+                let own = |text: Option<&str>| text.map(str::to_owned);
+                let config = WebhookConfig { verify, sender: own(sender), content: own(content), ..Default::default() };
+                trusts(config.author().unwrap_or_default())
+            };
+            let [plain, by_content, by_sender] = [of(None, None), of(None, Some("x")), of(Some("x"), None)];
+            let (expected, with_content) = match verify {
+                Verify::Standard | Verify::Bearer => (["owner", "known", "known", "untrusted"], STRANGERS),
+                Verify::Github | Verify::Slack => {
+                    (["owner", "known", "untrusted", "untrusted"], ["owner", "known", "untrusted", "untrusted"])
+                }
+                Verify::Stripe | Verify::None => (STRANGERS, STRANGERS),
+            };
+            assert_eq!((plain, by_content, by_sender), (expected, with_content, STRANGERS), "{verify:?}");
+        }
+        for trust in [TrustBy::Authserv, TrustBy::Verify, TrustBy::None] {
+            let expected = match trust {
+                TrustBy::Authserv | TrustBy::Verify => ["owner", "known", "untrusted", "untrusted"],
+                TrustBy::None => STRANGERS,
+            };
+            assert_eq!(trusts(trust.author()), expected, "{trust:?}");
+        }
+    }
+
+    #[test]
+    fn a_header_is_a_secret_if_its_name_says_so() {
+        for (key, expected) in [
+            ("providers.p.api_key", true),
+            ("gateway.token", true),
+            ("providers.p.headers.X-Title", false),
+            ("providers.p.headers.anthropic-version", false),
+            ("providers.p.headers.Authorization", true),
+            ("providers.p.headers.X-Api-Key", true),
+        ] {
+            assert_eq!(is_secret(key), expected, "{key}");
+        }
+    }
+}
