@@ -1,4 +1,4 @@
-//! Results of checks, with their remedies.
+//! Findings of checks, with their remedies.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// How severe a finding is, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum Severity {
     Ok,
     /// It works, and needs attention.
     Warn,
@@ -15,7 +15,7 @@ pub enum Verdict {
     Fail,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Ok => "ok",
@@ -30,7 +30,7 @@ impl fmt::Display for Verdict {
 pub struct Finding {
     /// What was checked: one word, or a word and a name (`provider openai`).
     pub name: String,
-    pub state: Verdict,
+    pub state: Severity,
     /// The result on one line; never a secret.
     pub message: String,
     /// The command or edit that fixes it; absent when nothing is wrong.
@@ -41,25 +41,25 @@ pub struct Finding {
 
 impl Finding {
     pub fn ok(name: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { name: name.into(), state: Verdict::Ok, message: message.into(), mend: None, fixed: None }
+        Self { name: name.into(), state: Severity::Ok, message: message.into(), mend: None, fixed: None }
     }
 
     pub fn warn(name: impl Into<String>, message: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { state: Verdict::Warn, mend: Some(mend.into()), ..Self::ok(name, message) }
+        Self { state: Severity::Warn, mend: Some(mend.into()), ..Self::ok(name, message) }
     }
 
     pub fn fail(name: impl Into<String>, message: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { state: Verdict::Fail, mend: Some(mend.into()), ..Self::ok(name, message) }
+        Self { state: Severity::Fail, mend: Some(mend.into()), ..Self::ok(name, message) }
     }
 
     /// Returns the finding with another severity.
     #[must_use]
-    pub fn as_bad_as(self, state: Verdict) -> Self {
+    pub fn with_severity(self, state: Severity) -> Self {
         Self { state, ..self }
     }
 }
 
 /// Returns the worst severity; `Ok` if there are no findings.
-pub fn worst(findings: &[Finding]) -> Verdict {
-    findings.iter().map(|finding| finding.state).max().unwrap_or(Verdict::Ok)
+pub fn worst(findings: &[Finding]) -> Severity {
+    findings.iter().map(|finding| finding.state).max().unwrap_or(Severity::Ok)
 }

@@ -36,7 +36,7 @@ pub use body_budget::{BodyBudget, BodyShare};
 pub use channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 pub use client::ClientAddr;
 pub use event::{EventSource, SessionEvent, TurnEvent};
-pub use finding::{Finding, Verdict};
+pub use finding::{Finding, Severity};
 pub use http_error::HttpError;
 pub use ids::new_id;
 pub use inbox::{

@@ -143,7 +143,7 @@ fn lines_for_the_journal_carry_their_priority() {
     let gateway = ["gateway", "--no-cli"];
     let journal = logged("journal", true, &gateway);
     let (warning, fault) = journal.split_once('\n').unwrap();
-    assert!(warning.starts_with("<4> WARN daoyou::commands::prepared: DAOYOU_LOG_LEVEL sets nothing"), "{journal}");
+    assert!(warning.starts_with("<4> WARN daoyou::commands::environment: DAOYOU_LOG_LEVEL sets nothing"), "{journal}");
     assert!(fault.starts_with("<3>") && fault.contains("agent.model: no provider"), "{journal}");
     let json = logged("json", true, &["gateway", "--no-cli", "--log-format", "json"]);
     assert!(json.starts_with("<4>{\"timestamp\":"), "{json}");

@@ -167,7 +167,7 @@ mod tests {
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
     use super::*;
-    use crate::finding::Verdict;
+    use crate::finding::Severity;
 
     fn certificate(end_year: i32) -> CertificateDer<'static> {
         let mut params = CertificateParams::new(vec!["mx.here".to_owned()]).unwrap();
@@ -185,8 +185,8 @@ mod tests {
         let now: Timestamp = "2026-02-20T12:00:00Z".parse().unwrap();
         let of = |end: &str| finding("mx", end.parse().unwrap(), now);
         assert!(of("2026-03-01T12:00:00Z").message.contains("good for 9 days, until 2026-03-01"));
-        assert_eq!(of("2026-03-01T12:00:00Z").state, Verdict::Warn);
-        assert_eq!(of("2026-05-01T12:00:00Z").state, Verdict::Ok);
+        assert_eq!(of("2026-03-01T12:00:00Z").state, Severity::Warn);
+        assert_eq!(of("2026-05-01T12:00:00Z").state, Severity::Ok);
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use super::auth::{TopmostResults, TrustedAuthserv, check_authserv, topmost_resul
 use super::parse::{ParseLimits, parse_mail};
 use super::presets::Preset;
 use crate::channel::{Receipt, SendError};
-use crate::finding::{Finding, Verdict};
+use crate::finding::{Finding, Severity};
 use crate::message::OutboundMessage;
 
 /// The longest time a test mail may take.
@@ -153,7 +153,7 @@ pub fn with_advice(findings: Vec<Finding>, preset: Option<&Preset>) -> Vec<Findi
             || ["auth", "credential", "login", "535", "password"].iter().any(|word| words.contains(word))
     };
     let advise = |finding: Finding| match finding.state {
-        Verdict::Fail if is_login(&finding) => {
+        Severity::Fail if is_login(&finding) => {
             let advice = format!("{}: {}", preset.name, preset.advice_en);
             let mend = finding.mend.as_deref().map_or_else(|| advice.clone(), |mend| format!("{mend}. {advice}"));
             Finding { mend: Some(mend), ..finding }
@@ -224,20 +224,20 @@ mod tests {
         );
         let (back, header) = back.await;
         assert_eq!(header.as_deref(), Some(&b"Subject: x"[..]));
-        assert_eq!((back.state, looks.load(Ordering::SeqCst)), (Verdict::Ok, 3), "{back:?}");
+        assert_eq!((back.state, looks.load(Ordering::SeqCst)), (Severity::Ok, 3), "{back:?}");
 
         let lost = round_trip(test_message("email", ME), |_| ready(taken()), |_| ready(Err("NO".to_owned()))).await.0;
-        assert!(lost.state == Verdict::Warn && lost.message.contains("last look failed: NO"), "{lost:?}");
+        assert!(lost.state == Severity::Warn && lost.message.contains("last look failed: NO"), "{lost:?}");
 
         let refused = |_| ready(Err(SendError::Permanent { reason: "550 no".to_owned() }));
         let refused = round_trip(test_message("email", ME), refused, |_| ready(Ok(Some(Vec::new())))).await.0;
-        assert!(refused.state == Verdict::Fail && refused.message.contains("550 no"), "{refused:?}");
+        assert!(refused.state == Severity::Fail && refused.message.contains("550 no"), "{refused:?}");
 
         let before = Instant::now();
         let hangs = round_trip(test_message("email", ME), |_| pending(), |_| ready(Ok(Some(Vec::new())))).await.0;
-        assert_eq!((hangs.state, before.elapsed()), (Verdict::Fail, PATIENCE));
+        assert_eq!((hangs.state, before.elapsed()), (Severity::Fail, PATIENCE));
         let hangs = round_trip(test_message("email", ME), |_| ready(taken()), |_| pending()).await.0;
-        assert_eq!(hangs.state, Verdict::Warn);
+        assert_eq!(hangs.state, Severity::Warn);
     }
 
     const RECEIVED: &str = "Received: from x by mx.here with ESMTP; Mon, 2 Nov 2026 10:00:00 +0000\r\n";
@@ -250,35 +250,35 @@ mod tests {
         let other = "Authentication-Results: mx.there; none\r\n";
         for (own, with_forged, depth, state, words, mend) in [
             // The server writes above its own Received.
-            (format!("{OWN}{RECEIVED}"), format!("{OWN}{RECEIVED}{forged}"), 0, Verdict::Ok, "authserv_depth = 0", ""),
+            (format!("{OWN}{RECEIVED}"), format!("{OWN}{RECEIVED}{forged}"), 0, Severity::Ok, "authserv_depth = 0", ""),
             // Below its own Received, in each mail.
             (
                 format!("{RECEIVED}{OWN}"),
                 format!("{RECEIVED}{OWN}{forged}"),
                 0,
-                Verdict::Fail,
+                Severity::Fail,
                 "below 1 Received",
                 "set authserv_depth = 1",
             ),
-            (format!("{RECEIVED}{OWN}"), format!("{RECEIVED}{OWN}{forged}"), 1, Verdict::Ok, "authserv_depth = 1", ""),
+            (format!("{RECEIVED}{OWN}"), format!("{RECEIVED}{OWN}{forged}"), 1, Severity::Ok, "authserv_depth = 1", ""),
             // It removes forged ones.
-            (format!("{RECEIVED}{OWN}"), format!("{RECEIVED}{OWN}"), 1, Verdict::Ok, "authserv_depth = 1", ""),
+            (format!("{RECEIVED}{OWN}"), format!("{RECEIVED}{OWN}"), 1, Severity::Ok, "authserv_depth = 1", ""),
             // Nowhere: only the forged results are there.
             (
                 RECEIVED.to_owned(),
                 format!("{RECEIVED}{forged}"),
                 1,
-                Verdict::Fail,
+                Severity::Fail,
                 "not safe",
                 "set trust = \"verify\"",
             ),
-            (RECEIVED.to_owned(), format!("{RECEIVED}{forged}"), 0, Verdict::Warn, "not known", "trust = \"verify\""),
+            (RECEIVED.to_owned(), format!("{RECEIVED}{forged}"), 0, Severity::Warn, "not known", "trust = \"verify\""),
             // Above, but the configured depth is that of the forged ones.
             (
                 format!("{OWN}{RECEIVED}"),
                 format!("{RECEIVED}{forged}"),
                 1,
-                Verdict::Fail,
+                Severity::Fail,
                 "not safe",
                 "authserv_depth = 0",
             ),
@@ -287,7 +287,7 @@ mod tests {
                 format!("{RECEIVED}{OWN}"),
                 format!("{RECEIVED}{forged}"),
                 0,
-                Verdict::Fail,
+                Severity::Fail,
                 "below 1 Received",
                 "would be believed there",
             ),
@@ -295,7 +295,7 @@ mod tests {
                 format!("{other}{RECEIVED}"),
                 RECEIVED.to_owned(),
                 0,
-                Verdict::Warn,
+                Severity::Warn,
                 "of \"mx.there\"",
                 "authserv_id = \"mx.there\"",
             ),

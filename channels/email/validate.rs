@@ -187,7 +187,7 @@ impl SettingsValidator<'_> {
                 .iter()
                 .enumerate()
                 .find(|(at, name)| names[..*at].iter().any(|other| is_same_mailbox(other, name)));
-            twice.map(|(_, name)| format!("{} stands in it twice", quote(name)))
+            twice.map(|(_, name)| format!("{} is listed twice", quote(name)))
         };
         if let Some(wrong) = wrong {
             let allowed = format!("\"INBOX\", or a list of up to {MAX_MAILBOXES} mailboxes, each once");

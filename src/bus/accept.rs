@@ -104,10 +104,8 @@ impl MessageBus {
                 self.answer(&settings, OnTheSpot::Stop { unread }, message, alongside).await
             }
             Some(Order::Status) => {
-                let status = with_unread(
-                    settings.commands.status(self, &message).await,
-                    settings.commands.unread(&message),
-                );
+                let status =
+                    with_unread(settings.commands.status(self, &message).await, settings.commands.unread(&message));
                 self.answer(&settings, OnTheSpot::Reply(status), message, alongside).await
             }
             Some(Order::Command) if self.waits(&message).await? => {

@@ -1,15 +1,14 @@
-//! `daoyou backup` and `daoyou restore`. They need no configuration: a home whose configuration is faulty can be saved
-//! and brought back like any other.
+//! `daoyou backup` and `daoyou restore`. They need no configuration, so a home with a faulty one can be saved and restored too.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::bail;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::output::{Json, Stdout};
-use super::prepared::refuse;
-use super::{Exit, output};
+use super::CommandExit;
+use super::environment::exit_for_lock_error;
+use super::output::print;
 use crate::backup;
 use crate::cli::{BackupArgs, Globals, RestoreArgs};
 use crate::home::Home;
@@ -18,8 +17,8 @@ use crate::logging::{self, LogConfig};
 /// Writes a home to a file.
 ///
 /// # Errors
-/// What cannot be read or written.
-pub fn create(args: &BackupArgs, globals: &Globals) -> anyhow::Result<Exit> {
+/// The home cannot be read, or the file cannot be written.
+pub fn create(args: &BackupArgs, globals: &Globals) -> anyhow::Result<CommandExit> {
     start_log(globals)?;
     let home = Home::locate(globals.home.clone())?;
     if !home.dir().is_dir() {
@@ -35,7 +34,7 @@ pub fn create(args: &BackupArgs, globals: &Globals) -> anyhow::Result<Exit> {
         "accepted": created.database.as_ref().map(|facts| facts.seq),
         "left_out": left_out,
     });
-    report(&answer, args.output.json, |out| {
+    print(&answer, args.output, |out| {
         writeln!(
             out,
             "{}: {} files of {}, {} bytes",
@@ -52,16 +51,16 @@ pub fn create(args: &BackupArgs, globals: &Globals) -> anyhow::Result<Exit> {
     })
 }
 
-/// Brings a home back from a file.
+/// Restores a home from a file.
 ///
 /// # Errors
-/// The file is no whole backup, or the home cannot be written.
-pub fn restore(args: &RestoreArgs, globals: &Globals) -> anyhow::Result<Exit> {
+/// The file is no complete backup, or the home cannot be written.
+pub fn restore(args: &RestoreArgs, globals: &Globals) -> anyhow::Result<CommandExit> {
     start_log(globals)?;
     let home = Home::open(globals.home.clone())?;
     let lock = match home.lock() {
         Ok(lock) => lock,
-        Err(error) => return refuse(error),
+        Err(error) => return exit_for_lock_error(error),
     };
     let restored = backup::restore(&home, &lock, &args.file)?;
     let answer = json!({
@@ -71,7 +70,7 @@ pub fn restore(args: &RestoreArgs, globals: &Globals) -> anyhow::Result<Exit> {
         "kept": restored.kept,
         "missing": restored.missing,
     });
-    report(&answer, args.output.json, |out| {
+    print(&answer, args.output, |out| {
         let dir = home.dir().display();
         writeln!(out, "{dir}: {} files, as they were at {}", restored.files, restored.created_at)?;
         if let Some(kept) = &restored.kept {
@@ -81,14 +80,14 @@ pub fn restore(args: &RestoreArgs, globals: &Globals) -> anyhow::Result<Exit> {
     })
 }
 
-/// What was to be logged is little and for reading.
+/// Starts the log. These commands log little, for people.
 fn start_log(globals: &Globals) -> anyhow::Result<()> {
     let level = globals.log.clone().unwrap_or_else(|| "warn".to_owned());
     let format = globals.log_format.unwrap_or_default();
     logging::start(&LogConfig { level, format }, None).map(drop)
 }
 
-/// A workspace that the configuration puts elsewhere is not part of the home.
+/// Returns a note if the configured workspace is not part of the home.
 fn workspace_outside(home: &Home) -> Option<String> {
     let text = std::fs::read_to_string(home.config()).ok()?;
     let config: toml::Table = text.parse().ok()?;
@@ -96,14 +95,4 @@ fn workspace_outside(home: &Home) -> Option<String> {
     let workspace = home.workspace(configured);
     let is_inside = Path::starts_with(&workspace, home.dir());
     (!is_inside).then(|| format!("{}: the workspace is not in the home", workspace.display()))
-}
-
-fn report(
-    answer: &Value,
-    is_json: bool,
-    for_people: impl FnOnce(&mut Stdout) -> io::Result<()>,
-) -> anyhow::Result<Exit> {
-    let mut out = output::stdout();
-    let printed = if is_json { writeln!(out, "{:#}", Json(answer)) } else { for_people(&mut out) };
-    Ok(Exit::of_output(printed.map(|()| Exit::Ok))?)
 }

@@ -8,9 +8,9 @@ use daoyou_channels::cli::{
     TerminalExit, TerminalHost, TerminalSetup,
 };
 
-use super::Exit;
-use super::prepared::{Prepared, watch_signals};
-use super::reach::Reach;
+use super::CommandExit;
+use super::access::GatewayAccess;
+use super::environment::{CommandEnvironment, watch_signals};
 use crate::cli::ChatArgs;
 use crate::config::Config;
 use crate::gateway::{Gateway, Options, banner, language};
@@ -20,7 +20,7 @@ use crate::home::Home;
 ///
 /// # Errors
 /// A file cannot be added, the model is unknown, the terminal cannot be opened, or the gateway stops.
-pub async fn run(args: &ChatArgs, prepared: Prepared) -> anyhow::Result<Exit> {
+pub async fn run(args: &ChatArgs, environment: CommandEnvironment) -> anyhow::Result<CommandExit> {
     let conversation =
         TerminalConversation { model: args.model.clone(), ..TerminalConversation::of(args.session.as_deref()) };
     let mut files = ConversationFiles::default();
@@ -29,13 +29,13 @@ pub async fn run(args: &ChatArgs, prepared: Prepared) -> anyhow::Result<Exit> {
     }
     let interrupt = Interrupt::default();
     let shutdown = watch_signals(interrupt.clone())?;
-    let reach = Reach::find(&prepared.home).await?;
-    if matches!(reach, Reach::Alone(_)) {
-        prepared.sound()?;
+    let reach = GatewayAccess::find(&environment.home).await?;
+    if matches!(reach, GatewayAccess::Offline(_)) {
+        environment.with_secrets()?;
     }
-    let Prepared { home, loaded, .. } = prepared;
+    let CommandEnvironment { home, loaded, .. } = environment;
     match reach {
-        Reach::Running(client) => {
+        GatewayAccess::Running(client) => {
             let model = client.model(&conversation).await;
             if let (Err(error), Some(wanted)) = (&model, &conversation.model) {
                 bail!("the model {wanted} cannot be used: {error}");
@@ -47,16 +47,16 @@ pub async fn run(args: &ChatArgs, prepared: Prepared) -> anyhow::Result<Exit> {
             setup.banner = banner(&model, &workspace, &setup);
             let terminal = Terminal::new(setup, Arc::new(client.clone()), Arc::new(client), following);
             let left = terminal.run(shutdown).await?;
-            Ok(if left == TerminalExit::Shutdown { Exit::Failed } else { Exit::Ok })
+            Ok(if left == TerminalExit::Shutdown { CommandExit::Failed } else { CommandExit::Ok })
         }
-        Reach::Alone(lock) => {
+        GatewayAccess::Offline(lock) => {
             let only_session = Some(conversation.key());
             let terminal =
                 Some(TerminalSetup { files, ..terminal_setup(&home, &loaded.config, conversation, interrupt)? });
             let options = Options { only_session, terminal, ..Options::default() };
             let gateway = Gateway::build(home, lock, &loaded, options).await?;
             gateway.run(shutdown, |_| {}).await?;
-            Ok(Exit::Ok)
+            Ok(CommandExit::Ok)
         }
     }
 }

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use daoyou_channels::clean::is_display_control;
 use serde_json::{Value, json};
 
-use super::chinese;
-use super::exit::Exit;
-use super::output::{Json, tr};
+use super::exit::CommandExit;
+use super::output::{CleanJson, tr};
+use super::translation;
 use crate::cli::{ConfigCommand, Globals};
-use crate::config::{self, Draft, Fault, Loaded, Source};
+use crate::config::{self, ConfigDraft, ConfigFault, ConfigSource, LoadedConfig};
 use crate::gateway;
 use crate::home::Home;
 
-/// Reads the configuration of `home` as the command line, the environment and its file make it.
-pub fn read(globals: &Globals, home: &Home, env: &BTreeMap<String, String>) -> Draft {
+/// Reads the configuration of `home` from its file, the environment and the command line.
+pub fn read(globals: &Globals, home: &Home, env: &BTreeMap<String, String>) -> ConfigDraft {
     let (usual, named) = (home.config(), named(globals, env));
-    let source = named.as_deref().map_or(Source::IfPresent(&usual), Source::Required);
+    let source = named.as_deref().map_or(ConfigSource::IfPresent(&usual), ConfigSource::Required);
     let mut draft = config::read(source, env);
     let loaded = &mut draft.loaded;
     if let Some(level) = &globals.log {
@@ -32,23 +32,23 @@ pub fn read(globals: &Globals, home: &Home, env: &BTreeMap<String, String>) -> D
     draft
 }
 
-/// As [`read`], for a gateway: the areas are asked too.
+/// Reads the configuration of a gateway, with the checks of the modules.
 ///
 /// # Errors
-/// Every fault.
-pub fn load(globals: &Globals, home: &Home, env: &BTreeMap<String, String>) -> Result<Loaded, Vec<Fault>> {
+/// All faults.
+pub fn load(globals: &Globals, home: &Home, env: &BTreeMap<String, String>) -> Result<LoadedConfig, Vec<ConfigFault>> {
     read(globals, home, env).checked(|loaded| gateway::check(loaded, env)).complete()
 }
 
-/// Writes the faults as lines for stderr, and gives the code to end with.
-pub fn report(faults: &[Fault], mut to: impl Write) -> io::Result<Exit> {
-    // Nothing is set yet where the configuration itself is wrong.
-    super::output::speak_as(&config::Config::default());
+/// Writes the faults, one a line, and returns the exit code.
+pub fn report(faults: &[ConfigFault], mut to: impl Write) -> io::Result<CommandExit> {
+    // The language may not be set yet.
+    super::output::set_locale(&config::Config::default());
     let prefix = crate::logging::error_prefix();
     for fault in faults {
-        writeln!(to, "{prefix}{}", chinese::fault(fault))?;
+        writeln!(to, "{prefix}{}", translation::translate_fault(fault))?;
     }
-    Ok(Exit::Config)
+    Ok(CommandExit::Config)
 }
 
 /// Runs the command. The error is that of writing to `out` or `err`.
@@ -59,16 +59,16 @@ pub fn run(
     env: &BTreeMap<String, String>,
     mut out: impl Write,
     mut err: impl Write,
-) -> io::Result<Exit> {
+) -> io::Result<CommandExit> {
     if let ConfigCommand::Path { json } = command {
         path(&named(globals, env).unwrap_or_else(|| home.config()), *json, out)?;
-        return Ok(Exit::Ok);
+        return Ok(CommandExit::Ok);
     }
     let draft = read(globals, home, env);
-    super::output::speak_as(&draft.loaded.config);
+    super::output::set_locale(&draft.loaded.config);
     let loaded = match command {
         ConfigCommand::Check { .. } => draft.checked(|loaded| gateway::check(loaded, env)).complete(),
-        // Secrets are not shown, so they need not be there.
+        // Secrets are not shown, so they may be missing.
         _ => draft.without_secrets(),
     };
     let loaded = match loaded {
@@ -76,8 +76,8 @@ pub fn run(
         Err(faults) => {
             if let ConfigCommand::Check { json: true } = command {
                 let faults: Vec<Value> = faults.iter().map(describe).collect();
-                writeln!(out, "{:#}", Json(&json!({ "ok": false, "faults": faults, "warnings": [] })))?;
-                return Ok(Exit::Config);
+                writeln!(out, "{:#}", CleanJson(&json!({ "ok": false, "faults": faults, "warnings": [] })))?;
+                return Ok(CommandExit::Config);
             }
             return report(&faults, err);
         }
@@ -87,22 +87,24 @@ pub fn run(
     };
     if !json {
         for warning in &loaded.warnings {
-            writeln!(err, "{}{}", tr("warning: ", "警告："), chinese::said(warning))?;
+            writeln!(err, "{}{}", tr("warning: ", "警告："), translation::translate(warning))?;
         }
         for missing in &loaded.missing {
-            writeln!(err, "{}{}", tr("warning: ", "警告："), chinese::fault(missing))?;
+            writeln!(err, "{}{}", tr("warning: ", "警告："), translation::translate_fault(missing))?;
         }
     }
     match (command, json) {
-        (ConfigCommand::Show { .. }, true) => writeln!(out, "{:#}", Json(&show_json(&loaded)))?,
+        (ConfigCommand::Show { .. }, true) => writeln!(out, "{:#}", CleanJson(&show_json(&loaded)))?,
         (ConfigCommand::Show { .. }, false) => show(&loaded, out)?,
-        (_, true) => writeln!(out, "{:#}", Json(&json!({ "ok": true, "faults": [], "warnings": loaded.warnings })))?,
+        (_, true) => {
+            writeln!(out, "{:#}", CleanJson(&json!({ "ok": true, "faults": [], "warnings": loaded.warnings })))?
+        }
         (_, false) => writeln!(out, "{}", tr("ok", "配置正确"))?,
     }
-    Ok(Exit::Ok)
+    Ok(CommandExit::Ok)
 }
 
-/// The file that was asked for by name.
+/// Returns the configuration file that the user named.
 fn named(globals: &Globals, env: &BTreeMap<String, String>) -> Option<PathBuf> {
     let variable = || env.get("DAOYOU_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
     globals.config.clone().or_else(variable)
@@ -110,43 +112,43 @@ fn named(globals: &Globals, env: &BTreeMap<String, String>) -> Option<PathBuf> {
 
 fn path(path: &Path, json: bool, mut out: impl Write) -> io::Result<()> {
     if json {
-        return writeln!(out, "{:#}", Json(&json!({ "path": path, "exists": path.exists() })));
+        return writeln!(out, "{:#}", CleanJson(&json!({ "path": path, "exists": path.exists() })));
     }
     writeln!(out, "{}", path.display())
 }
 
-/// Each setting as a line of TOML, with its place behind it; one that is not set as a comment.
-fn show(loaded: &Loaded, mut out: impl Write) -> io::Result<()> {
+/// Writes each setting as a line of TOML with its origin; one that is not set is a comment.
+fn show(loaded: &LoadedConfig, mut out: impl Write) -> io::Result<()> {
     for setting in loaded.settings() {
         match setting.value.map(|value| toml_text(&value)) {
-            Some(value) => writeln!(out, "{} = {value}  # from {}", setting.key, setting.place)?,
+            Some(value) => writeln!(out, "{} = {value}  # from {}", setting.key, setting.origin)?,
             None => writeln!(out, "# {} is not set", setting.key)?,
         }
     }
     Ok(())
 }
 
-fn show_json(loaded: &Loaded) -> Value {
-    let from = loaded.settings().into_iter().map(|setting| (setting.key, json!(setting.place)));
+fn show_json(loaded: &LoadedConfig) -> Value {
+    let from = loaded.settings().into_iter().map(|setting| (setting.key, json!(setting.origin)));
     json!({ "file": loaded.file, "config": loaded.masked(), "from": Value::Object(from.collect()) })
 }
 
-fn describe(fault: &Fault) -> Value {
-    use config::Place;
-    let (file, line, variable) = match &fault.place {
-        Place::File { file, line } => (Some(file), *line, None),
-        Place::Env(name) => (None, None, Some(name)),
-        Place::Default | Place::Option(_) => (None, None, None),
+fn describe(fault: &ConfigFault) -> Value {
+    use config::SettingOrigin;
+    let (file, line, variable) = match &fault.origin {
+        SettingOrigin::File { file, line } => (Some(file), *line, None),
+        SettingOrigin::Env(name) => (None, None, Some(name)),
+        SettingOrigin::Default | SettingOrigin::Option(_) => (None, None, None),
     };
     json!({ "file": file, "line": line, "variable": variable, "key": fault.key, "wrong": fault.wrong,
             "allowed": fault.allowed, "text": fault.to_string() })
 }
 
-/// The value as TOML writes it, on one line.
+/// Formats a value as TOML on one line.
 fn toml_text(value: &Value) -> String {
     match value {
         Value::Array(list) => format!("[{}]", list.iter().map(toml_text).collect::<Vec<_>>().join(", ")),
-        // A text of JSON is one of TOML too, except that TOML wants DEL escaped; what a terminal obeys is escaped with it.
+        // A JSON string is a TOML string, except that TOML requires an escape for DEL; terminal controls are escaped too.
         Value::String(_) => value.to_string().chars().map(toml_char).collect(),
         other => other.to_string(),
     }
@@ -162,18 +164,18 @@ mod tests {
 
     use super::*;
 
-    fn run_in(home: &Home, command: &ConfigCommand) -> (Exit, String, String) {
+    fn run_in(home: &Home, command: &ConfigCommand) -> (CommandExit, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let exit = run(command, &Globals::default(), home, &BTreeMap::new(), &mut out, &mut err).unwrap();
         (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
     }
 
     #[test]
-    fn the_commands_answer() {
+    fn check_show_and_path_report_the_configuration() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::locate(Some(dir.path().join("home"))).unwrap();
         let (check, show) = (ConfigCommand::Check { json: false }, ConfigCommand::Show { json: false });
-        assert_eq!(run_in(&home, &check), (Exit::Ok, "ok\n".into(), String::new()));
+        assert_eq!(run_in(&home, &check), (CommandExit::Ok, "ok\n".into(), String::new()));
         assert!(!home.dir().exists(), "looking makes nothing");
         let at = format!("{}\n", home.config().display());
         assert_eq!(run_in(&home, &ConfigCommand::Path { json: false }).1, at);
@@ -181,7 +183,7 @@ mod tests {
         fs::create_dir(home.dir()).unwrap();
         fs::write(home.config(), "[agent]\nlocale = \"zh\"\n[gateway]\ntoken = \"canary\"\n").unwrap();
         let (exit, out, _) = run_in(&home, &show);
-        assert_eq!(exit, Exit::Ok);
+        assert_eq!(exit, CommandExit::Ok);
         for line in [
             "agent.model = \"auto\"  # from default".to_owned(),
             format!("agent.locale = \"zh\"  # from {}:2", home.config().display()),
@@ -193,7 +195,7 @@ mod tests {
         }
         // What is shown is itself TOML, and right but for the hidden secret.
         fs::write(home.config(), &out).unwrap();
-        assert_eq!(run_in(&home, &check).0, Exit::Ok);
+        assert_eq!(run_in(&home, &check).0, CommandExit::Ok);
         let (_, out, _) = run_in(&home, &ConfigCommand::Show { json: true });
         let shown: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(shown["config"]["agent"]["locale"], "zh");
@@ -201,14 +203,14 @@ mod tests {
 
         fs::write(home.config(), "[agent]\nlocale = \"de\"\nmodle = 1\n").unwrap();
         let (exit, out, err) = run_in(&home, &ConfigCommand::Check { json: false });
-        assert_eq!((exit, out.as_str(), err.lines().count()), (Exit::Config, "", 2));
+        assert_eq!((exit, out.as_str(), err.lines().count()), (CommandExit::Config, "", 2));
         let (exit, out, _) = run_in(&home, &ConfigCommand::Check { json: true });
         let report: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!((exit, &report["faults"][0]["line"]), (Exit::Config, &json!(2)));
+        assert_eq!((exit, &report["faults"][0]["line"]), (CommandExit::Config, &json!(2)));
     }
 
     #[test]
-    fn the_file_is_the_one_that_was_named() {
+    fn the_option_and_the_variable_name_the_file() {
         let home = Home::locate(Some("/h".into())).unwrap();
         let flag = Globals { config: Some("/flag".into()), ..Globals::default() };
         let variable = BTreeMap::from([("DAOYOU_CONFIG".to_owned(), "/variable".to_owned())]);

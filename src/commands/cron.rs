@@ -5,16 +5,15 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::dispatch::print;
+use super::access::{change_jobs, read_jobs};
+use super::environment::CommandEnvironment;
 use super::files::read_text;
-use super::prepared::Prepared;
-use super::reach::Reach;
-use super::{Exit, output, show};
+use super::output::print;
+use super::{CommandExit, output, render};
 use crate::cli::{CronAdd, CronCommand, CronJob, Output};
-use crate::gateway;
 use crate::query::{JobChange, JobQuery};
 
-const JOBS: show::Columns = &[
+const JOBS: render::TableColumns = &[
     ("ID", "id"),
     ("NAME", "name"),
     ("STATE", "state"),
@@ -24,7 +23,7 @@ const JOBS: show::Columns = &[
     ("CHAT", "chat_id"),
     ("TEXT", "text"),
 ];
-const RUNS: show::Columns = &[
+const RUNS: render::TableColumns = &[
     ("DUE", "due"),
     ("STARTED", "started"),
     ("OUTCOME", "outcome"),
@@ -35,75 +34,55 @@ const RUNS: show::Columns = &[
     ("REASON", "reason"),
 ];
 
-/// The largest `cron.json`, in bytes: what the gateway takes.
+/// The largest `cron.json`, in bytes: the limit of the gateway.
 const FILE_LIMIT: u64 = 32 * 1024 * 1024;
 
-/// Carries it out, through the gateway that runs or in the store itself.
+/// Runs the command.
 ///
 /// # Errors
-/// What is wrong and what would be right.
-pub async fn run(command: &CronCommand, prepared: &Prepared) -> anyhow::Result<Exit> {
+/// The job does not exist, or the change is invalid.
+pub async fn run(command: &CronCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     match command {
         CronCommand::List(output) => {
-            let jobs = look(JobQuery::List, prepared).await?;
-            print(&jobs, *output, |out| list(&jobs, out))
+            let jobs = read_jobs(JobQuery::List, environment).await?;
+            print(&jobs, *output, |out| print_jobs(&jobs, out))
         }
-        CronCommand::Add(args) => add(args, prepared).await,
+        CronCommand::Add(args) => add(args, environment).await,
         CronCommand::Show(CronJob { job, output }) => {
-            let job = look(JobQuery::Show(job.clone()), prepared).await?;
-            print(&job, *output, |out| one(&job, out))
+            let job = read_jobs(JobQuery::Show(job.clone()), environment).await?;
+            print(&job, *output, |out| print_job(&job, out))
         }
-        CronCommand::Remove(job) => changed(JobChange::Remove(job.job.clone()), job.output, prepared).await,
-        CronCommand::Enable(job) => changed(JobChange::Enable(job.job.clone()), job.output, prepared).await,
-        CronCommand::Disable(job) => changed(JobChange::Disable(job.job.clone()), job.output, prepared).await,
-        CronCommand::Run(job) => changed(JobChange::Run(job.job.clone()), job.output, prepared).await,
+        CronCommand::Remove(job) => changed(JobChange::Remove(job.job.clone()), job.output, environment).await,
+        CronCommand::Enable(job) => changed(JobChange::Enable(job.job.clone()), job.output, environment).await,
+        CronCommand::Disable(job) => changed(JobChange::Disable(job.job.clone()), job.output, environment).await,
+        CronCommand::Run(job) => changed(JobChange::Run(job.job.clone()), job.output, environment).await,
         CronCommand::History { job: CronJob { job, output }, limit } => {
-            let runs = look(JobQuery::History { job: job.clone(), limit: *limit }, prepared).await?;
-            print(&runs, *output, |out| show::table(&runs, RUNS, "it has not run yet", out))
+            let runs = read_jobs(JobQuery::History { job: job.clone(), limit: *limit }, environment).await?;
+            print(&runs, *output, |out| render::table(&runs, RUNS, "it has not run yet", out))
         }
-        CronCommand::Import { file, output } => import(file, *output, prepared).await,
+        CronCommand::Import { file, output } => import(file, *output, environment).await,
         CronCommand::Export { .. } => {
-            let file = look(JobQuery::Export, prepared).await?;
+            let file = read_jobs(JobQuery::Export, environment).await?;
             print(&file, Output { json: true }, |_| Ok(()))
         }
     }
 }
 
-async fn look(query: JobQuery, prepared: &Prepared) -> anyhow::Result<Value> {
-    match Reach::find(&prepared.home).await? {
-        Reach::Running(client) => client.get(&query.path()).await,
-        Reach::Alone(lock) => gateway::read_jobs(&prepared.home, &lock, prepared.without_secrets()?, query).await,
-    }
+async fn add(args: &CronAdd, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    let (job, is_running) = change_jobs(JobChange::Add(job_fields(args)), environment).await?;
+    // Standard output contains the id only.
+    let (when, next) = (render::text(&job["when"]), render::text(&job["next"]));
+    output::print_note(format_args!("{when}; next: {next}{}", no_gateway_note(is_running)));
+    print(&job, args.output, |out| writeln!(out, "{}", render::text(&job["id"])))
 }
 
-/// What was answered, and whether a gateway runs that goes by it at once.
-async fn change(change: JobChange, prepared: &Prepared) -> anyhow::Result<(Value, bool)> {
-    match Reach::find(&prepared.home).await? {
-        Reach::Running(client) => {
-            let (method, path, body) = change.request();
-            Ok((client.send(method, &path, body).await?, true))
-        }
-        Reach::Alone(lock) => {
-            Ok((gateway::change_jobs(&prepared.home, &lock, prepared.without_secrets()?, change).await?, false))
-        }
-    }
-}
-
-async fn add(args: &CronAdd, prepared: &Prepared) -> anyhow::Result<Exit> {
-    let (job, is_running) = change(JobChange::Add(asked(args)), prepared).await?;
-    // Standard output holds the id alone.
-    let (when, next) = (show::text(&job["when"]), show::text(&job["next"]));
-    output::note(format_args!("{when}; next: {next}{}", waits(is_running)));
-    print(&job, args.output, |out| writeln!(out, "{}", show::text(&job["id"])))
-}
-
-/// What is added where nobody runs jobs at the moment.
-fn waits(is_running: bool) -> &'static str {
+/// Returns a note if no gateway runs, which would run the job.
+fn no_gateway_note(is_running: bool) -> &'static str {
     if is_running { "" } else { " (no gateway runs at the moment: jobs run when one does)" }
 }
 
-fn asked(args: &CronAdd) -> Value {
-    let mut asked = json!({
+fn job_fields(args: &CronAdd) -> Value {
+    let mut fields = json!({
         "name": args.name,
         "prompt": args.prompt,
         "message": args.message,
@@ -122,35 +101,35 @@ fn asked(args: &CronAdd) -> Value {
         "jitter": args.jitter,
         "keep": args.keep,
     });
-    if let Value::Object(fields) = &mut asked {
-        fields.retain(|_, value| !value.is_null());
+    if let Value::Object(set) = &mut fields {
+        set.retain(|_, value| !value.is_null());
     }
-    asked
+    fields
 }
 
-async fn changed(what: JobChange, output: Output, prepared: &Prepared) -> anyhow::Result<Exit> {
-    let told = match &what {
+async fn changed(what: JobChange, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    let done = match &what {
         JobChange::Remove(_) => "removed",
         JobChange::Enable(_) => "enabled",
         JobChange::Disable(_) => "disabled",
         _ => "started",
     };
-    let (mut job, is_running) = change(what, prepared).await?;
-    if told == "started" {
-        return started(&mut job, is_running, output);
+    let (mut job, is_running) = change_jobs(what, environment).await?;
+    if done == "started" {
+        return print_started(&mut job, is_running, output);
     }
-    let waits = if told == "enabled" { waits(is_running) } else { "" };
+    let note = if done == "enabled" { no_gateway_note(is_running) } else { "" };
     print(&job, output, |out| {
         let next = job["next"].as_str().map(|next| format!("; next: {next}")).unwrap_or_default();
-        writeln!(out, "{told}: {} {}{next}{waits}", show::text(&job["id"]), show::text(&job["name"]))
+        writeln!(out, "{done}: {} {}{next}{note}", render::text(&job["id"]), render::text(&job["name"]))
     })
 }
 
-/// Says what became of a run by hand: it waits in the store until there is a gateway.
-fn started(job: &mut Value, is_running: bool, output: Output) -> anyhow::Result<Exit> {
+/// Prints the result of a run by hand. Without a gateway the run waits in the store.
+fn print_started(job: &mut Value, is_running: bool, output: Output) -> anyhow::Result<CommandExit> {
     job["state"] = json!(if is_running { "started" } else { "queued" });
     print(job, output, |out| {
-        let named = format!("{} {}", show::text(&job["id"]), show::text(&job["name"]));
+        let named = format!("{} {}", render::text(&job["id"]), render::text(&job["name"]));
         match is_running {
             true => writeln!(out, "started: {named}"),
             false => writeln!(out, "queued: {named}; no gateway runs at the moment, the next one carries it out"),
@@ -158,15 +137,15 @@ fn started(job: &mut Value, is_running: bool, output: Output) -> anyhow::Result<
     })
 }
 
-async fn import(file: &Path, output: Output, prepared: &Prepared) -> anyhow::Result<Exit> {
+async fn import(file: &Path, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let text = read_text(file, FILE_LIMIT, "cron.json")?;
-    let (found, _) = change(JobChange::Import(text), prepared).await?;
+    let (found, _) = change_jobs(JobChange::Import(text), environment).await?;
     let printed = print(&found, output, |out| {
         for (key, word) in [("imported", "imported"), ("unchanged", "here already"), ("refused", "refused")] {
             for row in found[key].as_array().into_iter().flatten() {
                 let said = ["reason", "note"].into_iter().find_map(|key| row[key].as_str());
                 let said = said.map(|said| format!(": {said}")).unwrap_or_default();
-                let named = [show::text(&row["id"]), show::text(&row["name"])].join(" ");
+                let named = [render::text(&row["id"]), render::text(&row["name"])].join(" ");
                 writeln!(out, "{word}: job {} of the file {}{said}", row["row"], named.trim())?;
             }
         }
@@ -175,31 +154,31 @@ async fn import(file: &Path, output: Output, prepared: &Prepared) -> anyhow::Res
         writeln!(out, "{new} imported, {same} here already, {refused} refused")
     })?;
     let is_whole = found["refused"].as_array().is_none_or(Vec::is_empty);
-    Ok(if is_whole { printed } else { Exit::Failed })
+    Ok(if is_whole { printed } else { CommandExit::Failed })
 }
 
-fn list(jobs: &Value, mut out: impl Write) -> io::Result<()> {
-    show::table(jobs, JOBS, "no scheduled jobs", &mut out)?;
+fn print_jobs(jobs: &Value, mut out: impl Write) -> io::Result<()> {
+    render::table(jobs, JOBS, "no scheduled jobs", &mut out)?;
     for job in jobs.as_array().into_iter().flatten() {
         if let Some(reason) = job["error"].as_str().or(job["paused"].as_str()) {
-            writeln!(out, "{} is {}: {reason}", show::text(&job["id"]), show::text(&job["state"]))?;
+            writeln!(out, "{} is {}: {reason}", render::text(&job["id"]), render::text(&job["state"]))?;
         }
     }
     Ok(())
 }
 
-fn one(job: &Value, mut out: impl Write) -> io::Result<()> {
+fn print_job(job: &Value, mut out: impl Write) -> io::Result<()> {
     for (key, value) in job.as_object().into_iter().flatten() {
         match value {
             Value::Null => {}
             Value::Array(_) if key == "runs" => {}
             Value::Array(times) => {
-                let times: Vec<_> = times.iter().map(show::text).collect();
+                let times: Vec<_> = times.iter().map(render::text).collect();
                 writeln!(out, "{key}: {}", times.join(", "))?;
             }
-            _ => writeln!(out, "{key}: {}", show::text(value))?,
+            _ => writeln!(out, "{key}: {}", render::text(value))?,
         }
     }
     writeln!(out)?;
-    show::table(&job["runs"], RUNS, "it has not run yet", out)
+    render::table(&job["runs"], RUNS, "it has not run yet", out)
 }

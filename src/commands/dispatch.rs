@@ -1,54 +1,63 @@
-//! Which command the command line asks for.
+//! Runs the command that the command line asks for.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use clap::CommandFactory;
+use clap_complete::Shell;
+use clap_mangen::Man;
 use daoyou_channels::Finding;
-use serde_json::Value;
+use uuid::Uuid;
 
-use super::data::{change, inspect, look, parse_beginning, parse_id};
-use super::output::{Json, Stdout};
-use super::prepared::{Prepared, chats_here};
+use super::access::{change_store, inspect, read_store};
+use super::environment::{CommandEnvironment, has_terminal};
+use super::output::print;
+use super::render::print_fields;
 use super::{
-    Exit, agent, backup, chat, cron, doctor, findings, gateway, memory, output, papers, service, sessions, show, status,
+    CommandExit, agent, backup, chat, cron, doctor, gateway, memory, output, render, service, sessions, status,
 };
 use crate::cli::{
-    ChannelsCommand, Cli, Command, ModelsArgs, Output, QueueCommand, StatusArgs, ToolsCommand, TurnItem, TurnsCommand,
+    ChannelsCommand, Cli, Command, ModelsArgs, QueueCommand, StatusArgs, ToolsCommand, TurnItem, TurnsCommand,
 };
-use crate::config::Faults;
+use crate::config::ConfigFaults;
 use crate::home::Home;
 use crate::query::{GatewayQuery, ProbeScope, RetryClass, StoreChange, StoreQuery};
 
-/// Threads that run the gateway's tasks: more would only take memory, the work waits for disks and models.
+/// The threads of the async runtime: most tasks wait for disks and models, so more threads would only take memory.
 const WORKERS: usize = 2;
+
+/// The name of the program in completions and manual pages.
+const PROGRAM: &str = "daoyou";
 
 /// Runs the command of a parsed command line.
 ///
 /// # Errors
-/// What went wrong, in words for the owner.
-pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
+/// The command failed; the error is for the owner.
+pub fn run(cli: &Cli) -> anyhow::Result<CommandExit> {
     match &cli.command {
         Command::Config(command) => {
             let home = Home::locate(cli.globals.home.clone())?;
             let env = crate::config::environment();
             let (out, err) = (output::stdout(), output::stderr());
-            Ok(Exit::of_output(super::config::run(command, &cli.globals, &home, &env, out, err))?)
+            Ok(CommandExit::of_output(super::config::run(command, &cli.globals, &home, &env, out, err))?)
         }
         Command::Service(command) => service::run(command, &cli.globals),
         Command::Backup(args) => backup::create(args, &cli.globals),
         Command::Restore(args) => backup::restore(args, &cli.globals),
-        Command::Completions { shell } => Ok(Exit::of_output(papers::completions(*shell, output::stdout()))?),
-        Command::Man { folder } => papers::man(folder.as_deref(), output::stdout()),
-        // A home that is broken is what it is for, so nothing of it is prepared.
+        Command::Completions { shell } => Ok(CommandExit::of_output(completions(*shell, output::stdout()))?),
+        Command::Man { folder } => man(folder.as_deref(), output::stdout()),
+        // It examines broken homes, so nothing is prepared.
         Command::Doctor(args) => in_runtime(doctor::run(*args, &cli.globals)),
         _ => {
-            let prepared = match Prepared::new(cli)? {
-                Ok(prepared) => prepared,
+            let environment = match CommandEnvironment::new(cli)? {
+                Ok(environment) => environment,
                 Err(exit) => return Ok(exit),
             };
-            match in_runtime(run_prepared(cli, prepared)) {
-                Err(error) => match error.downcast::<Faults>() {
-                    Ok(Faults(faults)) => Ok(super::config::report(&faults, output::stderr())?),
+            match in_runtime(run_in_environment(cli, environment)) {
+                Err(error) => match error.downcast::<ConfigFaults>() {
+                    Ok(ConfigFaults(faults)) => Ok(super::config::report(&faults, output::stderr())?),
                     Err(error) => Err(error),
                 },
                 exit => exit,
@@ -57,134 +66,178 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     }
 }
 
-fn in_runtime(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+fn in_runtime(command: impl Future<Output = anyhow::Result<CommandExit>>) -> anyhow::Result<CommandExit> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_all()
         .build()
         .context("the runtime cannot be started")?;
     let exit = runtime.block_on(command);
-    // The thread that reads the terminal may be stuck in its read for good.
+    // The thread that reads the terminal may block in its read for ever.
     runtime.shutdown_background();
     exit
 }
 
-async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
+async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyhow::Result<CommandExit> {
     match &cli.command {
-        Command::Gateway(_) => Box::pin(gateway::run(chats_here(cli), &cli.globals, prepared)).await,
-        Command::Chat(args) => Box::pin(chat::run(args, prepared)).await,
-        Command::Agent(args) => Box::pin(agent::run(args, &prepared)).await,
+        Command::Gateway(_) => Box::pin(gateway::run(has_terminal(cli), &cli.globals, environment)).await,
+        Command::Chat(args) => Box::pin(chat::run(args, environment)).await,
+        Command::Agent(args) => Box::pin(agent::run(args, &environment)).await,
         Command::Status(StatusArgs { acknowledge: true, output }) => {
-            changed(&change(StoreChange::Acknowledge, &prepared.home).await?, *output)
+            print_fields(&change_store(StoreChange::Acknowledge, &environment.home).await?, *output)
         }
         Command::Status(StatusArgs { output, .. }) => {
-            let found = inspect(GatewayQuery::Status, &prepared).await?;
+            let found = inspect(GatewayQuery::Status, &environment).await?;
             print(&found, *output, |out| status::status(&found, out))
         }
-        Command::Cron(command) => Box::pin(cron::run(command, &prepared)).await,
-        Command::Sessions(command) => sessions::run(command, &prepared).await,
-        Command::Memory(command) => Box::pin(memory::run(command, &prepared)).await,
-        Command::Turns(command) => turns(command, &prepared.home).await,
-        Command::Queue(command) => queue(command, &prepared.home).await,
+        Command::Cron(command) => Box::pin(cron::run(command, &environment)).await,
+        Command::Sessions(command) => sessions::run(command, &environment).await,
+        Command::Memory(command) => Box::pin(memory::run(command, &environment)).await,
+        Command::Turns(command) => turns(command, &environment.home).await,
+        Command::Queue(command) => queue(command, &environment.home).await,
         Command::Tools(ToolsCommand::List(output)) => {
-            let tools = inspect(GatewayQuery::Tools, &prepared).await?;
-            print(&tools, *output, |out| show::table(&tools, show::TOOLS, "no tools", out))
+            let tools = inspect(GatewayQuery::Tools, &environment).await?;
+            print(&tools, *output, |out| render::table(&tools, render::TOOLS, "no tools", out))
         }
-        Command::Models(args) => models(args, &prepared).await,
-        Command::Channels(command) => channels(command, &prepared).await,
-        // Carried out before a home is prepared for them.
+        Command::Models(args) => models(args, &environment).await,
+        Command::Channels(command) => channels(command, &environment).await,
+        // These ran before a home was prepared.
         Command::Backup(_)
         | Command::Completions { .. }
         | Command::Config(_)
         | Command::Doctor(_)
         | Command::Man { .. }
         | Command::Restore(_)
-        | Command::Service(_) => Ok(Exit::Usage),
+        | Command::Service(_) => Ok(CommandExit::Usage),
     }
 }
 
-async fn models(args: &ModelsArgs, prepared: &Prepared) -> anyhow::Result<Exit> {
-    let ask = match (&args.provider, args.all) {
+async fn models(args: &ModelsArgs, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    let scope = match (&args.provider, args.all) {
         (Some(name), _) => ProbeScope::One(name.clone()),
         (None, true) => ProbeScope::All,
         (None, false) => ProbeScope::None,
     };
-    let found = inspect(GatewayQuery::Models(ask), prepared).await?;
+    let found = inspect(GatewayQuery::Models(scope), environment).await?;
     print(&found, args.output, |out| status::models(&found, out))
 }
 
-async fn channels(command: &ChannelsCommand, prepared: &Prepared) -> anyhow::Result<Exit> {
+async fn channels(command: &ChannelsCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     match command {
         ChannelsCommand::List(output) => {
-            let list = inspect(GatewayQuery::Channels, prepared).await?;
-            print(&list, *output, |out| show::channels(&list, out))
+            let list = inspect(GatewayQuery::Channels, environment).await?;
+            print(&list, *output, |out| render::channels(&list, out))
         }
         ChannelsCommand::Test { name, output } => {
-            let test = inspect(GatewayQuery::TestChannel(name.clone()), prepared).await?;
+            let test = inspect(GatewayQuery::TestChannel(name.clone()), environment).await?;
             let checks: Vec<Finding> = serde_json::from_value(test["checks"].clone())?;
-            let printed = print(&test, *output, |out| findings::list(&checks, out))?;
-            Ok(if test["ok"] == true { printed } else { Exit::Failed })
+            let printed = print(&test, *output, |out| doctor::print_findings(&checks, out))?;
+            Ok(if test["ok"] == true { printed } else { CommandExit::Failed })
         }
     }
 }
 
-async fn turns(command: &TurnsCommand, home: &Home) -> anyhow::Result<Exit> {
+async fn turns(command: &TurnsCommand, home: &Home) -> anyhow::Result<CommandExit> {
     match command {
         TurnsCommand::List { session, limit, output } => {
-            let list = look(StoreQuery::Turns { session: session.clone(), limit: Some(*limit) }, home).await?;
-            print(&list, *output, |out| show::turns(&list, out))
+            let list = read_store(StoreQuery::Turns { session: session.clone(), limit: Some(*limit) }, home).await?;
+            print(&list, *output, |out| render::turns(&list, out))
         }
         TurnsCommand::Show(TurnItem { id, output }) => {
-            let turn = look(StoreQuery::Turn(parse_beginning(id)?), home).await?;
-            print(&turn, *output, |out| show::turn(&turn, out))
+            let turn = read_store(StoreQuery::Turn(parse_beginning(id)?), home).await?;
+            print(&turn, *output, |out| render::turn(&turn, out))
         }
         TurnsCommand::Restore(TurnItem { id, output }) => {
-            changed(&change(StoreChange::Restore(parse_beginning(id)?), home).await?, *output)
+            print_fields(&change_store(StoreChange::Restore(parse_beginning(id)?), home).await?, *output)
         }
         TurnsCommand::Fork { turn: TurnItem { id, output }, session } => {
             let forked =
-                change(StoreChange::Fork { turn: parse_beginning(id)?, session: session.clone() }, home).await?;
-            print(&forked, *output, |out| writeln!(out, "{}", show::text(&forked["session"])))
+                change_store(StoreChange::Fork { turn: parse_beginning(id)?, session: session.clone() }, home).await?;
+            print(&forked, *output, |out| writeln!(out, "{}", render::text(&forked["session"])))
         }
     }
 }
 
-async fn queue(command: &QueueCommand, home: &Home) -> anyhow::Result<Exit> {
+async fn queue(command: &QueueCommand, home: &Home) -> anyhow::Result<CommandExit> {
     match command {
         QueueCommand::List(output) => {
-            let list = look(StoreQuery::Queue, home).await?;
+            let list = read_store(StoreQuery::Queue, home).await?;
             print(&list, *output, |out| {
-                show::table(&list, show::QUEUE, "nothing waits, and everything is delivered", out)
+                render::table(&list, render::QUEUE, "nothing waits, and everything is delivered", out)
             })
         }
         QueueCommand::Show(item) => {
-            let entry = look(StoreQuery::QueueEntry(parse_id(&item.id)?), home).await?;
-            print(&entry, item.output, |out| show::fields(&entry, out))
+            let entry = read_store(StoreQuery::QueueEntry(parse_id(&item.id)?), home).await?;
+            print(&entry, item.output, |out| render::fields(&entry, out))
         }
         QueueCommand::Retry(args) => {
             let retry = match (&args.id, args.outcome) {
                 (Some(id), _) => StoreChange::Retry(parse_id(id)?),
                 (None, Some(outcome)) => StoreChange::RetryAll(vec![outcome]),
-                // What may have arrived is not sent twice, and what was answered with an error is not asked anew, unless
-                // it is asked for.
+                // By default nothing is sent again that may have arrived, and no message that was answered with an error.
                 (None, None) => StoreChange::RetryAll(vec![RetryClass::Dead, RetryClass::Waiting]),
             };
-            changed(&change(retry, home).await?, args.output)
+            print_fields(&change_store(retry, home).await?, args.output)
         }
-        QueueCommand::Drop(item) => changed(&change(StoreChange::Drop(parse_id(&item.id)?), home).await?, item.output),
+        QueueCommand::Drop(item) => {
+            print_fields(&change_store(StoreChange::Drop(parse_id(&item.id)?), home).await?, item.output)
+        }
     }
 }
 
-pub(super) fn changed(answer: &Value, output: Output) -> anyhow::Result<Exit> {
-    print(answer, output, |out| show::fields(answer, out))
+/// Writes the completion script for `shell`.
+fn completions(shell: Shell, mut out: impl Write) -> io::Result<CommandExit> {
+    // Generated in memory first: the generator panics if the reader closes the pipe.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), PROGRAM, &mut script);
+    out.write_all(&script)?;
+    Ok(CommandExit::Ok)
 }
 
-pub(super) fn print(
-    value: &Value,
-    format: Output,
-    for_people: impl FnOnce(&mut Stdout) -> io::Result<()>,
-) -> anyhow::Result<Exit> {
-    let mut out = output::stdout();
-    let printed = if format.json { writeln!(out, "{:#}", Json(value)) } else { for_people(&mut out) };
-    Ok(Exit::of_output(printed.map(|()| Exit::Ok))?)
+/// Writes the manual page of `daoyou` to `out`, or one page for each command into `folder`, which is created.
+///
+/// # Errors
+/// The folder or a file cannot be written.
+fn man(folder: Option<&Path>, mut out: impl Write) -> anyhow::Result<CommandExit> {
+    let mut command = Cli::command();
+    command.build();
+    let Some(folder) = folder else {
+        return Ok(CommandExit::of_output(
+            man_page(&command, PROGRAM).and_then(|page| out.write_all(&page)).map(|()| CommandExit::Ok),
+        )?);
+    };
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    write_pages(&command, PROGRAM, folder)?;
+    Ok(CommandExit::Ok)
+}
+
+/// `daoyou.1`, `daoyou-config.1`, `daoyou-config-check.1`, …
+fn write_pages(command: &clap::Command, name: &str, folder: &Path) -> anyhow::Result<()> {
+    let path = folder.join(format!("{name}.1"));
+    let written = man_page(command, name).and_then(|page| fs::write(&path, page));
+    written.with_context(|| path.display().to_string())?;
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help") {
+        write_pages(inner, &format!("{name}-{}", inner.get_name()), folder)?;
+    }
+    Ok(())
+}
+
+fn man_page(command: &clap::Command, name: &str) -> io::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    Man::new(command.clone().display_name(name.to_owned())).title(name.to_uppercase()).render(&mut page)?;
+    Ok(page)
+}
+
+/// Parses an id, or the beginning of one.
+fn parse_beginning(text: &str) -> anyhow::Result<String> {
+    let is_id = (4..=36).contains(&text.len()) && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    is_id.then(|| text.to_ascii_lowercase()).ok_or_else(|| {
+        let like = "ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b, and 4 or more characters of it will do";
+        anyhow!("{text:?} is no id; {like}")
+    })
+}
+
+/// Parses an id.
+fn parse_id(text: &str) -> anyhow::Result<Uuid> {
+    text.parse().map_err(|_| anyhow!("{text:?} is no id; ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b"))
 }

@@ -2,47 +2,82 @@
 
 use std::io::{self, Write};
 
-use daoyou_channels::{Finding, Verdict};
+use daoyou_channels::{Finding, Severity};
 
-use super::chinese::filled;
-use super::output::{Json, Stdout, tr};
-use super::{Exit, findings, output};
+use super::output::{CleanJson, Colour, Printer, Stdout, field_line, tr};
+use super::translation::{display_width, fill_template, translate};
+use super::{CommandExit, output};
 use crate::cli::{DoctorArgs, Globals};
 use crate::config;
-use crate::gateway::doctor::{Patient, Report, examine};
+use crate::gateway::doctor::{DoctorInput, DoctorReport, examine};
 use crate::home::Home;
 
-/// Examines and prints the report.
+/// Runs the checks and prints the report.
 ///
 /// # Errors
-/// It cannot be printed.
-pub async fn run(args: DoctorArgs, globals: &Globals) -> anyhow::Result<Exit> {
+/// The report cannot be printed.
+pub async fn run(args: DoctorArgs, globals: &Globals) -> anyhow::Result<CommandExit> {
     let report = match Home::locate(globals.home.clone()) {
         Err(error) => {
-            let nowhere = Finding::fail("home", error.to_string(), "export DAOYOU_HOME=~/.daoyou, or use --home DIR");
-            Report::of(String::new(), vec![nowhere], 0)
+            let no_home = Finding::fail("home", error.to_string(), "export DAOYOU_HOME=~/.daoyou, or use --home DIR");
+            DoctorReport::new(String::new(), vec![no_home], 0)
         }
         Ok(home) => {
             let env = config::environment();
             let loaded = super::config::load(globals, &home, &env);
-            output::speak_as(&loaded.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default());
-            Box::pin(examine(Patient { home, loaded, mends: args.fix })).await
+            output::set_locale(&loaded.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default());
+            Box::pin(examine(DoctorInput { home, loaded, repairs: args.fix })).await
         }
     };
     let mut out = output::stdout();
     let printed = match args.output.json {
-        true => writeln!(out, "{:#}", Json(&serde_json::to_value(&report)?)),
-        false => print(&report, &mut out),
+        true => writeln!(out, "{:#}", CleanJson(&serde_json::to_value(&report)?)),
+        false => print_report(&report, &mut out),
     };
-    Ok(Exit::of_output(printed.map(|()| if report.ok { Exit::Ok } else { Exit::Failed }))?)
+    Ok(CommandExit::of_output(printed.map(|()| if report.ok { CommandExit::Ok } else { CommandExit::Failed }))?)
 }
 
-fn print(report: &Report, out: &mut Stdout) -> io::Result<()> {
-    findings::list(&report.checks, out)?;
+/// Prints findings, one a line, each with its remedy below it.
+pub fn print_findings(findings: &[Finding], out: &mut Printer<impl Write>) -> io::Result<()> {
+    let width = findings.iter().map(|finding| display_width(&translate(&finding.name))).max().unwrap_or_default();
+    for Finding { name, state, message, mend, fixed } in findings {
+        let colour = match state {
+            Severity::Ok => Colour::Green,
+            Severity::Warn => Colour::Yellow,
+            Severity::Fail => Colour::Red,
+        };
+        let (first, second) = match (fixed, mend) {
+            (Some(done), _) => {
+                let was = format!("{}{}", tr("was: ", "原状："), translate(message));
+                (format!("{}{}", tr("mended: ", "已修复："), translate(done)), Some(was))
+            }
+            (None, mend) => {
+                let mend = mend.as_ref().map(|mend| format!("{}{}", tr("mend: ", "修复："), translate(mend)));
+                (translate(message), mend)
+            }
+        };
+        let word = match state {
+            Severity::Ok => tr("ok  ", "正常"),
+            Severity::Warn => tr("warn", "注意"),
+            Severity::Fail => tr("fail", "失败"),
+        };
+        out.paint(colour, word)?;
+        let name = translate(name);
+        let space = " ".repeat(width.saturating_sub(display_width(&name)));
+        writeln!(out, "  {name}{space}  {}", field_line(&first))?;
+        if let Some(second) = second {
+            writeln!(out, "{:indent$}{}", "", field_line(&second), indent = width + 8)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_report(report: &DoctorReport, out: &mut Stdout) -> io::Result<()> {
+    print_findings(&report.checks, out)?;
     let count = |state| report.checks.iter().filter(|finding| finding.state == state).count();
-    let (warn, fail) = (count(Verdict::Warn), count(Verdict::Fail));
+    let (warn, fail) = (count(Severity::Warn), count(Severity::Fail));
     let fixed = report.checks.iter().filter(|finding| finding.fixed.is_some()).count();
-    let counted = |words: &'static str, count: usize| filled(words, &[count.to_string()]);
+    let counted = |words: &'static str, count: usize| fill_template(words, &[count.to_string()]);
     let mut words = vec![counted(tr("{} checks", "共检查 {} 项"), report.checks.len())];
     words.extend((fixed > 0).then(|| counted(tr("{} mended", "已修复 {} 项"), fixed)));
     words.extend((warn > 0).then(|| counted(tr("{} to look at", "{} 项需要注意"), warn)));

@@ -1,4 +1,4 @@
-//! How a command ends.
+//! The exit codes.
 
 use std::io::{self, ErrorKind};
 use std::process::{ExitCode, Termination};
@@ -6,23 +6,23 @@ use std::process::{ExitCode, Termination};
 /// The exit codes that scripts and service managers rely on; 75 and 78 are those of `sysexits.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Exit {
+pub enum CommandExit {
     /// Done.
     Ok = 0,
-    /// It was tried, and failed.
+    /// The command failed.
     Failed = 1,
-    /// The command line is wrong.
+    /// The command line is invalid.
     Usage = 2,
     /// Another gateway holds this home.
-    Held = 75,
-    /// The reply did not come in time; the message is kept and will be answered.
-    Waits = 76,
-    /// The configuration is wrong.
+    HomeHeld = 75,
+    /// The reply did not arrive in time; the message is kept and will be answered.
+    ReplyPending = 76,
+    /// The configuration is invalid.
     Config = 78,
 }
 
-impl Exit {
-    /// The end of a command that wrote to stdout. A reader that has seen enough and left (`daoyou … | head`) is no error.
+impl CommandExit {
+    /// Returns the result of a command that wrote to stdout. A reader that closed the pipe (`daoyou … | head`) is no error.
     pub fn of_output(written: io::Result<Self>) -> io::Result<Self> {
         match written {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Self::Ok),
@@ -31,13 +31,13 @@ impl Exit {
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<CommandExit> for ExitCode {
+    fn from(exit: CommandExit) -> Self {
         Self::from(exit as u8)
     }
 }
 
-impl Termination for Exit {
+impl Termination for CommandExit {
     fn report(self) -> ExitCode {
         self.into()
     }

@@ -1,14 +1,14 @@
-//! Files that commands are given to read.
+//! Reading of input files.
 
 use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
 
-/// The text of a file, or of standard input for `-`. More than `limit` bytes are no `what`.
+/// Reads a `what` of at most `limit` bytes from a file, or from standard input for `-`.
 ///
 /// # Errors
-/// It cannot be read, or is something else.
+/// The file cannot be read, is too large, or is not UTF-8.
 pub fn read_text(file: &Path, limit: u64, what: &str) -> anyhow::Result<String> {
     let mut text = Vec::new();
     let is_stdin = file.as_os_str() == "-";

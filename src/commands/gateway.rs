@@ -6,8 +6,8 @@ use std::sync::Arc;
 use daoyou_channels::cli::{Interrupt, TerminalConversation};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::prepared::{Prepared, refuse, watch_signals};
-use super::{Exit, output};
+use super::environment::{CommandEnvironment, exit_for_lock_error, watch_signals};
+use super::{CommandExit, output};
 use crate::cli::Globals;
 use crate::config;
 use crate::gateway::{GatewayStart, Options, ReloadSource, serve};
@@ -17,8 +17,12 @@ use crate::home::LockError;
 ///
 /// # Errors
 /// The gateway cannot be built, or a part of it ended unexpectedly.
-pub async fn run(chats_here: bool, globals: &Globals, prepared: Prepared) -> anyhow::Result<Exit> {
-    let Prepared { home, loaded, log, .. } = prepared;
+pub async fn run(
+    has_terminal: bool,
+    globals: &Globals,
+    environment: CommandEnvironment,
+) -> anyhow::Result<CommandExit> {
+    let CommandEnvironment { home, loaded, log, .. } = environment;
     let interrupt = Interrupt::default();
     let shutdown = watch_signals(interrupt.clone())?;
     let options = || {
@@ -29,16 +33,21 @@ pub async fn run(chats_here: bool, globals: &Globals, prepared: Prepared) -> any
             load: Arc::new(move || super::config::load(&same_globals, &same_home, &config::environment())),
             log: log.clone(),
         };
-        let terminal = match chats_here && loaded.config.channels.cli.enabled {
-            true => Some(super::chat::terminal_setup(&home, &loaded.config, TerminalConversation::of(None), interrupt.clone())?),
+        let terminal = match has_terminal && loaded.config.channels.cli.enabled {
+            true => Some(super::chat::terminal_setup(
+                &home,
+                &loaded.config,
+                TerminalConversation::of(None),
+                interrupt.clone(),
+            )?),
             false => None,
         };
         Ok(Options { terminal, reload: Some(reload), ..Options::default() })
     };
     let on_read_only = |reason: &str| {
         // The log is in a file of the home then, not on the screen.
-        if chats_here {
-            output::note(format_args!("daoyou: read-only until the home can be written: {reason}"));
+        if has_terminal {
+            output::print_note(format_args!("daoyou: read-only until the home can be written: {reason}"));
         }
     };
     let on_ready = |served: Option<SocketAddr>| {
@@ -47,7 +56,7 @@ pub async fn run(chats_here: bool, globals: &Globals, prepared: Prepared) -> any
     };
     let start = GatewayStart { home: &home, loaded: &loaded, options: &options, on_read_only: &on_read_only };
     match serve(start, shutdown, on_ready).await {
-        Err(error) => refuse(error.downcast::<LockError>()?),
-        Ok(()) => Ok(Exit::Ok),
+        Err(error) => exit_for_lock_error(error.downcast::<LockError>()?),
+        Ok(()) => Ok(CommandExit::Ok),
     }
 }

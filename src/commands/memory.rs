@@ -5,18 +5,16 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::dispatch::print;
+use super::access::{change_memory, read_memory};
+use super::environment::CommandEnvironment;
 use super::files::read_text;
-use super::output::Json;
-use super::prepared::Prepared;
-use super::reach::Reach;
-use super::{Exit, output, show};
+use super::output::{CleanJson, print};
+use super::{CommandExit, output, render};
 use crate::cli::{MemoryCommand, MemoryOwner, Output};
-use crate::gateway;
 use crate::query::{MemoryChange, MemoryQuery, MemorySelection};
 use crate::text::one_line;
 
-const MEMORIES: show::Columns = &[
+const MEMORIES: render::TableColumns = &[
     ("ID", "id"),
     ("OWNER", "owner"),
     ("KIND", "kind"),
@@ -25,73 +23,58 @@ const MEMORIES: show::Columns = &[
     ("SINCE", "created_at"),
     ("USES", "uses"),
 ];
-const ENTRIES: show::Columns = &[("OWNER", "owner"), ("KIND", "kind"), ("KNOWN", "known"), ("REPLACED", "replaced")];
+const ENTRIES: render::TableColumns =
+    &[("OWNER", "owner"), ("KIND", "kind"), ("KNOWN", "known"), ("REPLACED", "replaced")];
 
-/// The largest export that is read, in bytes: what the gateway takes.
+/// The largest export, in bytes: the limit of the gateway.
 pub const FILE_LIMIT: u64 = 64 * 1024 * 1024;
 
-/// How much of what is found is shown, in characters.
+/// The length of an excerpt, in characters.
 const EXCERPT: usize = 200;
 
-/// Carries it out, through the gateway that runs or in the store itself.
+/// Runs the command.
 ///
 /// # Errors
-/// What is wrong and what would be right.
-pub async fn run(command: &MemoryCommand, prepared: &Prepared) -> anyhow::Result<Exit> {
+/// The memory does not exist, or the change is invalid.
+pub async fn run(command: &MemoryCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     match command {
         MemoryCommand::Show { id: Some(id), output, .. } => {
-            let memory = look(MemoryQuery::Show(*id), prepared).await?;
-            print(&memory, *output, |out| one(&memory, out))
+            let memory = read_memory(MemoryQuery::Show(*id), environment).await?;
+            print(&memory, *output, |out| print_memory(&memory, out))
         }
         MemoryCommand::Show { id: None, whose, limit, output } => {
-            let list = look(MemoryQuery::List { selection: selection(whose), limit: *limit }, prepared).await?;
-            print(&list, *output, |out| show::table(&list, MEMORIES, "nothing is remembered", out))
+            let list =
+                read_memory(MemoryQuery::List { selection: selection(whose), limit: *limit }, environment).await?;
+            print(&list, *output, |out| render::table(&list, MEMORIES, "nothing is remembered", out))
         }
         MemoryCommand::Search { query, whose, since, limit, output } => {
             let (text, since) = (query.clone(), since.clone());
             let asked = MemoryQuery::Search { text, selection: selection(whose), since, limit: Some(*limit) };
-            let hits = look(asked, prepared).await?;
-            print(&hits, *output, |out| found(&hits, query, out))
+            let hits = read_memory(asked, environment).await?;
+            print(&hits, *output, |out| print_hits(&hits, query, out))
         }
         MemoryCommand::Add { text, kind, key, owner, output } => {
             let mut asked = json!({ "text": text, "kind": kind, "key": key, "owner": owner });
             if let Value::Object(fields) = &mut asked {
                 fields.retain(|_, value| !value.is_null());
             }
-            add(asked, *output, prepared).await
+            add(asked, *output, environment).await
         }
         MemoryCommand::Forget { ids, output } => {
-            let gone = change(MemoryChange::Forget(ids.clone()), prepared).await?;
-            print(&gone, *output, |out| forgotten(&gone, out))
+            let gone = change_memory(MemoryChange::Forget(ids.clone()), environment).await?;
+            print(&gone, *output, |out| print_forgotten(&gone, out))
         }
         MemoryCommand::Export { whose, json: _ } => {
-            let lines = look(MemoryQuery::Export(selection(whose)), prepared).await?;
+            let lines = read_memory(MemoryQuery::Export(selection(whose)), environment).await?;
             print(&lines, Output { json: false }, |out| {
-                lines.as_array().into_iter().flatten().try_for_each(|line| writeln!(out, "{}", Json(line)))
+                lines.as_array().into_iter().flatten().try_for_each(|line| writeln!(out, "{}", CleanJson(line)))
             })
         }
-        MemoryCommand::Import { file, output } => import(file, *output, prepared).await,
+        MemoryCommand::Import { file, output } => import(file, *output, environment).await,
         MemoryCommand::Stats(output) => {
-            let stats = look(MemoryQuery::Stats, prepared).await?;
-            print(&stats, *output, |out| counted(&stats, out))
+            let stats = read_memory(MemoryQuery::Stats, environment).await?;
+            print(&stats, *output, |out| print_stats(&stats, out))
         }
-    }
-}
-
-pub(super) async fn look(query: MemoryQuery, prepared: &Prepared) -> anyhow::Result<Value> {
-    match Reach::find(&prepared.home).await? {
-        Reach::Running(client) => client.get(&query.path()).await,
-        Reach::Alone(lock) => gateway::read_memory(&prepared.home, &lock, prepared.without_secrets()?, query).await,
-    }
-}
-
-pub(super) async fn change(change: MemoryChange, prepared: &Prepared) -> anyhow::Result<Value> {
-    match Reach::find(&prepared.home).await? {
-        Reach::Running(client) => {
-            let (method, path, body) = change.request();
-            client.send(method, &path, body).await
-        }
-        Reach::Alone(lock) => gateway::change_memory(&prepared.home, &lock, prepared.without_secrets()?, change).await,
     }
 }
 
@@ -99,23 +82,25 @@ fn selection(whose: &MemoryOwner) -> MemorySelection {
     MemorySelection { owner: whose.owner.clone(), kind: whose.kind.clone() }
 }
 
-async fn add(asked: Value, output: Output, prepared: &Prepared) -> anyhow::Result<Exit> {
-    let added = change(MemoryChange::Add(asked), prepared).await?;
-    // Standard output holds the id alone.
+async fn add(asked: Value, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    let added = change_memory(MemoryChange::Add(asked), environment).await?;
+    // Standard output contains the id only.
     match (added["remembered"].as_str(), &added["replaced"]) {
-        (Some("known"), _) => output::note("that is known already"),
+        (Some("known"), _) => output::print_note("that is known already"),
         (Some("replaced"), old) => {
             let id = &added["id"];
-            output::note(format_args!("it takes the place of {old}, which stays as history: daoyou memory show {id}"));
+            output::print_note(format_args!(
+                "it takes the place of {old}, which stays as history: daoyou memory show {id}"
+            ));
         }
         _ => {}
     }
-    print(&added, output, |out| writeln!(out, "{}", show::text(&added["id"])))
+    print(&added, output, |out| writeln!(out, "{}", render::text(&added["id"])))
 }
 
-async fn import(file: &Path, output: Output, prepared: &Prepared) -> anyhow::Result<Exit> {
+async fn import(file: &Path, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let text = read_text(file, FILE_LIMIT, "an export of memories")?;
-    let taken = change(MemoryChange::Import(text), prepared).await?;
+    let taken = change_memory(MemoryChange::Import(text), environment).await?;
     print(&taken, output, |out| {
         writeln!(out, "{} imported, {} known already", taken["imported"], taken["known"])?;
         match taken["summaries"].as_u64().unwrap_or(0) {
@@ -125,8 +110,8 @@ async fn import(file: &Path, output: Output, prepared: &Prepared) -> anyhow::Res
     })
 }
 
-/// One memory, each of its fields on a line, and what it took the place of.
-fn one(memory: &Value, mut out: impl Write) -> io::Result<()> {
+/// Prints a memory, one field a line, and the memories that it replaced.
+fn print_memory(memory: &Value, mut out: impl Write) -> io::Result<()> {
     for (key, value) in memory.as_object().into_iter().flatten() {
         let is_empty = match value {
             Value::Null => true,
@@ -135,7 +120,7 @@ fn one(memory: &Value, mut out: impl Write) -> io::Result<()> {
             _ => false,
         };
         if !is_empty && key != "before" {
-            writeln!(out, "{key}: {}", show::text(value))?;
+            writeln!(out, "{key}: {}", render::text(value))?;
         }
     }
     for before in memory["before"].as_array().into_iter().flatten() {
@@ -143,41 +128,41 @@ fn one(memory: &Value, mut out: impl Write) -> io::Result<()> {
             out,
             "before it: {} {} (since {})",
             before["id"],
-            show::text(&before["text"]),
-            show::text(&before["created_at"])
+            render::text(&before["text"]),
+            render::text(&before["created_at"])
         )?;
     }
     Ok(())
 }
 
-/// What was found: how alike it is, where it stands, when, and the words around what was asked for.
-pub(super) fn found(hits: &Value, query: &str, mut out: impl Write) -> io::Result<()> {
+/// Prints hits: similarity, time, place, and an excerpt around the query.
+pub(super) fn print_hits(hits: &Value, query: &str, mut out: impl Write) -> io::Result<()> {
     let hits = hits.as_array().map(Vec::as_slice).unwrap_or_default();
     if hits.is_empty() {
         return writeln!(out, "nothing is found");
     }
     for hit in hits {
         let place = match (&hit["id"], &hit["session"]) {
-            (Value::Null, session) => format!("{} #{}", show::text(session), hit["seq"]),
-            (id, _) => format!("{} {id}", show::text(&hit["kind"])),
+            (Value::Null, session) => format!("{} #{}", render::text(session), hit["seq"]),
+            (id, _) => format!("{} {id}", render::text(&hit["kind"])),
         };
         let similarity = hit["similarity"].as_f64().unwrap_or_default();
-        let text = excerpt(&show::text(&hit["text"]), query);
-        writeln!(out, "{similarity:.2}  {}  {place}\n      {text}", show::text(&hit["at"]))?;
+        let text = excerpt(&render::text(&hit["text"]), query);
+        writeln!(out, "{similarity:.2}  {}  {place}\n      {text}", render::text(&hit["at"]))?;
     }
     Ok(())
 }
 
-/// So much of a text as is shown, on one line: from a little before the first word that was asked for.
+/// Returns an excerpt of a text on one line, beginning shortly before the first word of the query.
 fn excerpt(text: &str, query: &str) -> String {
-    /// Characters that stand before it.
+    /// The characters before that word.
     const BEFORE: usize = 40;
     let line = one_line(&output::field(text));
     let chars: Vec<char> = line.chars().collect();
     if chars.len() <= EXCERPT {
         return line;
     }
-    // Folded by characters, of which each stays one, so that places in both are the same.
+    // Each character is folded to one character, so that positions in both texts are the same.
     let fold = |c: &char| c.to_lowercase().next().unwrap_or(*c);
     let folded: Vec<char> = chars.iter().map(fold).collect();
     let place = query.split_whitespace().find_map(|word| {
@@ -190,9 +175,9 @@ fn excerpt(text: &str, query: &str) -> String {
     format!("{start}{shown}{end}")
 }
 
-fn forgotten(gone: &Value, mut out: impl Write) -> io::Result<()> {
+fn print_forgotten(gone: &Value, mut out: impl Write) -> io::Result<()> {
     for entry in gone["forgotten"].as_array().into_iter().flatten() {
-        writeln!(out, "forgotten: {} {} {}", entry["id"], show::text(&entry["kind"]), show::text(&entry["text"]))?;
+        writeln!(out, "forgotten: {} {} {}", entry["id"], render::text(&entry["kind"]), render::text(&entry["text"]))?;
     }
     match gone["turns"].as_u64().unwrap_or(0) {
         0 => Ok(()),
@@ -201,18 +186,18 @@ fn forgotten(gone: &Value, mut out: impl Write) -> io::Result<()> {
     }
 }
 
-fn counted(stats: &Value, mut out: impl Write) -> io::Result<()> {
-    show::table(&stats["entries"], ENTRIES, "nothing is remembered", &mut out)?;
+fn print_stats(stats: &Value, mut out: impl Write) -> io::Result<()> {
+    render::table(&stats["entries"], ENTRIES, "nothing is remembered", &mut out)?;
     writeln!(out)?;
     for (key, value) in stats.as_object().into_iter().flatten().filter(|(key, _)| *key != "entries") {
         match value {
             Value::Object(fields) => {
                 let fields: Vec<_> =
-                    fields.iter().map(|(name, value)| format!("{name} {}", show::text(value))).collect();
+                    fields.iter().map(|(name, value)| format!("{name} {}", render::text(value))).collect();
                 writeln!(out, "{key}: {}", fields.join(", "))?;
             }
             Value::Null => {}
-            value => writeln!(out, "{key}: {}", show::text(value))?,
+            value => writeln!(out, "{key}: {}", render::text(value))?,
         }
     }
     Ok(())
@@ -223,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_excerpt_holds_what_was_asked_for() {
+    fn an_excerpt_contains_the_query() {
         let long = format!("{} The Cat is grey {}", "word ".repeat(100), "end ".repeat(100));
         let shown = excerpt(&long, "nothing cat");
         assert!(shown.starts_with('…') && shown.ends_with('…') && shown.contains("Cat is grey"), "{shown}");

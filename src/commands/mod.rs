@@ -1,30 +1,27 @@
 //! The commands.
 
-mod chinese;
+mod access;
+mod entry;
+mod environment;
 mod exit;
 mod files;
-mod findings;
-mod line;
 mod output;
-mod prepared;
-mod reach;
-mod show;
+mod render;
 mod status;
+mod translation;
 
 mod agent;
 mod backup;
 mod chat;
 pub mod config;
 mod cron;
-mod data;
 mod dispatch;
 mod doctor;
 mod gateway;
 mod memory;
-mod papers;
 mod service;
 mod sessions;
-mod unit;
+mod unit_file;
 
-pub use exit::Exit;
-pub use line::main;
+pub use entry::main;
+pub use exit::CommandExit;

@@ -1,5 +1,5 @@
-//! The one place where commands print. Whoever wrote what is printed, a terminal obeys none of it: escape sequences,
-//! control characters and bidi controls are taken out, unless `--raw` asks for them in a pipe.
+//! The output of commands. Escape sequences, control characters and bidi controls are removed, so that no printed text can
+//! control the terminal, unless `--raw` asks for them in a pipe.
 
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, StderrLock, StdoutLock, Write};
@@ -12,6 +12,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
+use super::exit::CommandExit;
+use crate::cli::Output;
 use crate::config::Config;
 use crate::gateway;
 
@@ -19,41 +21,41 @@ use crate::gateway;
 static IS_RAW: AtomicBool = AtomicBool::new(false);
 
 /// Set once, from the configuration.
-static MANNER: OnceLock<Manner> = OnceLock::new();
+static LOCALE: OnceLock<OutputLocale> = OnceLock::new();
 
-/// How people are written to.
-struct Manner {
+/// The language and the time zone of texts for people.
+struct OutputLocale {
     language: Language,
     zone: TimeZone,
 }
 
-/// From now on people are written to in the language and by the clock of this configuration.
-pub fn speak_as(config: &Config) {
+/// Sets the language and the time zone of texts for people from a configuration.
+pub fn set_locale(config: &Config) {
     let (language, zone) = (gateway::language(config), gateway::timezone(config));
-    // The first one counts: a command has one configuration.
-    let _ = MANNER.set(Manner { language, zone: zone.unwrap_or_else(|_| TimeZone::system()) });
+    // The first call counts: a command has one configuration.
+    let _ = LOCALE.set(OutputLocale { language, zone: zone.unwrap_or_else(|_| TimeZone::system()) });
 }
 
-/// Returns `zh` where people are written to in Chinese, else `en`.
+/// Returns `zh` if texts for people are in Chinese, else `en`.
 pub fn tr<T>(en: T, zh: T) -> T {
-    let is_chinese = MANNER.get().is_some_and(|manner| manner.language == Language::Zh);
+    let is_chinese = LOCALE.get().is_some_and(|locale| locale.language == Language::Zh);
     if is_chinese { zh } else { en }
 }
 
-/// Returns a time for people, by their own clock.
-pub fn clock(at: Timestamp) -> String {
-    let zone = MANNER.get().map_or_else(TimeZone::system, |manner| manner.zone.clone());
+/// Formats a time for people in their time zone.
+pub fn local_time(at: Timestamp) -> String {
+    let zone = LOCALE.get().map_or_else(TimeZone::system, |locale| locale.zone.clone());
     at.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 /// Standard output of a command.
 pub type Stdout = Printer<StdoutLock<'static>>;
 
-/// What is wrong with `--raw` where standard output is a terminal.
+/// The error for `--raw` if standard output is a terminal.
 pub const RAW_ON_TERMINAL: &str =
     "--raw prints terminal escapes as they are, and is for a pipe or a file: leave it out, or add | cat -v";
 
-/// Prints on standard output what was written by others as it is, from now on.
+/// Stops cleaning standard output.
 ///
 /// # Errors
 /// Standard output is a terminal.
@@ -87,13 +89,13 @@ pub fn stderr() -> Printer<StderrLock<'static>> {
     Printer { to: io::stderr().lock(), cleaner: Some(Cleaner::default()), partial: Vec::new(), colours: false }
 }
 
-/// Prints a line beside the command's output, on standard error.
-pub fn note(words: impl Display) {
-    // What the command did counts, whether or not anybody reads what is said of it.
-    let _ = writeln!(stderr(), "{words}");
+/// Prints a line on standard error.
+pub fn print_note(line: impl Display) {
+    // The command goes on if nobody reads it.
+    let _ = writeln!(stderr(), "{line}");
 }
 
-/// Returns one field for people, cleaned by itself: a sequence that it leaves open must not swallow its neighbours.
+/// Returns one cleaned field for people. An unfinished escape sequence in it must not affect its neighbours.
 pub fn field(text: &str) -> String {
     if IS_RAW.load(Ordering::Relaxed) { text.to_owned() } else { clean(text) }
 }
@@ -103,17 +105,17 @@ pub fn field_line(text: &str) -> String {
     if IS_RAW.load(Ordering::Relaxed) { text.to_owned() } else { clean_line(text) }
 }
 
-/// Data as JSON, `{:#}` over several lines. It is complete, and holds escapes of the controls that a terminal obeys.
-pub struct Json<'a>(pub &'a Value);
+/// Data as JSON, with `{:#}` on several lines. Terminal controls are escaped, not removed.
+pub struct CleanJson<'a>(pub &'a Value);
 
-impl Display for Json<'_> {
+impl Display for CleanJson<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = if to.alternate() { format!("{:#}", self.0) } else { self.0.to_string() };
         to.write_str(&escape_json(&text))
     }
 }
 
-/// A colour of a word of ours.
+/// A colour of the program's own words.
 #[derive(Clone, Copy, Debug)]
 pub enum Colour {
     Red = 31,
@@ -121,19 +123,19 @@ pub enum Colour {
     Yellow = 33,
 }
 
-/// A stream that only text gets through.
+/// A stream that only text passes.
 #[derive(Debug)]
 pub struct Printer<W> {
     to: W,
-    /// None for `--raw`.
+    /// `None` for `--raw`.
     cleaner: Option<Cleaner>,
-    /// The beginning of a character whose rest is still to be written.
+    /// The beginning of a character that is not complete yet.
     partial: Vec<u8>,
     colours: bool,
 }
 
 impl<W: Write> Printer<W> {
-    /// Writes a word of ours, in colour where that is seen.
+    /// Writes a word, in colour on a terminal.
     pub fn paint(&mut self, colour: Colour, word: &str) -> io::Result<()> {
         if self.colours {
             write!(self.to, "\x1b[{}m{word}\x1b[0m", colour as u8)
@@ -179,6 +181,20 @@ impl<W: Write> Write for Printer<W> {
     }
 }
 
+/// Prints a value as JSON, or for people with `for_people`.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print(
+    value: &Value,
+    format: Output,
+    for_people: impl FnOnce(&mut Stdout) -> io::Result<()>,
+) -> anyhow::Result<CommandExit> {
+    let mut out = stdout();
+    let printed = if format.json { writeln!(out, "{:#}", CleanJson(value)) } else { for_people(&mut out) };
+    Ok(CommandExit::of_output(printed.map(|()| CommandExit::Ok))?)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -195,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn only_text_gets_through() {
+    fn only_text_passes() {
         for (pieces, expected) in [
             (&[&b"a\x1b]52;c;aGk=\x07b\r\n"[..]][..], "ab\n"),
             (&[&b"\xe4\xb8"[..], &b"\xad\x1b["[..], b"2Jx"], "中x"),
@@ -212,7 +228,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_printed_commands_nothing(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..9), 0..9)) {
+        fn no_output_controls_the_terminal(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..9), 0..9)) {
             let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
             let text = printed(&pieces);
             let is_control = |c: char| daoyou_channels::clean::is_display_control(c) && c != '\n' && c != '\t';

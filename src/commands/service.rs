@@ -1,5 +1,5 @@
-//! `daoyou service install|uninstall|status`: the gateway as a service of systemd. Each step is said; where one fails, what
-//! is left is printed for the owner to do by hand.
+//! `daoyou service install|uninstall|status`: the gateway as a systemd service. Each step is printed; if one fails, the remaining
+//! steps are printed for the owner to do by hand.
 
 use std::fmt;
 use std::fs;
@@ -11,17 +11,17 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 
-use super::exit::Exit;
-use super::show;
-use super::unit::{NAME, SYSTEM_HOME, Unit};
+use super::exit::CommandExit;
+use super::render;
+use super::unit_file::{NAME, SYSTEM_HOME, UnitFile};
 use crate::cli::{Globals, ServiceChange, ServiceCommand, ServiceScope};
 use crate::home::Home;
 
-/// Where the administrator's units lie (systemd.unit(5)).
+/// The folder of the administrator's units (systemd.unit(5)).
 const SYSTEM_UNITS: &str = "/etc/systemd/system";
-/// Where a program is put that the system's service could not see in its place.
+/// The path to which a program is copied that the system's service could not see.
 const SHARED_EXE: &str = "/usr/local/bin/daoyou";
-/// What the system's unit hides: ProtectHome and PrivateTmp.
+/// The folders that the system's unit hides: ProtectHome and PrivateTmp.
 const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
 /// The user that the system's service runs as.
 const USER: &str = "daoyou";
@@ -29,76 +29,76 @@ const USER: &str = "daoyou";
 /// Runs the command.
 ///
 /// # Errors
-/// In words: what cannot be done, and what to do instead.
-pub fn run(command: &ServiceCommand, globals: &Globals) -> anyhow::Result<Exit> {
+/// A step cannot be done; the error says what to do instead.
+pub fn run(command: &ServiceCommand, globals: &Globals) -> anyhow::Result<CommandExit> {
     match run_to(command, globals, &mut super::output::stdout()) {
         Err(error) => match error.downcast::<io::Error>() {
-            Ok(error) => Ok(Exit::of_output(Err(error))?),
+            Ok(error) => Ok(CommandExit::of_output(Err(error))?),
             Err(error) => Err(error),
         },
         exit => exit,
     }
 }
 
-fn run_to(command: &ServiceCommand, globals: &Globals, mut out: &mut impl Write) -> anyhow::Result<Exit> {
+fn run_to(command: &ServiceCommand, globals: &Globals, mut out: &mut impl Write) -> anyhow::Result<CommandExit> {
     match command {
         ServiceCommand::Install(change) => {
-            let place = Place::chosen(change.scope)?;
-            place.needs_root(change)?;
-            let version = match place.systemd_version() {
+            let target = ServiceTarget::select(change.scope)?;
+            target.require_root(change)?;
+            let version = match target.systemd_version() {
                 Ok(version) => version,
-                // What would be done is shown anywhere.
+                // A dry run needs no systemd.
                 Err(_) if change.dry_run => 0,
                 Err(error) => bail!(
                     "systemd cannot be reached, and nothing was changed: {error:#}; start `daoyou gateway` in another \
                      way, or see what would be done with: daoyou service install --dry-run"
                 ),
             };
-            let plan = install(&place, globals, version)?;
-            let done = carry_out(&plan, change.dry_run, out)?;
+            let plan = install(&target, globals, version)?;
+            let done = run_steps(&plan, change.dry_run, out)?;
             if done && !change.dry_run {
-                place.say_what_next(out)?;
+                target.print_next_steps(out)?;
             }
-            Ok(if done { Exit::Ok } else { Exit::Failed })
+            Ok(if done { CommandExit::Ok } else { CommandExit::Failed })
         }
         ServiceCommand::Uninstall(change) => {
-            let place = Place::chosen(change.scope)?;
-            place.needs_root(change)?;
-            if !place.unit.exists() {
-                writeln!(out, "nothing is installed: there is no {}", place.unit.display())?;
-                return Ok(Exit::Ok);
+            let target = ServiceTarget::select(change.scope)?;
+            target.require_root(change)?;
+            if !target.unit.exists() {
+                writeln!(out, "nothing is installed: there is no {}", target.unit.display())?;
+                return Ok(CommandExit::Ok);
             }
-            let done = carry_out(&uninstall(&place), change.dry_run, out)?;
-            if done && !change.dry_run && place.is_system {
+            let done = run_steps(&uninstall(&target), change.dry_run, out)?;
+            if done && !change.dry_run && target.is_system {
                 writeln!(out, "What it kept stays: {SYSTEM_HOME}, and the user {USER}. To remove them, too:")?;
                 writeln!(out, "  rm -r {SYSTEM_HOME} && userdel {USER}")?;
             } else if done && !change.dry_run {
                 writeln!(out, "What it kept stays in its home.")?;
             }
-            Ok(if done { Exit::Ok } else { Exit::Failed })
+            Ok(if done { CommandExit::Ok } else { CommandExit::Failed })
         }
         ServiceCommand::Status { scope, output } => {
-            let status = Place::looked_at(*scope)?.status();
-            let printed = if output.json { writeln!(out, "{status:#}") } else { show::fields(&status, &mut out) };
-            Ok(Exit::of_output(printed.map(|()| Exit::Ok))?)
+            let status = ServiceTarget::find(*scope)?.status();
+            let printed = if output.json { writeln!(out, "{status:#}") } else { render::fields(&status, &mut out) };
+            Ok(CommandExit::of_output(printed.map(|()| CommandExit::Ok))?)
         }
     }
 }
 
-/// Whose systemd, and where its unit lies.
-struct Place {
+/// The systemd of the system or of the user, and its unit.
+struct ServiceTarget {
     is_system: bool,
     unit: PathBuf,
 }
 
-/// One thing that is done.
-enum Step {
+/// A step of an installation.
+enum ServiceStep {
     Write { path: PathBuf, text: String },
     Remove(PathBuf),
     Run(Vec<String>),
 }
 
-impl Place {
+impl ServiceTarget {
     fn system() -> Self {
         Self { is_system: true, unit: Path::new(SYSTEM_UNITS).join(NAME) }
     }
@@ -110,8 +110,8 @@ impl Place {
         Ok(Self { is_system: false, unit: config.join("systemd/user").join(NAME) })
     }
 
-    /// What was said; else the system for root, and the user's own for others.
-    fn chosen(scope: ServiceScope) -> anyhow::Result<Self> {
+    /// Returns the target of the options; by default the system for root, and the user's own for others.
+    fn select(scope: ServiceScope) -> anyhow::Result<Self> {
         if scope.system || (!scope.user && rustix::process::geteuid().is_root()) {
             Ok(Self::system())
         } else {
@@ -119,14 +119,14 @@ impl Place {
         }
     }
 
-    /// As [`Self::chosen`], but where nothing was said, a unit that is there counts.
-    fn looked_at(scope: ServiceScope) -> anyhow::Result<Self> {
-        let chosen = Self::chosen(scope)?;
-        let unsaid = !scope.system && !scope.user;
-        Ok(if unsaid && !chosen.unit.exists() && Self::system().unit.exists() { Self::system() } else { chosen })
+    /// Returns the target as [`Self::select`] does, but without an option an existing unit is preferred.
+    fn find(scope: ServiceScope) -> anyhow::Result<Self> {
+        let selected = Self::select(scope)?;
+        let is_open = !scope.system && !scope.user;
+        Ok(if is_open && !selected.unit.exists() && Self::system().unit.exists() { Self::system() } else { selected })
     }
 
-    fn needs_root(&self, change: &ServiceChange) -> anyhow::Result<()> {
+    fn require_root(&self, change: &ServiceChange) -> anyhow::Result<()> {
         if self.is_system && !change.dry_run && !rustix::process::geteuid().is_root() {
             bail!("a service of the system is root's to change: use sudo, or --user for a service of your own");
         }
@@ -138,7 +138,7 @@ impl Place {
         ["systemctl"].iter().chain(user).chain(words).map(|word| (*word).to_owned()).collect()
     }
 
-    fn say_what_next(&self, out: &mut impl Write) -> io::Result<()> {
+    fn print_next_steps(&self, out: &mut impl Write) -> io::Result<()> {
         let user = if self.is_system { "" } else { "--user " };
         writeln!(out, "\nThe gateway runs. Look after it with:")?;
         writeln!(out, "  systemctl {user}status daoyou      journalctl {user}-u daoyou -f")?;
@@ -150,26 +150,26 @@ impl Place {
         }
     }
 
-    /// The version of the systemd that would run the service.
+    /// Returns the version of systemd.
     ///
     /// # Errors
-    /// It does not answer.
+    /// systemd does not respond.
     fn systemd_version(&self) -> anyhow::Result<u32> {
-        let said = output(&self.systemctl(&["show", "--property=Version", "--value"]))?;
+        let printed = output(&self.systemctl(&["show", "--property=Version", "--value"]))?;
         let digits: String =
-            said.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
+            printed.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
         Ok(digits.parse().unwrap_or(0))
     }
 
-    /// What systemd says of the unit.
+    /// Returns the state of the unit.
     fn status(&self) -> Value {
-        const ASKED: &str =
+        const PROPERTIES: &str =
             "ActiveState,SubState,UnitFileState,MainPID,NRestarts,StatusText,ActiveEnterTimestamp,Result";
-        let words = self.systemctl(&["show", NAME, "--property", ASKED]);
+        let words = self.systemctl(&["show", NAME, "--property", PROPERTIES]);
         let scope = if self.is_system { "system" } else { "user" };
         let base = json!({ "manager": scope, "unit": self.unit, "installed": self.unit.exists() });
-        let (Value::Object(mut status), told) = (base, output(&words)) else { return Value::Null };
-        match told {
+        let (Value::Object(mut status), answer) = (base, output(&words)) else { return Value::Null };
+        match answer {
             Ok(text) => {
                 let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
                 let text = |name: &str| of(name).filter(|text| !text.is_empty()).map_or(Value::Null, Value::from);
@@ -192,12 +192,12 @@ impl Place {
     }
 }
 
-fn install(place: &Place, globals: &Globals, version: u32) -> anyhow::Result<Vec<Step>> {
+fn install(target: &ServiceTarget, globals: &Globals, version: u32) -> anyhow::Result<Vec<ServiceStep>> {
     let mut exe = std::env::current_exe().context("this program's own path is not known")?;
     let config = globals.config.as_deref().map(std::path::absolute).transpose()?;
     let mut steps = Vec::new();
     let mut home = None;
-    if place.is_system {
+    if target.is_system {
         if globals.home.as_deref().is_some_and(|home| home != Path::new(SYSTEM_HOME)) {
             bail!("the system's service keeps its home in {SYSTEM_HOME}; leave --home out, or use --user");
         }
@@ -217,40 +217,40 @@ fn install(place: &Place, globals: &Globals, version: u32) -> anyhow::Result<Vec
         home = (Some(chosen.dir()) != std::env::home_dir().map(|user| user.join(".daoyou")).as_deref())
             .then(|| chosen.dir().to_owned());
     }
-    let unit = Unit { exe: &exe, config: config.as_deref(), home: home.as_deref(), version };
-    steps.push(Step::Write { path: place.unit.clone(), text: unit.text(place.is_system) });
+    let unit = UnitFile { exe: &exe, config: config.as_deref(), home: home.as_deref(), version };
+    steps.push(ServiceStep::Write { path: target.unit.clone(), text: unit.text(target.is_system) });
     for words in [&["daemon-reload"][..], &["enable", NAME], &["restart", NAME]] {
-        steps.push(Step::Run(place.systemctl(words)));
+        steps.push(ServiceStep::Run(target.systemctl(words)));
     }
     Ok(steps)
 }
 
-fn uninstall(place: &Place) -> Vec<Step> {
+fn uninstall(target: &ServiceTarget) -> Vec<ServiceStep> {
     vec![
-        Step::Run(place.systemctl(&["disable", "--now", NAME])),
-        Step::Remove(place.unit.clone()),
-        Step::Run(place.systemctl(&["daemon-reload"])),
+        ServiceStep::Run(target.systemctl(&["disable", "--now", NAME])),
+        ServiceStep::Remove(target.unit.clone()),
+        ServiceStep::Run(target.systemctl(&["daemon-reload"])),
     ]
 }
 
-/// Does what is planned, or says what would be done. Answers whether all of it went well; else the rest has been printed
-/// for the owner to do.
-fn carry_out(plan: &[Step], dry_run: bool, out: &mut impl Write) -> anyhow::Result<bool> {
+/// Runs the steps, or prints them for a dry run. Returns false after a failure, when the remaining steps were printed for the
+/// owner to do by hand.
+fn run_steps(plan: &[ServiceStep], dry_run: bool, out: &mut impl Write) -> anyhow::Result<bool> {
     for (number, step) in plan.iter().enumerate() {
         writeln!(out, "{step}")?;
         if dry_run {
-            if let Step::Write { text, .. } = step {
+            if let ServiceStep::Write { text, .. } = step {
                 text.lines().try_for_each(|line| writeln!(out, "    {line}"))?;
             }
             continue;
         }
-        let Err(error) = step.carry_out() else { continue };
+        let Err(error) = step.run() else { continue };
         writeln!(super::output::stderr(), "daoyou: {error:#}")?;
         writeln!(super::output::stderr(), "What is left to do by hand:")?;
         for left in &plan[number..] {
             writeln!(super::output::stderr(), "  {left}")?;
         }
-        if plan[number..].iter().any(|left| matches!(left, Step::Write { .. })) {
+        if plan[number..].iter().any(|left| matches!(left, ServiceStep::Write { .. })) {
             writeln!(super::output::stderr(), "What is to be written is shown by: daoyou service install --dry-run")?;
         }
         return Ok(false);
@@ -258,8 +258,8 @@ fn carry_out(plan: &[Step], dry_run: bool, out: &mut impl Write) -> anyhow::Resu
     Ok(true)
 }
 
-impl Step {
-    fn carry_out(&self) -> anyhow::Result<()> {
+impl ServiceStep {
+    fn run(&self) -> anyhow::Result<()> {
         match self {
             Self::Write { path, text } => {
                 let folder = path.parent().unwrap_or(Path::new("/"));
@@ -279,8 +279,8 @@ impl Step {
     }
 }
 
-/// As the owner would type it.
-impl fmt::Display for Step {
+/// The step as a shell command.
+impl fmt::Display for ServiceStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Write { path, .. } => write!(f, "write {}", path.display()),
@@ -290,11 +290,14 @@ impl fmt::Display for Step {
     }
 }
 
-fn run_step(words: &[&str]) -> Step {
-    Step::Run(words.iter().map(|word| (*word).to_owned()).collect())
+fn run_step(words: &[&str]) -> ServiceStep {
+    ServiceStep::Run(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
-/// What a program prints, when it ends well.
+/// Runs a program and returns its output.
+///
+/// # Errors
+/// The program cannot be run, or it fails.
 fn output(words: &[String]) -> anyhow::Result<String> {
     let (program, arguments) = words.split_first().context("no program was named")?;
     let ran = Command::new(program).args(arguments).stdin(Stdio::null()).output();
@@ -305,7 +308,7 @@ fn output(words: &[String]) -> anyhow::Result<String> {
     if ran.status.success() {
         return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&ran.stderr);
-    let said = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
-    bail!("{} failed ({}): {said}", words.join(" "), ran.status)
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    let errors = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    bail!("{} failed ({}): {errors}", words.join(" "), ran.status)
 }

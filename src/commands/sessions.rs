@@ -5,55 +5,54 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::data::{change, look};
-use super::dispatch::print;
+use super::access::{change_memory, change_store, read_memory, read_store};
+use super::environment::CommandEnvironment;
 use super::files::read_text;
-use super::memory::{self, FILE_LIMIT};
-use super::output::Json;
-use super::prepared::Prepared;
-use super::{Exit, output, show};
+use super::memory::{FILE_LIMIT, print_hits};
+use super::output::{CleanJson, print};
+use super::{CommandExit, output, render};
 use crate::cli::{ExportFormat, Output, SessionsCommand};
 use crate::query::{self, MemoryChange, MemoryQuery, StoreChange, StoreQuery};
 
-/// Carries it out, through the gateway that runs or in the store itself.
+/// Runs the command.
 ///
 /// # Errors
-/// What is wrong and what would be right.
-pub async fn run(command: &SessionsCommand, prepared: &Prepared) -> anyhow::Result<Exit> {
-    let home = &prepared.home;
+/// The session does not exist, or the change is invalid.
+pub async fn run(command: &SessionsCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    let home = &environment.home;
     match command {
         SessionsCommand::List(output) => {
-            let list = look(StoreQuery::Sessions, home).await?;
-            print(&list, *output, |out| show::table(&list, show::SESSIONS, "no sessions yet", out))
+            let list = read_store(StoreQuery::Sessions, home).await?;
+            print(&list, *output, |out| render::table(&list, render::SESSIONS, "no sessions yet", out))
         }
         SessionsCommand::Show { key, output } => {
             let asked =
                 if output.json { StoreQuery::Session(key.clone()) } else { StoreQuery::Transcript(key.clone()) };
-            let session = look(asked, home).await?;
-            print(&session, *output, |out| show::session(&session, out))
+            let session = read_store(asked, home).await?;
+            print(&session, *output, |out| render::session(&session, out))
         }
         SessionsCommand::Search { query, session, since, limit, output } => {
             let (text, session, since) = (query.clone(), session.clone(), since.clone());
             let hits =
-                memory::look(MemoryQuery::SearchMessages { text, session, since, limit: Some(*limit) }, prepared)
+                read_memory(MemoryQuery::SearchMessages { text, session, since, limit: Some(*limit) }, environment)
                     .await?;
-            print(&hits, *output, |out| memory::found(&hits, query, out))
+            print(&hits, *output, |out| print_hits(&hits, query, out))
         }
         SessionsCommand::Export { key, format: ExportFormat::Jsonl } => {
-            let session = look(StoreQuery::Session(key.clone()), home).await?;
+            let session = read_store(StoreQuery::Session(key.clone()), home).await?;
             print(&session, Output { json: false }, |out| {
-                query::sessions::export_lines(&session).iter().try_for_each(|line| writeln!(out, "{}", Json(line)))
+                query::sessions::export_lines(&session).iter().try_for_each(|line| writeln!(out, "{}", CleanJson(line)))
             })
         }
         SessionsCommand::Export { key, format: ExportFormat::Md } => {
-            let session = look(StoreQuery::Transcript(key.clone()), home).await?;
-            print(&session, Output { json: false }, |out| markdown(&session, out))
+            let session = read_store(StoreQuery::Transcript(key.clone()), home).await?;
+            print(&session, Output { json: false }, |out| write_markdown(&session, out))
         }
         SessionsCommand::Import { file, session, owner, output } => {
-            import(file, session.as_ref(), owner.as_ref(), *output, prepared).await
+            import(file, session.as_ref(), owner.as_ref(), *output, environment).await
         }
         SessionsCommand::Clear { key, output } => {
-            let cleared = change(StoreChange::ClearSession(key.clone()), home).await?;
+            let cleared = change_store(StoreChange::ClearSession(key.clone()), home).await?;
             print(&cleared, *output, |out| match cleared["cleared"] == true {
                 true => writeln!(out, "{key} begins anew; what was said stays searchable"),
                 false => writeln!(out, "there is no session {key}: nothing to clear"),
@@ -67,42 +66,42 @@ async fn import(
     session: Option<&String>,
     owner: Option<&String>,
     output: Output,
-    prepared: &Prepared,
-) -> anyhow::Result<Exit> {
+    environment: &CommandEnvironment,
+) -> anyhow::Result<CommandExit> {
     let text = read_text(file, FILE_LIMIT, "conversation")?;
     let asked = MemoryChange::ImportSession { text, session: session.cloned(), owner: owner.cloned() };
-    let taken = memory::change(asked, prepared).await?;
+    let taken = change_memory(asked, environment).await?;
     print(&taken, output, |out| {
         writeln!(
             out,
             "{}: {} messages, of {}",
-            show::text(&taken["session"]),
+            render::text(&taken["session"]),
             taken["messages"],
-            show::text(&taken["owner"])
+            render::text(&taken["owner"])
         )
     })
 }
 
-/// A conversation to read: who said what when, and below it, folded, what tools were asked and answered.
-fn markdown(session: &Value, mut out: impl Write) -> io::Result<()> {
-    writeln!(out, "# {}", show::text(&session["session"]))?;
+/// Writes a conversation as Markdown, with the tool calls of each message in folded sections below it.
+fn write_markdown(session: &Value, mut out: impl Write) -> io::Result<()> {
+    writeln!(out, "# {}", render::text(&session["session"]))?;
     for message in session["messages"].as_array().into_iter().flatten() {
-        let text = show::text(&message["text"]);
+        let text = render::text(&message["text"]);
         let calls = message["calls"].as_array().map(Vec::as_slice).unwrap_or_default();
         if text.trim().is_empty() && calls.is_empty() {
             continue;
         }
-        // As it is, since it is read in again.
+        // Not converted to local time, since an import reads it.
         let at = message["at"].as_str().map(output::field).unwrap_or_default();
-        writeln!(out, "\n## {}, {at}\n", show::text(&message["role"]))?;
+        writeln!(out, "\n## {}, {at}\n", render::text(&message["role"]))?;
         if !text.trim().is_empty() {
             writeln!(out, "{}", text.trim_end())?;
         }
         for image in message["images"].as_array().into_iter().flatten() {
-            writeln!(out, "\n(picture: {})", show::text(&image["path"]))?;
+            writeln!(out, "\n(picture: {})", render::text(&image["path"]))?;
         }
         for call in calls {
-            folded(call, &mut out)?;
+            write_call(call, &mut out)?;
         }
     }
     match session["import"].as_str() {
@@ -111,22 +110,22 @@ fn markdown(session: &Value, mut out: impl Write) -> io::Result<()> {
     }
 }
 
-fn folded(call: &Value, mut out: impl Write) -> io::Result<()> {
-    let name = show::text(&call["name"]);
+fn write_call(call: &Value, mut out: impl Write) -> io::Result<()> {
+    let name = render::text(&call["name"]);
     writeln!(out, "\n<details><summary>{name}</summary>\n")?;
-    fenced(&show::text(&call["arguments"]), &mut out)?;
+    write_code_block(&render::text(&call["arguments"]), &mut out)?;
     match call["result"].as_str() {
         Some(result) => {
             writeln!(out)?;
-            fenced(result, &mut out)?;
+            write_code_block(result, &mut out)?;
         }
         None => writeln!(out, "\n(no result)")?,
     }
     writeln!(out, "\n</details>")
 }
 
-/// A text as it is, within a fence that is longer than any in it.
-fn fenced(text: &str, mut out: impl Write) -> io::Result<()> {
+/// Writes a text in a code block with a fence that is longer than any in the text.
+fn write_code_block(text: &str, mut out: impl Write) -> io::Result<()> {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     writeln!(out, "{fence}\n{}\n{fence}", text.trim_end())
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conversation_is_written_to_be_read() {
+    fn a_conversation_is_exported_as_markdown() {
         let session = json!({ "session": "cli:direct", "messages": [
             { "at": "2026-01-01T10:00:00Z", "role": "user", "text": "What is there?", "images": [] },
             { "at": "2026-01-01T10:00:01Z", "role": "assistant", "text": "",
@@ -148,7 +147,7 @@ mod tests {
             { "at": "2026-01-01T10:00:02Z", "role": "assistant", "text": " ", "calls": [] },
         ]});
         let mut out = Vec::new();
-        markdown(&session, &mut out).unwrap();
+        write_markdown(&session, &mut out).unwrap();
         let expected = "# cli:direct\n\n## user, 2026-01-01T10:00:00Z\n\nWhat is there?\n\n\
             ## assistant, 2026-01-01T10:00:01Z\n\n\n<details><summary>exec</summary>\n\n```\n{\"command\":\"ls\"}\n```\n\n\
             ````\na ``` b\n````\n\n</details>\n\n## assistant, 2026-01-01T10:00:02Z\n\nA file.\n";

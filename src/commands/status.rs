@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::chinese::{columns, filled, said};
 use super::output::{self, tr};
-use super::show::{self, Columns, text};
+use super::render::{self, TableColumns, text};
+use super::translation::{display_width, fill_template, translate};
 use crate::gateway::{format_age, format_bytes};
 
-const COLUMNS: Columns = &[
+const COLUMNS: TableColumns = &[
     ("", "mark"),
     ("PROVIDER", "name"),
     ("KEY", "needs"),
@@ -19,19 +19,19 @@ const COLUMNS: Columns = &[
     ("A MILLION TOKENS", "price"),
 ];
 
-/// The most names of a service's models that are listed.
+/// The most models of a service that are listed.
 const NAMES: usize = 500;
 
-/// Columns that a label takes.
-const LABEL: usize = 10;
+/// The width of a label, in columns.
+const LABEL_WIDTH: usize = 10;
 
-/// What stands before a line, as wide as all others.
+/// Returns the label of a line, padded to the width of all labels.
 fn label(en: &'static str, zh: &'static str) -> String {
     let label = tr(en, zh);
-    format!("{label}{}", " ".repeat(LABEL.saturating_sub(columns(label))))
+    format!("{label}{}", " ".repeat(LABEL_WIDTH.saturating_sub(display_width(label))))
 }
 
-/// The state of a channel or a turn, in words.
+/// Returns the state of a channel or a turn for people.
 fn state(word: &str) -> String {
     let zh = match word {
         "running" => "运行中",
@@ -50,19 +50,19 @@ fn state(word: &str) -> String {
     tr(word, zh).to_owned()
 }
 
-/// Some lines, the most important first.
+/// Writes the status, the most important lines first.
 pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     head(status, &mut out)?;
     if status["read_only"] == true {
-        // It cannot look into a store that it cannot open.
+        // A read-only gateway has no store to read.
         return Ok(());
     }
     writeln!(out, "{}{}", label("model", "模型"), text(&status["model"]))?;
     let sandbox = &status["sandbox"];
     match sandbox["in_force"].as_str() {
-        Some(words) => writeln!(out, "{}{}", label("sandbox", "沙箱"), said(words))?,
+        Some(words) => writeln!(out, "{}{}", label("sandbox", "沙箱"), translate(words))?,
         None => {
-            let reason = said(&text(&sandbox["reason"]));
+            let reason = translate(&text(&sandbox["reason"]));
             writeln!(out, "{}{}{reason}", label("sandbox", "沙箱"), tr("none: ", "无："))?;
         }
     }
@@ -71,7 +71,7 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     let losses = status["losses"].as_array().map(Vec::as_slice).unwrap_or_default();
     for loss in losses {
         let label = if loss["whole"] == true { label("mended", "已修复") } else { label("LOST", "丢失") };
-        writeln!(out, "{label}{}: {}", text(&loss["at"]), said(&text(&loss["what"])))?;
+        writeln!(out, "{label}{}: {}", text(&loss["at"]), translate(&text(&loss["what"])))?;
     }
     if !losses.is_empty() {
         writeln!(out, "          {} daoyou status --acknowledge", tr("put this away with:", "确认后不再显示："))?;
@@ -89,8 +89,8 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
         Some(1) => tr("{} turn, ", "{} 轮，"),
         _ => tr("{} turns, ", "{} 轮，"),
     };
-    let turns = filled(turns, &[today["turns"].to_string()]);
-    writeln!(out, "{}{turns}{}", label("today", "今天"), show::used(today))?;
+    let turns = fill_template(turns, &[today["turns"].to_string()]);
+    writeln!(out, "{}{turns}{}", label("today", "今天"), render::used(today))?;
     if let Some(line) = heartbeat(&status["heartbeat"]) {
         writeln!(out, "{}{line}", label("heartbeat", "心跳"))?;
     }
@@ -107,14 +107,14 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     last_turns(status, &mut out)
 }
 
-/// Writes which model services are waited for, and which fail.
+/// Writes the model services that messages wait for, and those that fail.
 fn services(status: &Value, mut out: impl Write) -> io::Result<()> {
     let services = || status["services"].as_array().into_iter().flatten();
     for row in services() {
-        let since = ago(&row["since"]).map(|age| filled(tr(", for {}", "，已 {}"), &[age])).unwrap_or_default();
-        let (provider, message, code) = (text(&row["provider"]), said(&text(&row["message"])), text(&row["code"]));
+        let since = ago(&row["since"]).map(|age| fill_template(tr(", for {}", "，已 {}"), &[age])).unwrap_or_default();
+        let (provider, message, code) = (text(&row["provider"]), translate(&text(&row["message"])), text(&row["code"]));
         let words = [provider, since, message, code];
-        let line = filled(tr("for {}{}: {} ({})", "{}{}：{}（{}）"), &words);
+        let line = fill_template(tr("for {}{}: {} ({})", "{}{}：{}（{}）"), &words);
         writeln!(out, "{}{line}", label("WAITS", "等待服务"))?;
     }
     let is_named = |row: &&Value| services().any(|named| named["provider"] == row["provider"]);
@@ -134,23 +134,23 @@ fn database(database: &Value, mut out: impl Write) -> io::Result<()> {
     match database["size"].as_u64() {
         Some(_) => {
             let sizes = [size("size"), size("wal"), size("free")];
-            let words = filled(tr("{}, log {}, not in use {}", "{}，日志 {}，空闲 {}"), &sizes);
+            let words = fill_template(tr("{}, log {}, not in use {}", "{}，日志 {}，空闲 {}"), &sizes);
             writeln!(out, "{}{words}", label("database", "数据库"))
         }
         None => writeln!(out, "{}{}", label("database", "数据库"), tr("none yet", "尚未创建")),
     }
 }
 
-/// Writes what waits, runs and was given up.
+/// Writes the numbers of waiting, running and dead messages.
 fn queues(status: &Value, mut out: impl Write) -> io::Result<()> {
     let queues = &status["queues"];
     let waits = |count: &str, oldest: &str| match ago(&queues[oldest]) {
-        Some(age) => filled(tr("{} (oldest {})", "{}（最早 {}）"), &[queues[count].to_string(), age]),
+        Some(age) => fill_template(tr("{} (oldest {})", "{}（最早 {}）"), &[queues[count].to_string(), age]),
         None => queues[count].to_string(),
     };
     let waiting = match queues["waiting"].as_u64() {
         None | Some(0) => String::new(),
-        Some(waiting) => filled(tr(", {} waiting for a model", "，{} 条在等模型"), &[waiting.to_string()]),
+        Some(waiting) => fill_template(tr(", {} waiting for a model", "，{} 条在等模型"), &[waiting.to_string()]),
     };
     let numbers = [
         waits("inbound", "oldest_inbound"),
@@ -160,46 +160,46 @@ fn queues(status: &Value, mut out: impl Write) -> io::Result<()> {
         status["dead_letters"].to_string(),
     ];
     let words = tr("in {}, {} running{}; out {}; dead letters {}", "待处理 {}，处理中 {}{}；待投递 {}；死信 {}");
-    writeln!(out, "{}{}", label("queues", "队列"), filled(words, &numbers))?;
+    writeln!(out, "{}{}", label("queues", "队列"), fill_template(words, &numbers))?;
     if let Some(dead) = status["dead_messages"].as_u64().filter(|dead| *dead > 0) {
         let words = match dead {
             1 => tr("{} message was given up", "{} 条消息已放弃处理"),
             _ => tr("{} messages were given up", "{} 条消息已放弃处理"),
         };
-        writeln!(out, "          {}{}`daoyou queue list`", filled(words, &[dead.to_string()]), tr(": ", "："))?;
+        writeln!(out, "          {}{}`daoyou queue list`", fill_template(words, &[dead.to_string()]), tr(": ", "："))?;
     }
     Ok(())
 }
 
-/// Writes the last turns, with the ids by which they are retried.
+/// Writes the last turns with their ids.
 fn last_turns(status: &Value, mut out: impl Write) -> io::Result<()> {
     for (number, turn) in status["last_turns"].as_array().into_iter().flatten().enumerate() {
         let label = if number == 0 { label("turns", "轮次") } else { label("", "") };
         let error = turn["error"].as_str().map(|code| format!(" ({code})")).unwrap_or_default();
-        let when = ago(&turn["at"]).map(|age| filled(tr("{} ago", "{} 前"), &[age])).unwrap_or_default();
+        let when = ago(&turn["at"]).map(|age| fill_template(tr("{} ago", "{} 前"), &[age])).unwrap_or_default();
         let (session, id) = (text(&turn["session"]), text(&turn["turn"]));
         writeln!(out, "{label}{}{error}  {session}  {when}  {id}", state(&text(&turn["outcome"])))?;
     }
     Ok(())
 }
 
-/// Whether it runs, where, and whether it takes messages.
+/// Writes whether the gateway runs, where, and whether it accepts messages.
 fn head(status: &Value, mut out: impl Write) -> io::Result<()> {
     let up = status["gateway"] == "up";
     let head = match up {
         true => {
             let facts = [text(&status["uptime"]), status["pid"].to_string(), text(&status["version"])];
-            filled(tr("up {}, pid {}, version {}", "已运行 {}，进程 {}，版本 {}"), &facts)
+            fill_template(tr("up {}, pid {}, version {}", "已运行 {}，进程 {}，版本 {}"), &facts)
         }
         false => tr("down; `daoyou gateway` starts it", "未运行；用 `daoyou gateway` 启动").to_owned(),
     };
     writeln!(out, "{}{head}", label("gateway", "网关"))?;
     let intake = text(&status["parts"]["intake"]);
     if up && intake != "ok" {
-        writeln!(out, "          {}{}", tr("takes no messages: ", "不接收消息："), said(&intake))?;
+        writeln!(out, "          {}{}", tr("takes no messages: ", "不接收消息："), translate(&intake))?;
     }
     for missing in status["missing"].as_array().into_iter().flatten() {
-        writeln!(out, "          {}{}", tr("it cannot start: ", "无法启动："), said(&text(missing)))?;
+        writeln!(out, "          {}{}", tr("it cannot start: ", "无法启动："), translate(&text(missing)))?;
     }
     writeln!(out, "{}{}", label("home", "主目录"), text(&status["home"]))?;
     writeln!(out, "{}{}", label("listen", "监听"), text(&status["listen"]))?;
@@ -213,21 +213,22 @@ fn head(status: &Value, mut out: impl Write) -> io::Result<()> {
     }
 }
 
-/// The scheduled jobs, if there are any.
+/// Summarizes the scheduled jobs, if there are any.
 fn jobs(jobs: &Value) -> Option<String> {
     let count = |key: &str| jobs[key].as_u64().unwrap_or(0);
     let (enabled, disabled, paused) = (count("enabled"), count("disabled"), count("paused"));
     if enabled + disabled == 0 {
         return None;
     }
-    let mut line = filled(tr("{}, {} disabled", "{} 个，停用 {} 个"), &[enabled.to_string(), disabled.to_string()]);
+    let mut line =
+        fill_template(tr("{}, {} disabled", "{} 个，停用 {} 个"), &[enabled.to_string(), disabled.to_string()]);
     if jobs["next"].is_string() {
-        line.push_str(&filled(tr("; next {}", "；下次 {}"), &[text(&jobs["next"])]));
+        line.push_str(&fill_template(tr("; next {}", "；下次 {}"), &[text(&jobs["next"])]));
     }
     if paused > 0 {
         let words =
             tr("; {} stopped by daoyou itself: `daoyou cron list`", "；{} 个因连续失败被暂停：`daoyou cron list`");
-        line.push_str(&filled(words, &[paused.to_string()]));
+        line.push_str(&fill_template(words, &[paused.to_string()]));
     }
     if jobs["runs"] == false {
         line.push_str(tr("; none runs (cron.enabled = false)", "；均不运行（cron.enabled = false）"));
@@ -235,7 +236,7 @@ fn jobs(jobs: &Value) -> Option<String> {
     Some(line)
 }
 
-/// What is remembered, where there is something to say.
+/// Summarizes the memory, if it is not empty.
 fn memory(memory: &Value) -> Option<String> {
     let (known, index) = (memory["known"].as_u64().unwrap_or(0), &memory["index"]);
     let count = |key: &str| index[key].as_u64().unwrap_or(0);
@@ -246,9 +247,9 @@ fn memory(memory: &Value) -> Option<String> {
         1 => tr("{} known, {} message can be found", "记得 {} 条，可搜索 {} 条消息"),
         _ => tr("{} known, {} messages can be found", "记得 {} 条，可搜索 {} 条消息"),
     };
-    let mut line = filled(words, &[known.to_string(), count("messages").to_string()]);
+    let mut line = fill_template(words, &[known.to_string(), count("messages").to_string()]);
     if count("behind") > 0 {
-        line.push_str(&filled(tr(", {} to come", "，还有 {} 条待索引"), &[count("behind").to_string()]));
+        line.push_str(&fill_template(tr(", {} to come", "，还有 {} 条待索引"), &[count("behind").to_string()]));
     }
     if index["made_anew"] == true {
         line.push_str(tr("; the index is made anew", "；正在重建索引"));
@@ -262,7 +263,7 @@ fn memory(memory: &Value) -> Option<String> {
     Some(line)
 }
 
-/// When it looks next, where it is switched on.
+/// Summarizes the heartbeat, if it is enabled.
 fn heartbeat(heartbeat: &Value) -> Option<String> {
     if heartbeat["enabled"] != true {
         return None;
@@ -270,29 +271,29 @@ fn heartbeat(heartbeat: &Value) -> Option<String> {
     let next = heartbeat["next"].as_str().and_then(|next| next.parse::<Timestamp>().ok());
     let next = next.map_or_else(
         || tr("on, waits for a gateway", "已启用，等待网关启动").to_owned(),
-        |next| filled(tr("next {}", "下次 {}"), &[output::clock(next)]),
+        |next| fill_template(tr("next {}", "下次 {}"), &[output::local_time(next)]),
     );
     let numbers = [next, heartbeat["tokens_today"].to_string(), heartbeat["tokens_per_day"].to_string()];
-    Some(filled(tr("{}; {} of {} tokens today", "{}；今天已用 {} / {} 个 token"), &numbers))
+    Some(fill_template(tr("{}; {} of {} tokens today", "{}；今天已用 {} / {} 个 token"), &numbers))
 }
 
-/// The caches that were asked for anything.
+/// Summarizes the caches that were used.
 fn caches(caches: &Value) -> Option<String> {
     let line = |(name, cache): (&String, &Value)| {
         let count = |key: &str| cache[key].as_u64().unwrap_or(0);
         let (hits, misses, entries) = (count("hits"), count("misses"), count("entries"));
         let words = tr("{} {} hits, {} misses, {} kept", "{} 命中 {} 次，未命中 {} 次，现存 {} 条");
         let numbers = [hits, misses, entries].map(|number| number.to_string());
-        (hits + misses > 0).then(|| filled(words, &[&[name.clone()][..], &numbers].concat()))
+        (hits + misses > 0).then(|| fill_template(words, &[&[name.clone()][..], &numbers].concat()))
     };
     let lines: Vec<_> = caches.as_object()?.iter().filter_map(line).collect();
     (!lines.is_empty()).then(|| lines.join("; "))
 }
 
-/// Whether a provider is asked, in words.
+/// Says whether a provider gets calls.
 fn circuit_words(row: &Value) -> String {
     match row["circuit_seconds"].as_u64() {
-        Some(seconds) => filled(tr("not asked for the next {} s", "{} 秒内不再请求"), &[seconds.to_string()]),
+        Some(seconds) => fill_template(tr("not asked for the next {} s", "{} 秒内不再请求"), &[seconds.to_string()]),
         None => tr("asked with one call at a time", "正以单个请求试探").to_owned(),
     }
 }
@@ -300,7 +301,7 @@ fn circuit_words(row: &Value) -> String {
 fn channel_line(channel: &Value) -> String {
     let mut line = format!("{} {}", text(&channel["name"]), state(&text(&channel["state"])));
     if channel["queued"].as_u64().is_some_and(|queued| queued > 0) {
-        line.push_str(&filled(tr(", {} queued", "，排队 {} 条"), &[channel["queued"].to_string()]));
+        line.push_str(&fill_template(tr(", {} queued", "，排队 {} 条"), &[channel["queued"].to_string()]));
     }
     for words in ["error", "note"].into_iter().filter_map(|key| channel[key].as_str()) {
         line.push_str(&format!(": {words}"));
@@ -308,7 +309,7 @@ fn channel_line(channel: &Value) -> String {
     line
 }
 
-/// `a1b2c3 build, 2 min, pid 42: make all`.
+/// Formats a process such as `a1b2c3 build, 2m, pid 42, for cli:direct: make all`.
 fn process_line(process: &Value) -> String {
     let label = process["label"].as_str().map(|label| format!(" {label}")).unwrap_or_default();
     let age = ago(&process["since"]).map(|age| format!(", {age}")).unwrap_or_default();
@@ -317,13 +318,13 @@ fn process_line(process: &Value) -> String {
     format!("{id}{label}{age}, pid {}{detached}, for {}: {command}", process["pid"], text(&process["session"]))
 }
 
-/// How long ago a time of the JSON was.
+/// Formats the age of a time.
 fn ago(time: &Value) -> Option<String> {
     let then: Timestamp = time.as_str()?.parse().ok()?;
     Some(format_age(then.as_millisecond(), Timestamp::now().as_millisecond()))
 }
 
-/// The services, and below them the models of those that were asked.
+/// Writes the services, and below them the models of the probed ones.
 pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
     let providers = || found["providers"].as_array().into_iter().flatten();
     match (found["takes"].as_str(), found["error"].as_str()) {
@@ -343,7 +344,7 @@ pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
             })
         })
         .collect();
-    show::table(&rows, COLUMNS, "", &mut out)?;
+    render::table(&rows, COLUMNS, "", &mut out)?;
     for (model, limit) in found["told_contexts"].as_object().into_iter().flatten() {
         writeln!(out, "\n{model} holds {limit} tokens, as its service said when it refused more")?;
     }
@@ -384,7 +385,7 @@ pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Where its key comes from, or what it needs, in a few words.
+/// Says where a provider's key comes from, or what it needs.
 fn needs(row: &Value) -> String {
     match (row["key_from"].as_str(), row["configured"] == true, row["needs_key"] == true) {
         (Some(from), ..) if from.contains('.') => "in the configuration".to_owned(),
@@ -396,7 +397,7 @@ fn needs(row: &Value) -> String {
     }
 }
 
-/// `1M`, `131k`.
+/// Formats a number of tokens such as `1M` or `131k`.
 fn tokens(count: u64) -> String {
     match count {
         1_000_000.. => format!("{}M", (count as f64 / 10_000.0).floor() / 100.0),
@@ -405,7 +406,7 @@ fn tokens(count: u64) -> String {
     }
 }
 
-/// `1.25 in, 10 out, 0.125 cached USD`, or nothing where it is not known.
+/// Formats a price such as `1.25 in, 10 out, 0.125 cached USD`; `None` if it is unknown.
 fn price(price: &Value) -> Option<String> {
     let (input, output) = (price["input"].as_f64()?, price["output"].as_f64()?);
     let cached = price["cached"].as_f64().map(|cached| format!(", {cached} cached")).unwrap_or_default();

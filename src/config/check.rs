@@ -1,4 +1,4 @@
-//! What the kinds of the values do not say: names, addresses, and settings that do not go together.
+//! Checks that the kinds of the values do not express: names, addresses, and settings that contradict each other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,13 +8,10 @@ use daoyou_channels::webhook::{Verify, WebhookConfig};
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 
-use super::check_email;
-use super::check_gateway::{Finding, findings};
-use super::check_heartbeat;
-use super::fault::{Fault, Place, join, quoted};
-use super::load::nearest_place;
+use super::check_modules::{self, SettingFault};
+use super::fault::{ConfigFault, SettingOrigin, inside, join, nearest_origin, quoted};
 use super::settings::Config;
-use super::shape::Shape;
+use super::shape::SettingShape;
 use crate::cron::time_zone;
 use crate::llm::ProviderConfig;
 use crate::logging::LogConfig;
@@ -22,23 +19,29 @@ use crate::logging::LogConfig;
 /// The longest name of a provider or webhook.
 const MAX_NAME: usize = 64;
 
-/// How a model is named.
+/// The form of a model's name.
 const ONE_MODEL: &str = "\"PROVIDER/MODEL\" such as \"openai/gpt-5\"";
 
-/// Every fault of `config` that is not a consequence of those that are already `known`.
-pub(super) fn check(config: &Config, places: &BTreeMap<String, Place>, known: &[Fault]) -> Vec<Fault> {
-    let mut checks = Checks { places, known, found: Vec::new() };
+/// Returns every fault of `config` that is not a consequence of a `known` one.
+pub(super) fn check(
+    config: &Config,
+    origins: &BTreeMap<String, SettingOrigin>,
+    known: &[ConfigFault],
+) -> Vec<ConfigFault> {
+    let mut checks = ConfigChecker { origins, known, found: Vec::new() };
     checks.agent(config);
-    checks.gateway(config);
     for (name, provider) in &config.providers {
         checks.provider(&join("providers", name), name, provider);
     }
     for (name, hook) in &config.channels.webhook {
         checks.webhook(config, &join("channels.webhook", name), name, hook);
     }
-    for check_email::Finding { keys, wrong, allowed } in check_email::findings(config) {
+    for SettingFault { keys, wrong, allowed } in check_modules::faults(config) {
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         checks.fault(&keys, wrong, &allowed);
+    }
+    if let Some(token) = &config.gateway.token {
+        checks.sendable("gateway.token", token);
     }
     checks.owner(config);
     checks.identities(config);
@@ -46,24 +49,21 @@ pub(super) fn check(config: &Config, places: &BTreeMap<String, Place>, known: &[
         checks.model("heartbeat.model", &config.heartbeat.model);
     }
     checks.vectors(config);
-    for check_heartbeat::Finding { key, wrong, allowed } in check_heartbeat::findings(config) {
-        checks.fault(&[key], wrong, allowed);
-    }
     checks.found
 }
 
-struct Checks<'a> {
-    places: &'a BTreeMap<String, Place>,
-    known: &'a [Fault],
-    found: Vec<Fault>,
+struct ConfigChecker<'a> {
+    origins: &'a BTreeMap<String, SettingOrigin>,
+    known: &'a [ConfigFault],
+    found: Vec<ConfigFault>,
 }
 
-impl Checks<'_> {
+impl ConfigChecker<'_> {
     fn agent(&mut self, config: &Config) {
         let agent = &config.agent;
         self.model("agent.model", &agent.model);
         for name in &agent.fallback {
-            // What `auto` would stand for is known only when it is asked.
+            // The model that `auto` selects is known only at the time of a call.
             match name.as_str() {
                 "auto" => self.fault(&["agent.fallback"], "\"auto\" names no provider and model", ONE_MODEL),
                 name => self.model("agent.fallback", name),
@@ -74,7 +74,7 @@ impl Checks<'_> {
             let wrong = match time_zone(&agent.timezone) {
                 Err(wrong) => wrong.to_string(),
                 Ok(zone) if zone.iana_name().is_some() => format!("{name} has spaces around it"),
-                Ok(_) => format!("{name} is an offset, by which no clock is ever changed"),
+                Ok(_) => format!("{name} is an offset, which knows no daylight saving time"),
             };
             self.fault(&["agent.timezone"], wrong, "an IANA name such as \"Asia/Shanghai\", or \"\" for the system's");
         }
@@ -89,7 +89,7 @@ impl Checks<'_> {
         self.not_zero("agent.spawn.timeout", agent.spawn.timeout);
         let twice = agent.middleware.iter().enumerate().find(|(at, name)| agent.middleware[..*at].contains(name));
         if let Some((_, name)) = twice {
-            let wrong = format!("\"{}\" stands in it twice", name.word());
+            let wrong = format!("\"{}\" is listed twice", name.word());
             self.fault(&["agent.middleware"], wrong, "each name once, in the order from outside to inside");
         }
         self.not_zero("tools.exec.timeout", config.tools.exec.timeout);
@@ -99,20 +99,14 @@ impl Checks<'_> {
             self.model("memory.model", &memory.model);
         }
         if memory.keep >= memory.consolidate_at {
-            let wrong = format!("{} stay of {} messages: none are left to tell", memory.keep, memory.consolidate_at);
+            let wrong = format!(
+                "{} of {} messages are kept, so none are left to summarize",
+                memory.keep, memory.consolidate_at
+            );
             self.fault(&["memory.keep", "memory.consolidate_at"], wrong, "memory.keep less than memory.consolidate_at");
         }
         if let Err(wrong) = LogConfig::filter(&config.log.level) {
             self.fault(&["log.level"], wrong, LogConfig::LEVELS);
-        }
-    }
-
-    fn gateway(&mut self, config: &Config) {
-        for Finding { keys, wrong, allowed } in findings(&config.gateway) {
-            self.fault(keys, wrong, allowed);
-        }
-        if let Some(token) = &config.gateway.token {
-            self.sendable("gateway.token", token);
         }
     }
 
@@ -165,7 +159,7 @@ impl Checks<'_> {
         match (hook.verify, &hook.secret) {
             (Verify::None, _) => self.unverified(config, key, hook),
             (_, Some(secret)) if secret.expose().trim().is_empty() => {
-                self.fault(&[&secret_key, &verify], "the secret is empty", "a secret that the sender has, too");
+                self.fault(&[&secret_key, &verify], "the secret is empty", "the secret of the sender");
             }
             (Verify::Standard, Some(secret)) => self.signing(&[&secret_key, &verify], secret),
             (Verify::Bearer, Some(secret)) => self.sendable(&secret_key, secret),
@@ -185,7 +179,7 @@ impl Checks<'_> {
         }
     }
 
-    /// Whoever reaches a webhook with `verify = "none"` may write, so it takes two more settings to allow it.
+    /// Checks a webhook with `verify = "none"`: anybody who reaches it may write, so it needs two more settings.
     fn unverified(&mut self, config: &Config, key: &str, hook: &WebhookConfig) {
         let (verify, allow_from) = (join(key, "verify"), join(key, "allow_from"));
         if hook.allow_from.is_none() {
@@ -222,7 +216,7 @@ impl Checks<'_> {
         }
     }
 
-    /// Entry `index` of `owner.identities` is `webhook:` and `identity`: of a webhook that proves who writes.
+    /// Checks entry `index` of `owner.identities`, which is `webhook:` and `identity`: the webhook must prove its senders.
     fn owner_of_hook(&mut self, config: &Config, index: usize, identity: &str) {
         const ALLOWED: &str = "\"webhook:NAME:SENDER\" of a webhook with verify = \"standard\" or \"bearer\" without the \
                                templates content and sender, or \"github\" or \"slack\" without the template sender";
@@ -235,21 +229,21 @@ impl Checks<'_> {
         };
         if let Err(why) = hook.author() {
             let wrong =
-                format!("entry {index} is a sender of [channels.webhook.{name}], where nobody is proven: {why}");
+                format!("entry {index} is a sender of [channels.webhook.{name}], which proves no sender: {why}");
             let keys = ["owner.identities".to_owned(), format!("channels.webhook.{name}.verify")];
             self.fault(&keys.each_ref().map(String::as_str), wrong, ALLOWED);
         }
     }
 
-    /// Each sender is one person, and nobody has the name that means the owner or everybody.
+    /// Checks that each sender belongs to one person, and that no person has a reserved name.
     fn identities(&mut self, config: &Config) {
         let mut known: BTreeMap<&str, &str> = BTreeMap::new();
         for (name, senders) in &config.identities {
             let key = join("identities", name);
             self.name(&key, name);
             if matches!(name.as_str(), "owner" | "everyone") {
-                let wrong = format!("{} is the name of somebody else", quoted(name));
-                self.fault(&[&key], wrong, "any other name; who you are yourself stands in owner.identities");
+                let wrong = format!("{} is a reserved name", quoted(name));
+                self.fault(&[&key], wrong, "any other name; your own senders belong in owner.identities");
             }
             for sender in senders {
                 if sender.split_once(':').is_none_or(|(channel, sender)| channel.is_empty() || sender.is_empty()) {
@@ -257,7 +251,7 @@ impl Checks<'_> {
                     self.fault(&[&key], wrong, "\"CHANNEL:SENDER\" such as \"email:ann@example.org\"");
                 }
                 if let Some(other) = known.insert(sender, name) {
-                    let wrong = format!("{} stands with {} too", quoted(sender), quoted(other));
+                    let wrong = format!("{} is also listed under {}", quoted(sender), quoted(other));
                     self.fault(&[&key], wrong, "each sender with one name");
                 }
                 if config.owner.identities.contains(sender) {
@@ -269,9 +263,9 @@ impl Checks<'_> {
     }
 
     fn model(&mut self, key: &str, text: &str) {
-        let is_model = text
-            .split_once('/')
-            .is_some_and(|(provider, model)| !model.trim().is_empty() && good_name(provider) && text.trim() == text);
+        let is_model = text.split_once('/').is_some_and(|(provider, model)| {
+            !model.trim().is_empty() && is_valid_name(provider) && text.trim() == text
+        });
         if !matches!(text, "auto" | "offline") && !is_model {
             let wrong = format!("{} names no provider and model", quoted(text));
             self.fault(&[key], wrong, "\"auto\", or \"PROVIDER/MODEL\" such as \"openai/gpt-5\"");
@@ -294,15 +288,15 @@ impl Checks<'_> {
     }
 
     fn name(&mut self, key: &str, name: &str) {
-        if !good_name(name) {
-            let wrong = format!("{} is no good name", quoted(name));
+        if !is_valid_name(name) {
+            let wrong = format!("{} is no valid name", quoted(name));
             let allowed = format!("1 to {MAX_NAME} of the letters a-z, A-Z, digits, '-', '_' and '.'");
             self.fault(&[key], wrong, &allowed);
         }
     }
 
     fn url(&mut self, key: &str, url: &str) {
-        // The parser takes "http:example.org" and white space around for good.
+        // The parser also accepts "http:example.org" and surrounding white space.
         let whole = url.starts_with("http://") || url.starts_with("https://");
         if !whole || url.trim() != url || !Url::parse(url).is_ok_and(|url| url.has_host()) {
             self.fault(
@@ -320,7 +314,7 @@ impl Checks<'_> {
         }
     }
 
-    /// `keys` begin with the secret's own.
+    /// Checks that a secret can sign. The first of `keys` is the secret's own.
     fn signing(&mut self, keys: &[&str], secret: &Secret) {
         let text = secret.expose().strip_prefix("whsec_").unwrap_or(secret.expose());
         let base64 = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/';
@@ -329,29 +323,29 @@ impl Checks<'_> {
             self.fault(
                 keys,
                 "the secret cannot sign: it is not base64",
-                "\"whsec_\" and base64, or where to find such a one",
+                "\"whsec_\" and base64, or a reference to such a secret",
             );
         }
     }
 
     fn not_zero(&mut self, key: &str, span: Span) {
         if span.0 == Duration::ZERO {
-            self.fault(&[key], "no time at all is not enough", "a duration above 0 such as \"90s\" or \"10m\"");
+            self.fault(&[key], "the duration is zero", "a duration above 0 such as \"90s\" or \"10m\"");
         }
     }
 
-    /// Notes a fault of the first of `keys`, unless one of them has a fault already: then this one may not be real.
+    /// Adds a fault of the first of `keys`, unless one of them has a fault already, which may be the cause of this one.
     fn fault(&mut self, keys: &[&str], wrong: impl Into<String>, allowed: &str) {
-        let spoilt = |key: &str| self.known.iter().any(|fault| inside(&fault.key, key) || inside(key, &fault.key));
+        let is_faulty = |key: &str| self.known.iter().any(|fault| inside(&fault.key, key) || inside(key, &fault.key));
         if let Some(first) = keys.first()
-            && !keys.iter().any(|key| spoilt(key))
+            && !keys.iter().any(|key| is_faulty(key))
         {
-            self.found.push(Fault::new(nearest_place(self.places, first), *first, wrong, allowed));
+            self.found.push(ConfigFault::new(nearest_origin(self.origins, first), *first, wrong, allowed));
         }
     }
 }
 
-/// Whether `owner.notify` names a chat of a channel that there is.
+/// Checks that `owner.notify` names a chat of an existing channel.
 fn notify(config: &Config) -> Result<(), String> {
     let notify = &config.owner.notify;
     let nowhere = || format!("{} names no channel and chat", quoted(notify));
@@ -368,8 +362,8 @@ fn notify(config: &Config) -> Result<(), String> {
     if channel.is_empty() || chat.is_empty() {
         return Err(nowhere());
     }
-    if let Shape::Table(tables, _) = Shape::config()
-        && let Some(Shape::Table(channels, _)) = tables.get("channels")
+    if let SettingShape::Table(tables, _) = SettingShape::config()
+        && let Some(SettingShape::Table(channels, _)) = tables.get("channels")
         && !channels.contains_key(channel)
     {
         return Err(format!("{} is no channel", quoted(channel)));
@@ -377,13 +371,8 @@ fn notify(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether `key` is `table` or something in it.
-pub(super) fn inside(key: &str, table: &str) -> bool {
-    !table.is_empty() && key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-}
-
-/// Names stand in addresses, session keys and `PROVIDER/MODEL`, so they hold nothing that means something there.
-fn good_name(name: &str) -> bool {
+/// Returns true for a valid name. Names are part of URLs, session keys and `PROVIDER/MODEL`, so they contain no separators.
+fn is_valid_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (1..=MAX_NAME).contains(&name.len()) && name.chars().all(plain) && name.chars().any(|c| c != '.')
 }

@@ -1,28 +1,29 @@
-//! What is wrong with a configuration, and where.
+//! Faults of a configuration, with their places.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
-/// The most characters of a foreign text that one fault repeats.
+/// The most characters of a user's text that a fault quotes.
 const SHOWN: usize = 120;
 
-/// Where a value was written.
+/// The origin of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
-    /// Nowhere: it is the default.
+pub enum SettingOrigin {
+    /// The value is the default.
     #[default]
     Default,
-    /// In a file; without a line when the whole file is meant.
+    /// A file; without a line if the whole file is meant.
     File { file: PathBuf, line: Option<usize> },
-    /// In an environment variable of this name.
+    /// The environment variable of this name.
     Env(String),
-    /// In this option of the command line.
+    /// This option of the command line.
     Option(&'static str),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -34,33 +35,38 @@ impl fmt::Display for Place {
     }
 }
 
-impl Serialize for Place {
+impl Serialize for SettingOrigin {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-/// One thing that is wrong. Shown as one line: `FILE:LINE: KEY: what is wrong; allowed: …`, with a variable's name for
-/// file and line where the value came from the environment. The value of a secret is never part of it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Fault {
-    pub place: Place,
-    /// The path of the key, e.g. `agent.model`; empty when no key is meant.
+/// A fault. Shown as one line: `FILE:LINE: KEY: what is wrong; allowed: …`, with the name of the variable in place of file and line
+/// if the value came from the environment. It never contains a secret.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConfigFault {
+    pub origin: SettingOrigin,
+    /// The path of the key, such as `agent.model`; empty if no key is meant.
     pub key: String,
     pub wrong: String,
-    /// What would be right; empty when `wrong` says it already.
+    /// What is allowed; empty if `wrong` says it already.
     pub allowed: String,
 }
 
-impl Fault {
-    pub fn new(place: Place, key: impl Into<String>, wrong: impl Into<String>, allowed: impl Into<String>) -> Self {
-        Self { place, key: key.into(), wrong: wrong.into(), allowed: allowed.into() }
+impl ConfigFault {
+    pub fn new(
+        origin: SettingOrigin,
+        key: impl Into<String>,
+        wrong: impl Into<String>,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self { origin, key: key.into(), wrong: wrong.into(), allowed: allowed.into() }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ConfigFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", one_line(&self.place.to_string()))?;
+        write!(f, "{}: ", one_line(&self.origin.to_string()))?;
         if !self.key.is_empty() {
             write!(f, "{}: ", one_line(&self.key))?;
         }
@@ -72,13 +78,13 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ConfigFault {}
 
-/// Everything that is wrong, one fault a line.
+/// All faults, one a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Faults(pub Vec<Fault>);
+pub struct ConfigFaults(pub Vec<ConfigFault>);
 
-impl fmt::Display for Faults {
+impl fmt::Display for ConfigFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, fault) in self.0.iter().enumerate() {
             write!(f, "{}{fault}", if number == 0 { "" } else { "\n" })?;
@@ -87,9 +93,9 @@ impl fmt::Display for Faults {
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for ConfigFaults {}
 
-/// `text` in quotes, cut to a length that fits a line.
+/// Returns `text` in quotes, truncated to fit into a line.
 pub(super) fn quoted(text: &str) -> String {
     if text.chars().count() <= SHOWN {
         return format!("{text:?}");
@@ -98,14 +104,33 @@ pub(super) fn quoted(text: &str) -> String {
     format!("{head:?}…")
 }
 
-/// The path of `name` inside the table at `path`, quoted as TOML wants it.
+/// Returns the path of `name` in the table at `path`, quoted as TOML requires.
 pub fn join(path: &str, name: &str) -> String {
     let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     let name = if bare { name.to_owned() } else { quoted(name) };
     if path.is_empty() { name } else { format!("{path}.{name}") }
 }
 
-/// A fault is one line whatever was in the file.
+/// Returns the origin of `key`, or of the nearest table that contains it.
+pub(super) fn nearest_origin(origins: &BTreeMap<String, SettingOrigin>, key: &str) -> SettingOrigin {
+    let mut key = key;
+    loop {
+        if let Some(origin) = origins.get(key) {
+            return origin.clone();
+        }
+        match key.rsplit_once('.') {
+            Some((table, _)) => key = table,
+            None => return SettingOrigin::Default,
+        }
+    }
+}
+
+/// Returns true if `key` is `table` or a key in it.
+pub(super) fn inside(key: &str, table: &str) -> bool {
+    !table.is_empty() && key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Replaces control characters, so that a fault stays one line.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -116,14 +141,17 @@ mod tests {
 
     #[test]
     fn a_fault_is_one_line() {
-        let file = |line| Place::File { file: "c.toml".into(), line };
+        let file = |line| SettingOrigin::File { file: "c.toml".into(), line };
         let table = [
             (
-                Fault::new(file(Some(3)), "agent.model", "is bad", "\"auto\""),
+                ConfigFault::new(file(Some(3)), "agent.model", "is bad", "\"auto\""),
                 "c.toml:3: agent.model: is bad; allowed: \"auto\"",
             ),
-            (Fault::new(file(None), "", "cannot be read", ""), "c.toml: cannot be read"),
-            (Fault::new(Place::Env("DAOYOU_A__B".into()), "a.b", "two\nlines", ""), "DAOYOU_A__B: a.b: two lines"),
+            (ConfigFault::new(file(None), "", "cannot be read", ""), "c.toml: cannot be read"),
+            (
+                ConfigFault::new(SettingOrigin::Env("DAOYOU_A__B".into()), "a.b", "two\nlines", ""),
+                "DAOYOU_A__B: a.b: two lines",
+            ),
         ];
         for (fault, expected) in table {
             assert_eq!(fault.to_string(), expected);
@@ -131,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_quoted_as_toml_wants_it() {
+    fn a_path_is_quoted_as_toml_requires() {
         for (path, name, expected) in
             [("", "agent", "agent"), ("a.b", "c-d", "a.b.c-d"), ("h", "X Y", "h.\"X Y\""), ("h", "", "h.\"\"")]
         {

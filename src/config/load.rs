@@ -1,4 +1,4 @@
-//! From file and environment to a [`Config`] that is known to be right.
+//! Reads file and environment into a checked [`Config`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,82 +10,82 @@ use std::path::{Path, PathBuf};
 use daoyou_channels::settings::Secret;
 use serde_json::Value;
 
-use super::check::{check, inside};
-use super::fault::{Fault, Place, join};
-use super::reader::Reader;
-use super::secrets::Secrets;
+use super::check::check;
+use super::check_modules;
+use super::fault::{ConfigFault, SettingOrigin, inside, join, nearest_origin};
+use super::reader::ConfigReader;
+use super::secrets::SecretResolver;
 use super::settings::Config;
-use super::shape::Shape;
-use super::{check_email, check_told};
+use super::shape::SettingShape;
 use crate::home::expand;
 
-/// A configuration is some hundred lines; a larger file is a wrong path.
+/// The largest configuration file, in bytes: a configuration has some hundred lines, so a larger file is a wrong path.
 const MAX_BYTES: u64 = 1_000_000;
 
-/// The file to read.
+/// The configuration file to read.
 #[derive(Clone, Copy, Debug)]
-pub enum Source<'a> {
-    /// The usual one: when there is none, the defaults serve.
+pub enum ConfigSource<'a> {
+    /// The default file; without it the defaults are used.
     IfPresent(&'a Path),
-    /// One that was asked for by name.
+    /// A file that the user named.
     Required(&'a Path),
 }
 
-/// A configuration that was read.
+/// A configuration that was read and checked.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     pub config: Config,
-    /// The file that was read, if there was one.
+    /// The file that was read, if it exists.
     pub file: Option<PathBuf>,
-    /// What is not wrong but should be mended; one line each.
+    /// Warnings, one line each.
     pub warnings: Vec<String>,
-    /// Secrets that are not where the configuration says, a fault each. A gateway does not start without them.
-    pub missing: Vec<Fault>,
-    places: BTreeMap<String, Place>,
-    /// A fingerprint of each secret, by the path of its key.
+    /// Faults of missing secrets, without which no gateway starts.
+    pub missing: Vec<ConfigFault>,
+    origins: BTreeMap<String, SettingOrigin>,
+    /// The fingerprint of each secret, by key path.
     pub(super) prints: BTreeMap<String, u64>,
-    /// Each secret that was read, by the path of its key.
+    /// The secrets that were read, by key path.
     secrets: BTreeMap<String, Secret>,
 }
 
-impl Loaded {
-    /// Where the value of `key`, e.g. `agent.model`, comes from.
-    pub fn place(&self, key: &str) -> Place {
-        self.places.get(key).cloned().unwrap_or_default()
+impl LoadedConfig {
+    /// Returns the origin of the value of `key`, such as `agent.model`.
+    pub fn origin(&self, key: &str) -> SettingOrigin {
+        self.origins.get(key).cloned().unwrap_or_default()
     }
 
-    /// All secrets that were read, by the path of their key.
+    /// Returns the secrets that were read, with their key paths.
     pub fn secrets(&self) -> impl Iterator<Item = (&str, &Secret)> {
         self.secrets.iter().map(|(key, secret)| (key.as_str(), secret))
     }
 
-    /// Notes that the command line's `option` set the value of `key`.
+    /// Records that `option` of the command line set the value of `key`.
     pub fn overridden(&mut self, key: &str, option: &'static str) {
-        self.places.insert(key.to_owned(), Place::Option(option));
+        self.origins.insert(key.to_owned(), SettingOrigin::Option(option));
     }
 
-    /// A fault that another area found in the value of `key`, at the place where that was written.
-    pub fn fault(&self, key: &str, wrong: impl Into<String>, allowed: impl Into<String>) -> Fault {
-        Fault::new(nearest_place(&self.places, key), key, wrong, allowed)
+    /// Creates a fault of the value of `key`, found by another module.
+    pub fn fault(&self, key: &str, wrong: impl Into<String>, allowed: impl Into<String>) -> ConfigFault {
+        ConfigFault::new(nearest_origin(&self.origins, key), key, wrong, allowed)
     }
 }
 
-/// A configuration as it was read, with everything that is wrong with it.
+/// A configuration that was read, with all its faults.
 #[derive(Clone, Debug)]
-pub struct Draft {
-    /// What is right of it, and the defaults for the rest.
-    pub loaded: Loaded,
-    faults: Vec<Fault>,
-    /// What the file means is not known: its syntax is broken.
+pub struct ConfigDraft {
+    /// The valid settings, and the defaults for the rest.
+    pub loaded: LoadedConfig,
+    faults: Vec<ConfigFault>,
+    /// The syntax of the file is broken, so its meaning is unknown.
     is_broken: bool,
 }
 
-impl Draft {
-    /// Adds what `check` finds, without the consequences of what is known to be wrong.
+impl ConfigDraft {
+    /// Adds the faults that `check` finds, without the consequences of known ones.
     #[must_use]
-    pub fn checked(mut self, check: impl FnOnce(&Loaded) -> Vec<Fault>) -> Self {
+    pub fn checked(mut self, check: impl FnOnce(&LoadedConfig) -> Vec<ConfigFault>) -> Self {
         if !self.is_broken {
-            let known: Vec<&Fault> = self.faults.iter().chain(&self.loaded.missing).collect();
+            let known: Vec<&ConfigFault> = self.faults.iter().chain(&self.loaded.missing).collect();
             let follows = |key: &str| known.iter().any(|known| inside(&known.key, key) || inside(key, &known.key));
             let more: Vec<_> = check(&self.loaded).into_iter().filter(|fault| !follows(&fault.key)).collect();
             self.faults.extend(more);
@@ -96,20 +96,20 @@ impl Draft {
     /// Returns the configuration.
     ///
     /// # Errors
-    /// Every fault, also of a secret that is not where the configuration says, in the order of their places.
-    pub fn complete(self) -> Result<Loaded, Vec<Fault>> {
+    /// All faults, also of missing secrets, in the order of their origins.
+    pub fn complete(self) -> Result<LoadedConfig, Vec<ConfigFault>> {
         if self.faults.is_empty() && self.loaded.missing.is_empty() { Ok(self.loaded) } else { Err(self.all()) }
     }
 
-    /// Returns the configuration for work that needs no secret: [`Loaded::missing`] are not set in it.
+    /// Returns the configuration for work that needs no secrets; those in [`LoadedConfig::missing`] are not set.
     ///
     /// # Errors
-    /// As [`Draft::complete`], where anything else is wrong.
-    pub fn without_secrets(self) -> Result<Loaded, Vec<Fault>> {
+    /// All faults, if there are any other than missing secrets.
+    pub fn without_secrets(self) -> Result<LoadedConfig, Vec<ConfigFault>> {
         if self.faults.is_empty() { Ok(self.loaded) } else { Err(self.all()) }
     }
 
-    fn all(self) -> Vec<Fault> {
+    fn all(self) -> Vec<ConfigFault> {
         let mut all = self.faults;
         all.extend(self.loaded.missing);
         all.sort();
@@ -117,20 +117,20 @@ impl Draft {
     }
 }
 
-/// As [`read`].
+/// Reads a complete configuration.
 ///
 /// # Errors
-/// As [`Draft::complete`].
-pub fn load(source: Source<'_>, env: &BTreeMap<String, String>) -> Result<Loaded, Vec<Fault>> {
+/// As [`ConfigDraft::complete`].
+pub fn load(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> Result<LoadedConfig, Vec<ConfigFault>> {
     read(source, env).complete()
 }
 
-/// Reads the file, lays the environment over it (`DAOYOU_AGENT__MODEL` is `agent.model`; `DAOYOU_LOG` is `log.level`),
-/// resolves the secrets and checks it all.
-pub fn read(source: Source<'_>, env: &BTreeMap<String, String>) -> Draft {
-    let (Source::IfPresent(path) | Source::Required(path)) = source;
+/// Reads the file, overrides it by the environment (`DAOYOU_AGENT__MODEL` is `agent.model`, `DAOYOU_LOG` is `log.level`),
+/// resolves the secrets and checks everything.
+pub fn read(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> ConfigDraft {
+    let (ConfigSource::IfPresent(path) | ConfigSource::Required(path)) = source;
     let base = path.parent().unwrap_or(Path::new(""));
-    let mut reader = Reader::new(Secrets { env, base });
+    let mut reader = ConfigReader::new(SecretResolver { env, base });
     let mut read = None;
     match read_file(source) {
         Ok((text, mode)) => {
@@ -143,9 +143,9 @@ pub fn read(source: Source<'_>, env: &BTreeMap<String, String>) -> Draft {
             }
             read = Some(path.to_owned());
         }
-        Err(Unread::Missing) if matches!(source, Source::IfPresent(_)) => {}
-        Err(Unread::Missing) => reader.faults.push(whole_file(path, None, "there is no such file".to_owned())),
-        Err(Unread::Wrong(line, wrong)) => {
+        Err(ReadFailure::Missing) if matches!(source, ConfigSource::IfPresent(_)) => {}
+        Err(ReadFailure::Missing) => reader.faults.push(whole_file(path, None, "there is no such file".to_owned())),
+        Err(ReadFailure::Wrong(line, wrong)) => {
             reader.broken = true;
             reader.faults.push(whole_file(path, line, wrong));
         }
@@ -153,10 +153,11 @@ pub fn read(source: Source<'_>, env: &BTreeMap<String, String>) -> Draft {
     for (name, value) in env {
         reader.variable(name, value);
     }
-    let Reader { values, places, mut faults, missing, mut warnings, prints, found: secrets, mut broken, .. } = reader;
+    let ConfigReader { values, origins, mut faults, missing, mut warnings, prints, found: secrets, mut broken, .. } =
+        reader;
     let mut values = Value::Object(values);
-    require(Shape::config(), "", &mut values, &places, &mut faults);
-    // Only what is right of its kind is in the values, so this fails only if a type and its own schema disagree.
+    require(SettingShape::config(), "", &mut values, &origins, &mut faults);
+    // All values have the right kind, so this fails only if a type and its own schema disagree.
     let mut config: Config = serde_json::from_value(values).unwrap_or_else(|error| {
         broken = true;
         faults.push(whole_file(path, None, error.to_string()));
@@ -166,8 +167,8 @@ pub fn read(source: Source<'_>, env: &BTreeMap<String, String>) -> Draft {
         *file = expand(&file.to_string_lossy(), base, env.get("HOME").map(Path::new));
     }
     if !broken {
-        let known: Vec<Fault> = faults.iter().chain(&missing).cloned().collect();
-        faults.extend(check(&config, &places, &known));
+        let known: Vec<ConfigFault> = faults.iter().chain(&missing).cloned().collect();
+        faults.extend(check(&config, &origins, &known));
     }
     if faults.is_empty() {
         let hooks = config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
@@ -175,48 +176,49 @@ pub fn read(source: Source<'_>, env: &BTreeMap<String, String>) -> Draft {
             let table = join("channels.webhook", name);
             hook.warnings(name).into_iter().map(move |(key, words)| (join(&table, key), words))
         });
-        let hardly_meant =
-            check_email::warnings(&config).into_iter().chain(check_told::warnings(&config)).chain(of_hooks);
-        warnings.extend(hardly_meant.map(|(key, words)| format!("{}: {key}: {words}", nearest_place(&places, &key))));
+        let probable_mistakes = check_modules::warnings(&config).into_iter().chain(of_hooks);
+        warnings.extend(
+            probable_mistakes.map(|(key, words)| format!("{}: {key}: {words}", nearest_origin(&origins, &key))),
+        );
     }
-    let loaded = Loaded { config, file: read, warnings, missing, places, prints, secrets };
-    Draft { loaded, faults, is_broken: broken }
+    let loaded = LoadedConfig { config, file: read, warnings, missing, origins, prints, secrets };
+    ConfigDraft { loaded, faults, is_broken: broken }
 }
 
-/// Notes each key that a table must have and has not. Returns false if `value` is such a table, which is then left out.
+/// Adds a fault for each missing required key. Returns false for a table with missing keys, which is then left out.
 fn require(
-    shape: &Shape,
+    shape: &SettingShape,
     path: &str,
     value: &mut Value,
-    places: &BTreeMap<String, Place>,
-    faults: &mut Vec<Fault>,
+    origins: &BTreeMap<String, SettingOrigin>,
+    faults: &mut Vec<ConfigFault>,
 ) -> bool {
     match (shape, value) {
-        (Shape::Table(keys, required), Value::Object(table)) => {
+        (SettingShape::Table(keys, required), Value::Object(table)) => {
             table.retain(|name, inner| {
-                keys.get(name).is_none_or(|shape| require(shape, &join(path, name), inner, places, faults))
+                keys.get(name).is_none_or(|shape| require(shape, &join(path, name), inner, origins, faults))
             });
             let missing: Vec<_> = required.iter().filter(|name| !table.contains_key(*name)).collect();
             for name in &missing {
                 let key = join(path, name);
                 if !faults.iter().any(|known| inside(&known.key, &key)) {
-                    let allowed = keys.get(*name).map(Shape::allowed).unwrap_or_default();
+                    let allowed = keys.get(*name).map(SettingShape::allowed).unwrap_or_default();
                     let wrong = format!("it is not set, and [{path}] needs it");
-                    faults.push(Fault::new(nearest_place(places, &key), key, wrong, allowed));
+                    faults.push(ConfigFault::new(nearest_origin(origins, &key), key, wrong, allowed));
                 }
             }
             missing.is_empty()
         }
-        (Shape::Map(each), Value::Object(table)) => {
-            table.retain(|name, inner| require(each, &join(path, name), inner, places, faults));
+        (SettingShape::Map(each), Value::Object(table)) => {
+            table.retain(|name, inner| require(each, &join(path, name), inner, origins, faults));
             true
         }
         _ => true,
     }
 }
 
-/// The environment of this process, for [`load`]. A variable that is not UTF-8 is left out, as no setting can be; one
-/// that stands for a setting is kept with the broken bytes replaced, to be seen in the fault it gives.
+/// Returns the environment of this process. Variables that are not UTF-8 are left out; in one that stands for a setting the
+/// invalid bytes are replaced, so that its fault shows it.
 pub fn environment() -> BTreeMap<String, String> {
     let readable = |(name, value): (OsString, OsString)| {
         let name = name.into_string().ok()?;
@@ -229,55 +231,41 @@ pub fn environment() -> BTreeMap<String, String> {
     std::env::vars_os().filter_map(readable).collect()
 }
 
-/// Where `key` was written, or else the table that it belongs in.
-pub(super) fn nearest_place(places: &BTreeMap<String, Place>, key: &str) -> Place {
-    let mut key = key;
-    loop {
-        if let Some(place) = places.get(key) {
-            return place.clone();
-        }
-        match key.rsplit_once('.') {
-            Some((table, _)) => key = table,
-            None => return Place::Default,
-        }
-    }
-}
-
-/// Why there is no text.
-enum Unread {
+/// The reason why a file could not be read.
+enum ReadFailure {
     Missing,
-    /// The line, if one is to blame, and what is wrong.
+    /// The line, if known, and what is wrong.
     Wrong(Option<usize>, String),
 }
 
-/// The text of the file and its mode.
-fn read_file(source: Source<'_>) -> Result<(String, u32), Unread> {
-    let (Source::IfPresent(path) | Source::Required(path)) = source;
+/// Returns the text of the file and its mode.
+fn read_file(source: ConfigSource<'_>) -> Result<(String, u32), ReadFailure> {
+    let (ConfigSource::IfPresent(path) | ConfigSource::Required(path)) = source;
     let wrong = |error: std::io::Error| match error.kind() {
-        ErrorKind::NotFound => Unread::Missing,
-        _ => Unread::Wrong(None, format!("cannot be read: {error}")),
+        ErrorKind::NotFound => ReadFailure::Missing,
+        _ => ReadFailure::Wrong(None, format!("cannot be read: {error}")),
     };
     let meta = path.metadata().map_err(wrong)?;
     if meta.is_dir() {
-        return Err(Unread::Wrong(None, "is a folder".to_owned()));
+        return Err(ReadFailure::Wrong(None, "is a folder".to_owned()));
     }
-    // One that was asked for may be a pipe; opening another would wait for somebody who writes to it.
-    if !meta.is_file() && matches!(source, Source::IfPresent(_)) {
-        return Err(Unread::Wrong(None, "is not a file".to_owned()));
+    // A file that the user named may be a pipe; opening any other pipe would wait for a writer.
+    if !meta.is_file() && matches!(source, ConfigSource::IfPresent(_)) {
+        return Err(ReadFailure::Wrong(None, "is not a file".to_owned()));
     }
     let mut bytes = Vec::new();
     File::open(path).map_err(wrong)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(wrong)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(Unread::Wrong(None, format!("is larger than {MAX_BYTES} bytes")));
+        return Err(ReadFailure::Wrong(None, format!("is larger than {MAX_BYTES} bytes")));
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        Unread::Wrong(Some(line), "the text is not UTF-8".to_owned())
+        ReadFailure::Wrong(Some(line), "the text is not UTF-8".to_owned())
     })?;
     Ok((text, meta.permissions().mode()))
 }
 
-fn whole_file(path: &Path, line: Option<usize>, wrong: String) -> Fault {
-    Fault::new(Place::File { file: path.to_owned(), line }, "", wrong, "")
+fn whole_file(path: &Path, line: Option<usize>, wrong: String) -> ConfigFault {
+    ConfigFault::new(SettingOrigin::File { file: path.to_owned(), line }, "", wrong, "")
 }

@@ -1,4 +1,4 @@
-//! Configuration: composes each area's own, reads file and environment, resolves secrets, reports all faults at once.
+//! The configuration: composes each module's own, reads file and environment, resolves secrets, reports all faults at once.
 
 mod fault;
 mod settings;
@@ -8,20 +8,15 @@ mod secrets;
 
 mod reader;
 
-mod changes;
 mod check;
-mod check_email;
-mod check_gateway;
-mod check_heartbeat;
-mod check_told;
+mod check_modules;
 mod load;
-mod show;
+mod setting_list;
 
 #[cfg(test)]
 mod tests;
 
-pub use changes::SettingChange;
-pub use fault::{Fault, Faults, Place, join};
-pub use load::{Draft, Loaded, Source, environment, load, read};
+pub use fault::{ConfigFault, ConfigFaults, SettingOrigin, join};
+pub use load::{ConfigDraft, ConfigSource, LoadedConfig, environment, load, read};
+pub use setting_list::{Setting, SettingChange};
 pub use settings::{ChannelsConfig, Config, GatewayConfig, OwnerConfig};
-pub use show::Setting;

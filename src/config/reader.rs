@@ -1,4 +1,4 @@
-//! Reads written values against the shape they must have, and notes every fault on the way.
+//! Reads values, checks them against the schema, and collects all faults.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,44 +11,43 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::changes::fingerprint;
-use super::fault::{Fault, Place, join, quoted};
-use super::secrets::Secrets;
-use super::shape::{Shape, alike, nearest_key};
+use super::fault::{ConfigFault, SettingOrigin, join, quoted};
+use super::secrets::{SecretResolver, fingerprint};
+use super::shape::{SettingShape, nearest_choice, nearest_key};
 
-/// No setting needs a longer time, and a century can be added to any clock.
+/// The longest duration: a century can be added to any clock.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-/// What environment variables that stand for a key begin with.
+/// The prefix of environment variables that stand for a key.
 const PREFIX: &str = "DAOYOU_";
 
-/// Gathers what file and environment say.
-pub(super) struct Reader<'a> {
-    secrets: Secrets<'a>,
-    /// The values, as far as they are right.
+/// Collects the settings of file and environment.
+pub(super) struct ConfigReader<'a> {
+    secrets: SecretResolver<'a>,
+    /// The valid values.
     pub values: Map<String, Value>,
-    /// Where each value and table was written, by the path of its key.
-    pub places: BTreeMap<String, Place>,
-    pub faults: Vec<Fault>,
-    /// Secrets that are not where the file or a variable says.
-    pub missing: Vec<Fault>,
+    /// The origin of each value and table, by key path.
+    pub origins: BTreeMap<String, SettingOrigin>,
+    pub faults: Vec<ConfigFault>,
+    /// Faults of missing secrets.
+    pub missing: Vec<ConfigFault>,
     pub warnings: Vec<String>,
-    /// A fingerprint of each secret, by the path of its key.
+    /// The fingerprint of each secret, by key path.
     pub prints: BTreeMap<String, u64>,
-    /// Each secret that was found, by the path of its key.
+    /// The secrets that were found, by key path.
     pub found: BTreeMap<String, Secret>,
-    /// Some secret stands in the file itself.
+    /// The file itself contains a secret.
     pub literal_secret: bool,
-    /// The file is not TOML, so what it means is not known.
+    /// The file is not valid TOML, so its meaning is unknown.
     pub broken: bool,
 }
 
-impl<'a> Reader<'a> {
-    pub fn new(secrets: Secrets<'a>) -> Self {
+impl<'a> ConfigReader<'a> {
+    pub fn new(secrets: SecretResolver<'a>) -> Self {
         Self {
             secrets,
             values: Map::new(),
-            places: BTreeMap::new(),
+            origins: BTreeMap::new(),
             faults: Vec::new(),
             missing: Vec::new(),
             warnings: Vec::new(),
@@ -59,32 +58,32 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the text of a file. Where its syntax is broken, what does not depend on that is still read.
+    /// Reads the text of a file. Settings that do not depend on a syntax error are still read.
     pub fn file(&mut self, file: &Path, text: &str) {
-        let lines = Lines::new(text);
-        let place = |line| Place::File { file: file.to_owned(), line: Some(line) };
-        let at = |span: Range<usize>| place(lines.of(span.start));
+        let lines = LineIndex::new(text);
+        let origin = |line| SettingOrigin::File { file: file.to_owned(), line: Some(line) };
+        let at = |span: Range<usize>| origin(lines.of(span.start));
         let (table, errors) = DeTable::parse_recoverable(text);
         let mut values = Map::new();
-        self.table(Shape::config(), "", table.get_ref(), &at, &mut values);
+        self.table(SettingShape::config(), "", table.get_ref(), &at, &mut values);
         self.values = values;
-        // One mistake makes the parser complain more than once about its line.
-        let mut broken: BTreeMap<usize, Fault> = BTreeMap::new();
+        // The parser may report one mistake several times for the same line.
+        let mut broken: BTreeMap<usize, ConfigFault> = BTreeMap::new();
         for error in errors {
             let span = error.span().unwrap_or(text.len()..text.len());
             let line = lines.of(span.start);
             let twice = error.message() == "duplicate key";
             let key = if twice { path_at(text, line, text.get(span).unwrap_or_default()) } else { String::new() };
-            let fault = Fault::new(place(line), key, format!("not TOML: {}", error.message()), "");
+            let fault = ConfigFault::new(origin(line), key, format!("not TOML: {}", error.message()), "");
             broken.entry(line).or_insert(fault);
         }
-        // Below the broken head of a table it is not known where keys belong.
+        // Below the broken header of a table, the table of a key is unknown.
         let header =
             |line: &&usize| text.lines().nth(**line - 1).is_some_and(|text| text.trim_start().starts_with('['));
-        let known = broken.keys().find(header).map(|line| place(*line));
-        let is_sure = |fault: &Fault| {
-            known.as_ref().is_none_or(|known| fault.place < *known)
-                && !broken.keys().any(|line| fault.place == place(*line))
+        let known = broken.keys().find(header).map(|line| origin(*line));
+        let is_sure = |fault: &ConfigFault| {
+            known.as_ref().is_none_or(|known| fault.origin < *known)
+                && !broken.keys().any(|line| fault.origin == origin(*line))
         };
         self.faults.retain(is_sure);
         self.missing.retain(is_sure);
@@ -92,41 +91,43 @@ impl<'a> Reader<'a> {
         self.faults.extend(broken.into_values());
     }
 
-    /// Reads an environment variable, if it stands for a key: `DAOYOU_AGENT__MODEL` is `agent.model`.
+    /// Reads an environment variable if it stands for a key: `DAOYOU_AGENT__MODEL` is `agent.model`.
     pub fn variable(&mut self, name: &str, value: &str) {
         let Some((PREFIX, rest)) = name.split_at_checked(PREFIX.len()) else { return };
         let rest = if rest == "LOG" { "LOG__LEVEL" } else { rest };
         if !rest.contains("__") {
-            let key = key_with_dots(Shape::config(), "", &rest.to_lowercase());
+            let key = key_with_dots(SettingShape::config(), "", &rest.to_lowercase());
             let meant = |key: String| {
                 let right = key.to_uppercase().replace('.', "__");
                 format!("{name} sets nothing: {key} is set by {PREFIX}{right}, with two underscores")
             };
             return self.warnings.extend(key.map(meant));
         }
-        let place = Place::Env(name.to_owned());
-        let (path, shape) = match self.find(rest, &place) {
+        let origin = SettingOrigin::Env(name.to_owned());
+        let (path, shape) = match self.find(rest, &origin) {
             Ok(found) => found,
             Err(fault) => return self.faults.push(fault),
         };
         let key = path.iter().fold(String::new(), |key, name| join(&key, name));
-        let at = |_: Range<usize>| place.clone();
+        let at = |_: Range<usize>| origin.clone();
         let read = match shape {
-            Shape::Table(..) | Shape::Map(_) => {
+            SettingShape::Table(..) | SettingShape::Map(_) => {
                 let wrong = format!("{key} is a table; name one of its keys, after {name}__");
-                return self.faults.push(Fault::new(place, key, wrong, shape.allowed()));
+                return self.faults.push(ConfigFault::new(origin, key, wrong, shape.allowed()));
             }
-            Shape::Bool | Shape::Int { .. } | Shape::Float { .. } => match DeValue::parse(value.trim()) {
-                Ok(written) => self.value(shape, &key, &written, &at),
-                Err(_) => self.wrong(place.clone(), &key, format!("{} is no such value", quoted(value)), shape),
-            },
-            Shape::List(_) | Shape::OneOrMany(_) if value.trim_start().starts_with('[') => {
+            SettingShape::Bool | SettingShape::Int { .. } | SettingShape::Float { .. } => {
                 match DeValue::parse(value.trim()) {
                     Ok(written) => self.value(shape, &key, &written, &at),
-                    Err(error) => self.wrong(place.clone(), &key, format!("not TOML: {}", error.message()), shape),
+                    Err(_) => self.wrong(origin.clone(), &key, format!("{} is no such value", quoted(value)), shape),
                 }
             }
-            Shape::List(_) | Shape::OneOrMany(_) => {
+            SettingShape::List(_) | SettingShape::OneOrMany(_) if value.trim_start().starts_with('[') => {
+                match DeValue::parse(value.trim()) {
+                    Ok(written) => self.value(shape, &key, &written, &at),
+                    Err(error) => self.wrong(origin.clone(), &key, format!("not TOML: {}", error.message()), shape),
+                }
+            }
+            SettingShape::List(_) | SettingShape::OneOrMany(_) => {
                 let items = value.split(',').map(str::trim).filter(|item| !item.is_empty());
                 let list = items.map(|item| Spanned::new(0..0, DeValue::String(item.into()))).collect();
                 self.value(shape, &key, &Spanned::new(0..0, DeValue::Array(list)), &at)
@@ -135,32 +136,32 @@ impl<'a> Reader<'a> {
         };
         if let Some(read) = read {
             insert(&mut self.values, &path, read);
-            self.places.insert(key, place);
+            self.origins.insert(key, origin);
         }
     }
 
-    /// The key that a variable stands for, and its shape. `name` is without its prefix. Names of the user's choice are
-    /// those of the file when they differ only in case or in `-` and `_`, else lower case.
-    fn find(&self, name: &str, place: &Place) -> Result<(Vec<String>, &'static Shape), Fault> {
-        let mut shape = Shape::config();
+    /// Returns the key that a variable stands for, and its shape. `name` comes without its prefix. A name of the user's choice is
+    /// that of the file if they differ only in case or in `-` and `_`, else it is lower case.
+    fn find(&self, name: &str, origin: &SettingOrigin) -> Result<(Vec<String>, &'static SettingShape), ConfigFault> {
+        let mut shape = SettingShape::config();
         let mut values = Some(&self.values);
         let mut path: Vec<String> = Vec::new();
         for part in name.split("__") {
             let part = part.to_lowercase();
             let key = path.iter().fold(String::new(), |key, name| join(&key, name));
             let (part, inner) = match shape {
-                Shape::Table(keys, _) => match keys.get(&part) {
+                SettingShape::Table(keys, _) => match keys.get(&part) {
                     Some(inner) => (part, inner),
-                    None => return Err(unknown(place.clone(), &key, &part, keys)),
+                    None => return Err(unknown(origin.clone(), &key, &part, keys)),
                 },
-                Shape::Map(each) if !part.is_empty() => {
+                SettingShape::Map(each) if !part.is_empty() => {
                     let same = |known: &&String| known.to_lowercase().replace('-', "_") == part.replace('-', "_");
                     let known = values.and_then(|values| values.keys().find(same).cloned());
                     (known.unwrap_or(part), each.as_ref())
                 }
                 _ => {
-                    let wrong = format!("{key:?} is no table, so it has no key {part:?}");
-                    return Err(Fault::new(place.clone(), join(&key, &part), wrong, ""));
+                    let wrong = format!("{key:?} is not a table, so it has no key {part:?}");
+                    return Err(ConfigFault::new(origin.clone(), join(&key, &part), wrong, ""));
                 }
             };
             values = values.and_then(|values| values.get(&part)).and_then(Value::as_object);
@@ -172,28 +173,33 @@ impl<'a> Reader<'a> {
 
     fn table(
         &mut self,
-        shape: &Shape,
+        shape: &SettingShape,
         path: &str,
         written: &DeTable<'_>,
-        at: &dyn Fn(Range<usize>) -> Place,
+        at: &dyn Fn(Range<usize>) -> SettingOrigin,
         into: &mut Map<String, Value>,
     ) {
         for (name, value) in written {
             let key = join(path, name.get_ref());
             let inner = match shape {
-                Shape::Table(keys, _) => match keys.get(name.get_ref().as_ref()) {
+                SettingShape::Table(keys, _) => match keys.get(name.get_ref().as_ref()) {
                     Some(inner) => inner,
                     None => {
                         self.faults.push(unknown(at(name.span()), path, name.get_ref(), keys));
                         continue;
                     }
                 },
-                Shape::Map(each) => {
-                    if let (Shape::Table(keys, _), false) = (each.as_ref(), value.get_ref().is_table())
+                SettingShape::Map(each) => {
+                    if let (SettingShape::Table(keys, _), false) = (each.as_ref(), value.get_ref().is_table())
                         && keys.contains_key(name.get_ref().as_ref())
                     {
                         let allowed = format!("the key in a table with a name of your choice: [{path}.NAME]");
-                        self.faults.push(Fault::new(at(name.span()), key, "a name is missing before the key", allowed));
+                        self.faults.push(ConfigFault::new(
+                            at(name.span()),
+                            key,
+                            "a name is missing before the key",
+                            allowed,
+                        ));
                         continue;
                     }
                     each
@@ -201,43 +207,43 @@ impl<'a> Reader<'a> {
                 _ => continue,
             };
             if let Some(read) = self.value(inner, &key, value, at) {
-                self.places.insert(key, at(name.span()));
+                self.origins.insert(key, at(name.span()));
                 into.insert(name.get_ref().to_string(), read);
             }
         }
     }
 
-    /// The value, when it is right; else a fault is noted.
+    /// Returns a valid value; for any other one, adds a fault.
     fn value(
         &mut self,
-        shape: &Shape,
+        shape: &SettingShape,
         key: &str,
         written: &Spanned<DeValue<'_>>,
-        at: &dyn Fn(Range<usize>) -> Place,
+        at: &dyn Fn(Range<usize>) -> SettingOrigin,
     ) -> Option<Value> {
-        let place = at(written.span());
+        let origin = at(written.span());
         match (shape, written.get_ref()) {
-            (Shape::Table(..) | Shape::Map(_), DeValue::Table(inner)) => {
+            (SettingShape::Table(..) | SettingShape::Map(_), DeValue::Table(inner)) => {
                 let mut values = Map::new();
                 self.table(shape, key, inner, at, &mut values);
                 Some(Value::Object(values))
             }
-            (Shape::OneOrMany(item), DeValue::String(text)) => self.text(item, key, text, place),
-            (Shape::List(item) | Shape::OneOrMany(item), DeValue::Array(list)) => {
+            (SettingShape::OneOrMany(item), DeValue::String(text)) => self.text(item, key, text, origin),
+            (SettingShape::List(item) | SettingShape::OneOrMany(item), DeValue::Array(list)) => {
                 let each = list.iter().enumerate();
                 let read: Vec<_> =
                     each.map(|(index, one)| self.value(item, &format!("{key}[{index}]"), one, at)).collect();
                 read.into_iter().collect::<Option<Vec<_>>>().map(Value::Array)
             }
-            (Shape::Bool, DeValue::Boolean(yes)) => Some(Value::Bool(*yes)),
-            (Shape::Int { min, max }, DeValue::Integer(number)) => {
+            (SettingShape::Bool, DeValue::Boolean(yes)) => Some(Value::Bool(*yes)),
+            (SettingShape::Int { min, max }, DeValue::Integer(number)) => {
                 let read = i128::from_str_radix(number.as_str(), number.radix()).ok();
                 match read.filter(|read| (min..=max).contains(&read)).and_then(|read| i64::try_from(read).ok()) {
                     Some(read) => Some(Value::from(read)),
-                    None => self.wrong(place, key, format!("{number} is out of range"), shape),
+                    None => self.wrong(origin, key, format!("{number} is out of range"), shape),
                 }
             }
-            (Shape::Float { min, max }, DeValue::Integer(_) | DeValue::Float(_)) => {
+            (SettingShape::Float { min, max }, DeValue::Integer(_) | DeValue::Float(_)) => {
                 let read = match written.get_ref() {
                     DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix()).ok().map(|n| n as f64),
                     DeValue::Float(n) => n.as_str().parse().ok(),
@@ -245,80 +251,81 @@ impl<'a> Reader<'a> {
                 };
                 match read.filter(|read: &f64| read.is_finite() && (min..=max).contains(&read)) {
                     Some(read) => Some(Value::from(read)),
-                    None => self.wrong(place, key, "the number is out of range".to_owned(), shape),
+                    None => self.wrong(origin, key, "the number is out of range".to_owned(), shape),
                 }
             }
-            (_, DeValue::String(text)) => self.text(shape, key, text, place),
-            (_, other) => self.wrong(place, key, format!("the value is {}", kind(other)), shape),
+            (_, DeValue::String(text)) => self.text(shape, key, text, origin),
+            (_, other) => self.wrong(origin, key, format!("the value is {}", kind(other)), shape),
         }
     }
 
-    /// The value of a key that is written as a text.
-    fn text(&mut self, shape: &Shape, key: &str, text: &str, place: Place) -> Option<Value> {
+    /// Returns the value of a key that is written as a string.
+    fn text(&mut self, shape: &SettingShape, key: &str, text: &str, origin: SettingOrigin) -> Option<Value> {
         match shape {
-            Shape::Text => Some(Value::from(text)),
-            Shape::Choice(names) if names.iter().any(|name| name == text) => Some(Value::from(text)),
-            Shape::Choice(names) => {
-                let near = alike(names, text).map_or(String::new(), |near| format!("; the nearest known is {near:?}"));
-                self.wrong(place, key, format!("{} is not known{near}", quoted(text)), shape)
+            SettingShape::Text => Some(Value::from(text)),
+            SettingShape::Choice(names) if names.iter().any(|name| name == text) => Some(Value::from(text)),
+            SettingShape::Choice(names) => {
+                let near = nearest_choice(names, text)
+                    .map_or(String::new(), |near| format!("; the nearest known is {near:?}"));
+                self.wrong(origin, key, format!("{} is not known{near}", quoted(text)), shape)
             }
-            Shape::Duration => match text.parse::<Span>() {
+            SettingShape::Duration => match text.parse::<Span>() {
                 Ok(span) if span.0 <= LONGEST => Some(Value::from(text)),
-                Ok(_) => self.wrong(place, key, format!("{} is longer than a century", quoted(text)), shape),
-                Err(_) => self.wrong(place, key, format!("{} is no duration", quoted(text)), shape),
+                Ok(_) => self.wrong(origin, key, format!("{} is longer than a century", quoted(text)), shape),
+                Err(_) => self.wrong(origin, key, format!("{} is no duration", quoted(text)), shape),
             },
-            Shape::Size => match text.parse::<ByteSize>() {
+            SettingShape::Size => match text.parse::<ByteSize>() {
                 Ok(_) => Some(Value::from(text)),
-                Err(_) => self.wrong(place, key, format!("{} is no size", quoted(text)), shape),
+                Err(_) => self.wrong(origin, key, format!("{} is no size", quoted(text)), shape),
             },
-            Shape::Rate => match text.parse::<Rate>() {
+            SettingShape::Rate => match text.parse::<Rate>() {
                 Ok(_) => Some(Value::from(text)),
-                Err(wrong) => self.wrong(place, key, wrong, shape),
+                Err(wrong) => self.wrong(origin, key, wrong, shape),
             },
-            Shape::Secret => match self.secrets.resolve(text) {
+            SettingShape::Secret => match self.secrets.resolve(text) {
                 Ok(found) => {
-                    self.literal_secret |= found.literal && matches!(place, Place::File { .. });
-                    self.warnings.extend(found.warning.map(|warning| format!("{place}: {key}: {warning}")));
+                    self.literal_secret |= found.literal && matches!(origin, SettingOrigin::File { .. });
+                    self.warnings.extend(found.warning.map(|warning| format!("{origin}: {key}: {warning}")));
                     self.prints.insert(key.to_owned(), fingerprint(&found.value));
                     self.found.insert(key.to_owned(), Secret::new(found.value.as_str()));
                     Some(Value::from(found.value))
                 }
-                Err(wrong) if Secrets::is_elsewhere(text) => {
-                    self.missing.push(Fault::new(place, key, wrong, shape.allowed()));
+                Err(wrong) if SecretResolver::is_elsewhere(text) => {
+                    self.missing.push(ConfigFault::new(origin, key, wrong, shape.allowed()));
                     None
                 }
-                Err(wrong) => self.wrong(place, key, wrong, shape),
+                Err(wrong) => self.wrong(origin, key, wrong, shape),
             },
-            _ => self.wrong(place, key, "the value is a text".to_owned(), shape),
+            _ => self.wrong(origin, key, "the value is a text".to_owned(), shape),
         }
     }
 
-    fn wrong(&mut self, place: Place, key: &str, wrong: String, shape: &Shape) -> Option<Value> {
-        self.faults.push(Fault::new(place, key, wrong, shape.allowed()));
+    fn wrong(&mut self, origin: SettingOrigin, key: &str, wrong: String, shape: &SettingShape) -> Option<Value> {
+        self.faults.push(ConfigFault::new(origin, key, wrong, shape.allowed()));
         None
     }
 }
 
-fn unknown(place: Place, path: &str, name: &str, keys: &BTreeMap<String, Shape>) -> Fault {
-    let near = nearest_key(Shape::config(), path, keys, name);
+fn unknown(origin: SettingOrigin, path: &str, name: &str, keys: &BTreeMap<String, SettingShape>) -> ConfigFault {
+    let near = nearest_key(SettingShape::config(), path, keys, name);
     let near = near.map_or(String::new(), |near| format!("; the nearest known key is {near}"));
-    Fault::new(
-        place,
+    ConfigFault::new(
+        origin,
         join(path, name),
         format!("unknown key{near}"),
         keys.keys().cloned().collect::<Vec<_>>().join(", "),
     )
 }
 
-/// The path of the key whose name, with underscores for points, is `name`.
-fn key_with_dots(shape: &Shape, path: &str, name: &str) -> Option<String> {
-    let Shape::Table(keys, _) = shape else {
+/// Returns the path of the key whose name, with underscores for dots, is `name`.
+fn key_with_dots(shape: &SettingShape, path: &str, name: &str) -> Option<String> {
+    let SettingShape::Table(keys, _) = shape else {
         return (path.replace('.', "_") == name).then(|| path.to_owned());
     };
     keys.iter().find_map(|(key, inner)| key_with_dots(inner, &join(path, key), name))
 }
 
-/// The path of the key that is written on `line`, where the parser names its last part alone.
+/// Returns the path of the key on `line`, of which the parser reports only the last part.
 fn path_at(text: &str, line: usize, key: &str) -> String {
     let head = |line: &str| Some(line.trim().strip_prefix('[')?.split(']').next()?.trim().to_owned());
     let written: Vec<&str> = text.lines().take(line).collect();
@@ -332,7 +339,7 @@ fn path_at(text: &str, line: usize, key: &str) -> String {
     }
 }
 
-/// Puts `value` at `path`, making the tables on the way.
+/// Inserts `value` at `path`, and creates the tables in between.
 fn insert(values: &mut Map<String, Value>, path: &[String], value: Value) {
     match path {
         [] => {}
@@ -348,7 +355,7 @@ fn insert(values: &mut Map<String, Value>, path: &[String], value: Value) {
     }
 }
 
-/// TOML's kinds of value, in words.
+/// Returns the name of a value's TOML type.
 fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
@@ -362,15 +369,15 @@ fn kind(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// The lines of a text, to find the line of a position in it.
-struct Lines(Vec<usize>);
+/// The ends of a text's lines.
+struct LineIndex(Vec<usize>);
 
-impl Lines {
+impl LineIndex {
     fn new(text: &str) -> Self {
         Self(text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect())
     }
 
-    /// Counted from 1.
+    /// Returns the line of a position, counted from 1.
     fn of(&self, position: usize) -> usize {
         self.0.partition_point(|end| *end < position) + 1
     }

@@ -1,43 +1,45 @@
-//! Resolves `env:NAME`, `file:PATH` and `cred:NAME`, so that no secret has to stand in `config.toml`.
+//! Resolves `env:NAME`, `file:PATH` and `cred:NAME`, so that `config.toml` need not contain secrets.
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use crate::home::expand;
 
-/// A secret is a key or a password; a larger file is a wrong path.
+/// The largest secret file, in bytes: a secret is a key or a password, so a larger file is a wrong path.
 const MAX_BYTES: u64 = 65_536;
 
-/// Where secrets are looked for.
-pub(super) struct Secrets<'a> {
+/// Resolves the secrets of a configuration.
+pub(super) struct SecretResolver<'a> {
     pub env: &'a BTreeMap<String, String>,
-    /// The folder that a relative `file:PATH` starts from: the config file's.
+    /// The folder of the configuration file, where a relative `file:PATH` starts.
     pub base: &'a Path,
 }
 
 /// A resolved secret.
-pub(super) struct Resolved {
+pub(super) struct ResolvedSecret {
     pub value: String,
-    /// It stands in the configuration itself.
+    /// The configuration itself contains the secret.
     pub literal: bool,
-    /// It was found, but not as well kept as it should be.
+    /// A warning that the secret is not protected well enough.
     pub warning: Option<String>,
 }
 
-impl Secrets<'_> {
-    /// Returns true if `text` names a place where a secret is kept, rather than being one.
+impl SecretResolver<'_> {
+    /// Returns true if `text` refers to a secret, rather than being one.
     pub fn is_elsewhere(text: &str) -> bool {
         ["env:", "file:", "cred:"]
             .iter()
             .any(|kind| text.strip_prefix(kind).is_some_and(|name| !name.trim().is_empty()))
     }
 
-    /// The secret that `text` names. The error says what is wrong, and never holds a secret.
-    pub fn resolve(&self, text: &str) -> Result<Resolved, String> {
-        let found = |value: String, literal| Resolved { value, literal, warning: None };
+    /// Returns the secret that `text` refers to. The error never contains a secret.
+    pub fn resolve(&self, text: &str) -> Result<ResolvedSecret, String> {
+        let found = |value: String, literal| ResolvedSecret { value, literal, warning: None };
         let resolved = if let Some(name) = text.strip_prefix("env:") {
             if name.trim().is_empty() {
                 return Err("\"env:\" names no variable".to_owned());
@@ -54,7 +56,7 @@ impl Secrets<'_> {
             if name.is_empty() || name.contains('/') || name.starts_with('.') {
                 return Err(format!("{name:?} is no name of a credential"));
             }
-            Resolved { warning: None, ..read(&Path::new(folder).join(name))? }
+            ResolvedSecret { warning: None, ..read(&Path::new(folder).join(name))? }
         } else {
             found(text.to_owned(), true)
         };
@@ -65,10 +67,16 @@ impl Secrets<'_> {
     }
 }
 
-fn read(path: &Path) -> Result<Resolved, String> {
+/// Returns a hash of a secret, with a key of this process. It distinguishes two secrets without storing them.
+pub(super) fn fingerprint(secret: &str) -> u64 {
+    static KEY: OnceLock<RandomState> = OnceLock::new();
+    KEY.get_or_init(RandomState::new).hash_one(secret)
+}
+
+fn read(path: &Path) -> Result<ResolvedSecret, String> {
     let wrong = |error: std::io::Error| format!("cannot read the file {}: {error}", path.display());
     let mut value = String::new();
-    // Looked at before it is opened, as opening a pipe would wait for its other end.
+    // Checked before the file is opened, because opening a pipe would wait for its other end.
     let meta = path.metadata().map_err(wrong)?;
     if !meta.is_file() {
         return Err(format!("{} is not a file", path.display()));
@@ -80,7 +88,7 @@ fn read(path: &Path) -> Result<Resolved, String> {
     value.truncate(value.trim_end_matches(['\r', '\n']).len());
     let warning = (meta.permissions().mode() & 0o007 != 0)
         .then(|| format!("every user of this machine can read {0}: chmod 600 {0}", path.display()));
-    Ok(Resolved { value, literal: false, warning })
+    Ok(ResolvedSecret { value, literal: false, warning })
 }
 
 #[cfg(test)]
@@ -103,7 +111,7 @@ mod tests {
         let folder = dir.path().to_str().unwrap();
         let env = [("KEY", "from env"), ("BLANK", " "), ("CREDENTIALS_DIRECTORY", folder), ("HOME", folder)];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let secrets = Secrets { env: &env, base: dir.path() };
+        let secrets = SecretResolver { env: &env, base: dir.path() };
         let table = [
             ("sk-literal", Ok(("sk-literal", true, false))),
             ("env:KEY", Ok(("from env", false, false))),
@@ -130,7 +138,7 @@ mod tests {
                 (got, expected) => panic!("{text}: {:?}, expected {expected:?}", got.map(|found| found.value)),
             }
         }
-        let secrets = Secrets { env: &BTreeMap::new(), base: dir.path() };
+        let secrets = SecretResolver { env: &BTreeMap::new(), base: dir.path() };
         assert!(secrets.resolve("cred:key").is_err());
     }
 }

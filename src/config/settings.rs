@@ -1,4 +1,4 @@
-//! The whole of `config.toml`, as plain data.
+//! The types of `config.toml`.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ use crate::memory::MemoryConfig;
 use crate::store::StoreConfig;
 use crate::tools::ToolsConfig;
 
-/// Everything that can be set. An empty file gives exactly the defaults.
+/// All settings. An empty file gives exactly the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -38,7 +38,7 @@ pub struct Config {
     pub log: LogConfig,
 }
 
-/// `[gateway]`: the server, and how much may wait.
+/// `[gateway]`: the server, and the capacities of the queues.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GatewayConfig {
@@ -89,8 +89,8 @@ impl Default for GatewayConfig {
 }
 
 impl GatewayConfig {
-    /// [`Self::listen`] as an address; `localhost` is 127.0.0.1. No other names are looked up, so that it is certain
-    /// before anything starts whether others than this machine can reach the server.
+    /// Returns [`Self::listen`] as an address; `localhost` is 127.0.0.1. Other names are not resolved, so that it is certain before
+    /// the start whether other machines can reach the server.
     pub fn listen_addr(&self) -> Result<SocketAddr, String> {
         let local = self.listen.strip_prefix("localhost:").and_then(|port| port.parse().ok());
         match local {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_to_listen_on_is_certain() {
+    fn only_addresses_and_localhost_can_be_listened_on() {
         let table = [
             ("127.0.0.1:18790", Some("127.0.0.1:18790")),
             ("[::1]:80", Some("[::1]:80")),

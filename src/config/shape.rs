@@ -1,4 +1,4 @@
-//! What may stand in `config.toml`, read from the schema that the types of [`Config`] give.
+//! The shape of `config.toml`, read from the schema of [`Config`].
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -9,19 +9,19 @@ use super::fault::join;
 use super::settings::Config;
 use crate::text::nearest;
 
-/// How alike (1 is the same) a key of the same table must be to be taken for what was meant.
+/// The least similarity (1 is equal) at which a key of the same table is suggested.
 const ALIKE: f64 = 0.6;
 
 /// The kind of value that a key takes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Shape {
-    /// Keys fixed by the program, and those of them that it must have.
-    Table(BTreeMap<String, Shape>, Vec<String>),
-    /// Names of the user's choice, each with the same kind of value.
-    Map(Box<Shape>),
-    List(Box<Shape>),
-    /// A list, or its only entry alone.
-    OneOrMany(Box<Shape>),
+pub enum SettingShape {
+    /// The keys of the program, and the required ones of them.
+    Table(BTreeMap<String, SettingShape>, Vec<String>),
+    /// Names of the user's choice, all with the same kind of value.
+    Map(Box<SettingShape>),
+    List(Box<SettingShape>),
+    /// A list, or a single entry without a list.
+    OneOrMany(Box<SettingShape>),
     Text,
     Choice(Vec<String>),
     Bool,
@@ -39,17 +39,17 @@ pub enum Shape {
     Secret,
 }
 
-impl Shape {
-    /// The shape of the whole configuration.
+impl SettingShape {
+    /// Returns the shape of the whole configuration.
     pub fn config() -> &'static Self {
-        static SHAPE: OnceLock<Shape> = OnceLock::new();
+        static SHAPE: OnceLock<SettingShape> = OnceLock::new();
         SHAPE.get_or_init(|| {
             let schema = schemars::schema_for!(Config).to_value();
             Self::read(&schema, &schema).expect("the schema is fixed when the program is built, and a test reads it")
         })
     }
 
-    /// The kind of value in words, with what is allowed.
+    /// Describes the allowed values.
     pub fn allowed(&self) -> String {
         match self {
             Self::Table(keys, _) => {
@@ -136,9 +136,14 @@ impl Shape {
     }
 }
 
-/// The path of the known key that `name`, unknown in the table at `path`, was most likely meant to be: one of its
-/// table that is much alike, else one of the same name elsewhere, else the most alike of its table.
-pub(super) fn nearest_key(root: &Shape, path: &str, keys: &BTreeMap<String, Shape>, name: &str) -> Option<String> {
+/// Returns the path of the key that the unknown `name` in the table at `path` probably means: a similar one of the same table,
+/// else one of the same name elsewhere, else the most similar one of the table.
+pub(super) fn nearest_key(
+    root: &SettingShape,
+    path: &str,
+    keys: &BTreeMap<String, SettingShape>,
+    name: &str,
+) -> Option<String> {
     let name = name.to_lowercase();
     let best = |least| {
         let known = keys.keys().map(|key| (key.as_str(), key));
@@ -147,23 +152,23 @@ pub(super) fn nearest_key(root: &Shape, path: &str, keys: &BTreeMap<String, Shap
     best(ALIKE).or_else(|| elsewhere(root, "", &name)).or_else(|| best(0.0))
 }
 
-/// The one of `names` that `text` was most likely meant to be, if any is much alike.
-pub(super) fn alike<'a>(names: &'a [String], text: &str) -> Option<&'a str> {
+/// Returns the one of `names` that `text` probably means, if any is similar enough.
+pub(super) fn nearest_choice<'a>(names: &'a [String], text: &str) -> Option<&'a str> {
     let known = names.iter().map(|name| (name.as_str(), name.as_str()));
     nearest::nearest(&text.to_lowercase(), known, nearest::BY_EDITS, ALIKE)
 }
 
-/// The first key called `name` in any table, by its path.
-fn elsewhere(shape: &Shape, path: &str, name: &str) -> Option<String> {
+/// Returns the path of the first key called `name` in any table.
+fn elsewhere(shape: &SettingShape, path: &str, name: &str) -> Option<String> {
     match shape {
-        Shape::Table(keys, _) if keys.contains_key(name) => Some(join(path, name)),
-        Shape::Table(keys, _) => keys.iter().find_map(|(key, inner)| elsewhere(inner, &join(path, key), name)),
-        Shape::Map(each) => elsewhere(each, &join(path, "NAME"), name),
+        SettingShape::Table(keys, _) if keys.contains_key(name) => Some(join(path, name)),
+        SettingShape::Table(keys, _) => keys.iter().find_map(|(key, inner)| elsewhere(inner, &join(path, key), name)),
+        SettingShape::Map(each) => elsewhere(each, &join(path, "NAME"), name),
         _ => None,
     }
 }
 
-/// The names of an enumeration, which is written as a list of names or, with comments, as a list of constants.
+/// Returns the names of an enumeration. Its schema is a list of names or, with comments, a list of constants.
 fn choices(schema: &Value) -> Option<Vec<String>> {
     let names = match (schema.get("enum"), schema.get("oneOf")) {
         (Some(Value::Array(names)), _) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -189,36 +194,36 @@ fn choices(schema: &Value) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn at(path: &str) -> &'static Shape {
-        path.split('.').fold(Shape::config(), |shape, name| match shape {
-            Shape::Table(keys, _) => &keys[name],
-            Shape::Map(each) => each,
+    fn at(path: &str) -> &'static SettingShape {
+        path.split('.').fold(SettingShape::config(), |shape, name| match shape {
+            SettingShape::Table(keys, _) => &keys[name],
+            SettingShape::Map(each) => each,
             other => panic!("{path}: {other:?}"),
         })
     }
 
     #[test]
-    fn the_schema_is_understood() {
-        let uint = |min, max: i128| Shape::Int { min, max };
+    fn each_kind_of_setting_is_read_from_the_schema() {
+        let uint = |min, max: i128| SettingShape::Int { min, max };
         let table = [
-            ("agent.model", Shape::Text),
-            ("agent.temperature", Shape::Float { min: 0.0, max: 2.0 }),
+            ("agent.model", SettingShape::Text),
+            ("agent.temperature", SettingShape::Float { min: 0.0, max: 2.0 }),
             ("agent.max_tokens", uint(1, u32::MAX.into())),
             ("agent.max_turn_tokens", uint(1, i64::MAX.into())),
-            ("agent.queue", Shape::Choice(vec!["followup".into(), "collect".into()])),
-            ("agent.locale", Shape::Choice(vec!["en".into(), "zh".into(), "auto".into()])),
-            ("store.reserve", Shape::Size),
-            ("store.retain.turns", Shape::Duration),
-            ("gateway.token", Shape::Secret),
-            ("providers.x.headers.h", Shape::Secret),
+            ("agent.queue", SettingShape::Choice(vec!["followup".into(), "collect".into()])),
+            ("agent.locale", SettingShape::Choice(vec!["en".into(), "zh".into(), "auto".into()])),
+            ("store.reserve", SettingShape::Size),
+            ("store.retain.turns", SettingShape::Duration),
+            ("gateway.token", SettingShape::Secret),
+            ("providers.x.headers.h", SettingShape::Secret),
             ("providers.x.retries", uint(0, 100)),
-            ("channels.webhook.x.retry", Shape::List(Box::new(Shape::Duration))),
-            ("channels.webhook.x.rate_limit", Shape::Rate),
-            ("channels.webhook.x.max_body", Shape::Size),
-            ("channels.webhook.x.allow_from", Shape::List(Box::new(Shape::Text))),
-            ("channels.email.mailbox", Shape::OneOrMany(Box::new(Shape::Text))),
-            ("channels.email.ca_file", Shape::Text),
-            ("tools.exec.sandbox", Shape::Choice(vec!["auto".into(), "require".into(), "off".into()])),
+            ("channels.webhook.x.retry", SettingShape::List(Box::new(SettingShape::Duration))),
+            ("channels.webhook.x.rate_limit", SettingShape::Rate),
+            ("channels.webhook.x.max_body", SettingShape::Size),
+            ("channels.webhook.x.allow_from", SettingShape::List(Box::new(SettingShape::Text))),
+            ("channels.email.mailbox", SettingShape::OneOrMany(Box::new(SettingShape::Text))),
+            ("channels.email.ca_file", SettingShape::Text),
+            ("tools.exec.sandbox", SettingShape::Choice(vec!["auto".into(), "require".into(), "off".into()])),
         ];
         for (path, expected) in table {
             assert_eq!(*at(path), expected, "{path}");
@@ -237,10 +242,14 @@ mod tests {
             ("log", "colour", "log.format"),
         ];
         for (path, name, expected) in table {
-            let Shape::Table(keys, _) = (if path.is_empty() { Shape::config() } else { at(path) }) else {
+            let SettingShape::Table(keys, _) = (if path.is_empty() { SettingShape::config() } else { at(path) }) else {
                 panic!("{path} is no table")
             };
-            assert_eq!(nearest_key(Shape::config(), path, keys, name).as_deref(), Some(expected), "{path} {name}");
+            assert_eq!(
+                nearest_key(SettingShape::config(), path, keys, name).as_deref(),
+                Some(expected),
+                "{path} {name}"
+            );
         }
     }
 }

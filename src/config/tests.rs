@@ -1,4 +1,4 @@
-//! Files and environments -> what is read from them, and every fault.
+//! Tests that read configuration files and environments.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,19 +8,19 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::fault::join;
-use super::shape::Shape;
+use super::shape::SettingShape;
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../config.example.toml");
 
 /// Reads `text` as `config.toml`; faults come as their lines, without the folder.
-fn read(text: &[u8], env: &[(&str, &str)]) -> Result<Loaded, Vec<String>> {
+fn read(text: &[u8], env: &[(&str, &str)]) -> Result<LoadedConfig, Vec<String>> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.toml");
     fs::write(&file, text).unwrap();
     let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let folder = format!("{}/", dir.path().display());
-    load(Source::Required(&file), &env)
+    load(ConfigSource::Required(&file), &env)
         .map_err(|faults| faults.iter().map(|fault| fault.to_string().replace(&folder, "")).collect())
 }
 
@@ -34,10 +34,10 @@ fn uncommented() -> String {
 }
 
 /// The paths of all keys, with `NAME` for names of the user's choice.
-fn keys(shape: &Shape, path: &str, into: &mut BTreeSet<String>) {
+fn keys(shape: &SettingShape, path: &str, into: &mut BTreeSet<String>) {
     match shape {
-        Shape::Table(table, _) => table.iter().for_each(|(name, inner)| keys(inner, &join(path, name), into)),
-        Shape::Map(each) if matches!(**each, Shape::Table(..)) => keys(each, &join(path, "NAME"), into),
+        SettingShape::Table(table, _) => table.iter().for_each(|(name, inner)| keys(inner, &join(path, name), into)),
+        SettingShape::Map(each) if matches!(**each, SettingShape::Table(..)) => keys(each, &join(path, "NAME"), into),
         _ => drop(into.insert(path.to_owned())),
     }
 }
@@ -50,7 +50,7 @@ fn the_example_is_exactly_the_defaults() {
 }
 
 #[test]
-fn the_example_explains_each_table_above_it() {
+fn the_example_explains_each_table_in_a_comment_above_it() {
     for (comment, table) in [("# Scheduled prompts.", "[cron]"), ("# Senders who are one and the same", "[identities]")]
     {
         let lines: Vec<&str> = EXAMPLE.lines().collect();
@@ -68,9 +68,9 @@ fn the_example_shows_every_key_and_each_commented_one_is_right() {
     let env = env.map(|name| (name, secret));
     let loaded = read(text.as_bytes(), &env).unwrap();
     let mut all = BTreeSet::new();
-    keys(Shape::config(), "", &mut all);
+    keys(SettingShape::config(), "", &mut all);
     let shown = all.iter().filter(|key| {
-        let table = loaded.place(key) != Place::Default;
+        let table = loaded.origin(key) != SettingOrigin::Default;
         assert!(table, "config.example.toml does not show {key}");
         table
     });
@@ -106,7 +106,7 @@ fn every_setting_of_the_example_is_explained() {
 }
 
 #[test]
-fn values_are_read_and_their_places_known() {
+fn values_are_read_with_their_origins() {
     let text = "[agent]\nlocale = \"zh\"\ntemperature = 1\n[providers.my-llm]\napi_key = \"env:KEY\"\nheaders.\"X-A\" = \"b\"\n";
     let env = [
         ("KEY", "sk-1"),
@@ -128,8 +128,8 @@ fn values_are_read_and_their_places_known() {
     ];
     let loaded = read(text.as_bytes(), &env[..1]).unwrap();
     assert_eq!(loaded.config.agent.temperature, Some(1.0));
-    assert!(loaded.place("agent.locale").to_string().ends_with("config.toml:2"));
-    assert_eq!(loaded.place("agent.model"), Place::Default);
+    assert!(loaded.origin("agent.locale").to_string().ends_with("config.toml:2"));
+    assert_eq!(loaded.origin("agent.model"), SettingOrigin::Default);
 
     let loaded = read(text.as_bytes(), &env).unwrap();
     let config = &loaded.config;
@@ -147,13 +147,13 @@ fn values_are_read_and_their_places_known() {
     assert!(loaded.secrets().any(|(key, _)| key == "channels.email.imap_password"), "it is struck out of what is said");
     assert_eq!(config.log.level, "debug");
     assert_eq!(config.agent.turn_timeout.to_string(), "5m");
-    assert_eq!(loaded.place("log.level"), Place::Env("DAOYOU_LOG".into()));
-    assert_eq!(loaded.place("providers.my-llm.stream"), Place::Env("DAOYOU_PROVIDERS__MY_LLM__STREAM".into()));
+    assert_eq!(loaded.origin("log.level"), SettingOrigin::Env("DAOYOU_LOG".into()));
+    assert_eq!(loaded.origin("providers.my-llm.stream"), SettingOrigin::Env("DAOYOU_PROVIDERS__MY_LLM__STREAM".into()));
 }
 
 /// A block of `faults.txt`: a file, variables after `$ `, the faults after `=> `; `…` at the end leaves the rest open.
 #[test]
-fn every_fault_is_one_line_that_says_what_is_allowed() {
+fn every_fault_is_one_line_with_the_allowed_values() {
     let blocks: Vec<&str> = include_str!("faults.txt").split("\n\n").skip(1).collect();
     assert!(blocks.len() > 40);
     for block in blocks {
@@ -174,19 +174,19 @@ fn every_fault_is_one_line_that_says_what_is_allowed() {
 }
 
 #[test]
-fn only_a_file_that_was_asked_for_must_exist() {
+fn only_a_file_that_the_user_named_must_exist() {
     let none = Path::new("/nowhere/config.toml");
-    let loaded = load(Source::IfPresent(none), &[].into()).unwrap();
+    let loaded = load(ConfigSource::IfPresent(none), &[].into()).unwrap();
     assert_eq!((&loaded.config, &loaded.file), (&Config::default(), &None));
-    let faults = load(Source::Required(none), &[].into()).unwrap_err();
+    let faults = load(ConfigSource::Required(none), &[].into()).unwrap_err();
     assert_eq!(faults[0].to_string(), "/nowhere/config.toml: there is no such file");
     let dir = tempfile::tempdir().unwrap();
-    let faults = load(Source::IfPresent(dir.path()), &[].into()).unwrap_err();
+    let faults = load(ConfigSource::IfPresent(dir.path()), &[].into()).unwrap_err();
     assert!(faults[0].to_string().ends_with(": is a folder"), "{}", faults[0]);
 }
 
 #[test]
-fn a_variable_with_too_few_underscores_is_warned_about() {
+fn a_warning_names_a_variable_with_too_few_underscores() {
     let env = [("DAOYOU_AGENT_MAX_TOKENS", "1"), ("DAOYOU_TOOLS_EXEC_SANDBOX", "1"), ("DAOYOU_TOKEN", "t")];
     let loaded = read(b"", &env).unwrap();
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
@@ -194,7 +194,7 @@ fn a_variable_with_too_few_underscores_is_warned_about() {
 }
 
 #[test]
-fn what_has_changed_is_told_without_secrets() {
+fn changes_are_listed_without_secrets() {
     let before = "[agent]\nmax_iterations = 3\ntemperature = 1\n[providers.p]\napi_key = \"canary-1\"\n[providers.q]\n\
                   [log]\nlevel = \"info\"\n";
     let after = "[agent]\nmax_iterations = 4\nturn_timeout = \"600s\"\n[providers.p]\napi_key = \"canary-2\"\n\
@@ -217,20 +217,20 @@ fn what_has_changed_is_told_without_secrets() {
 }
 
 #[test]
-fn a_secret_that_others_can_read_is_warned_about() {
+fn a_warning_names_a_secret_that_others_can_read() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.toml");
     fs::write(&file, "[providers.p]\napi_key = \"sk-canary\"\n").unwrap();
     for (mode, warnings) in [(0o600, 0), (0o640, 0), (0o644, 1)] {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-        let loaded = load(Source::Required(&file), &[].into()).unwrap();
+        let loaded = load(ConfigSource::Required(&file), &[].into()).unwrap();
         assert_eq!(loaded.warnings.len(), warnings, "{mode:o} {:?}", loaded.warnings);
         assert!(!format!("{loaded:?}").contains("canary"));
     }
 }
 
 #[test]
-fn mail_that_will_not_be_answered_is_warned_about() {
+fn a_warning_names_mail_that_will_not_be_answered() {
     let text = "[channels.email]\nenabled = true\naddress = \"a@gmail.com\"\nimap_password = \"canary\"\n\
                 authserv_id = \"mx.google.com\"\nallow_from = [\"ann@example.org\"]\n\
                 [owner]\nidentities = [\"email:me@example.org\"]\n";
@@ -242,16 +242,16 @@ fn mail_that_will_not_be_answered_is_warned_about() {
 }
 
 #[test]
-fn certificates_of_ones_own_are_looked_for_beside_the_configuration() {
+fn the_path_of_own_certificates_starts_at_the_configuration() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.toml");
     fs::write(&file, "[channels.email]\nca_file = \"ca.pem\"\n").unwrap();
-    let loaded = load(Source::Required(&file), &[].into()).unwrap();
+    let loaded = load(ConfigSource::Required(&file), &[].into()).unwrap();
     assert_eq!(loaded.config.channels.email.ca_file, Some(dir.path().join("ca.pem")));
 }
 
 #[test]
-fn what_is_shown_holds_no_secret() {
+fn the_list_of_settings_contains_no_secret() {
     let text = "[gateway]\ntoken = \"canary\"\n[providers.p]\napi_key = \"canary\"\nheaders = { X = \"canary\" }\n\
                 base_url = \"https://user:canary@example.org/v1\"\n[channels.email]\nimap_password = \"canary\"\n\
                 smtp_password = \"canary\"\n";
@@ -263,12 +263,12 @@ fn what_is_shown_holds_no_secret() {
     assert_eq!(of("providers.p.headers.X").value, Some("(hidden)".into()));
     assert_eq!(of("providers.p.base_url").value, Some("https://(hidden)@example.org/v1".into()));
     assert_eq!(of("channels.email.imap_password").value, Some("(hidden)".into()));
-    assert_eq!((&of("agent.temperature").value, &of("agent.model").place), (&None, &Place::Default));
+    assert_eq!((&of("agent.temperature").value, &of("agent.model").origin), (&None, &SettingOrigin::Default));
 }
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "(\\[[a-z.]{0,12}\\]\n|[a-z_.\"]{1,9} = [\\[\\]{}\"a-z0-9,.'#-]{0,9}\n|\\PC{0,20}\n){0,8}") {
+    fn no_input_causes_a_panic(text in "(\\[[a-z.]{0,12}\\]\n|[a-z_.\"]{1,9} = [\\[\\]{}\"a-z0-9,.'#-]{0,9}\n|\\PC{0,20}\n){0,8}") {
         if let Err(faults) = read(text.as_bytes(), &[]) {
             prop_assert!(!faults.is_empty());
             prop_assert!(faults.iter().all(|fault| !fault.contains('\n')));

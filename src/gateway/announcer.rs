@@ -44,7 +44,8 @@ impl Announce for ProcessAnnouncer {
         if runner.memory.secrets.strike(&mut content) {
             tracing::warn!(id = process.id, "a secret of the configuration was struck out of what a process printed");
         }
-        let AnnouncementTarget { session, channel, chat_id, metadata, origin } = AnnouncementTarget::resolve(connection, process)?;
+        let AnnouncementTarget { session, channel, chat_id, metadata, origin } =
+            AnnouncementTarget::resolve(connection, process)?;
         let mut message = InboundMessage::text(&channel, &chat_id, SENDER, Trust::parse(&process.trust), content);
         (message.metadata, message.session) = (metadata, Some(session.clone()));
         InboundDraft::with_origin(message, origin).insert(connection)?;

@@ -23,7 +23,7 @@ use super::upkeep::repair_modes;
 use crate::agent::{AgentLoop, RunningTurns, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus, WeakBus};
 use crate::channel_manager::ChannelManager;
-use crate::config::{Config, Loaded};
+use crate::config::{Config, LoadedConfig};
 use crate::cron::{CronHandle, CronService, JobService};
 use crate::home::{Home, HomeLock};
 use crate::http::{self, AppState, BoundListener, Server, TokenAuth};
@@ -54,7 +54,7 @@ pub struct Options {
 /// A gateway, built and not yet running.
 pub struct Gateway {
     pub(super) _lock: HomeLock,
-    pub(super) loaded: Loaded,
+    pub(super) loaded: LoadedConfig,
     pub(super) reload: Option<ReloadSource>,
     pub(super) bus: Arc<MessageBus>,
     pub(super) fixed: FixedParts,
@@ -76,8 +76,8 @@ impl Gateway {
     /// Builds all parts; nothing runs yet. `lock` is the lock of `home`.
     ///
     /// # Errors
-    /// Something cannot be opened, or the configuration is invalid ([`Faults`](crate::config::Faults)).
-    pub async fn build(home: Home, lock: HomeLock, loaded: &Loaded, options: Options) -> anyhow::Result<Self> {
+    /// Something cannot be opened, or the configuration is invalid ([`ConfigFaults`]).
+    pub async fn build(home: Home, lock: HomeLock, loaded: &LoadedConfig, options: Options) -> anyhow::Result<Self> {
         let config = &loaded.config;
         // All checks come first, so that a faulty configuration creates nothing.
         crate::llm::install_crypto();
@@ -236,7 +236,11 @@ fn server_limits(config: &Config) -> http::ServerLimits {
 }
 
 /// Binds the port, unless the gateway runs a single conversation.
-async fn listen(loaded: &Loaded, is_alone: bool, socket: Option<TcpListener>) -> anyhow::Result<Option<BoundListener>> {
+async fn listen(
+    loaded: &LoadedConfig,
+    is_alone: bool,
+    socket: Option<TcpListener>,
+) -> anyhow::Result<Option<BoundListener>> {
     if is_alone {
         return Ok(None);
     }
@@ -247,7 +251,7 @@ async fn listen(loaded: &Loaded, is_alone: bool, socket: Option<TcpListener>) ->
     }))
 }
 
-pub(super) fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSettings> {
+pub(super) fn server_settings(loaded: &LoadedConfig) -> anyhow::Result<http::ServerSettings> {
     let config = &loaded.config.gateway;
     let proxies =
         config.trusted_proxies.iter().map(|text| http::parse_network(text)).collect::<Result<Vec<_>, String>>();
@@ -272,7 +276,7 @@ struct AgentParts {
 /// Builds the store, the first snapshot, the bus and the agent loop.
 async fn build_agent(
     home: &Home,
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     workspace: PathBuf,
     models: Arc<Models>,
     only_session: Option<SessionKey>,

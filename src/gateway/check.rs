@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::config::{Fault, Faults, Loaded, join};
+use crate::config::{ConfigFault, ConfigFaults, LoadedConfig, join};
 use crate::http::{ReloadingTls, TlsFile};
 use crate::llm::{Models, OfflineProvider, ProviderFault};
 use crate::tools::{TOOLS, is_tool, nearest_tool};
 
 /// Returns all faults that these checks find. Nothing is started.
-pub fn check(loaded: &Loaded, env: &BTreeMap<String, String>) -> Vec<Fault> {
+pub fn check(loaded: &LoadedConfig, env: &BTreeMap<String, String>) -> Vec<ConfigFault> {
     let mut faults = check_tools(loaded).err().map_or_else(Vec::new, |faults| faults.0);
     faults.extend(open_tls(loaded).err().into_iter().flat_map(|faults| faults.0));
-    let build = |loaded: &Loaded| build_models(loaded, |name| env.get(name).cloned());
+    let build = |loaded: &LoadedConfig| build_models(loaded, |name| env.get(name).cloned());
     let built = build(loaded);
     let found = built.as_ref().err().map_or_else(Vec::new, |faults| faults.0.clone());
     // A fault of a provider is not repeated for each of its models.
@@ -38,7 +38,7 @@ pub fn check(loaded: &Loaded, env: &BTreeMap<String, String>) -> Vec<Fault> {
 }
 
 /// Checks that each entry of `tools.disabled` is a name or an alias of a tool.
-pub(super) fn check_tools(loaded: &Loaded) -> Result<(), Faults> {
+pub(super) fn check_tools(loaded: &LoadedConfig) -> Result<(), ConfigFaults> {
     const KEY: &str = "tools.disabled";
     let unknown = loaded.config.tools.disabled.iter().filter(|name| !is_tool(name));
     all(unknown.map(|name| {
@@ -49,25 +49,28 @@ pub(super) fn check_tools(loaded: &Loaded) -> Result<(), Faults> {
 }
 
 /// Builds the providers of the configuration.
-pub(super) fn build_models(loaded: &Loaded, env: impl Fn(&str) -> Option<String>) -> Result<Models, Faults> {
+pub(super) fn build_models(
+    loaded: &LoadedConfig,
+    env: impl Fn(&str) -> Option<String>,
+) -> Result<Models, ConfigFaults> {
     let fault = |fault: ProviderFault| loaded.fault(&fault.key, fault.message, "");
     let price = loaded.config.agent.fallback_price.clone();
     if price.as_ref().is_some_and(|price| !price.is_sound()) {
-        return Err(Faults(vec![loaded.fault("agent.fallback_price", "a price is a number, zero or more", "")]));
+        return Err(ConfigFaults(vec![loaded.fault("agent.fallback_price", "a price is a number, zero or more", "")]));
     }
     Models::build(&loaded.config.providers, env, Arc::new(OfflineProvider))
         .map(|models| models.with_fallback_price(price))
-        .map_err(|faults| Faults(faults.into_iter().map(fault).collect()))
+        .map_err(|faults| ConfigFaults(faults.into_iter().map(fault).collect()))
 }
 
 /// Checks that each model in the configuration has a provider. The models of webhooks are needed only when a message arrives,
 /// and then nobody may be there to see the failure.
-pub(super) fn check_models(loaded: &Loaded, models: &Models) -> Result<(), Faults> {
+pub(super) fn check_models(loaded: &LoadedConfig, models: &Models) -> Result<(), ConfigFaults> {
     all(named_models(loaded, models).filter_map(|(key, _, result)| Some(loaded.fault(&key, result.err()?, ""))))
 }
 
 /// Returns each model in the configuration: its key, the model, and whether it has a provider.
-fn named_models(loaded: &Loaded, models: &Models) -> impl Iterator<Item = (String, String, Result<(), String>)> {
+fn named_models(loaded: &LoadedConfig, models: &Models) -> impl Iterator<Item = (String, String, Result<(), String>)> {
     let hooks = loaded.config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
     let hooks =
         hooks.filter_map(|(name, hook)| Some((format!("channels.webhook.{name}.model"), hook.model.as_deref()?)));
@@ -85,17 +88,17 @@ fn named_models(loaded: &Loaded, models: &Models) -> impl Iterator<Item = (Strin
 }
 
 /// Opens the certificate of the configuration, if it names one.
-pub(super) fn open_tls(loaded: &Loaded) -> Result<Option<ReloadingTls>, Faults> {
+pub(super) fn open_tls(loaded: &LoadedConfig) -> Result<Option<ReloadingTls>, ConfigFaults> {
     ReloadingTls::open(&loaded.config.gateway.tls, std::env::home_dir().as_deref()).map_err(|(file, wrong)| {
         let (key, allowed) = match file {
             TlsFile::Cert => ("gateway.tls.cert", "the path of a PEM file with the certificate and its chain"),
             TlsFile::Key => ("gateway.tls.key", "the path of a PEM file with the certificate's private key"),
         };
-        Faults(vec![loaded.fault(key, wrong, allowed)])
+        ConfigFaults(vec![loaded.fault(key, wrong, allowed)])
     })
 }
 
-fn all(faults: impl Iterator<Item = Fault>) -> Result<(), Faults> {
+fn all(faults: impl Iterator<Item = ConfigFault>) -> Result<(), ConfigFaults> {
     let faults: Vec<_> = faults.collect();
-    if faults.is_empty() { Ok(()) } else { Err(Faults(faults)) }
+    if faults.is_empty() { Ok(()) } else { Err(ConfigFaults(faults)) }
 }

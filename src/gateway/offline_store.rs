@@ -5,9 +5,9 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use serde_json::{Value, json};
 
-use super::settings::{job_context, memory_settings, secrets};
 use super::inspect::Inspector;
-use crate::config::Loaded;
+use super::settings::{job_context, memory_settings, secrets};
+use crate::config::LoadedConfig;
 use crate::cron::JobError;
 use crate::home::{Home, HomeLock};
 use crate::memory::{MemoryError, MemoryService};
@@ -58,7 +58,7 @@ pub async fn change_store(home: &Home, _lock: &HomeLock, change: StoreChange) ->
 ///
 /// # Errors
 /// The job does not exist, or the store cannot be read.
-pub async fn read_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, query: JobQuery) -> anyhow::Result<Value> {
+pub async fn read_jobs(home: &Home, _lock: &HomeLock, loaded: &LoadedConfig, query: JobQuery) -> anyhow::Result<Value> {
     let context = Arc::new(job_context(&loaded.config)?);
     if !home.database().exists() {
         return match query {
@@ -77,7 +77,12 @@ pub async fn read_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, query: Jo
 ///
 /// # Errors
 /// The change is invalid, or the store cannot be written.
-pub async fn change_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, change: JobChange) -> anyhow::Result<Value> {
+pub async fn change_jobs(
+    home: &Home,
+    _lock: &HomeLock,
+    loaded: &LoadedConfig,
+    change: JobChange,
+) -> anyhow::Result<Value> {
     let context = Arc::new(job_context(&loaded.config)?);
     let store = Store::open(&home.database())?;
     let applied = jobs::apply(&store, change, context).await;
@@ -89,7 +94,12 @@ pub async fn change_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, change:
 ///
 /// # Errors
 /// The memory does not exist, or the store cannot be read.
-pub async fn read_memory(home: &Home, _lock: &HomeLock, loaded: &Loaded, query: MemoryQuery) -> anyhow::Result<Value> {
+pub async fn read_memory(
+    home: &Home,
+    _lock: &HomeLock,
+    loaded: &LoadedConfig,
+    query: MemoryQuery,
+) -> anyhow::Result<Value> {
     if !home.database().exists() {
         return match query {
             MemoryQuery::Show(id) => Err(MemoryError::NotFound(id).into()),
@@ -110,7 +120,7 @@ pub async fn read_memory(home: &Home, _lock: &HomeLock, loaded: &Loaded, query: 
 pub async fn change_memory(
     home: &Home,
     _lock: &HomeLock,
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     change: MemoryChange,
 ) -> anyhow::Result<Value> {
     let memory = Arc::new(open_memory(home, loaded)?.with_secrets(secrets(loaded, home)?));
@@ -123,7 +133,7 @@ pub async fn change_memory(
     Ok(answer?)
 }
 
-fn open_memory(home: &Home, loaded: &Loaded) -> anyhow::Result<MemoryService> {
+fn open_memory(home: &Home, loaded: &LoadedConfig) -> anyhow::Result<MemoryService> {
     let config = &loaded.config;
     let settings = memory_settings(config, home.workspace(&config.agent.workspace))?;
     Ok(MemoryService::new(Store::open(&home.database())?, settings))
@@ -134,7 +144,7 @@ fn open_memory(home: &Home, loaded: &Loaded) -> anyhow::Result<MemoryService> {
 ///
 /// # Errors
 /// The configuration is invalid, or the subject does not exist.
-pub async fn inspect(home: &Home, lock: HomeLock, loaded: &Loaded, query: GatewayQuery) -> anyhow::Result<Value> {
+pub async fn inspect(home: &Home, lock: HomeLock, loaded: &LoadedConfig, query: GatewayQuery) -> anyhow::Result<Value> {
     let lock = Some(lock).filter(|_| matches!(query, GatewayQuery::Status | GatewayQuery::Channels));
     let answer = Inspector::offline(home.clone(), loaded)?.answer(query).await;
     drop(lock);

@@ -35,8 +35,9 @@ impl PeriodicWork {
 
     /// Runs until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
-        let work =
-            async { tokio::join!(isolate(self.upkeep.check_after_start()), self.tick_each_minute(), self.maintain_each_hour()) };
+        let work = async {
+            tokio::join!(isolate(self.upkeep.check_after_start()), self.tick_each_minute(), self.maintain_each_hour())
+        };
         shutdown.run_until_cancelled(work).await;
     }
 

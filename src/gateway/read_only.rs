@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::build::server_settings;
 use super::memory_workers::log_join_error;
 use super::{Gateway, Options, service_manager};
-use crate::config::Loaded;
+use crate::config::LoadedConfig;
 use crate::home::{Home, HomeError, HomeLock, LockError, is_unwritable};
 use crate::http::{self, BoundListener, ReadOnlyReason};
 use crate::live::Live;
@@ -44,7 +44,7 @@ const TRIAL_BYTES: usize = 64 * 1024;
 /// The parameters of a gateway, which may be started several times.
 pub struct GatewayStart<'a> {
     pub home: &'a Home,
-    pub loaded: &'a Loaded,
+    pub loaded: &'a LoadedConfig,
     pub options: &'a (dyn Fn() -> anyhow::Result<Options> + Sync),
     /// Called with the reason when the gateway becomes read-only.
     pub on_read_only: &'a (dyn Fn(&str) + Sync),
@@ -59,12 +59,12 @@ pub async fn serve(
     shutdown: CancellationToken,
     on_ready: impl Fn(Option<SocketAddr>),
 ) -> anyhow::Result<()> {
-    let mut standby: Option<Standby> = None;
+    let mut read_only: Option<ReadOnlyGateway> = None;
     loop {
-        let failed = match start.build(standby.as_mut()).await {
+        let failed = match start.build(read_only.as_mut()).await {
             Ok(gateway) => {
-                if let Some(standby) = &mut standby {
-                    standby.stop().await;
+                if let Some(read_only) = &mut read_only {
+                    read_only.stop().await;
                     tracing::info!("the home can be written again");
                 }
                 let is_ready = AtomicBool::new(false);
@@ -80,30 +80,30 @@ pub async fn serve(
             Err(error) => error,
         };
         let Some(kind) = unwritable(start.home, &failed) else { return Err(failed) };
-        let standby = match &mut standby {
-            Some(standby) => standby,
+        let read_only = match &mut read_only {
+            Some(read_only) => read_only,
             None => {
                 // The disk may be full for this process and not for a gateway that holds the home.
                 if let Err(held @ LockError::Held { .. }) = start.home.lock() {
                     return Err(held.into());
                 }
-                standby.insert(Standby::new(&start, kind).await?)
+                read_only.insert(ReadOnlyGateway::new(&start, kind).await?)
             }
         };
-        standby.serve(&start, kind, &failed).await?;
-        if !standby.wait(start.home, &shutdown).await {
-            standby.stop().await;
+        read_only.serve(&start, kind, &failed).await?;
+        if !read_only.wait(start.home, &shutdown).await {
+            read_only.stop().await;
             return Ok(());
         }
     }
 }
 
 impl GatewayStart<'_> {
-    async fn build(&self, standby: Option<&mut Standby>) -> anyhow::Result<Gateway> {
-        let socket = match standby {
-            Some(standby) => {
-                standby.lock = None;
-                Some(standby.socket.try_clone().context("the socket cannot be shared")?)
+    async fn build(&self, read_only: Option<&mut ReadOnlyGateway>) -> anyhow::Result<Gateway> {
+        let socket = match read_only {
+            Some(read_only) => {
+                read_only.lock = None;
+                Some(read_only.socket.try_clone().context("the socket cannot be shared")?)
             }
             None => None,
         };
@@ -114,24 +114,24 @@ impl GatewayStart<'_> {
     }
 }
 
-/// The servers of a read-only gateway.
-struct Standby {
+/// A gateway that serves its state and refuses messages.
+struct ReadOnlyGateway {
     reason: Arc<ReadOnlyReason>,
     socket: TcpListener,
     /// Held so that commands ask this process and no other gateway starts. `None` if it cannot be taken.
     lock: Option<HomeLock>,
-    serving: Option<Serving>,
+    servers: Option<ReadOnlyServers>,
     /// Failed starts since the last trial that failed.
     attempts: u32,
     free_bytes: u64,
 }
 
-struct Serving {
+struct ReadOnlyServers {
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
 }
 
-impl Standby {
+impl ReadOnlyGateway {
     async fn new(start: &GatewayStart<'_>, kind: ErrorKind) -> anyhow::Result<Self> {
         let listening = BoundListener::bind(server_settings(start.loaded)?).await.map_err(anyhow::Error::msg)?;
         Ok(Self {
@@ -144,7 +144,7 @@ impl Standby {
             }),
             socket: listening.socket()?,
             lock: None,
-            serving: None,
+            servers: None,
             attempts: 0,
             free_bytes: 0,
         })
@@ -163,7 +163,7 @@ impl Standby {
         self.reason.details.set(details);
         self.free_bytes = free_bytes(start.home.dir());
         self.lock = start.home.lock().ok();
-        if self.serving.is_some() {
+        if self.servers.is_some() {
             return Ok(());
         }
         let stop = CancellationToken::new();
@@ -179,7 +179,7 @@ impl Standby {
                 }
             }
         }
-        self.serving = Some(Serving { stop, tasks });
+        self.servers = Some(ReadOnlyServers { stop, tasks });
         Ok(())
     }
 
@@ -209,7 +209,7 @@ impl Standby {
 
     async fn stop(&mut self) {
         self.lock = None;
-        let Some(Serving { stop, tasks }) = self.serving.take() else { return };
+        let Some(ReadOnlyServers { stop, tasks }) = self.servers.take() else { return };
         stop.cancel();
         for task in tasks {
             log_join_error("a server of the read-only gateway", task.await);

@@ -12,13 +12,13 @@ use super::runtime::{FixedParts, Runtime};
 use super::service_manager;
 use super::upkeep::repair_modes;
 use crate::agent::LivenessProbe;
-use crate::config::{Fault, Faults, Loaded, SettingChange};
+use crate::config::{ConfigFault, ConfigFaults, LoadedConfig, SettingChange};
 use crate::live::Live;
 use crate::llm::Models;
 use crate::logging::LogLevel;
 
 /// Reads the configuration in the same way as at the start of this process.
-pub type ConfigLoader = Arc<dyn Fn() -> Result<Loaded, Vec<Fault>> + Send + Sync>;
+pub type ConfigLoader = Arc<dyn Fn() -> Result<LoadedConfig, Vec<ConfigFault>> + Send + Sync>;
 
 /// What a daemon needs to reload its configuration.
 pub struct ReloadSource {
@@ -56,9 +56,9 @@ pub(super) struct Reloader {
     pub runtime: Arc<Live<Runtime>>,
     pub agent: LivenessProbe,
     /// The configuration at the start, from which the parts were built that a reload keeps.
-    pub started: Loaded,
+    pub started: LoadedConfig,
     /// The configuration of the last reload.
-    pub current: Loaded,
+    pub current: LoadedConfig,
 }
 
 impl Reloader {
@@ -81,7 +81,7 @@ impl Reloader {
         let load = self.source.load.clone();
         // A secret may be in a file on a slow disk.
         let loaded = match tokio::task::spawn_blocking(move || load()).await {
-            Ok(loaded) => loaded.map_err(|faults| anyhow::Error::from(Faults(faults))),
+            Ok(loaded) => loaded.map_err(|faults| anyhow::Error::from(ConfigFaults(faults))),
             Err(error) => Err(error.into()),
         };
         match loaded.and_then(|loaded| Ok((self.prepare(&loaded)?, loaded))) {
@@ -91,7 +91,7 @@ impl Reloader {
     }
 
     /// Builds the new snapshot. Everything that can fail comes before anything is changed.
-    fn prepare(&self, loaded: &Loaded) -> anyhow::Result<Runtime> {
+    fn prepare(&self, loaded: &LoadedConfig) -> anyhow::Result<Runtime> {
         let old = self.runtime.get();
         let models = self.models(loaded, &old.models.models)?;
         check_models(loaded, &models)?;
@@ -107,7 +107,7 @@ impl Reloader {
 
     /// Returns the models of a configuration: the current ones, with their connections and circuit breakers, if their settings
     /// are the same.
-    fn models(&self, loaded: &Loaded, current: &Arc<Models>) -> Result<Arc<Models>, Faults> {
+    fn models(&self, loaded: &LoadedConfig, current: &Arc<Models>) -> Result<Arc<Models>, ConfigFaults> {
         let (before, config) = (&self.current.config, &loaded.config);
         let is_same_price = config.agent.fallback_price == before.agent.fallback_price;
         if config.providers == before.providers && is_same_price {
@@ -117,11 +117,11 @@ impl Reloader {
     }
 
     /// Returns the changes since the start that need a restart.
-    fn restart_changes(&self, loaded: &Loaded) -> Vec<SettingChange> {
+    fn restart_changes(&self, loaded: &LoadedConfig) -> Vec<SettingChange> {
         self.started.changes(loaded).into_iter().filter(|change| needs_restart(&change.key)).collect()
     }
 
-    fn apply(&mut self, runtime: Runtime, loaded: Loaded) -> String {
+    fn apply(&mut self, runtime: Runtime, loaded: LoadedConfig) -> String {
         let changed = self.current.changes(&loaded).into_iter().filter(|change| !needs_restart(&change.key));
         let changed: Vec<_> = changed.collect();
         let waiting = self.restart_changes(&loaded);
@@ -166,8 +166,8 @@ impl Reloader {
 
 /// Logs why nothing has changed, one line a fault; returns the status for the service manager.
 fn log_refusal(error: &anyhow::Error) -> String {
-    match error.downcast_ref::<Faults>() {
-        Some(Faults(faults)) => faults.iter().for_each(|fault| tracing::error!("{fault}")),
+    match error.downcast_ref::<ConfigFaults>() {
+        Some(ConfigFaults(faults)) => faults.iter().for_each(|fault| tracing::error!("{fault}")),
         None => tracing::error!("{error:#}"),
     }
     tracing::error!("the configuration was read anew and is wrong: the one before stays in force");

@@ -64,7 +64,8 @@ impl Gateway {
         let server = self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
         tokio::spawn(self.periodic(is_daemon)?.run(self.context.shutdown.clone()));
         let stop_turns = CancellationToken::new();
-        let parts = WatchedParts { bus: self.bus.clone(), agent: self.agent.probe(), stopping: self.context.shutdown.clone() };
+        let parts =
+            WatchedParts { bus: self.bus.clone(), agent: self.agent.probe(), stopping: self.context.shutdown.clone() };
         let mut agent = tokio::spawn(self.agent.run(stop_turns.clone()));
         let (flush, receiving) = (CancellationToken::new(), self.context.shutdown.clone());
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));

@@ -8,12 +8,10 @@ use std::time::Instant;
 use anyhow::Context;
 use daoyou_channels::trust::SenderLists;
 
-use super::settings::{
-    bus_settings, embedder, job_context, memory_settings, secrets, size, timezone, trust_lists,
-};
+use super::settings::{bus_settings, embedder, job_context, memory_settings, secrets, size, timezone, trust_lists};
 use crate::agent::{Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools};
 use crate::bus::{BusSettings, MessageBus, WeakBus};
-use crate::config::{Config, Loaded};
+use crate::config::{Config, LoadedConfig};
 use crate::cron::{CronTool, JobService};
 use crate::home::Home;
 use crate::llm::Models;
@@ -72,7 +70,7 @@ impl Runtime {
     /// # Errors
     /// The configuration is invalid, or the workspace cannot be opened.
     pub fn new(
-        loaded: &Loaded,
+        loaded: &LoadedConfig,
         models: Arc<Models>,
         fixed: &FixedParts,
         restart_needed: Vec<String>,

@@ -13,7 +13,7 @@ use daoyou_channels::trust::SenderLists;
 use jiff::tz::TimeZone;
 
 use crate::bus::{BusSettings, Capacities, ControlCommands, Notices};
-use crate::config::{ChannelsConfig, Config, Loaded};
+use crate::config::{ChannelsConfig, Config, LoadedConfig};
 use crate::cron::heartbeat::HeartbeatSettings;
 use crate::cron::{CronSettings, JobContext, JobNotices};
 use crate::guard::Secrets;
@@ -27,7 +27,7 @@ use crate::text;
 
 /// The secrets that no answer and no tool result may contain: those of the configuration, the gateway's own token, and the keys
 /// that model services take from the environment.
-pub(super) fn secrets(loaded: &Loaded, home: &Home) -> anyhow::Result<Secrets> {
+pub(super) fn secrets(loaded: &LoadedConfig, home: &Home) -> anyhow::Result<Secrets> {
     let variables = SERVICES.iter().flat_map(|service| service.key_variables);
     let keys = variables.filter_map(|name| std::env::var(name).ok()).map(Secret::new);
     let configured = loaded.secrets().filter(|(key, _)| is_secret(key)).map(|(_, secret)| secret.clone());

@@ -188,7 +188,9 @@ impl Upkeep {
                 }
                 self.store().write_alone(space::convert).await?;
             }
-            while self.store().write(Commit::Logged, |connection| space::give_back(connection, PAGES_PER_WRITE)).await? > 0 {
+            while self.store().write(Commit::Logged, |connection| space::give_back(connection, PAGES_PER_WRITE)).await?
+                > 0
+            {
                 tokio::time::sleep(WRITE_PAUSE).await;
             }
             let after = self.store().space().await?;

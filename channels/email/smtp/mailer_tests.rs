@@ -20,7 +20,7 @@ use crate::email::account::Account;
 use crate::email::channel::{EmailChannel, EmailSetup};
 use crate::email::config::{EmailConfig, Tls};
 use crate::email::texts::{MailLanguage, MailTexts};
-use crate::finding::Verdict;
+use crate::finding::Severity;
 use crate::message::{Attachment, OutboundMessage};
 use crate::outgoing::OutgoingFiles;
 use crate::settings::Secret;
@@ -404,15 +404,19 @@ async fn what_was_sent_is_kept_and_notices_are_not_sent() {
 #[tokio::test]
 async fn the_probe_says_what_it_found_and_sends_nothing() {
     for (script, state, words) in [
-        (vec![], Verdict::Ok, "(not encrypted, on this machine), logged in as assistant@example.net; mails up to 0 MB"),
-        (vec![("AUTH", Say("535 5.7.8 no"))], Verdict::Fail, "login refused: 535 5.7.8 no"),
-        (vec![("greeting", Say("554 no"))], Verdict::Fail, "no session: 554 no"),
+        (
+            vec![],
+            Severity::Ok,
+            "(not encrypted, on this machine), logged in as assistant@example.net; mails up to 0 MB",
+        ),
+        (vec![("AUTH", Say("535 5.7.8 no"))], Severity::Fail, "login refused: 535 5.7.8 no"),
+        (vec![("greeting", Say("554 no"))], Severity::Fail, "no session: 554 no"),
     ] {
         let server = plain(vec![script]).await;
         let findings = mailer(&server, PATIENT, |_| {}).probe().await;
         assert_eq!((findings.len(), findings[0].name.as_str(), findings[0].state), (1, "smtp", state), "{findings:?}");
         assert!(findings[0].message.ends_with(words), "{findings:?}");
-        assert_eq!(findings[0].mend.is_some(), state == Verdict::Fail);
+        assert_eq!(findings[0].mend.is_some(), state == Severity::Fail);
         assert!(!server.has("MAIL"));
     }
 }

@@ -1,9 +1,9 @@
-//! A finding, and what may be done about it without asking.
+//! A finding and its automatic repair.
 
 use std::fs;
 use std::path::PathBuf;
 
-use daoyou_channels::{Finding, Verdict};
+use daoyou_channels::{Finding, Severity};
 
 use crate::agent::prepare_workspace;
 use crate::guard;
@@ -11,52 +11,52 @@ use crate::home::{Home, modes};
 use crate::memory::{Identities, rebuild_index};
 use crate::store::{Connection, mend, write_alone};
 
-/// One check.
+/// The result of one check.
 #[derive(Debug)]
-pub struct Check {
+pub struct DoctorCheck {
     pub finding: Finding,
-    /// What `--fix` does; nothing that could lose anything.
-    pub fix: Option<Fix>,
+    /// The repair of `--fix`, which never loses data.
+    pub fix: Option<Repair>,
 }
 
 /// A repair.
 #[derive(Clone, Debug)]
-pub enum Fix {
+pub enum Repair {
     Mode {
         path: PathBuf,
         mode: u32,
     },
-    /// Files and folders that nobody needs.
+    /// Removes files and folders that nobody needs.
     Remove(Vec<PathBuf>),
-    /// The socket of a gateway that is gone; only while the home is ours.
+    /// Removes the socket of a dead gateway, while this process holds the home.
     RemoveSocket,
-    MakeHome,
-    /// Takes an unusable token's place, too.
-    MakeToken,
+    CreateHome,
+    /// Creates a token; an unusable one is replaced.
+    CreateToken,
     FillWorkspace(PathBuf),
-    /// Makes the index of words anew, from the messages and memories.
+    /// Rebuilds the word index from the messages and memories.
     RebuildIndex(Identities),
-    /// Keeps the damaged database aside and takes over what can be read; with what is wrong with it.
-    MendDatabase(String),
+    /// Sets the damaged database aside and recovers what can be read; the text describes the damage.
+    SalvageDatabase(String),
 }
 
-impl From<Finding> for Check {
+impl From<Finding> for DoctorCheck {
     fn from(finding: Finding) -> Self {
         Self { finding, fix: None }
     }
 }
 
-impl Check {
-    pub fn with(finding: Finding, fix: Fix) -> Self {
+impl DoctorCheck {
+    pub fn with(finding: Finding, fix: Repair) -> Self {
         Self { finding, fix: Some(fix) }
     }
 
-    /// What was found, after mending it where that was asked for and can be done.
-    pub fn settle(self, home: &Home, mends: bool) -> Finding {
+    /// Returns the finding, after its repair if `repairs` is set and the repair succeeds.
+    pub fn resolve(self, home: &Home, repairs: bool) -> Finding {
         let mut finding = self.finding;
-        let Some(fix) = self.fix.filter(|_| mends && finding.state != Verdict::Ok) else { return finding };
+        let Some(fix) = self.fix.filter(|_| repairs && finding.state != Severity::Ok) else { return finding };
         match fix.apply(home) {
-            Ok(done) => Finding { state: Verdict::Ok, mend: None, fixed: Some(done), ..finding },
+            Ok(done) => Finding { state: Severity::Ok, mend: None, fixed: Some(done), ..finding },
             Err(error) => {
                 finding.message = format!("{}; it could not be mended: {error}", finding.message);
                 finding
@@ -65,12 +65,12 @@ impl Check {
     }
 }
 
-impl Fix {
-    /// Answers what was done.
+impl Repair {
+    /// Makes the repair and describes it.
     fn apply(&self, home: &Home) -> Result<String, String> {
         match self {
             Self::Mode { path, mode } => {
-                // The home's own path may be a link, which is the owner's choice.
+                // The owner may have made the path of the home a link.
                 let real = if path == home.dir() { fs::canonicalize(path) } else { Ok(path.clone()) };
                 real.and_then(|real| modes::set_mode(&real, *mode)).map_err(|error| error.to_string())?;
                 Ok(format!("chmod {mode:o} {}", path.display()))
@@ -87,12 +87,12 @@ impl Fix {
                 fs::remove_file(home.socket()).map_err(|error| error.to_string())?;
                 Ok(format!("removed {}", home.socket().display()))
             }
-            Self::MakeHome => {
+            Self::CreateHome => {
                 Home::open(Some(home.dir().to_owned())).map_err(|error| error.to_string())?;
                 Ok(format!("made {}", home.dir().display()))
             }
-            Self::MakeToken => {
-                // Only an empty one is in the way.
+            Self::CreateToken => {
+                // An empty file prevents a new token.
                 if home.token().is_err() {
                     fs::remove_file(home.token_file()).map_err(|error| error.to_string())?;
                 }
@@ -105,7 +105,7 @@ impl Fix {
                 write_alone(&home.database(), rebuild).map_err(|error| error.to_string())?;
                 Ok("the index was made anew from the messages and memories".to_owned())
             }
-            Self::MendDatabase(reason) => {
+            Self::SalvageDatabase(reason) => {
                 let _lock = home.lock().map_err(|error| error.to_string())?;
                 mend(&home.database(), reason).map_err(|error| error.to_string())?;
                 Ok("the damaged file is kept aside, what could be read was taken over; daoyou status says what is lost"

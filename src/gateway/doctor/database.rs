@@ -1,13 +1,13 @@
-//! The database file, and what stands in it.
+//! Checks of the database file and its contents.
 
 use std::fs;
 use std::time::Duration;
 
 use daoyou_channels::Finding;
 
-use super::check::{Check, Fix};
+use super::check::{DoctorCheck, Repair};
 use super::memory;
-use super::running::Holder;
+use super::running::HomeHolder;
 use crate::gateway::inspect::{format_age, format_bytes};
 use crate::home::Home;
 use crate::memory::Identities;
@@ -17,47 +17,47 @@ use crate::store::overview::Overview;
 use crate::store::{StoreError, now_ms};
 
 const NAME: &str = "database";
-/// How long the search for damage may take.
-const BUDGET: Duration = Duration::from_secs(10);
-/// A log so long was not written back for too long, in bytes.
-const LONG_LOG: u64 = 256_000_000;
-/// Empty pages are worth a word from so many bytes on, when they are half of the file.
-const MUCH_EMPTY: u64 = 100_000_000;
-/// Waiting longer than this is worth a word, in milliseconds.
+/// The time limit of the search for damage.
+const SEARCH_LIMIT: Duration = Duration::from_secs(10);
+/// The size of a write-ahead log that was not checkpointed for too long, in bytes.
+const LARGE_LOG: u64 = 256_000_000;
+/// The size of free pages that is reported if they are also half of the file, in bytes.
+const MUCH_FREE: u64 = 100_000_000;
+/// The waits that are reported, in milliseconds.
 const LONG_INBOUND: i64 = 15 * 60_000;
 const LONG_OUTBOUND: i64 = 60 * 60_000;
-/// How far a time in the store may be ahead of the clock, in milliseconds.
-const AHEAD: i64 = 120_000;
+/// The tolerated lead of a time in the store over the clock, in milliseconds.
+const MAX_LEAD: i64 = 120_000;
 
-/// Looks at the file as it is; changes nothing.
-pub async fn checks(home: &Home, held: &Holder, identities: &Identities) -> Vec<Check> {
+/// Checks the file without changing it.
+pub async fn checks(home: &Home, holder: &HomeHolder, identities: &Identities) -> Vec<DoctorCheck> {
     let path = home.database();
     if !path.exists() {
         return vec![Finding::ok(NAME, "there is none yet; the first start makes it").into()];
     }
-    let looked_at = path.clone();
-    let checkup = tokio::task::spawn_blocking(move || examine(&looked_at, BUDGET)).await;
+    let file = path.clone();
+    let checkup = tokio::task::spawn_blocking(move || examine(&file, SEARCH_LIMIT)).await;
     let checkup = match checkup.map_err(|error| StoreError::Row(error.to_string())) {
         Ok(Ok(checkup)) => checkup,
         Ok(Err(error)) | Err(error) => return vec![unreadable(&error).into()],
     };
     let sound = soundness(&checkup);
-    let index = memory::index(&checkup, held.is_gateway(), identities);
+    let index = memory::index(&checkup, holder.is_gateway(), identities);
     let mut findings = vec![size(home, &checkup)];
     if checkup.format < checkup.known {
         let message = format!("its format is {}; the next start brings it to {}", checkup.format, checkup.known);
         findings.push(Finding::warn(NAME, message, "daoyou backup FILE, then start the gateway"));
     }
     if let Some(overview) = &checkup.overview {
-        findings.extend(overview.losses.iter().map(lost));
-        findings.extend(queues(overview, held.is_gateway(), now_ms()));
+        findings.extend(overview.losses.iter().map(loss_finding));
+        findings.extend(queues(overview, holder.is_gateway(), now_ms()));
         findings.extend(clock(overview, now_ms()));
     }
-    std::iter::once(sound).chain(index).chain(findings.into_iter().map(Check::from)).collect()
+    std::iter::once(sound).chain(index).chain(findings.into_iter().map(DoctorCheck::from)).collect()
 }
 
-/// A mended database of which nothing is missing needs nobody's care.
-fn lost(loss: &Loss) -> Finding {
+/// Reports a loss, or that a salvaged database is complete.
+fn loss_finding(loss: &Loss) -> Finding {
     if loss.whole {
         return Finding::ok("mended", loss.what.clone());
     }
@@ -74,17 +74,17 @@ fn unreadable(error: &StoreError) -> Finding {
     Finding::fail(NAME, error.to_string(), mend)
 }
 
-/// What becomes of a damaged file.
+/// The repair of a damaged file.
 const MENDING: &str =
     "daoyou gateway: its start keeps the file aside, takes over what can be read, and says what is lost";
 
-fn soundness(checkup: &Checkup) -> Check {
+fn soundness(checkup: &Checkup) -> DoctorCheck {
     let finding = match &checkup.soundness {
         Soundness::Damaged(words) => {
             let words = words.join("; ").replace('\n', " ");
             let mend = "stop the gateway, then daoyou doctor --fix, which keeps the file aside and takes over what can be read; or daoyou restore FILE";
             let finding = Finding::fail(NAME, format!("it is damaged: {words}"), mend);
-            return Check::with(finding, Fix::MendDatabase(words));
+            return DoctorCheck::with(finding, Repair::SalvageDatabase(words));
         }
         Soundness::Sound { tables, read, compared } if compared == tables => {
             Finding::ok(NAME, format!("sound: all {read} tables read and compared with their indexes"))
@@ -92,7 +92,7 @@ fn soundness(checkup: &Checkup) -> Check {
         Soundness::Sound { tables, read, compared } => Finding::ok(
             NAME,
             format!(
-                "no damage found within {BUDGET:?}: {read} of {tables} tables read, {compared} compared with their indexes"
+                "no damage found within {SEARCH_LIMIT:?}: {read} of {tables} tables read, {compared} compared with their indexes"
             ),
         ),
     };
@@ -105,9 +105,9 @@ fn size(home: &Home, checkup: &Checkup) -> Finding {
     let empty = checkup.free_pages.saturating_mul(checkup.page_bytes);
     let log = fs::metadata(home.database().with_extension("db-wal")).map_or(0, |log| log.len());
     let message = format!("{}, {} of it empty; log {}", format_bytes(whole), format_bytes(empty), format_bytes(log));
-    if log > LONG_LOG {
+    if log > LARGE_LOG {
         Finding::warn(NAME, message, "restart the gateway, which writes the log back")
-    } else if empty > MUCH_EMPTY && empty > whole / 2 {
+    } else if empty > MUCH_FREE && empty > whole / 2 {
         Finding::warn(NAME, message, "a running gateway gives it back in a quiet hour, see store.vacuum in config.toml")
     } else {
         Finding::ok(NAME, message)
@@ -158,9 +158,9 @@ fn queues(overview: &Overview, runs: bool, now: i64) -> Vec<Finding> {
     findings
 }
 
-/// A store that comes from the future says that the clock went back.
+/// Reports a store with times in the future, which show that the clock was set back.
 fn clock(overview: &Overview, now: i64) -> Option<Finding> {
-    let newest = overview.newest.filter(|newest| *newest > now.saturating_add(AHEAD))?;
+    let newest = overview.newest.filter(|newest| *newest > now.saturating_add(MAX_LEAD))?;
     let message =
         format!("the newest message is {} ahead of this machine's clock: it went back", format_age(now, newest));
     Some(Finding::warn("clock of the store", message, "timedatectl set-ntp true"))
@@ -168,22 +168,22 @@ fn clock(overview: &Overview, now: i64) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use daoyou_channels::Verdict;
+    use daoyou_channels::Severity;
 
     use super::*;
     use crate::store::losses::LossKind;
 
     #[test]
-    fn a_mended_database_of_which_nothing_is_missing_is_well() {
-        for (whole, name, state) in [(true, "mended", Verdict::Ok), (false, "lost", Verdict::Warn)] {
+    fn a_salvaged_database_without_losses_is_ok() {
+        for (whole, name, state) in [(true, "mended", Severity::Ok), (false, "lost", Severity::Warn)] {
             let loss = Loss { whole, ..Loss::new(LossKind::Salvaged, Vec::new(), "it was damaged".to_owned()) };
-            let found = lost(&loss);
+            let found = loss_finding(&loss);
             assert_eq!((found.name.as_str(), found.state), (name, state));
         }
     }
 
     #[test]
-    fn what_waits_too_long_is_told() {
+    fn long_waits_are_reported() {
         let now = 10_000_000_000;
         let minutes = |minutes: i64| Some(now - minutes * 60_000);
         let base = Overview::default;
@@ -202,7 +202,7 @@ mod tests {
             assert_eq!(got.join(" "), states, "{findings:?}");
             assert!(format!("{findings:?}").contains(words), "{words}: {findings:?}");
         }
-        for (newest, state) in [(None, None), (minutes(-1), None), (minutes(-3), Some(Verdict::Warn))] {
+        for (newest, state) in [(None, None), (minutes(-1), None), (minutes(-3), Some(Severity::Warn))] {
             let found = clock(&Overview { newest, ..base() }, now).map(|finding| finding.state);
             assert_eq!(found, state);
         }

@@ -1,92 +1,92 @@
-//! The whole examination, in the order in which one thing stands on another.
+//! Runs all checks, each after those that it depends on.
 
 use std::time::Duration;
 
 use daoyou_channels::finding::worst;
-use daoyou_channels::{Finding, Verdict};
+use daoyou_channels::{Finding, Severity};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::check::{Check, Fix};
-use super::running::{Holder, holder};
-use super::{database, files, machine, memory, workspace as own_files};
-use crate::config::{Fault, Loaded, Place};
+use super::check::{DoctorCheck, Repair};
+use super::running::HomeHolder;
+use super::{database, files, machine, memory};
+use crate::config::{ConfigFault, LoadedConfig, SettingOrigin};
 use crate::control::ControlClient;
 use crate::gateway::inspect::Inspector;
 use crate::home::Home;
 use crate::memory::Identities;
 use crate::query::GatewayQuery;
 
-/// How long the gateway may take for its own checks: the slowest of them waits for other machines.
-const CHECKS: Duration = Duration::from_secs(60);
+/// The time limit of the gateway's own checks, some of which wait for other machines.
+const GATEWAY_CHECKS_LIMIT: Duration = Duration::from_secs(60);
 
-/// What is examined.
-pub struct Patient {
+/// The input of an examination.
+pub struct DoctorInput {
     pub home: Home,
-    /// The configuration, or everything that is wrong with it.
-    pub loaded: Result<Loaded, Vec<Fault>>,
-    /// Mend what is safe to mend.
-    pub mends: bool,
+    /// The configuration, or its faults.
+    pub loaded: Result<LoadedConfig, Vec<ConfigFault>>,
+    /// Make safe repairs.
+    pub repairs: bool,
 }
 
-/// What was found.
+/// The report of an examination.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// Nothing failed.
+pub struct DoctorReport {
+    /// No check failed.
     pub ok: bool,
-    /// How many of what is wrong `--fix` would mend.
+    /// The number of findings that `--fix` would repair.
     pub fixable: usize,
     pub version: &'static str,
     pub home: String,
     pub checks: Vec<Finding>,
 }
 
-impl Report {
-    pub fn of(home: String, checks: Vec<Finding>, fixable: usize) -> Self {
-        Self { ok: worst(&checks) != Verdict::Fail, fixable, version: env!("CARGO_PKG_VERSION"), home, checks }
+impl DoctorReport {
+    pub fn new(home: String, checks: Vec<Finding>, fixable: usize) -> Self {
+        Self { ok: worst(&checks) != Severity::Fail, fixable, version: env!("CARGO_PKG_VERSION"), home, checks }
     }
 }
 
-/// Examines, and always ends with a report.
-pub async fn examine(patient: Patient) -> Report {
-    let Patient { home, loaded, mends } = &patient;
-    // What another user makes in a home, its owner cannot use.
-    let mends = *mends && files::is_ours(home);
+/// Runs all checks. There is always a report.
+pub async fn examine(input: DoctorInput) -> DoctorReport {
+    let DoctorInput { home, loaded, repairs } = &input;
+    // The owner of a home could not use files that another user creates in it.
+    let repairs = *repairs && files::is_own(home);
     let (mut findings, mut fixable) = (Vec::new(), 0);
-    let mut add = |check: Check| {
-        fixable += usize::from(check.fix.is_some() && check.finding.state != Verdict::Ok);
-        findings.push(check.settle(home, mends));
+    let mut add = |check: DoctorCheck| {
+        fixable += usize::from(check.fix.is_some() && check.finding.state != Severity::Ok);
+        findings.push(check.resolve(home, repairs));
     };
     let of_config = config(loaded);
-    let is_settled = of_config.iter().any(|check| check.fix.is_some());
+    let has_repair = of_config.iter().any(|check| check.fix.is_some());
     of_config.into_iter().for_each(&mut add);
     let config = loaded.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default();
     let workspace = home.workspace(&config.agent.workspace);
 
     files::home(home).into_iter().for_each(&mut add);
-    let mut held = Holder::Nobody;
+    let mut holder = HomeHolder::Nobody;
     if home.dir().is_dir() {
-        files::config(home).into_iter().filter(|_| !is_settled).for_each(&mut add);
+        files::config_mode(home).into_iter().filter(|_| !has_repair).for_each(&mut add);
         files::token(home, &config).into_iter().for_each(&mut add);
-        held = holder(home).await;
-        held.checks(home).into_iter().for_each(&mut add);
-        files::shared(home, held.is_gateway()).into_iter().for_each(&mut add);
+        holder = HomeHolder::find(home).await;
+        holder.checks(home).into_iter().for_each(&mut add);
+        files::foreign_access(home, holder.is_gateway()).into_iter().for_each(&mut add);
         let identities = Identities::new(&config.identities);
-        database::checks(home, &held, &identities).await.into_iter().for_each(&mut add);
+        database::checks(home, &holder, &identities).await.into_iter().for_each(&mut add);
         files::workspace(home, &workspace).into_iter().for_each(&mut add);
-        memory::notes(&workspace).into_iter().for_each(|finding| add(finding.into()));
-        own_files::unread(&workspace).into_iter().for_each(|finding| add(finding.into()));
+        memory::memory_file(&workspace).into_iter().for_each(|finding| add(finding.into()));
+        files::unreadable(&workspace).into_iter().for_each(|finding| add(finding.into()));
         files::leftovers(home).into_iter().for_each(&mut add);
     }
     machine::checks(home, config.store.reserve.0.0).into_iter().for_each(&mut add);
-    for finding in inside(home, loaded, &held).await {
+    for finding in gateway_checks(home, loaded, &holder).await {
         add(finding.into());
     }
     add(machine::service().into());
-    Report::of(home.dir().display().to_string(), findings, if mends { 0 } else { fixable })
+    DoctorReport::new(home.dir().display().to_string(), findings, if repairs { 0 } else { fixable })
 }
 
-fn config(loaded: &Result<Loaded, Vec<Fault>>) -> Vec<Check> {
+fn config(loaded: &Result<LoadedConfig, Vec<ConfigFault>>) -> Vec<DoctorCheck> {
     const NAME: &str = "config";
     match loaded {
         Err(faults) => faults.iter().map(|fault| fault_check(NAME, fault).into()).collect(),
@@ -101,55 +101,63 @@ fn config(loaded: &Result<Loaded, Vec<Fault>>) -> Vec<Check> {
     }
 }
 
-fn fault_check(name: &str, fault: &Fault) -> Finding {
-    let short = Fault { allowed: String::new(), ..fault.clone() };
-    let place = match &fault.place {
-        Place::File { file, line: Some(line) } => format!("edit {}, line {line}", file.display()),
-        Place::File { file, line: None } => format!("edit {}", file.display()),
-        Place::Env(variable) => format!("set or unset the variable {variable}"),
-        Place::Option(option) => format!("change the option {option}"),
-        Place::Default => "edit config.toml".to_owned(),
+fn fault_check(name: &str, fault: &ConfigFault) -> Finding {
+    let short = ConfigFault { allowed: String::new(), ..fault.clone() };
+    let place = match &fault.origin {
+        SettingOrigin::File { file, line: Some(line) } => format!("edit {}, line {line}", file.display()),
+        SettingOrigin::File { file, line: None } => format!("edit {}", file.display()),
+        SettingOrigin::Env(variable) => format!("set or unset the variable {variable}"),
+        SettingOrigin::Option(option) => format!("change the option {option}"),
+        SettingOrigin::Default => "edit config.toml".to_owned(),
     };
     let allowed = if fault.allowed.is_empty() { String::new() } else { format!("; allowed: {}", fault.allowed) };
     Finding::fail(name, short.to_string(), format!("{place}{allowed}"))
 }
 
-/// The one warning there is ends with the command that mends it.
-fn warning_check(name: &str, warning: &str, loaded: &Loaded) -> Check {
+/// Splits a warning about a file mode into the message and the repairing command.
+fn warning_check(name: &str, warning: &str, loaded: &LoadedConfig) -> DoctorCheck {
     match (warning.split_once(": chmod 600 "), &loaded.file) {
-        (Some((message, path)), Some(file)) => Check::with(
+        (Some((message, path)), Some(file)) => DoctorCheck::with(
             Finding::warn(name, message, format!("chmod 600 {path}")),
-            Fix::Mode { path: file.clone(), mode: 0o600 },
+            Repair::Mode { path: file.clone(), mode: 0o600 },
         ),
         _ => Finding::warn(name, warning, "edit config.toml").into(),
     }
 }
 
-/// What only the gateway's process can tell, or this one where none runs.
-async fn inside(home: &Home, loaded: &Result<Loaded, Vec<Fault>>, held: &Holder) -> Vec<Finding> {
+/// Runs the checks of a gateway's process: in the running gateway, or in this process if none runs.
+async fn gateway_checks(
+    home: &Home,
+    loaded: &Result<LoadedConfig, Vec<ConfigFault>>,
+    holder: &HomeHolder,
+) -> Vec<Finding> {
     const NAME: &str = "parts";
     const WHAT: &str = "model, sandbox, port and channels were not checked";
-    match (held, loaded) {
-        (Holder::Answers { client, .. }, _) => match timeout(CHECKS, asked(client)).await {
+    match (holder, loaded) {
+        (HomeHolder::Answers { client, .. }, _) => match timeout(GATEWAY_CHECKS_LIMIT, remote_checks(client)).await {
             Ok(Ok(findings)) => findings,
             Ok(Err(error)) => {
                 vec![Finding::warn(NAME, format!("{WHAT}: the gateway says: {error:#}"), "restart the gateway")]
             }
-            Err(_) => vec![Finding::warn(NAME, format!("{WHAT} within {CHECKS:?}"), "look at the gateway's log")],
+            Err(_) => vec![Finding::warn(
+                NAME,
+                format!("{WHAT} within {GATEWAY_CHECKS_LIMIT:?}"),
+                "look at the gateway's log",
+            )],
         },
-        (Holder::Silent { .. }, _) => {
+        (HomeHolder::Silent { .. }, _) => {
             vec![Finding::warn(NAME, format!("{WHAT}: the gateway does not answer"), "restart the gateway")]
         }
-        (Holder::Nobody, Ok(loaded)) => match Inspector::offline(home.clone(), loaded) {
+        (HomeHolder::Nobody, Ok(loaded)) => match Inspector::offline(home.clone(), loaded) {
             Ok(inspector) => Box::pin(inspector.checks()).await,
             Err(faults) => faults.0.iter().map(|fault| fault_check("config", fault)).collect(),
         },
-        (Holder::Nobody, Err(_)) => {
+        (HomeHolder::Nobody, Err(_)) => {
             vec![Finding::warn(NAME, format!("{WHAT}: the configuration is wrong"), "mend the configuration first")]
         }
     }
 }
 
-async fn asked(client: &ControlClient) -> anyhow::Result<Vec<Finding>> {
+async fn remote_checks(client: &ControlClient) -> anyhow::Result<Vec<Finding>> {
     Ok(serde_json::from_value(client.get(&GatewayQuery::Checks.path()).await?)?)
 }

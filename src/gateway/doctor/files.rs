@@ -1,4 +1,4 @@
-//! The home and what lies in it.
+//! Checks of the home, its files and the workspace.
 
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
@@ -11,18 +11,21 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::check::{Check, Fix};
+use super::check::{DoctorCheck, Repair};
 use crate::agent::is_prepared;
 use crate::config::Config;
+use crate::gateway::runtime::PRIVATE;
 use crate::guard::stale_temp;
 use crate::home::Home;
 use crate::home::modes::{self, ModeFault, ModeFaultKind};
+use crate::session::commands::SkillFolder;
+use crate::turn::context::system_prompt::SystemPrompt;
 
-/// A draft is written and moved within moments; one so old was left behind.
-const OLD: Duration = Duration::from_secs(60);
+/// The age of an abandoned draft; a live one is written and moved within moments.
+const STALE_AGE: Duration = Duration::from_secs(60);
 
-/// The folder itself.
-pub fn home(home: &Home) -> Vec<Check> {
+/// Checks the folder of the home.
+pub fn home(home: &Home) -> Vec<DoctorCheck> {
     const NAME: &str = "home";
     let dir = home.dir();
     let shown = dir.display();
@@ -30,7 +33,7 @@ pub fn home(home: &Home) -> Vec<Check> {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let none = format!("{shown}: there is none yet; the first start makes it");
-            return vec![Check::with(Finding::warn(NAME, none, "daoyou gateway"), Fix::MakeHome)];
+            return vec![DoctorCheck::with(Finding::warn(NAME, none, "daoyou gateway"), Repair::CreateHome)];
         }
         Err(error) => {
             let mend = "choose another with --home or DAOYOU_HOME";
@@ -42,8 +45,8 @@ pub fn home(home: &Home) -> Vec<Check> {
         return vec![Finding::fail(NAME, format!("{shown}: it is a file, not a folder"), mend).into()];
     }
     let mode = found.mode() & 0o777;
-    let private = Fix::Mode { path: dir.to_owned(), mode: 0o700 };
-    let finding = if let Some(finding) = owner(NAME, dir, &found) {
+    let private = Repair::Mode { path: dir.to_owned(), mode: 0o700 };
+    let finding = if let Some(finding) = owner_finding(NAME, dir, &found) {
         return vec![finding.into()];
     } else if access(dir, Access::WRITE_OK) == Err(Errno::ROFS) {
         let message = format!("{shown}: it is on a read-only file system: the gateway starts, and takes no messages");
@@ -63,16 +66,16 @@ pub fn home(home: &Home) -> Vec<Check> {
     } else {
         return vec![Finding::ok(NAME, format!("{shown}, private")).into()];
     };
-    vec![Check::with(finding, private)]
+    vec![DoctorCheck::with(finding, private)]
 }
 
-/// Whether this user may mend it: it is his, or is not there yet.
-pub fn is_ours(home: &Home) -> bool {
+/// Returns true if this user may repair the home: the user owns it, or it does not exist yet.
+pub fn is_own(home: &Home) -> bool {
     fs::metadata(home.dir()).map_or(true, |found| found.uid() == geteuid().as_raw())
 }
 
-/// A fault when `path` belongs to somebody else.
-fn owner(name: &str, path: &Path, found: &Metadata) -> Option<Finding> {
+/// Returns a finding if `path` belongs to another user.
+fn owner_finding(name: &str, path: &Path, found: &Metadata) -> Option<Finding> {
     let (theirs, ours) = (found.uid(), geteuid().as_raw());
     let shown = path.display();
     if theirs == ours {
@@ -80,15 +83,15 @@ fn owner(name: &str, path: &Path, found: &Metadata) -> Option<Finding> {
     }
     let message = format!("{shown}: it belongs to user {theirs}, and this is user {ours}");
     Some(if ours == 0 {
-        // What root makes there, the gateway's own user could not write.
+        // The gateway's user could not write the files that root creates.
         Finding::warn(name, message, format!("run it as that user: sudo -u '#{theirs}' daoyou doctor"))
     } else {
         Finding::fail(name, message, format!("sudo chown -R {ours} {shown}, or choose another home with --home"))
     })
 }
 
-/// What callers of the API show.
-pub fn token(home: &Home, config: &Config) -> Vec<Check> {
+/// Checks the token of the API.
+pub fn token(home: &Home, config: &Config) -> Vec<DoctorCheck> {
     const NAME: &str = "token";
     if config.gateway.token.is_some() {
         return vec![Finding::ok(NAME, "set by gateway.token").into()];
@@ -99,32 +102,32 @@ pub fn token(home: &Home, config: &Config) -> Vec<Check> {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let finding = Finding::warn(NAME, "there is none yet; the next start makes it", "daoyou doctor --fix");
-            return vec![Check::with(finding, Fix::MakeToken)];
+            return vec![DoctorCheck::with(finding, Repair::CreateToken)];
         }
         Err(error) => return vec![Finding::fail(NAME, format!("{shown}: {error}"), format!("ls -l {shown}")).into()],
     };
-    if let Some(finding) = owner(NAME, &path, &found) {
+    if let Some(finding) = owner_finding(NAME, &path, &found) {
         return vec![finding.into()];
     }
-    // Reading makes one only where none is.
+    // Reading creates a token only if there is none.
     if let Err(error) = home.token() {
         let mend = format!("rm {shown}, and the next start makes a new one");
         let finding = Finding::fail(NAME, error.to_string(), mend);
-        return vec![if found.is_file() { Check::with(finding, Fix::MakeToken) } else { finding.into() }];
+        return vec![if found.is_file() { DoctorCheck::with(finding, Repair::CreateToken) } else { finding.into() }];
     }
     match found.mode() & 0o777 {
         mode if mode & 0o077 != 0 => {
             let message = format!("{shown}: other users of this machine may read it (mode {mode:03o})");
             let finding = Finding::fail(NAME, message, format!("chmod 600 {shown}"));
-            vec![Check::with(finding, Fix::Mode { path: path.clone(), mode: 0o600 })]
+            vec![DoctorCheck::with(finding, Repair::Mode { path: path.clone(), mode: 0o600 })]
         }
         mode => vec![Finding::ok(NAME, format!("{shown}, mode {mode:03o}")).into()],
     }
 }
 
-/// Files of the home that others may use, or that are somebody else's. The home, the token and the configuration are examined by
-/// themselves, as is the socket of a gateway that does not run.
-pub fn shared(home: &Home, runs: bool) -> Vec<Check> {
+/// Checks which files of the home other users may access or own. The home, the token and the configuration have checks of their
+/// own, and so has the socket if no gateway runs.
+pub fn foreign_access(home: &Home, runs: bool) -> Vec<DoctorCheck> {
     let check = |fault: ModeFault| {
         let name = fault.path.file_name()?.to_str()?.to_owned();
         let name = match name.as_str() {
@@ -142,11 +145,11 @@ pub fn shared(home: &Home, runs: bool) -> Vec<Check> {
             ModeFaultKind::Open { mode, right } => {
                 let message = format!("{shown}: other users of this machine may use it (mode {mode:03o})");
                 let finding = Finding::fail(name, message, format!("chmod {right:o} {shown}"));
-                Check::with(finding, Fix::Mode { path: fault.path.clone(), mode: right })
+                DoctorCheck::with(finding, Repair::Mode { path: fault.path.clone(), mode: right })
             }
             ModeFaultKind::Foreign { .. } => {
                 let found = fs::symlink_metadata(&fault.path).ok()?;
-                owner(name, &fault.path, &found)?.into()
+                owner_finding(name, &fault.path, &found)?.into()
             }
             ModeFaultKind::Link => {
                 let message = format!("{shown}: it is a link, whose target is not protected");
@@ -160,24 +163,24 @@ pub fn shared(home: &Home, runs: bool) -> Vec<Check> {
     modes::faults(home).into_iter().filter(|fault| fault.path != home.dir()).filter_map(check).collect()
 }
 
-/// The configuration, where those may read it whom its own check does not know: the group.
-pub fn config(home: &Home) -> Option<Check> {
+/// Checks whether the group may access the configuration; the check of the configuration itself covers other users.
+pub fn config_mode(home: &Home) -> Option<DoctorCheck> {
     let fault = modes::faults(home).into_iter().find(|fault| fault.path == home.config())?;
     let ModeFaultKind::Open { mode, right } = fault.kind else { return None };
     let shown = fault.path.display();
     let message = format!("{shown}: other users of this machine may use it (mode {mode:03o})");
     let finding = Finding::warn("config", message, format!("chmod {right:o} {shown}"));
-    Some(Check::with(finding, Fix::Mode { path: fault.path.clone(), mode: right }))
+    Some(DoctorCheck::with(finding, Repair::Mode { path: fault.path.clone(), mode: right }))
 }
 
-/// The agent's own folder.
-pub fn workspace(home: &Home, path: &Path) -> Vec<Check> {
+/// Checks the workspace.
+pub fn workspace(home: &Home, path: &Path) -> Vec<DoctorCheck> {
     const NAME: &str = "workspace";
     let shown = path.display();
-    let fill = Fix::FillWorkspace(path.to_owned());
+    let fill = Repair::FillWorkspace(path.to_owned());
     if !path.exists() {
         let message = format!("{shown}: there is none; the next start makes it");
-        return vec![Check::with(Finding::warn(NAME, message, "daoyou doctor --fix"), fill)];
+        return vec![DoctorCheck::with(Finding::warn(NAME, message, "daoyou doctor --fix"), fill)];
     }
     if !path.is_dir() {
         let mend = format!("move it away: mv {shown} {shown}.old, or set agent.workspace in config.toml");
@@ -195,25 +198,46 @@ pub fn workspace(home: &Home, path: &Path) -> Vec<Check> {
     }
     if !is_prepared(path) {
         let message = format!("{shown}: the template's files were not written yet; the next start does");
-        return vec![Check::with(Finding::warn(NAME, message, "daoyou doctor --fix"), fill)];
+        return vec![DoctorCheck::with(Finding::warn(NAME, message, "daoyou doctor --fix"), fill)];
     }
     vec![Finding::ok(NAME, shown.to_string()).into()]
 }
 
-/// Temporary files that a killed process left.
-pub fn leftovers(home: &Home) -> Option<Check> {
+/// Reports the files of the workspace that the gateway cannot read, and faulty private folders. Without a workspace there are none.
+pub fn unreadable(workspace: &Path) -> Vec<Finding> {
+    const NAME: &str = "workspace files";
+    let closed = PRIVATE.covered_for_all().hidden;
+    let prompt = SystemPrompt::new(workspace, "", &closed).map(|prompt| prompt.faults());
+    let skills = SkillFolder::open(workspace, &closed).map(|skills| skills.list().1);
+    let left_out = prompt.into_iter().chain(skills).flatten().map(|error| {
+        let mend = format!("put a plain text file there: ls -l {}", workspace.display());
+        Finding::warn(NAME, format!("it is not read: {error}"), mend)
+    });
+    let private = PRIVATE.faults(workspace).unwrap_or_default().into_iter();
+    let private = private.map(|fault| {
+        Finding::fail(
+            "private folders",
+            format!("nothing is kept there: {fault}"),
+            format!("ls -ld {}", workspace.display()),
+        )
+    });
+    left_out.chain(private).collect()
+}
+
+/// Reports temporary files of killed processes.
+pub fn leftovers(home: &Home) -> Option<DoctorCheck> {
     let mut left = stale_temp(&home.dir().join("tmp"));
     for entry in fs::read_dir(home.dir()).into_iter().flatten().flatten() {
         let is_draft = entry.file_name().to_str().and_then(|name| name.strip_prefix("token.")).is_some_and(is_hex);
         let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
-        if is_draft && age.is_some_and(|age| age > OLD) {
+        if is_draft && age.is_some_and(|age| age > STALE_AGE) {
             left.push(entry.path());
         }
     }
     let first = left.first()?.display().to_string();
     let message = format!("{} temporary files are left over, such as {first}", left.len());
     let finding = Finding::warn("leftovers", message, "daoyou doctor --fix");
-    Some(Check::with(finding, Fix::Remove(left)))
+    Some(DoctorCheck::with(finding, Repair::Remove(left)))
 }
 
 fn is_hex(text: &str) -> bool {

@@ -1,4 +1,4 @@
-//! What the machine gives: disk, clock, system, service manager.
+//! Checks of the machine: disk, clock, system, service manager.
 
 use std::path::{Path, PathBuf};
 
@@ -6,27 +6,27 @@ use daoyou_channels::Finding;
 use jiff::Timestamp;
 use rustix::fs::statvfs;
 
-use super::check::Check;
+use super::check::DoctorCheck;
 use crate::gateway::inspect::format_bytes;
 use crate::home::Home;
 
-/// 2026-01-01: no machine that runs this program lives before it, in seconds.
-const EPOCH: i64 = 1_767_225_600;
-/// Fewer bytes than a start needs.
-const LEAST: u64 = 64 * 1024;
-/// 2100-01-01.
-const END: i64 = 4_102_444_800;
+/// The earliest plausible time: 2026-01-01, in seconds.
+const EARLIEST: i64 = 1_767_225_600;
+/// The free bytes that a start needs.
+const START_BYTES: u64 = 64 * 1024;
+/// The latest plausible time: 2100-01-01, in seconds.
+const LATEST: i64 = 4_102_444_800;
 
-/// The disk of `home`, the clock and the system.
-pub fn checks(home: &Home, reserve: u64) -> Vec<Check> {
+/// Checks the disk of `home`, the clock and the system.
+pub fn checks(home: &Home, reserve: u64) -> Vec<DoctorCheck> {
     let findings = [disk(home, reserve), clock(Timestamp::now()), system()];
-    findings.into_iter().map(Check::from).collect()
+    findings.into_iter().map(DoctorCheck::from).collect()
 }
 
 fn disk(home: &Home, reserve: u64) -> Finding {
     const NAME: &str = "disk";
     const MEND: &str = "free some space there, or choose another home";
-    // A home that is not there yet will be on the disk of what is.
+    // A home that does not exist yet will be on the disk of its nearest parent.
     let folder = home.dir().ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
     let stat = match statvfs(folder) {
         Ok(stat) => stat,
@@ -36,14 +36,14 @@ fn disk(home: &Home, reserve: u64) -> Finding {
         }
     };
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    room(NAME, free, reserve, stat.f_files > 0 && stat.f_favail == 0, MEND)
+    space(NAME, free, reserve, stat.f_files > 0 && stat.f_favail == 0, MEND)
 }
 
-fn room(name: &str, free: u64, reserve: u64, no_files: bool, mend: &str) -> Finding {
+fn space(name: &str, free: u64, reserve: u64, no_files: bool, mend: &str) -> Finding {
     let (have, keep) = (format_bytes(free), format_bytes(reserve));
     if no_files {
         Finding::fail(name, "no more files can be made (no free inodes)", mend)
-    } else if free < LEAST {
+    } else if free < START_BYTES {
         Finding::fail(name, format!("it is full ({have} are free): the gateway starts, and takes no messages"), mend)
     } else if free < reserve {
         let message = format!("{have} are free, less than store.reserve ({keep}): no message is accepted");
@@ -58,7 +58,7 @@ fn room(name: &str, free: u64, reserve: u64, no_files: bool, mend: &str) -> Find
 fn clock(now: Timestamp) -> Finding {
     const NAME: &str = "clock";
     let shown = now.strftime("%F %H:%M:%S UTC");
-    if (EPOCH..END).contains(&now.as_second()) {
+    if (EARLIEST..LATEST).contains(&now.as_second()) {
         Finding::ok(NAME, shown.to_string())
     } else {
         Finding::fail(NAME, format!("it cannot be {shown}"), "timedatectl set-ntp true")
@@ -70,7 +70,7 @@ fn system() -> Finding {
     Finding::ok("system", format!("Linux {}, {}", kernel.trim(), std::env::consts::ARCH))
 }
 
-/// Whether a service manager starts the gateway; a fact, whichever way.
+/// Reports whether a systemd unit is installed; both are fine.
 pub fn service() -> Finding {
     const NAME: &str = "service";
     const UNIT: &str = "daoyou.service";
@@ -93,19 +93,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reserve_and_the_year_are_judged() {
+    fn little_space_and_an_implausible_clock_are_reported() {
         for (free, reserve, no_files, state) in [
             (100_000, 100_000, false, "warn"),
             (99_999, 100_000, false, "fail"),
             (200_000, 100_000, false, "ok"),
-            (LEAST, 0, false, "ok"),
-            (LEAST - 1, 0, false, "fail"),
+            (START_BYTES, 0, false, "ok"),
+            (START_BYTES - 1, 0, false, "fail"),
             (0, 0, false, "fail"),
             (100_000, 100, true, "fail"),
         ] {
-            assert_eq!(room("disk", free, reserve, no_files, "mend").state.to_string(), state, "{free} {reserve}");
+            assert_eq!(space("disk", free, reserve, no_files, "mend").state.to_string(), state, "{free} {reserve}");
         }
-        for (second, state) in [(0, "fail"), (EPOCH, "ok"), (END, "fail")] {
+        for (second, state) in [(0, "fail"), (EARLIEST, "ok"), (LATEST, "fail")] {
             assert_eq!(clock(Timestamp::from_second(second).unwrap()).state.to_string(), state, "{second}");
         }
     }

@@ -1,28 +1,28 @@
-//! The index by which what was said and remembered is found, and the notes in the workspace.
+//! Checks of the word index, and of MEMORY.md in the workspace.
 
 use std::path::Path;
 
 use daoyou_channels::Finding;
 
-use super::check::{Check, Fix};
+use super::check::{DoctorCheck, Repair};
 use crate::guard::{Jail, JailError};
 use crate::memory::Identities;
 use crate::store::checkup::Checkup;
 
-/// Where facts stand that people may change, within the workspace.
-const NOTES: &str = "memory/MEMORY.md";
-/// The largest that is read, in bytes.
-const NOTES_LIMIT: u64 = 4_000_000;
+/// The file of facts that people may edit, in the workspace.
+const MEMORY_FILE: &str = "memory/MEMORY.md";
+/// The largest file that is read, in bytes.
+const MEMORY_FILE_LIMIT: u64 = 4_000_000;
 
-/// Whether the index holds together; nothing of a store of another format.
-pub fn index(checkup: &Checkup, runs: bool, identities: &Identities) -> Option<Check> {
+/// Checks the word index; a store of another format has none.
+pub fn index(checkup: &Checkup, runs: bool, identities: &Identities) -> Option<DoctorCheck> {
     const NAME: &str = "index";
     let state = checkup.index?;
     if !checkup.index_faults.is_empty() {
         let words = checkup.index_faults.join("; ").replace('\n', " ");
         let mend = if runs { "stop the gateway, then daoyou doctor --fix" } else { "daoyou doctor --fix" };
         let message = format!("it is damaged, so not all that was said is found: {words}");
-        return Some(Check::with(Finding::fail(NAME, message, mend), Fix::RebuildIndex(identities.clone())));
+        return Some(DoctorCheck::with(Finding::fail(NAME, message, mend), Repair::RebuildIndex(identities.clone())));
     }
     let messages = state.messages;
     let message = match (state.is_made_anew, state.behind) {
@@ -34,23 +34,23 @@ pub fn index(checkup: &Checkup, runs: bool, identities: &Identities) -> Option<C
     Some(Finding::ok(NAME, message).into())
 }
 
-/// Whether MEMORY.md can be read, as the gateway reads it.
-pub fn notes(workspace: &Path) -> Option<Finding> {
+/// Checks that MEMORY.md can be read in the way of the gateway.
+pub fn memory_file(workspace: &Path) -> Option<Finding> {
     const NAME: &str = "memory";
-    let jail = Jail::of_gateway(workspace, NOTES_LIMIT).ok()?;
-    let path = workspace.join(NOTES);
+    let jail = Jail::of_gateway(workspace, MEMORY_FILE_LIMIT).ok()?;
+    let path = workspace.join(MEMORY_FILE);
     let shown = path.display();
     let wrong = |reason: String, mend: String| Some(Finding::warn(NAME, format!("{shown}: {reason}"), mend));
-    match jail.read(NOTES) {
+    match jail.read(MEMORY_FILE) {
         Ok(opened) if std::str::from_utf8(&opened.bytes).is_err() => {
             wrong("it is no text in UTF-8, so nothing is taken from it".to_owned(), format!("save {shown} as UTF-8"))
         }
         Ok(_) => Some(Finding::ok(NAME, shown.to_string())),
-        // It is made when there is something to write.
+        // The gateway creates it when there is something to write.
         Err(JailError::Missing(_)) => None,
         Err(error) => {
             let mend = format!(
-                "make it a plain file of at most {NOTES_LIMIT} bytes that its owner may read and write: ls -l {shown}"
+                "make it a plain file of at most {MEMORY_FILE_LIMIT} bytes that its owner may read and write: ls -l {shown}"
             );
             wrong(format!("it cannot be read: {error}"), mend)
         }
@@ -61,7 +61,7 @@ pub fn notes(workspace: &Path) -> Option<Finding> {
 mod tests {
     use std::time::Duration;
 
-    use daoyou_channels::Verdict;
+    use daoyou_channels::Severity;
     use serde_json::json;
 
     use super::*;
@@ -71,9 +71,9 @@ mod tests {
     use crate::store::words::{Shelf, find};
     use crate::store::{Connection, write_alone};
 
-    /// The file is sound though its index is not, and `--fix` makes that anew.
+    /// The database file is sound although its index is damaged, and `--fix` rebuilds the index.
     #[test]
-    fn a_damaged_index_is_no_damaged_file_and_is_made_anew() {
+    fn a_damaged_index_is_rebuilt_and_the_file_stays() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(Some(folder.path().join("home"))).unwrap();
         let new = NewMemoryEntry {
@@ -91,33 +91,33 @@ mod tests {
         let look = || examine(&home.database(), Duration::from_secs(60)).unwrap();
         let check = |checkup: &Checkup| index(checkup, false, &Identities::default()).unwrap();
         let sound = check(&look());
-        assert!(sound.finding.state == Verdict::Ok && sound.fix.is_none(), "{sound:?}");
+        assert!(sound.finding.state == Severity::Ok && sound.fix.is_none(), "{sound:?}");
 
         let damage = "DELETE FROM memory_words_data WHERE id > 10";
         write_alone(&home.database(), |connection| Ok(connection.execute(damage, [])?)).unwrap();
         let damaged = look();
         assert!(matches!(damaged.soundness, Soundness::Sound { .. }), "{damaged:?}");
         let check_of_damaged = check(&damaged);
-        assert_eq!(check_of_damaged.finding.state, Verdict::Fail, "{damaged:?}");
-        assert_eq!(check_of_damaged.settle(&home, true).state, Verdict::Ok);
+        assert_eq!(check_of_damaged.finding.state, Severity::Fail, "{damaged:?}");
+        assert_eq!(check_of_damaged.resolve(&home, true).state, Severity::Ok);
         assert_eq!(look().index_faults, Vec::<String>::new());
         let found = write_alone(&home.database(), |connection| find(connection, Shelf::Memories, "red", 10)).unwrap();
         assert_eq!(found.len(), 1);
     }
 
     #[test]
-    fn notes_that_cannot_be_read_are_told() {
+    fn an_unreadable_memory_file_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let workspace = folder.path();
         std::fs::create_dir(workspace.join("memory")).unwrap();
-        assert_eq!(notes(workspace), None);
-        for (bytes, state) in [(b"- a fact\n".as_slice(), Verdict::Ok), (b"\xff\xfe", Verdict::Warn)] {
-            std::fs::write(workspace.join(NOTES), bytes).unwrap();
-            assert_eq!(notes(workspace).unwrap().state, state);
+        assert_eq!(memory_file(workspace), None);
+        for (bytes, state) in [(b"- a fact\n".as_slice(), Severity::Ok), (b"\xff\xfe", Severity::Warn)] {
+            std::fs::write(workspace.join(MEMORY_FILE), bytes).unwrap();
+            assert_eq!(memory_file(workspace).unwrap().state, state);
         }
-        std::fs::remove_file(workspace.join(NOTES)).unwrap();
-        std::os::unix::fs::symlink("/etc/passwd", workspace.join(NOTES)).unwrap();
-        let found = notes(workspace).unwrap();
-        assert!(found.state == Verdict::Warn && found.message.contains("cannot be read"), "{found:?}");
+        std::fs::remove_file(workspace.join(MEMORY_FILE)).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", workspace.join(MEMORY_FILE)).unwrap();
+        let found = memory_file(workspace).unwrap();
+        assert!(found.state == Severity::Warn && found.message.contains("cannot be read"), "{found:?}");
     }
 }

@@ -1,5 +1,4 @@
-//! `daoyou doctor`: checks a home, its gateway and what they stand on, and mends what is safe to mend. Nothing here may
-//! rely on anything being right.
+//! `daoyou doctor`: checks a home, its gateway and the machine, and makes safe repairs. No check may rely on anything being right.
 
 mod check;
 mod database;
@@ -8,6 +7,5 @@ mod files;
 mod machine;
 mod memory;
 mod running;
-mod workspace;
 
-pub use examine::{Patient, Report, examine};
+pub use examine::{DoctorInput, DoctorReport, examine};

@@ -1,4 +1,4 @@
-//! Who holds the home.
+//! The process that holds the home.
 
 use std::time::Duration;
 
@@ -6,58 +6,58 @@ use daoyou_channels::Finding;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::check::{Check, Fix};
+use super::check::{DoctorCheck, Repair};
 use crate::control::ControlClient;
 use crate::home::{Home, LockError};
 use crate::query::GatewayQuery;
 
 const NAME: &str = "gateway";
-/// How long a gateway may take to say how it is.
-const ANSWER: Duration = Duration::from_secs(5);
+/// The time limit of a gateway for its status.
+const STATUS_LIMIT: Duration = Duration::from_secs(5);
 
-/// Who has the home's lock.
-pub enum Holder {
+/// The holder of the home's lock.
+pub enum HomeHolder {
     Nobody,
-    /// A gateway that says how it is.
+    /// A gateway that responds with its status.
     Answers {
         client: ControlClient,
         status: Value,
     },
-    /// A process that does not answer on the control socket, or a lock that cannot be looked at.
+    /// A process that does not respond on the control socket, or a lock that cannot be examined.
     Silent {
         pid: Option<u32>,
         reason: String,
     },
 }
 
-/// Looks at the lock and the control socket; makes nothing.
-pub async fn holder(home: &Home) -> Holder {
-    // Locking would make the file.
-    if !home.lock_file().exists() {
-        return Holder::Nobody;
+impl HomeHolder {
+    /// Finds the holder by the lock and the control socket. Creates no file.
+    pub async fn find(home: &Home) -> Self {
+        // Locking would create the file.
+        if !home.lock_file().exists() {
+            return Self::Nobody;
+        }
+        let pid = match home.lock() {
+            Ok(_) => return Self::Nobody,
+            Err(LockError::Held { pid, .. }) => pid,
+            Err(LockError::Home(error)) => return Self::Silent { pid: None, reason: error.to_string() },
+        };
+        let client = match ControlClient::new(&home.socket()) {
+            Ok(client) => client,
+            Err(error) => return Self::Silent { pid, reason: format!("{error:#}") },
+        };
+        match timeout(STATUS_LIMIT, client.get(&GatewayQuery::Status.path())).await {
+            Ok(Ok(status)) => Self::Answers { client, status },
+            Ok(Err(error)) => Self::Silent { pid, reason: format!("{error:#}") },
+            Err(_) => Self::Silent { pid, reason: format!("no answer within {STATUS_LIMIT:?}") },
+        }
     }
-    let pid = match home.lock() {
-        Ok(_) => return Holder::Nobody,
-        Err(LockError::Held { pid, .. }) => pid,
-        Err(LockError::Home(error)) => return Holder::Silent { pid: None, reason: error.to_string() },
-    };
-    let client = match ControlClient::new(&home.socket()) {
-        Ok(client) => client,
-        Err(error) => return Holder::Silent { pid, reason: format!("{error:#}") },
-    };
-    match timeout(ANSWER, client.get(&GatewayQuery::Status.path())).await {
-        Ok(Ok(status)) => Holder::Answers { client, status },
-        Ok(Err(error)) => Holder::Silent { pid, reason: format!("{error:#}") },
-        Err(_) => Holder::Silent { pid, reason: format!("no answer within {ANSWER:?}") },
-    }
-}
 
-impl Holder {
     pub fn is_gateway(&self) -> bool {
         !matches!(self, Self::Nobody)
     }
 
-    pub fn checks(&self, home: &Home) -> Vec<Check> {
+    pub fn checks(&self, home: &Home) -> Vec<DoctorCheck> {
         match self {
             Self::Nobody => {
                 let mut checks = vec![Finding::ok(NAME, "none runs; `daoyou gateway` starts one").into()];
@@ -65,13 +65,16 @@ impl Holder {
                 if socket.symlink_metadata().is_ok() {
                     let mend = format!("rm {}", socket.display());
                     let stale = Finding::warn("socket", "one is left over from a gateway that was killed", mend);
-                    checks.push(Check::with(stale, Fix::RemoveSocket));
+                    checks.push(DoctorCheck::with(stale, Repair::RemoveSocket));
                 }
                 checks
             }
             Self::Answers { status, .. } => {
                 let services = status["services"].as_array().into_iter().flatten();
-                std::iter::once(running(status)).chain(services.map(awaited)).map(Check::from).collect()
+                std::iter::once(gateway_finding(status))
+                    .chain(services.map(service_finding))
+                    .map(DoctorCheck::from)
+                    .collect()
             }
             Self::Silent { pid, reason } => {
                 let (who, mend) = match pid {
@@ -86,8 +89,8 @@ impl Holder {
     }
 }
 
-/// A model service that messages wait for.
-fn awaited(service: &Value) -> Finding {
+/// Reports a model service that messages wait for.
+fn service_finding(service: &Value) -> Finding {
     let text = |key: &str| service[key].as_str().unwrap_or("?");
     let provider = text("provider");
     let mend = match text("code") {
@@ -98,7 +101,7 @@ fn awaited(service: &Value) -> Finding {
     Finding::fail(format!("waiting for {provider}"), format!("messages wait for it: {}", text("message")), mend)
 }
 
-fn running(status: &Value) -> Finding {
+fn gateway_finding(status: &Value) -> Finding {
     let text = |key: &str| status[key].as_str().unwrap_or("?").to_owned();
     let (version, ours) = (text("version"), env!("CARGO_PKG_VERSION"));
     let message = format!("it runs: pid {}, version {version}, up {}", status["pid"], text("uptime"));

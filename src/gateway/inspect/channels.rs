@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use daoyou_channels::email::EmailConfig;
 use daoyou_channels::finding::worst;
-use daoyou_channels::{Finding, Verdict};
+use daoyou_channels::{Finding, Severity};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -139,11 +139,11 @@ impl Inspector {
         let mut checks = self.test(&name).await;
         // The long test is left out if the short one failed.
         if let Some(Ok(channel)) = self.channels.get(&name)
-            && worst(&checks) != Verdict::Fail
+            && worst(&checks) != Severity::Fail
         {
             checks.extend(bounded(WHOLE_WAY_LIMIT, channel.test_whole_way()).await);
         }
-        Ok(json!({ "channel": name, "ok": worst(&checks) != Verdict::Fail, "checks": checks }))
+        Ok(json!({ "channel": name, "ok": worst(&checks) != Severity::Fail, "checks": checks }))
     }
 
     /// Runs the tests of one channel, each after those that it depends on.
@@ -250,11 +250,11 @@ impl Inspector {
         let mut all = Vec::new();
         for (name, findings) in futures_util::future::join_all(tests).await {
             let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
-            if worst(&findings) == Verdict::Ok {
+            if worst(&findings) == Severity::Ok {
                 all.push(Finding::ok(format!("channel {name}"), messages[1..].join("; ")));
                 continue;
             }
-            let bad = findings.into_iter().filter(|finding| finding.state != Verdict::Ok);
+            let bad = findings.into_iter().filter(|finding| finding.state != Severity::Ok);
             all.extend(bad.map(|finding| Finding { name: format!("channel {name}"), ..finding }));
         }
         all

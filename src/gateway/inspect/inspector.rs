@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::agent::prepare_workspace;
 use crate::bus::{ChannelHealth, MessageBus, WeakBus};
-use crate::config::{Config, Fault, Faults, Loaded};
+use crate::config::{Config, ConfigFault, ConfigFaults, LoadedConfig};
 use crate::gateway::channels;
 use crate::gateway::check::build_models;
 use crate::gateway::runtime::{Runtime, build_tools, tool_deps};
@@ -33,7 +33,7 @@ pub struct Inspector {
     /// The current snapshot of a running gateway.
     pub(super) runtime: Option<Arc<Runtime>>,
     /// Missing secrets, without which no gateway starts.
-    pub(super) missing: Vec<Fault>,
+    pub(super) missing: Vec<ConfigFault>,
 }
 
 /// The enabled channels, or why one cannot be created.
@@ -87,7 +87,7 @@ impl Inspector {
     ///
     /// # Errors
     /// The configuration of the model services is invalid.
-    pub fn offline(home: Home, loaded: &Loaded) -> Result<Self, Faults> {
+    pub fn offline(home: Home, loaded: &LoadedConfig) -> Result<Self, ConfigFaults> {
         crate::llm::install_crypto();
         // A provider without its secret cannot be probed; the other answers do not depend on it.
         let mut whole = loaded.clone();
@@ -105,7 +105,15 @@ impl Inspector {
             }
         }
         let (channels, missing) = (Arc::new(channels), loaded.missing.clone());
-        Ok(Self { home, config: Arc::new(loaded.config.clone()), models, channels, running: None, runtime: None, missing })
+        Ok(Self {
+            home,
+            config: Arc::new(loaded.config.clone()),
+            models,
+            channels,
+            running: None,
+            runtime: None,
+            missing,
+        })
     }
 
     /// Reads the store's part of an answer.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use daoyou_channels::{Finding, Verdict};
+use daoyou_channels::{Finding, Severity};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -180,10 +180,10 @@ impl Inspector {
             let mut calls = calls_of(&calls, name);
             let finding = service_check(name, answer, calls.next());
             // Only a failure of the service in use stops replies.
-            let is_worse = finding.state == Verdict::Fail && *name != in_use && resolved.is_ok();
-            findings.push(if is_worse { finding.as_bad_as(Verdict::Warn) } else { finding });
+            let is_worse = finding.state == Severity::Fail && *name != in_use && resolved.is_ok();
+            findings.push(if is_worse { finding.with_severity(Severity::Warn) } else { finding });
             for call in calls.filter(|(_, result)| result.is_err()) {
-                let finding = service_check(name, answer, Some(call)).as_bad_as(Verdict::Warn);
+                let finding = service_check(name, answer, Some(call)).with_severity(Severity::Warn);
                 findings.push(Finding { name: format!("model {}", call.0), ..finding });
             }
         }
@@ -318,53 +318,58 @@ mod tests {
         let outage = LlmError { blame: Blame::Service, ..LlmError::new(LlmErrorKind::Connection, "p", "refused") };
         let called = |result: Result<(), LlmError>| Some(("openai/gpt".to_owned(), result));
         for (answer, call, state, words) in [
-            (answered(200, Some(&["a", "b"])), None, Verdict::Ok, "is there, and lists 2 models"),
+            (answered(200, Some(&["a", "b"])), None, Severity::Ok, "is there, and lists 2 models"),
             (
                 answered(200, Some(&["a", "b"])),
                 called(Ok(())),
-                Verdict::Ok,
+                Severity::Ok,
                 "answers as openai/gpt, and lists 2 models",
             ),
-            (answered(404, None), called(Ok(())), Verdict::Ok, "answers as openai/gpt, and lists no models (HTTP 404)"),
+            (
+                answered(404, None),
+                called(Ok(())),
+                Severity::Ok,
+                "answers as openai/gpt, and lists no models (HTTP 404)",
+            ),
             (
                 answered(200, Some(&["a"])),
                 called(failed(LlmErrorKind::BadRequest, "HTTP 404")),
-                Verdict::Fail,
+                Severity::Fail,
                 "refuses a plain",
             ),
             (
                 answered(200, Some(&["a"])),
                 called(failed(LlmErrorKind::Auth, "HTTP 401")),
-                Verdict::Fail,
+                Severity::Fail,
                 "refuses the key",
             ),
             (
                 answered(200, Some(&["a"])),
                 called(failed(LlmErrorKind::Quota, "HTTP 402: x")),
-                Verdict::Fail,
+                Severity::Fail,
                 "no credit left: HTTP 402: x",
             ),
             (
                 answered(200, Some(&["a"])),
                 called(failed(LlmErrorKind::Server, "HTTP 500")),
-                Verdict::Fail,
+                Severity::Fail,
                 "at the moment",
             ),
             (
                 answered(200, Some(&["a"])),
                 called(failed(LlmErrorKind::RateLimit, "HTTP 429")),
-                Verdict::Warn,
+                Severity::Warn,
                 "not now",
             ),
-            (answered(200, Some(&["a"])), called(failed(LlmErrorKind::Timeout, "late")), Verdict::Warn, "late"),
-            (answered(401, None), None, Verdict::Fail, "refuses the key: HTTP 401"),
-            (answered(404, None), None, Verdict::Ok, "only a message tells"),
-            (Err(outage), None, Verdict::Fail, "cannot be reached: refused"),
+            (answered(200, Some(&["a"])), called(failed(LlmErrorKind::Timeout, "late")), Severity::Warn, "late"),
+            (answered(401, None), None, Severity::Fail, "refuses the key: HTTP 401"),
+            (answered(404, None), None, Severity::Ok, "only a message tells"),
+            (Err(outage), None, Severity::Fail, "cannot be reached: refused"),
         ] {
             let finding = service_check("openai", &answer, call.as_ref());
             assert_eq!(finding.state, state, "{finding:?}");
             assert!(
-                finding.message.contains(words) && (finding.mend.is_some() != (state == Verdict::Ok)),
+                finding.message.contains(words) && (finding.mend.is_some() != (state == Severity::Ok)),
                 "{finding:?}"
             );
         }
@@ -375,9 +380,9 @@ mod tests {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         for (dates, state) in [
             (&[][..], None),
-            (&[0, 100][..], Some(Verdict::Ok)),
-            (&[0, 121][..], Some(Verdict::Warn)),
-            (&[-500, 3][..], Some(Verdict::Warn)),
+            (&[0, 100][..], Some(Severity::Ok)),
+            (&[0, 121][..], Some(Severity::Warn)),
+            (&[-500, 3][..], Some(Severity::Warn)),
         ] {
             let answers: ProbeResults = dates
                 .iter()

@@ -36,8 +36,7 @@ impl World {
             zone: TimeZone::UTC,
             workspace: folder.path().to_owned(),
         };
-        let desk =
-            MemoryService::new(store, terms).with_secrets(Secrets::new([Secret::new("sk-canary-1234")]));
+        let desk = MemoryService::new(store, terms).with_secrets(Secrets::new([Secret::new("sk-canary-1234")]));
         Self { folder, desk: Arc::new(desk) }
     }
 

@@ -1,25 +1,27 @@
-//! Prints what the data commands found: as JSON, or as lines for people.
+//! Renders the answers of queries for people.
 
 use std::io::{self, Write};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::chinese::{filled, said};
-use super::output::{clock, field, tr};
+use super::exit::CommandExit;
+use super::output::{field, local_time, print, tr};
+use super::translation::{fill_template, translate};
+use crate::cli::Output;
 use crate::text::{one_line, truncate};
 
-/// Columns of a list, as `(heading, key)`.
-pub type Columns = &'static [(&'static str, &'static str)];
+/// TableColumns of a list, as `(heading, key)`.
+pub type TableColumns = &'static [(&'static str, &'static str)];
 
-pub const SESSIONS: Columns = &[
+pub const SESSIONS: TableColumns = &[
     ("SESSION", "session"),
     ("MESSAGES", "messages"),
     ("TOKENS", "tokens"),
     ("COST", "cost"),
     ("LAST USED", "updated_at"),
 ];
-const TURNS: Columns = &[
+const TURNS: TableColumns = &[
     ("TURN", "turn"),
     ("STATE", "state"),
     ("SESSION", "session"),
@@ -29,7 +31,7 @@ const TURNS: Columns = &[
     ("COST", "cost"),
     ("MESSAGE", "content"),
 ];
-const TURNS_OF_SUB_AGENTS: Columns = &[
+const TURNS_OF_SUB_AGENTS: TableColumns = &[
     ("TURN", "turn"),
     ("STATE", "state"),
     ("SESSION", "session"),
@@ -40,7 +42,7 @@ const TURNS_OF_SUB_AGENTS: Columns = &[
     ("COST", "cost"),
     ("MESSAGE", "content"),
 ];
-pub const QUEUE: Columns = &[
+pub const QUEUE: TableColumns = &[
     ("ID", "id"),
     ("STATE", "state"),
     ("KIND", "kind"),
@@ -50,9 +52,9 @@ pub const QUEUE: Columns = &[
     ("MESSAGE", "content"),
 ];
 
-pub const TOOLS: Columns =
+pub const TOOLS: TableColumns =
     &[("TOOL", "name"), ("ENABLED", "enabled"), ("MAY RUN TWICE", "idempotent"), ("WHAT IT DOES", "description")];
-pub const CHANNELS: Columns = &[
+pub const CHANNELS: TableColumns = &[
     ("CHANNEL", "name"),
     ("KIND", "kind"),
     ("ENABLED", "enabled"),
@@ -62,13 +64,13 @@ pub const CHANNELS: Columns = &[
     ("LAST ERROR", "error"),
 ];
 
-/// The widest a cell gets, in characters.
+/// The most characters of a cell.
 const CELL_LIMIT: usize = 48;
-/// The longest reason for which something was passed over, in characters.
+/// The most characters of the reason for a skipped message.
 const REASON_LIMIT: usize = 160;
 
-/// A list as a table, or `nothing` where it is empty.
-pub fn table(list: &Value, columns: Columns, nothing: &str, mut out: impl Write) -> io::Result<()> {
+/// Writes a list as a table, or `nothing` if it is empty.
+pub fn table(list: &Value, columns: TableColumns, nothing: &str, mut out: impl Write) -> io::Result<()> {
     let rows: Vec<Vec<String>> = list
         .as_array()
         .into_iter()
@@ -76,7 +78,7 @@ pub fn table(list: &Value, columns: Columns, nothing: &str, mut out: impl Write)
         .map(|row| columns.iter().map(|(_, key)| cell(&row[*key])).collect())
         .collect();
     if rows.is_empty() {
-        return writeln!(out, "{}", said(nothing));
+        return writeln!(out, "{}", translate(nothing));
     }
     let heading: Vec<String> = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
     let width = |column: usize| {
@@ -91,7 +93,7 @@ pub fn table(list: &Value, columns: Columns, nothing: &str, mut out: impl Write)
     Ok(())
 }
 
-/// The channels, and below them what they passed over.
+/// Writes the channels, and below them the messages that they skipped.
 pub fn channels(list: &Value, mut out: impl Write) -> io::Result<()> {
     table(list, CHANNELS, "no channels", &mut out)?;
     for row in list.as_array().into_iter().flatten() {
@@ -115,7 +117,7 @@ pub fn channels(list: &Value, mut out: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What was said in a session, and below each answer its calls with their results.
+/// Writes the messages of a session, each with its tool calls and their results.
 pub fn session(session: &Value, mut out: impl Write) -> io::Result<()> {
     for message in session["messages"].as_array().into_iter().flatten() {
         let head = format!("[{}] {}:", text(&message["at"]), text(&message["role"]));
@@ -130,7 +132,7 @@ pub fn session(session: &Value, mut out: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Turns; a column more where some are those of sub-agents.
+/// Writes turns, with one more column if there are turns of sub-agents.
 pub fn turns(list: &Value, out: impl Write) -> io::Result<()> {
     let mut rows = list.clone();
     let mut has_sub_agents = false;
@@ -142,7 +144,7 @@ pub fn turns(list: &Value, out: impl Write) -> io::Result<()> {
     table(&rows, if has_sub_agents { TURNS_OF_SUB_AGENTS } else { TURNS }, "no turns yet", out)
 }
 
-/// Each step of a turn.
+/// Writes each step of a turn.
 pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
     if let Some(label) = turn["sub_agent"]["label"].as_str() {
         let (session, asked) = (text(&turn["sub_agent"]["session"]), text(&turn["sub_agent"]["turn"]));
@@ -198,21 +200,29 @@ pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Tokens, and money where it is known.
+/// Formats tokens, and the cost if it is known.
 pub fn used(used: &Value) -> String {
     let cost = used["cost"].as_str().map(|cost| format!("{}{cost}", tr(", cost ", "，费用 "))).unwrap_or_default();
     let numbers = ["input", "cached", "output"].map(|key| used[key].to_string());
     let words = tr("{} tokens in ({} cached), {} out", "输入 {} 个 token（其中缓存 {}），输出 {}");
-    format!("{}{cost}", filled(words, &numbers))
+    format!("{}{cost}", fill_template(words, &numbers))
 }
 
-/// Keys and values, one a line.
+/// Writes keys and values, one pair a line.
 pub fn fields(value: &Value, mut out: impl Write) -> io::Result<()> {
     let Value::Object(fields) = value else { return writeln!(out, "{}", text(value)) };
     for (key, value) in fields {
         writeln!(out, "{key}: {}", text(value))?;
     }
     Ok(())
+}
+
+/// Prints the answer to a change: its keys and values, or JSON.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print_fields(answer: &Value, format: Output) -> anyhow::Result<CommandExit> {
+    print(answer, format, |out| fields(answer, out))
 }
 
 fn summary(step: &Value) -> String {
@@ -262,17 +272,17 @@ fn line(value: &Value, limit: usize) -> String {
     truncate(&one_line(&text(value)), limit)
 }
 
-/// Reads a time as the data hold it, in UTC.
+/// Parses a time in UTC, as in the data.
 fn instant(text: &str) -> Option<Timestamp> {
     let may_be = (20..=30).contains(&text.len()) && text.ends_with('Z') && text.as_bytes()[10] == b'T';
     if may_be { text.parse().ok() } else { None }
 }
 
-/// A field for people; a time by their own clock.
+/// Formats a field for people; times are in their time zone.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => instant(text).map_or_else(|| field(text), clock),
+        Value::String(text) => instant(text).map_or_else(|| field(text), local_time),
         other => field(&other.to_string()),
     }
 }

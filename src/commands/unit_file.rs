@@ -1,38 +1,38 @@
-//! The text of the service's unit: those in `systemd/`, with the paths of this machine.
+//! The systemd unit of the service: a template from `systemd/`, with the paths of this machine.
 
 use std::path::Path;
 
-/// The name of the unit, of the system's and of a user's alike.
+/// The name of the unit, for the system and for users.
 pub const NAME: &str = "daoyou.service";
 
-/// The home that the system's unit names.
+/// The home of the system's unit.
 pub const SYSTEM_HOME: &str = "/var/lib/daoyou";
 
 const SYSTEM: &str = include_str!("../../systemd/daoyou.service");
 const USER: &str = include_str!("../../systemd/daoyou-user.service");
 
-/// From this version on systemd can wait longer after each failed start, and put a service below the group that it delegates.
+/// The first version of systemd with restart delays that grow, and with DelegateSubgroup.
 const NEWER: u32 = 254;
 
-/// Returns true if a setting is one that older versions do not know.
+/// Returns true for a setting that older versions do not know.
 fn is_newer(setting: &str) -> bool {
     setting.starts_with("Restart") || setting.starts_with("DelegateSubgroup")
 }
 
-/// What the unit is to run.
-pub struct Unit<'a> {
+/// The parameters of a unit.
+pub struct UnitFile<'a> {
     /// The program.
     pub exe: &'a Path,
-    /// The configuration, where it is not the usual one.
+    /// The configuration file, if it is not the default.
     pub config: Option<&'a Path>,
-    /// A user's home of daoyou, where it is not the usual one.
+    /// The home of a user's gateway, if it is not the default.
     pub home: Option<&'a Path>,
-    /// The version of systemd; 0 when it is not known.
+    /// The version of systemd; 0 if unknown.
     pub version: u32,
 }
 
-impl Unit<'_> {
-    /// The text for the system's systemd, or for a user's.
+impl UnitFile<'_> {
+    /// Returns the text of the system's unit, or of a user's.
     pub fn text(&self, is_system: bool) -> String {
         let template = if is_system { SYSTEM } else { USER };
         let lines = template.lines().map(|line| self.line(line));
@@ -57,8 +57,8 @@ impl Unit<'_> {
     }
 }
 
-/// `text` as one word of a unit: quoted where it must be, with nothing that systemd would replace (systemd.service(5),
-/// "Command lines"). A `$` is replaced in command lines alone.
+/// Formats `text` as one word of a unit: quoted if necessary, and escaped (systemd.service(5), "Command lines"). `dollar` is the
+/// escape of `$`, which systemd expands in command lines only.
 fn word(text: &str, dollar: &str) -> String {
     let text = text.replace('%', "%%").replace('$', dollar);
     if !text.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | ';')) {
@@ -71,8 +71,8 @@ fn word(text: &str, dollar: &str) -> String {
 mod tests {
     use super::*;
 
-    fn unit(exe: &str) -> Unit<'_> {
-        Unit { exe: Path::new(exe), config: None, home: None, version: 252 }
+    fn unit(exe: &str) -> UnitFile<'_> {
+        UnitFile { exe: Path::new(exe), config: None, home: None, version: 252 }
     }
 
     #[test]
@@ -91,10 +91,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usual_stays_and_what_is_not_is_written() {
+    fn only_values_other_than_the_defaults_change_the_template() {
         assert_eq!(unit("/usr/local/bin/daoyou").text(true), SYSTEM);
         let (config, home) = (Path::new("/etc/daoyou.toml"), Path::new("/srv/my $home"));
-        let text = Unit { config: Some(config), home: Some(home), version: 254, ..unit("/d") }.text(false);
+        let text = UnitFile { config: Some(config), home: Some(home), version: 254, ..unit("/d") }.text(false);
         for line in [
             "ExecStart=/d gateway --no-cli --config /etc/daoyou.toml",
             "Environment=\"DAOYOU_HOME=/srv/my $home\"",

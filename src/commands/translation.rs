@@ -1,49 +1,49 @@
-//! Chinese for what the gateway's parts say in English: findings, and faults of a configuration. They come as finished
-//! sentences, some over the control socket, so that each is known again by its words.
+//! Translation of findings and configuration faults into Chinese. They arrive as complete English sentences, some over the control
+//! socket, so they are recognized by their words.
 
 use super::output::tr;
-use crate::config::Fault;
+use crate::config::ConfigFault;
 
-/// The sentences, `English => Chinese`, one a line.
+/// The sentences, one `English => Chinese` a line.
 const SENTENCES: &str = include_str!("chinese.txt");
-/// How deep a sentence may stand in what another one fills in.
+/// The deepest nesting of sentences in the values of others.
 const MAX_DEPTH: usize = 3;
 
-/// Puts `values` where `{}` stands, in order, or where their number stands as `{0}`.
-pub fn filled(template: &str, values: &[String]) -> String {
-    let mut filled = String::new();
+/// Replaces each `{}` by the next of `values`, and `{0}` by the first.
+pub fn fill_template(template: &str, values: &[String]) -> String {
+    let mut fill_template = String::new();
     let mut rest = template;
     let mut next = values.iter();
     while let Some((before, behind)) = rest.split_once('{') {
-        filled.push_str(before);
+        fill_template.push_str(before);
         let Some((number, behind)) = behind.split_once('}') else { break };
         let value =
             if number.is_empty() { next.next() } else { number.parse().ok().and_then(|at: usize| values.get(at)) };
-        filled.push_str(value.map_or("", String::as_str));
+        fill_template.push_str(value.map_or("", String::as_str));
         rest = behind;
     }
-    filled + rest
+    fill_template + rest
 }
 
-/// Returns a sentence in the language of people here; as it is where no Chinese is known for it.
-pub fn said(english: &str) -> String {
+/// Returns a sentence in the language of the output; unchanged if there is no translation.
+pub fn translate(english: &str) -> String {
     tr(None, Some(())).and_then(|()| translated(english, MAX_DEPTH)).unwrap_or_else(|| english.to_owned())
 }
 
-/// Returns a fault as one line, as its own `Display` but in the language of people here.
-pub fn fault(fault: &Fault) -> String {
+/// Formats a fault on one line, like its `Display`, in the language of the output.
+pub fn translate_fault(fault: &ConfigFault) -> String {
     if tr(true, false) {
         return fault.to_string();
     }
     let key = if fault.key.is_empty() { String::new() } else { format!("{}: ", fault.key) };
     let allowed =
-        if fault.allowed.is_empty() { String::new() } else { format!("；应为：{}", said(&fault.allowed)) };
-    let line = format!("{}: {key}{}{allowed}", fault.place, said(&fault.wrong));
+        if fault.allowed.is_empty() { String::new() } else { format!("；应为：{}", translate(&fault.allowed)) };
+    let line = format!("{}: {key}{}{allowed}", fault.origin, translate(&fault.wrong));
     line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// How many columns a text takes: a Chinese character takes two.
-pub fn columns(text: &str) -> usize {
+/// Returns the width of a text in columns; a Chinese character takes two.
+pub fn display_width(text: &str) -> usize {
     text.chars().map(|c| if c.is_ascii() { 1 } else { 2 }).sum()
 }
 
@@ -52,16 +52,16 @@ fn translated(english: &str, depth: usize) -> Option<String> {
     pairs.find_map(|(template, chinese)| {
         let values = values_of(template, english)?;
         let value = |value: &str| {
-            // A single word is a name.
+            // A single word is a name, which is not translated.
             let depth = depth.checked_sub(1).filter(|_| value.contains(' '));
             depth.and_then(|depth| translated(value, depth)).unwrap_or_else(|| value.to_owned())
         };
         let values: Vec<_> = values.into_iter().map(value).collect();
-        Some(filled(chinese, &values))
+        Some(fill_template(chinese, &values))
     })
 }
 
-/// What stands in `text` where `{}` stands in `template`, if it is that sentence.
+/// Returns the values in `text` of the `{}` in `template`, if `text` is such a sentence.
 fn values_of<'a>(template: &str, text: &'a str) -> Option<Vec<&'a str>> {
     let mut pieces = template.split("{}");
     let mut rest = text.strip_prefix(pieces.next()?)?;
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_is_known_by_its_words() {
+    fn sentences_are_recognized_by_their_words() {
         for (english, chinese) in [
             ("1.2 GB are free", Some("剩余 1.2 GB")),
             ("/home/a/.daoyou, private", Some("/home/a/.daoyou，仅自己可访问")),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_have_the_same_gaps() {
+    fn each_translation_has_the_placeholders_of_its_original() {
         for line in SENTENCES.lines().filter(|line| line.contains(" => ")) {
             let (english, chinese) = line.split_once(" => ").unwrap();
             let gaps = chinese.matches("{}").count()

@@ -1,4 +1,4 @@
-//! What every command that touches a home needs first.
+//! The environment of commands that use a home: the home, its configuration, the log, and signals.
 
 use std::fs::OpenOptions;
 use std::io::IsTerminal;
@@ -7,34 +7,33 @@ use std::path::{Path, PathBuf};
 use daoyou_channels::cli::Interrupt;
 use tokio_util::sync::CancellationToken;
 
-use super::{Exit, output};
+use super::{CommandExit, output};
 use crate::cli::{Cli, Command};
-use crate::config::{self, Fault, Faults, Loaded};
+use crate::config::{self, ConfigFault, ConfigFaults, LoadedConfig};
 use crate::gateway;
 use crate::home::{Home, LockError, is_unwritable};
 use crate::logging::{self, LogLevel};
 
-/// What one-shot commands log where nobody said otherwise: their output is for reading.
+/// The default log level of one-shot commands, whose output is for people.
 const QUIET: &str = "warn";
 
-/// A home that is there, its configuration, and a log that has been started.
-pub struct Prepared {
+/// An open home with its configuration, and a started log.
+pub struct CommandEnvironment {
     pub home: Home,
-    /// The defaults for whatever is wrong.
-    pub loaded: Loaded,
-    /// What is wrong with the configuration, without the secrets that are missing. Who asks a running gateway needs
-    /// neither: a service's credentials are the service's alone.
-    faults: Vec<Fault>,
+    /// The configuration; the defaults replace faulty settings.
+    pub loaded: LoadedConfig,
+    /// The faults of the configuration, apart from missing secrets. A command that uses a running gateway needs no valid
+    /// configuration: the credentials of a systemd service are available to the service only.
+    faults: Vec<ConfigFault>,
     pub log: LogLevel,
 }
 
-impl Prepared {
-    /// Opens the home, loads the configuration, starts the log. The error is the code to end with; what is wrong has
-    /// been printed.
-    pub fn new(cli: &Cli) -> anyhow::Result<Result<Self, Exit>> {
+impl CommandEnvironment {
+    /// Opens the home, loads the configuration, starts the log. The inner error is the exit code, after the faults were printed.
+    pub fn new(cli: &Cli) -> anyhow::Result<Result<Self, CommandExit>> {
         let env = config::environment();
         let home = match Home::open(cli.globals.home.clone()) {
-            // A gateway lives all the same, says so, and waits until it can be written.
+            // A gateway starts nevertheless, reports it, and waits until the home can be written.
             Err(error) if matches!(cli.command, Command::Gateway(_)) && error.unwritable().is_some() => {
                 Home::locate(cli.globals.home.clone())?
             }
@@ -42,23 +41,23 @@ impl Prepared {
         };
         let is_gateway = matches!(cli.command, Command::Gateway(_));
         let draft = super::config::read(&cli.globals, &home, &env);
-        let is_sound = draft.clone().complete().is_ok();
+        let is_valid = draft.clone().complete().is_ok();
         let checked = match is_gateway {
             true => draft.checked(|loaded| gateway::check(loaded, &env)),
             false => draft,
         };
         let mut loaded = checked.loaded.clone();
-        output::speak_as(&loaded.config);
+        output::set_locale(&loaded.config);
         let found = if is_gateway { checked.complete() } else { checked.without_secrets() };
         let faults = found.err().unwrap_or_default();
-        if is_gateway && !is_sound {
+        if is_gateway && !is_valid {
             return Ok(Err(super::config::report(&faults, output::stderr())?));
         }
-        let said = cli.globals.log.is_some() || env.contains_key("DAOYOU_LOG");
-        if !said && !is_gateway {
+        let has_level = cli.globals.log.is_some() || env.contains_key("DAOYOU_LOG");
+        if !has_level && !is_gateway {
             loaded.config.log.level = QUIET.to_owned();
         }
-        // Where its file cannot be written, the screen has to do.
+        // If the file cannot be written, the log goes to the screen.
         let file = log_file(cli, &home).filter(|file| can_append(file));
         let log = logging::start(&loaded.config.log, file.as_deref())?;
         if is_gateway {
@@ -72,26 +71,26 @@ impl Prepared {
         Ok(Ok(Self { home, loaded, faults, log }))
     }
 
-    /// Returns the configuration, with its secrets.
+    /// Returns the configuration with all its secrets.
     ///
     /// # Errors
-    /// [`Faults`]: it is not sound, or a secret is missing.
-    pub fn sound(&self) -> anyhow::Result<&Loaded> {
+    /// [`ConfigFaults`]: it is invalid, or a secret is missing.
+    pub fn with_secrets(&self) -> anyhow::Result<&LoadedConfig> {
         let loaded = self.without_secrets()?;
-        if loaded.missing.is_empty() { Ok(loaded) } else { Err(Faults(loaded.missing.clone()).into()) }
+        if loaded.missing.is_empty() { Ok(loaded) } else { Err(ConfigFaults(loaded.missing.clone()).into()) }
     }
 
-    /// Returns the configuration for work that needs none of its secrets; some may be missing.
+    /// Returns the configuration for work that needs no secrets; some may be missing.
     ///
     /// # Errors
-    /// [`Faults`]: it is not sound.
-    pub fn without_secrets(&self) -> anyhow::Result<&Loaded> {
-        if self.faults.is_empty() { Ok(&self.loaded) } else { Err(Faults(self.faults.clone()).into()) }
+    /// [`ConfigFaults`]: it is invalid.
+    pub fn without_secrets(&self) -> anyhow::Result<&LoadedConfig> {
+        if self.faults.is_empty() { Ok(&self.loaded) } else { Err(ConfigFaults(self.faults.clone()).into()) }
     }
 }
 
-/// Whether this process chats at its own terminal.
-pub fn chats_here(cli: &Cli) -> bool {
+/// Returns true if this process chats on its own terminal.
+pub fn has_terminal(cli: &Cli) -> bool {
     match &cli.command {
         Command::Gateway(args) => args.cli || (!args.no_cli && std::io::stdin().is_terminal()),
         Command::Chat(_) => true,
@@ -99,13 +98,13 @@ pub fn chats_here(cli: &Cli) -> bool {
     }
 }
 
-/// A log on the screen that one chats at would break the line being typed; it goes to a file in the home then.
+/// Returns the log file of a process that chats on the screen: log lines would break the line that the user types.
 fn log_file(cli: &Cli, home: &Home) -> Option<PathBuf> {
-    let shares_screen = chats_here(cli) && output::stdout_is_terminal() && output::stderr_is_terminal();
+    let shares_screen = has_terminal(cli) && output::stdout_is_terminal() && output::stderr_is_terminal();
     shares_screen.then(|| home.dir().join("daoyou.log"))
 }
 
-/// Returns false if nothing can be written to `file` for now.
+/// Returns false if `file` cannot be written at the moment.
 fn can_append(file: &Path) -> bool {
     match OpenOptions::new().create(true).append(true).open(file) {
         Ok(_) => true,
@@ -113,8 +112,8 @@ fn can_append(file: &Path) -> bool {
     }
 }
 
-/// The first SIGTERM or SIGINT cancels the token; a second one ends the process at once. SIGINT while a turn runs at
-/// this terminal stops the turn instead.
+/// Returns a token that the first SIGTERM or SIGINT cancels; a second one ends the process at once. While a turn runs on this
+/// terminal, SIGINT stops the turn instead.
 pub fn watch_signals(interrupt: Interrupt) -> std::io::Result<CancellationToken> {
     use tokio::signal::unix::{SignalKind, signal};
 
@@ -143,12 +142,12 @@ pub fn watch_signals(interrupt: Interrupt) -> std::io::Result<CancellationToken>
     Ok(token)
 }
 
-/// Says that the lock was not given, and with which code that ends.
-pub fn refuse(error: LockError) -> anyhow::Result<Exit> {
+/// Prints that another process holds the home, and returns the exit code.
+pub fn exit_for_lock_error(error: LockError) -> anyhow::Result<CommandExit> {
     match error {
         LockError::Held { .. } => {
-            output::note(format_args!("daoyou: {error}"));
-            Ok(Exit::Held)
+            output::print_note(format_args!("daoyou: {error}"));
+            Ok(CommandExit::HomeHeld)
         }
         LockError::Home(error) => Err(error.into()),
     }

@@ -1,0 +1,154 @@
+//! The commands' access to a home: through the running gateway, or to the home itself if none runs.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::environment::CommandEnvironment;
+use crate::control::ControlClient;
+use crate::gateway;
+use crate::home::{Home, HomeLock, LockError};
+use crate::query::{GatewayQuery, JobChange, JobQuery, MemoryChange, MemoryQuery, ProbeScope, StoreChange, StoreQuery};
+
+/// How often, and in which interval, a gateway that starts or stops is probed again.
+const PROBES: u32 = 100;
+const PROBE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The access to a home.
+pub enum GatewayAccess {
+    /// A gateway runs and answers on its control socket.
+    Running(ControlClient),
+    /// No gateway runs; this process holds the home's lock.
+    Offline(HomeLock),
+}
+
+impl GatewayAccess {
+    /// Finds the access to a home. Waits some seconds for a gateway that starts or stops.
+    ///
+    /// # Errors
+    /// Another process holds the home and does not answer, or the home cannot be locked.
+    pub async fn find(home: &Home) -> anyhow::Result<Self> {
+        let client = ControlClient::new(&home.socket())?;
+        let mut probes = 0;
+        loop {
+            let held = match home.lock() {
+                Ok(lock) => return Ok(Self::Offline(lock)),
+                Err(held @ LockError::Held { .. }) => held,
+                Err(error) => return Err(error.into()),
+            };
+            match client.get("/healthz").await {
+                Ok(_) => return Ok(Self::Running(client)),
+                Err(error) if probes >= PROBES => {
+                    return Err(anyhow::Error::from(held).context(format!("{error:#}")));
+                }
+                Err(_) => probes += 1,
+            }
+            tokio::time::sleep(PROBE_INTERVAL).await;
+        }
+    }
+}
+
+/// Answers a query about sessions, turns or the queue.
+///
+/// # Errors
+/// The subject does not exist, or the store cannot be read.
+pub async fn read_store(query: StoreQuery, home: &Home) -> anyhow::Result<Value> {
+    match GatewayAccess::find(home).await? {
+        GatewayAccess::Running(client) => client.get(&query.path()).await,
+        GatewayAccess::Offline(lock) => gateway::read_store(home, &lock, query).await,
+    }
+}
+
+/// Makes a change to sessions, turns or the queue.
+///
+/// # Errors
+/// The subject does not exist, or the store cannot be written.
+pub async fn change_store(change: StoreChange, home: &Home) -> anyhow::Result<Value> {
+    match GatewayAccess::find(home).await? {
+        GatewayAccess::Running(client) => {
+            let (method, path) = change.request();
+            client.request(method, &path).await
+        }
+        GatewayAccess::Offline(lock) => gateway::change_store(home, &lock, change).await,
+    }
+}
+
+/// Answers a query about jobs.
+///
+/// # Errors
+/// The job does not exist, or the store cannot be read.
+pub async fn read_jobs(query: JobQuery, environment: &CommandEnvironment) -> anyhow::Result<Value> {
+    match GatewayAccess::find(&environment.home).await? {
+        GatewayAccess::Running(client) => client.get(&query.path()).await,
+        GatewayAccess::Offline(lock) => {
+            gateway::read_jobs(&environment.home, &lock, environment.without_secrets()?, query).await
+        }
+    }
+}
+
+/// Makes a change to jobs; returns the answer, and true if a gateway runs, which applies the change at once.
+///
+/// # Errors
+/// The change is invalid, or the store cannot be written.
+pub async fn change_jobs(change: JobChange, environment: &CommandEnvironment) -> anyhow::Result<(Value, bool)> {
+    match GatewayAccess::find(&environment.home).await? {
+        GatewayAccess::Running(client) => {
+            let (method, path, body) = change.request();
+            Ok((client.send(method, &path, body).await?, true))
+        }
+        GatewayAccess::Offline(lock) => {
+            Ok((gateway::change_jobs(&environment.home, &lock, environment.without_secrets()?, change).await?, false))
+        }
+    }
+}
+
+/// Answers a query about memories.
+///
+/// # Errors
+/// The memory does not exist, or the store cannot be read.
+pub async fn read_memory(query: MemoryQuery, environment: &CommandEnvironment) -> anyhow::Result<Value> {
+    match GatewayAccess::find(&environment.home).await? {
+        GatewayAccess::Running(client) => client.get(&query.path()).await,
+        GatewayAccess::Offline(lock) => {
+            gateway::read_memory(&environment.home, &lock, environment.without_secrets()?, query).await
+        }
+    }
+}
+
+/// Makes a change to memories.
+///
+/// # Errors
+/// The change is invalid, or the store cannot be written.
+pub async fn change_memory(change: MemoryChange, environment: &CommandEnvironment) -> anyhow::Result<Value> {
+    match GatewayAccess::find(&environment.home).await? {
+        GatewayAccess::Running(client) => {
+            let (method, path, body) = change.request();
+            client.send(method, &path, body).await
+        }
+        GatewayAccess::Offline(lock) => {
+            gateway::change_memory(&environment.home, &lock, environment.without_secrets()?, change).await
+        }
+    }
+}
+
+/// Answers a query about the running gateway, or about the one that this home would have.
+///
+/// # Errors
+/// The configuration is invalid, or the subject does not exist.
+pub async fn inspect(query: GatewayQuery, environment: &CommandEnvironment) -> anyhow::Result<Value> {
+    match GatewayAccess::find(&environment.home).await? {
+        GatewayAccess::Running(client) => client.get(&query.path()).await,
+        GatewayAccess::Offline(lock) => {
+            let loaded = match query {
+                GatewayQuery::Status
+                | GatewayQuery::Channels
+                | GatewayQuery::Tools
+                | GatewayQuery::Models(ProbeScope::None) => environment.without_secrets()?,
+                GatewayQuery::TestChannel(_) | GatewayQuery::Models(_) | GatewayQuery::Checks => {
+                    environment.with_secrets()?
+                }
+            };
+            gateway::inspect_offline(&environment.home, lock, loaded, query).await
+        }
+    }
+}

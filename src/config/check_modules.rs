@@ -1,0 +1,233 @@
+//! Checks of the sections of single modules that the kinds of their values do not express.
+
+use daoyou_channels::email::is_address;
+use daoyou_channels::settings::{ByteSize, Span};
+
+use super::fault::{join, quoted};
+use super::settings::{Config, GatewayConfig};
+use crate::cron::heartbeat::ActiveHours;
+use crate::http::{AllowedHosts, parse_network};
+
+/// The shortest token that protects a server which other machines can reach, in characters.
+const MIN_TOKEN: usize = 16;
+
+/// The least memory for bodies: two of the API's largest.
+const MIN_BODY_BUDGET: ByteSize = ByteSize(4_200_000);
+
+const EMAIL: &str = "channels.email";
+
+/// A fault of the first of `keys`, unless one of them has a fault already.
+pub(super) struct SettingFault {
+    pub keys: Vec<String>,
+    pub wrong: String,
+    pub allowed: String,
+}
+
+impl SettingFault {
+    fn new(keys: &[&str], wrong: impl Into<String>, allowed: &str) -> Self {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        Self { keys, wrong: wrong.into(), allowed: allowed.to_owned() }
+    }
+}
+
+/// Returns all faults of these sections.
+pub(super) fn faults(config: &Config) -> Vec<SettingFault> {
+    gateway(&config.gateway).into_iter().chain(heartbeat(config)).chain(email(config)).collect()
+}
+
+/// Returns warnings about valid settings that are probably mistakes, as `(key, sentence)`.
+pub(super) fn warnings(config: &Config) -> Vec<(String, String)> {
+    let owners: Vec<&str> = email_owners(config).map(|(_, owner)| owner).collect();
+    let of_email = config.channels.email.warnings(&owners).into_iter();
+    let of_email = of_email.map(|(key, words)| (join(EMAIL, key), words));
+    of_email.chain(undeliverable(config)).collect()
+}
+
+fn gateway(gateway: &GatewayConfig) -> Vec<SettingFault> {
+    let mut found: Vec<SettingFault> = listening(gateway).into_iter().collect();
+    if gateway.body_budget.0 < MIN_BODY_BUDGET.0 {
+        let wrong = format!("{} is less than two bodies of the API", gateway.body_budget);
+        found.push(SettingFault::new(&["gateway.body_budget"], wrong, "4200KB or more"));
+    }
+    for (index, name) in gateway.hosts.iter().enumerate().filter(|(_, name)| !AllowedHosts::is_valid(name)) {
+        let wrong = format!("entry {index} is {}", quoted(name));
+        let allowed = "a name or an IP address without scheme, port and path, such as \"chat.example.org\"";
+        found.push(SettingFault::new(&["gateway.hosts"], wrong, allowed));
+    }
+    for (index, proxy) in gateway.trusted_proxies.iter().enumerate().filter(|(_, text)| parse_network(text).is_err()) {
+        let wrong = format!("entry {index} is {}", quoted(proxy));
+        let allowed = "an IP address or a range such as \"10.0.0.0/8\"";
+        found.push(SettingFault::new(&["gateway.trusted_proxies"], wrong, allowed));
+    }
+    found
+}
+
+/// Checks that a server which other machines can reach has a token that cannot be guessed.
+fn listening(gateway: &GatewayConfig) -> Option<SettingFault> {
+    let address = match gateway.listen_addr() {
+        Err(wrong) => {
+            let allowed =
+                "an IP address and a port such as \"127.0.0.1:18790\", \"[::1]:18790\" or \"localhost:18790\"";
+            return Some(SettingFault::new(&["gateway.listen"], wrong, allowed));
+        }
+        Ok(address) if address.ip().is_loopback() => return None,
+        Ok(address) => address,
+    };
+    let reached = format!("{address} can be reached from other machines, and");
+    match &gateway.token {
+        None => {
+            let wrong = format!("{reached} gateway.token is not set");
+            let allowed = "an address of this machine alone such as \"127.0.0.1:18790\", or any with gateway.token";
+            Some(SettingFault::new(&["gateway.listen", "gateway.token"], wrong, allowed))
+        }
+        Some(token) if token.expose().chars().count() < MIN_TOKEN => {
+            let wrong = format!("{reached} so short a token can be guessed");
+            let allowed = "16 characters or more, such as what `openssl rand -hex 32` prints";
+            Some(SettingFault::new(&["gateway.token", "gateway.listen"], wrong, allowed))
+        }
+        Some(_) => None,
+    }
+}
+
+fn heartbeat(config: &Config) -> Vec<SettingFault> {
+    let heartbeat = &config.heartbeat;
+    let mut found = Vec::new();
+    if !(Span::from_secs(1)..=Span::from_secs(86_400)).contains(&heartbeat.every) {
+        let wrong = format!("{} is too short or too long", heartbeat.every);
+        found.push(SettingFault::new(&["heartbeat.every"], wrong, "from \"1s\" to \"1d\""));
+    }
+    if let Err(wrong) = ActiveHours::read(&heartbeat.active_hours) {
+        let allowed = "two times of a day such as \"08:00-22:00\", or \"\" for the whole day";
+        found.push(SettingFault::new(&["heartbeat.active_hours"], wrong, allowed));
+    }
+    if let Some(wrong) = undeliverable_heartbeat(config) {
+        let allowed = "\"CHANNEL:CHAT\" such as \"webhook:phone:ann\", or \"\" for the chat of owner.notify";
+        found.push(SettingFault::new(&["heartbeat.deliver_to"], wrong, allowed));
+    }
+    found
+}
+
+/// Returns the fault of `heartbeat.deliver_to`, if it has one.
+fn undeliverable_heartbeat(config: &Config) -> Option<String> {
+    let text = config.heartbeat.deliver_to.as_str();
+    if text.is_empty() {
+        return None;
+    }
+    let not_on = |what: &str| Some(format!("{} names {what} that is not switched on", quoted(text)));
+    match text.split_once(':') {
+        Some(("cli", chat)) if !chat.is_empty() => None,
+        Some(("email", chat)) if !chat.is_empty() => {
+            if config.channels.email.enabled {
+                None
+            } else {
+                not_on("a channel")
+            }
+        }
+        Some(("webhook", rest)) => match rest.split_once(':') {
+            Some((name, chat)) if !chat.is_empty() => {
+                let is_on = config.channels.webhook.get(name).is_some_and(|hook| hook.enabled);
+                if is_on { None } else { not_on("a webhook") }
+            }
+            _ => Some(format!("{} names no chat", quoted(text))),
+        },
+        _ => Some(format!("{} names no channel and chat", quoted(text))),
+    }
+}
+
+/// Checks `[channels.email]`, and the owner's addresses.
+fn email(config: &Config) -> Vec<SettingFault> {
+    let own = config.channels.email.faults().into_iter().map(|fault| SettingFault {
+        keys: std::iter::once(&fault.key).chain(fault.with).map(|key| join(EMAIL, key)).collect(),
+        wrong: fault.wrong,
+        allowed: fault.allowed,
+    });
+    let owners = email_owners(config).filter(|(_, owner)| !is_address(owner)).map(|(index, owner)| SettingFault {
+        keys: vec!["owner.identities".to_owned()],
+        wrong: format!("entry {index} is \"email:\" and {}, which is no address", quoted(owner)),
+        allowed: "\"email:\" and an address, such as \"email:me@example.org\"".to_owned(),
+    });
+    own.chain(owners).chain(email_notify(config)).collect()
+}
+
+/// Returns the owner's addresses with their indexes in `owner.identities`.
+fn email_owners(config: &Config) -> impl Iterator<Item = (usize, &str)> {
+    let identities = config.owner.identities.iter().enumerate();
+    identities.filter_map(|(index, identity)| Some((index, identity.strip_prefix("email:")?)))
+}
+
+/// Checks `owner.notify`: it may be an address, or the Message-ID of a thread's first mail.
+fn email_notify(config: &Config) -> Option<SettingFault> {
+    let chat = config.owner.notify.strip_prefix("email:")?;
+    let is_thread = chat.starts_with('<') && chat.ends_with('>') && chat.contains('@');
+    if !is_address(chat) && !is_thread {
+        return Some(SettingFault {
+            keys: vec!["owner.notify".to_owned()],
+            wrong: format!("{} is no address", quoted(chat)),
+            allowed: "\"email:\" and an address, such as \"email:me@example.org\"".to_owned(),
+        });
+    }
+    (!config.channels.email.enabled).then(|| SettingFault {
+        keys: vec!["owner.notify".to_owned(), EMAIL.to_owned()],
+        wrong: "[channels.email] is not switched on".to_owned(),
+        allowed: "an enabled channel, or \"\" for the log only".to_owned(),
+    })
+}
+
+/// Warns of webhooks without a callback that are to deliver notices or heartbeats.
+fn undeliverable(config: &Config) -> Vec<(String, String)> {
+    let chats = [("owner.notify", &config.owner.notify), ("heartbeat.deliver_to", &config.heartbeat.deliver_to)];
+    let to_nobody = chats.into_iter().filter_map(|(key, chat)| {
+        let name = chat.strip_prefix("webhook:")?.split(':').next()?;
+        let hook = config.channels.webhook.get(name)?;
+        let words = format!(
+            "[channels.webhook.{name}] has no callback_url, so only replies can be picked up there: what is sent to {chat:?} \
+             becomes a dead letter"
+        );
+        hook.callback_url.is_none().then(|| (key.to_owned(), words))
+    });
+    to_nobody.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faulty_heartbeat_settings_are_found() {
+        for (key, value, expected) in [
+            ("every", "500ms", "heartbeat.every"),
+            ("every", "2d", "heartbeat.every"),
+            ("every", "1s", ""),
+            ("active_hours", "8 to 22", "heartbeat.active_hours"),
+            ("active_hours", "", ""),
+            ("deliver_to", "phone", "heartbeat.deliver_to"),
+            ("deliver_to", "webhook:phone:me", "heartbeat.deliver_to"),
+            ("deliver_to", "email:me@example.org", "heartbeat.deliver_to"),
+            ("deliver_to", "cli:direct", ""),
+        ] {
+            let config: Config = toml::from_str(&format!("[heartbeat]\n{key} = {value:?}")).unwrap();
+            let keys: Vec<_> = faults(&config).into_iter().flat_map(|fault| fault.keys).collect();
+            assert_eq!(keys.join(" "), expected, "{key} {value}");
+        }
+    }
+
+    #[test]
+    fn delivery_to_a_webhook_without_callback_is_warned_about() {
+        for (notify, deliver_to, expected) in [
+            ("webhook:quiet:me", "", "owner.notify"),
+            ("", "webhook:quiet:me", "heartbeat.deliver_to"),
+            ("webhook:quiet:me", "webhook:quiet:me", "owner.notify heartbeat.deliver_to"),
+            ("webhook:loud:me", "webhook:loud:me", ""),
+            ("cli:direct", "email:me@example.org", ""),
+            ("", "", ""),
+        ] {
+            let text = format!(
+                "[owner]\nnotify = {notify:?}\n[heartbeat]\ndeliver_to = {deliver_to:?}\n[channels.webhook.quiet]\n\
+                 [channels.webhook.loud]\ncallback_url = \"https://example.org\"\n"
+            );
+            let config: Config = toml::from_str(&text).unwrap();
+            let keys: Vec<_> = undeliverable(&config).into_iter().map(|(key, _)| key).collect();
+            assert_eq!(keys.join(" "), expected, "{notify} {deliver_to}");
+        }
+    }
+}
