@@ -1,4 +1,4 @@
-//! SIGHUP: the configuration is read anew while the gateway runs.
+//! Tests of reloads of the configuration by SIGHUP.
 
 use std::fs;
 
@@ -75,7 +75,7 @@ async fn a_turn_never_sees_half_of_a_reload() {
     let slow = gateway.accept("in", &Message::new("slow").chat("a")).await;
     gate.wait_arrived(1).await;
     *gateway.setup() = setup.set("cron.max_jobs", 5);
-    reload(&gateway, "from now on cron.max_jobs 1 → 5").await;
+    reload(&gateway, "configuration reloaded: cron.max_jobs 1 → 5").await;
     gate.open();
     assert_eq!(gateway.wait_done("in", &slow).await.text("reply"), "slow done");
     let asked = model.requests_about("slow").pop().unwrap().to_string();
@@ -99,24 +99,24 @@ async fn a_reload_keeps_what_was_good_and_names_what_needs_a_restart() {
 
     let before = gateway.logs().len();
     fs::write(&file, format!("{good}\n[agnet]\n[log]\nlevel = \"loud\"\n")).unwrap();
-    hang_up(&gateway, before, "the one before stays in force").await;
+    hang_up(&gateway, before, "the previous one stays in force").await;
     let logs = gateway.logs();
     assert!(logs.contains("config.toml:") && logs.contains("agnet: unknown key"), "{logs}");
     assert!(logs.contains("log.level: \"loud\" is no level"), "{logs}");
     *gateway.setup() = setup.clone().set("agent.model", "nowhere/x");
-    reload(&gateway, "the one before stays in force").await;
+    reload(&gateway, "the previous one stays in force").await;
     assert!(gateway.logs().contains("agent.model: no provider is called \"nowhere\""));
     assert_eq!(gateway.ask("in", "a", "hi").await, "echo: hi");
 
     let changed = setup.clone().set("agent.max_iterations", 7).set("channels.webhook.in.secret", "another-secret");
     *gateway.setup() = changed;
-    reload(&gateway, "until a restart the old values hold of channels.webhook.in.secret").await;
+    reload(&gateway, "a restart is needed for channels.webhook.in.secret").await;
     let logs = gateway.logs();
-    assert!(logs.contains("the configuration was read anew: from now on agent.max_iterations 40 → 7"), "{logs}");
+    assert!(logs.contains("configuration reloaded: agent.max_iterations 40 → 7"), "{logs}");
     assert!(!logs.contains("another-secret"), "{logs}");
     *gateway.setup() = setup.clone();
-    reload(&gateway, "from now on agent.max_iterations 7 → 40").await;
-    reload(&gateway, "the configuration was read anew: nothing has changed").await;
+    reload(&gateway, "configuration reloaded: agent.max_iterations 7 → 40").await;
+    reload(&gateway, "configuration reloaded: nothing has changed").await;
     assert_eq!(gateway.ask("in", "a", "still here").await, "echo: still here", "the old secret holds");
     gateway.stop().await;
 }
@@ -132,7 +132,7 @@ async fn status_tells_what_is_served_whatever_the_configuration_says() {
     let file = gateway.home().join("config.toml");
     let moved = fs::read_to_string(&file).unwrap().replace(&address, "127.0.0.1:9");
     fs::write(&file, moved).unwrap();
-    hang_up(&gateway, gateway.logs().len(), "until a restart the old values hold of ").await;
+    hang_up(&gateway, gateway.logs().len(), "a restart is needed for ").await;
     let status = gateway.json(&["status"]).await;
     assert_eq!(status["listen"], address.as_str(), "{status}");
     let needed = json!(["channels.webhook.comes", "channels.webhook.goes", "gateway.listen"]);

@@ -366,7 +366,7 @@ impl MessageBus {
         }
     }
 
-    /// The configuration was read anew, or nobody waits any more: what was known of the services is void.
+    /// Forgets the known faults of services, after a reload or when nobody waits any more.
     pub fn forget_service_faults(self: &Arc<Self>) {
         if self.services.clear_all() {
             self.store_services();

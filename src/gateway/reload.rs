@@ -134,16 +134,16 @@ impl Reloader {
             tracing::warn!("{warning}");
         }
         if changed.is_empty() && waiting.is_empty() {
-            tracing::info!("the configuration was read anew: nothing has changed");
+            tracing::info!("configuration reloaded: nothing has changed");
         }
         if !changed.is_empty() {
             let changed = list(&changed, SettingChange::to_string);
-            tracing::info!("the configuration was read anew: from now on {changed}");
+            tracing::info!("configuration reloaded: {changed}");
         }
         let mut status = "ready".to_owned();
         if !waiting.is_empty() {
             let keys = list(&waiting, |change| change.key.clone());
-            tracing::warn!("until a restart the old values hold of {keys}");
+            tracing::warn!("a restart is needed for {keys}");
             status = format!("ready; a restart is needed for {keys}");
         }
         if loaded.config.log.level != self.current.config.log.level
@@ -170,8 +170,8 @@ fn log_refusal(error: &anyhow::Error) -> String {
         Some(ConfigFaults(faults)) => faults.iter().for_each(|fault| tracing::error!("{fault}")),
         None => tracing::error!("{error:#}"),
     }
-    tracing::error!("the configuration was read anew and is wrong: the one before stays in force");
-    "ready; the new configuration is wrong, the one before stays in force".to_owned()
+    tracing::error!("the new configuration is invalid: the previous one stays in force");
+    "ready; the new configuration is invalid, the previous one stays in force".to_owned()
 }
 
 fn list(changes: &[SettingChange], each: impl Fn(&SettingChange) -> String) -> String {

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lists_of_each_channel_are_its_own() {
+    fn each_channel_has_its_own_trust_lists() {
         let mut config = Config::default();
         let names = |names: &[&str]| AllowList::new(names.iter().map(|name| (*name).to_owned()).collect());
         config
@@ -254,7 +254,7 @@ mod tests {
     /// owner, is listed, is covered by `"*"`, or is in no list. A channel or a kind of proof to come does not compile until it
     /// stands here.
     #[test]
-    fn each_way_in_has_its_trust() {
+    fn each_channel_and_proof_grants_its_trust() {
         const OWNERS: [&str; 4] = ["owner"; 4];
         const STRANGERS: [&str; 4] = ["untrusted"; 4];
         let ChannelsConfig { cli: _, webhook: _, email: _ } = ChannelsConfig::default();

@@ -415,7 +415,7 @@ async fn a_reload_gives_and_takes_trust() {
         gateway.write_config();
         gateway.sighup();
         until("the new lists", async || {
-            gateway.logs()[before..].contains("the configuration was read anew: from now on").then_some(())
+            gateway.logs()[before..].contains("configuration reloaded: ").then_some(())
         })
         .await;
         assert!(!gateway.logs().contains("a restart"), "{}", gateway.logs());
@@ -525,7 +525,7 @@ async fn a_reload_gives_and_takes_trust_of_mail() {
         desk.gateway.write_config();
         desk.gateway.sighup();
         until("the new lists", async || {
-            desk.gateway.logs()[before..].contains("the configuration was read anew: from now on").then_some(())
+            desk.gateway.logs()[before..].contains("configuration reloaded: ").then_some(())
         })
         .await;
         desk.receive(&Draft::new(OWNER, &format!("mail {n}"), INJECTED));

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_decides_and_without_one_the_list_of_models() {
+    fn a_trial_call_decides_else_the_list_of_models() {
         let failed = |kind, words: &str| Err(LlmError::new(kind, "p", words));
         let outage = LlmError { blame: Blame::Service, ..LlmError::new(LlmErrorKind::Connection, "p", "refused") };
         let called = |result: Result<(), LlmError>| Some(("openai/gpt".to_owned(), result));
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_farthest_clock_counts() {
+    fn the_largest_clock_skew_is_reported() {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         for (dates, state) in [
             (&[][..], None),
