@@ -12,8 +12,8 @@ impl DiskReserve {
         Self { folder }
     }
 
-    /// Checks that `reserve` bytes are free. `Err` says in words how little is left. A file system that does not tell is taken to have room: the write
-    /// itself will say otherwise.
+    /// Checks that `reserve` bytes are free; the error says how little is left. If the file system does not tell, the write itself
+    /// will fail.
     pub fn check(&self, reserve: u64) -> Result<(), String> {
         let Ok(stat) = rustix::fs::statvfs(&self.folder) else { return Ok(()) };
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);

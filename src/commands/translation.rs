@@ -1,5 +1,5 @@
-//! Translation of findings and configuration faults into Chinese. They arrive as complete English sentences, some over the control
-//! socket, so they are recognized by their words.
+//! Translation of findings and configuration faults into Chinese. They arrive as complete English sentences, some over the
+//! control socket, so they are recognized by their words.
 
 use super::output::tr;
 use crate::config::ConfigFault;

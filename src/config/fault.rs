@@ -41,8 +41,8 @@ impl Serialize for SettingOrigin {
     }
 }
 
-/// A fault. Shown as one line: `FILE:LINE: KEY: what is wrong; allowed: …`, with the name of the variable in place of file and line
-/// if the value came from the environment. It never contains a secret.
+/// A fault. Shown as one line: `FILE:LINE: KEY: what is wrong; allowed: …`, with the name of the variable in place of file and
+/// line if the value came from the environment. It never contains a secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigFault {
     pub origin: SettingOrigin,

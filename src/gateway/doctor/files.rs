@@ -203,7 +203,7 @@ pub fn workspace(home: &Home, path: &Path) -> Vec<DoctorCheck> {
     vec![Finding::ok(NAME, shown.to_string()).into()]
 }
 
-/// Reports the files of the workspace that the gateway cannot read, and faulty private folders. Without a workspace there are none.
+/// Reports the files of the workspace that the gateway cannot read, and faulty private folders.
 pub fn unreadable(workspace: &Path) -> Vec<Finding> {
     const NAME: &str = "workspace files";
     let closed = PRIVATE.covered_for_all().hidden;

@@ -1,4 +1,5 @@
-//! `daoyou doctor`: checks a home, its gateway and the machine, and makes safe repairs. No check may rely on anything being right.
+//! `daoyou doctor`: checks a home, its gateway and the machine, and makes safe repairs. No check relies on anything being
+//! right.
 
 mod check;
 mod database;
