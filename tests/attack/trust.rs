@@ -414,10 +414,8 @@ async fn a_reload_gives_and_takes_trust() {
         *gateway.setup() = with(trusted, owners.clone());
         gateway.write_config();
         gateway.sighup();
-        until("the new lists", async || {
-            gateway.logs()[before..].contains("configuration reloaded: ").then_some(())
-        })
-        .await;
+        until("the new lists", async || gateway.logs()[before..].contains("configuration reloaded: ").then_some(()))
+            .await;
         assert!(!gateway.logs().contains("a restart"), "{}", gateway.logs());
         let reply = say(&gateway, "in", "ann", "c", INJECTED).await;
         assert_eq!(!reply.contains("is refused"), is_obeyed, "{trusted:?} {owners:?}: {reply}");
