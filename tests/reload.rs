@@ -60,36 +60,6 @@ async fn a_reload_changes_the_turns_to_come() {
     gateway.stop().await;
 }
 
-/// A reload is one step: a turn that began before it ends with all of its settings, also those of its tools.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_turn_never_sees_half_of_a_reload() {
-    let (model, gate) = (Model::start().await, Gate::new());
-    let add = |name: &str| {
-        let job = json!({"action": "add", "message": "tea", "at": "in 2h", "name": name, "channel": "cli", "chat_id": "direct"});
-        Reply::tool("cron", &job)
-    };
-    model.on("slow", [add("one").held_by(&gate), add("two"), Reply::text("slow done")]);
-    model.on("later", [add("two"), Reply::text("later done")]);
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("cron.max_jobs", 1);
-    let setup = setup.set("owner.identities", vec!["webhook:in:me"]);
-    let mut gateway = Gateway::start(setup.clone()).await;
-    let slow = gateway.accept("in", &Message::new("slow").sender("me").chat("a")).await;
-    gate.wait_arrived(1).await;
-    *gateway.setup() = setup.set("cron.max_jobs", 5);
-    reload(&gateway, "configuration reloaded: cron.max_jobs 1 → 5").await;
-    gate.open();
-    assert_eq!(gateway.wait_done("in", &slow).await.text("reply"), "slow done");
-    let asked = model.requests_about("slow").pop().unwrap().to_string();
-    assert!(asked.contains("as many as cron.max_jobs allows"), "{asked}");
-    let later = gateway.accept("in", &Message::new("later").sender("me").chat("b")).await;
-    assert_eq!(gateway.wait_done("in", &later).await.text("reply"), "later done");
-    let jobs = gateway.json(&["cron", "list"]).await;
-    let mut names: Vec<_> = jobs.as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
-    names.sort_unstable();
-    assert_eq!(names, ["one", "two"]);
-    gateway.stop().await;
-}
-
 /// A wrong file changes nothing and is told line by line; what needs a restart is named, once it stands there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_keeps_what_was_good_and_names_what_needs_a_restart() {
