@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use uuid::Uuid;
+
 /// The waits between attempts of one delivery; after the last wait the delivery fails for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryTable(Vec<Duration>);
@@ -47,6 +49,13 @@ impl Backoff {
     pub fn reset(&mut self) {
         self.next = self.first;
     }
+}
+
+/// Returns a random time between half of `wait` and `wait`, so that attempts that failed together are not retried at the same
+/// moment.
+pub fn jittered(wait: Duration) -> Duration {
+    let random = Uuid::new_v4().as_u128() as u32;
+    wait.mul_f64(0.5 + f64::from(random) / f64::from(u32::MAX) / 2.0)
 }
 
 #[cfg(test)]

@@ -341,9 +341,9 @@ async fn the_sandbox_holds_there_too() {
 
 /// Whether this machine lets commands have namespaces, without which others than the owner have none.
 fn has_namespaces() -> bool {
-    match daoyou::guard::namespaces(&binary()) {
-        daoyou::guard::Namespaces::Work { .. } => true,
-        daoyou::guard::Namespaces::Missing(reason) => {
+    match daoyou::guard::namespace_support(&binary()) {
+        daoyou::guard::NamespaceSupport::Available { .. } => true,
+        daoyou::guard::NamespaceSupport::Unavailable(reason) => {
             left_out(&reason);
             false
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use daoyou::chat::ToolCall;
 use daoyou::guard::{self, SandboxMode};
-use daoyou::tools::{Beside, ExecConfig, Executor, ToolContext, ToolsConfig, build, sandbox_of};
+use daoyou::tools::{ExecConfig, ToolContext, ToolDeps, ToolExecutor, ToolsConfig, build, sandbox_of};
 use daoyou_channels::settings::Span;
 use daoyou_channels::{SessionKey, Trust};
 use seccompiler::{SeccompAction, SeccompFilter};
@@ -28,7 +28,7 @@ const CANARY: &str = "canary-51b2";
 /// A home with a secret, the workspace inside it, and the tools.
 struct World {
     home: tempfile::TempDir,
-    executor: Executor,
+    executor: ToolExecutor,
 }
 
 impl World {
@@ -38,7 +38,7 @@ impl World {
         let workspace = home.path().join("workspace");
         fs::create_dir(&workspace).unwrap();
         let config = ToolsConfig { exec, ..ToolsConfig::default() };
-        let executor = build(&config, &workspace, home.path(), PathBuf::from(BINARY), Beside::default()).unwrap();
+        let executor = build(&config, &workspace, home.path(), PathBuf::from(BINARY), ToolDeps::default()).unwrap();
         Self { home, executor }
     }
 
@@ -235,7 +235,7 @@ fn a_killed_gateway_leaves_no_command_behind() {
 
 fn hold_a_command(home: &Path) {
     let config = ToolsConfig { exec: unprotected(), ..ToolsConfig::default() };
-    let executor = build(&config, &home.join("workspace"), home, PathBuf::from(BINARY), Beside::default()).unwrap();
+    let executor = build(&config, &home.join("workspace"), home, PathBuf::from(BINARY), ToolDeps::default()).unwrap();
     let command = "trap '' TERM HUP; setsid sleep LONG & sleep LONG; sleep LONG";
     let command = command.replace("LONG", &std::env::var("LONG").unwrap());
     let arguments = json!({ "command": command }).to_string();
@@ -416,7 +416,7 @@ fn without_landlock_commands_are_refused_in_words() {
 fn supervisor(order: &Value) -> (Child, UnixStream) {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let mut child = Command::new(BINARY);
-    let child = child.arg(guard::EXEC_WORD).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
+    let child = child.arg(guard::EXEC_COMMAND).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
     ours.write_all(format!("{order}\n").as_bytes()).unwrap();
     (child, ours)
 }

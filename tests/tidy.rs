@@ -379,7 +379,7 @@ fn code_is_finished_and_does_not_panic_lightly() {
 const PRINTERS: &[(&str, &str)] = &[
     ("src/commands/output.rs", "cleans what commands print"),
     ("src/logging.rs", "cleans what is logged"),
-    ("src/guard/pump.rs", "is the supervisor of a command: its output is read by the gateway"),
+    ("src/guard/output_pump.rs", "is the supervisor of a command: its output is read by the gateway"),
     ("src/guard/supervisor.rs", "is the supervisor of a command"),
     ("src/guard/confine.rs", "becomes the command"),
     ("channels/cli/console.rs", "is the screen of a chat, whose painter cleans"),

@@ -32,7 +32,7 @@ pub(super) struct PendingTurn {
 }
 
 /// The progress of a turn.
-pub(super) enum TurnProgress {
+pub(super) enum PendingTurnState {
     /// It ended; its reply may still arrive.
     Ended,
     /// The reply was not delivered in time.
@@ -77,21 +77,21 @@ impl PendingTurn {
     }
 
     /// Waits for the next progress; cancel-safe.
-    pub(super) async fn progress(&mut self) -> TurnProgress {
+    pub(super) async fn progress(&mut self) -> PendingTurnState {
         if let Some((reply, overdue)) = &self.ended {
             tokio::time::sleep_until(*overdue).await;
             return match reply {
-                Some(reply) => TurnProgress::Overdue(reply.clone()),
-                None => TurnProgress::Ended,
+                Some(reply) => PendingTurnState::Overdue(reply.clone()),
+                None => PendingTurnState::Ended,
             };
         }
         match self.ending.as_mut().await {
             Ok(reply) => {
                 self.ended = Some((reply, Instant::now() + GRACE));
-                TurnProgress::Ended
+                PendingTurnState::Ended
             }
-            Err(WaitFailure::Away(reason)) => TurnProgress::Away(reason),
-            Err(WaitFailure::Unknown) => TurnProgress::Lost("the message is not known any more".to_owned()),
+            Err(WaitFailure::Away(reason)) => PendingTurnState::Away(reason),
+            Err(WaitFailure::Unknown) => PendingTurnState::Lost("the message is not known any more".to_owned()),
         }
     }
 

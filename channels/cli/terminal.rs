@@ -15,7 +15,7 @@ use super::files::{ConversationFiles, unquote};
 use super::host::{ConversationFeed, NameDirectory, TerminalConversation, TerminalHost};
 use super::local_command::LocalCommand;
 use super::painter::Painter;
-use super::pending_turn::{PendingTurn, TurnProgress};
+use super::pending_turn::{PendingTurn, PendingTurnState};
 use super::screens::{NAME, ScreenDelivery};
 use super::spinner::FRAME;
 use super::streams::{ConsoleInput, MAX_LINE, OutputClosed, OutputStream};
@@ -93,7 +93,7 @@ enum TerminalEvent {
     Shutdown,
     Event(Option<SessionEvent>),
     ScreenDelivery(Option<ScreenDelivery>),
-    TurnMoved(TurnProgress),
+    TurnMoved(PendingTurnState),
     Back(Result<ConversationFeed, StartError>),
     ConsoleInput(ConsoleInput),
     Interrupt,
@@ -271,17 +271,17 @@ impl Terminal {
         self.finish().await
     }
 
-    async fn advance(&mut self, progress: TurnProgress) -> Result<Option<TerminalExit>, OutputClosed> {
+    async fn advance(&mut self, progress: PendingTurnState) -> Result<Option<TerminalExit>, OutputClosed> {
         match progress {
-            TurnProgress::Ended => {}
-            TurnProgress::Overdue(Reply { content, error }) => {
+            PendingTurnState::Ended => {}
+            PendingTurnState::Overdue(Reply { content, error }) => {
                 let text = self.painter.reply(&content, error.is_some());
                 self.setup.console.print(text, OutputStream::Out).await?;
                 self.ahead = self.turn.take().map(|turn| (turn.id, content));
                 self.end_turn().await?;
             }
-            TurnProgress::Away(_) if !self.host.patience().is_zero() => return self.reconnect().await,
-            TurnProgress::Away(reason) | TurnProgress::Lost(reason) => {
+            PendingTurnState::Away(_) if !self.host.patience().is_zero() => return self.reconnect().await,
+            PendingTurnState::Away(reason) | PendingTurnState::Lost(reason) => {
                 self.show_fault(&fill(self.painter.texts.reply_lost, &[&reason])).await?;
                 self.turn = None;
                 self.end_turn().await?;

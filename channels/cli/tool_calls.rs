@@ -17,7 +17,7 @@ const MAX_RESULT_LINES: usize = 3;
 const LONG_ARGUMENTS: [&str; 5] = ["content", "new_text", "old_text", "patch", "prompt"];
 
 /// One call, shown on one row however often it is reported.
-pub(super) struct OpenCall {
+pub(super) struct DisplayedCall {
     pub id: String,
     /// `name(arguments)`; `name(…)` while they arrive.
     pub line: String,
@@ -30,7 +30,7 @@ pub(super) struct OpenCall {
 
 /// The open calls, in the order of their first report.
 #[derive(Default)]
-pub(super) struct OpenCalls(Vec<OpenCall>);
+pub(super) struct OpenCalls(Vec<DisplayedCall>);
 
 /// Formats a call as `name(arguments)`.
 pub(super) fn line(name: &str, arguments: Option<&Value>) -> String {
@@ -55,19 +55,19 @@ impl OpenCalls {
             }
             None => {
                 let (id, began) = (id.to_owned(), Instant::now());
-                self.0.push(OpenCall { id, line, began, is_complete, is_drawn: false });
+                self.0.push(DisplayedCall { id, line, began, is_complete, is_drawn: false });
             }
         }
     }
 
     /// Returns the oldest call, which is the running one if they run one by one, and the number of others.
-    pub(super) fn oldest(&self) -> Option<(&OpenCall, usize)> {
+    pub(super) fn oldest(&self) -> Option<(&DisplayedCall, usize)> {
         self.0.first().map(|call| (call, self.0.len() - 1))
     }
 
     /// Returns the next call to print on a screen without cursor movement: one at a time, so that its result mostly follows
     /// right below it.
-    pub(super) fn next_to_draw(&mut self) -> Option<&OpenCall> {
+    pub(super) fn next_to_draw(&mut self) -> Option<&DisplayedCall> {
         if self.0.iter().any(|call| call.is_drawn) {
             return None;
         }
@@ -77,7 +77,7 @@ impl OpenCalls {
     }
 
     /// Removes a call that has its result.
-    pub(super) fn end(&mut self, id: &str) -> Option<OpenCall> {
+    pub(super) fn end(&mut self, id: &str) -> Option<DisplayedCall> {
         let at = self.0.iter().position(|call| call.id == id)?;
         Some(self.0.remove(at))
     }
@@ -88,7 +88,7 @@ impl OpenCalls {
     }
 
     /// Removes and returns all calls.
-    pub(super) fn take(&mut self) -> Vec<OpenCall> {
+    pub(super) fn take(&mut self) -> Vec<DisplayedCall> {
         std::mem::take(&mut self.0)
     }
 }

@@ -69,14 +69,14 @@ impl AgentLoop {
     /// that crashed the gateway while it ran alone is given up.
     pub async fn recover(&mut self) -> Result<(), StoreError> {
         if !self.is_guest {
-            self.judge().await?;
+            self.isolate_suspects().await?;
         }
         let unfinished = self.rescan().await?;
         tracing::info!(unfinished, "resumed unfinished messages");
         Ok(())
     }
 
-    async fn judge(&mut self) -> Result<(), StoreError> {
+    async fn isolate_suspects(&mut self) -> Result<(), StoreError> {
         let store = self.bus.store().clone();
         let waited = std::mem::take(&mut self.waited);
         let (buried, suspects) = store

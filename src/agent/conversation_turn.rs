@@ -14,7 +14,7 @@ use super::turn_tools::TurnTools;
 use crate::chat::ChatMessage;
 use crate::llm::{FallbackChain, LlmErrorKind, ModelError};
 use crate::memory::{origin_on_behalf, sender_of};
-use crate::tools::{Executor, ToolContext};
+use crate::tools::{ToolContext, ToolExecutor};
 use crate::turn::context::attachments;
 use crate::turn::context::compaction::compact;
 use crate::turn::context::conversation_context::{ContextBuilder, ConversationContext};
@@ -193,7 +193,7 @@ impl ConversationTurn<'_> {
     async fn attend(
         &mut self,
         chain: &FallbackChain,
-        executor: &Executor,
+        executor: &ToolExecutor,
         conversation: Vec<ChatMessage>,
         system: Arc<str>,
     ) -> Result<LoopOutcome, TurnError> {

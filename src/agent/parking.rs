@@ -1,5 +1,5 @@
-//! Parks turns: a turn waits because no model is available, and its sender is told once; or it waits for sub-agents,
-//! silently.
+//! Parks turns. A turn waits because no model is available, and its sender gets one notice; or it waits for sub-agents,
+//! without a notice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::progress::StepBody;
 
 const SLOT: &str = "notice:waiting";
-/// The longest wait, whatever a service asks for by mistake.
+/// The longest wait, even if a service asks for a longer one by mistake.
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// No model that could answer is available: services are down, reject the key, or accept no more requests.
@@ -54,7 +54,7 @@ pub struct Parking {
     pub phrases: &'static Phrases,
 }
 
-/// What the commit that parks a turn writes.
+/// The writes of the commit that parks a turn.
 #[derive(Clone)]
 struct ParkingCommit {
     turn: Uuid,
@@ -69,8 +69,8 @@ struct ParkingCommit {
     bus: Arc<MessageBus>,
 }
 
-/// What the commit came to.
-struct Parked {
+/// The result of the commit that parks a turn.
+struct ParkingResult {
     look_again: bool,
     /// The channels that have the owner's notices to deliver.
     channels: Vec<String>,
@@ -86,9 +86,9 @@ impl Parking {
         }
     }
 
-    /// Parks the turn until a model may be asked again; returns true if it is to be looked at again at once. `waiting_since` is when
-    /// it was parked first, `context` a first step that is not in the store yet. A store that cannot be written holds the session's
-    /// lane.
+    /// Parks the turn until a model may be asked again; returns true if the turn must be checked again at once.
+    /// `waiting_since` is when it was first parked, `context` a first step that is not in the store yet. While the
+    /// store cannot be written, the session's lane is held.
     ///
     /// # Errors
     /// The turn is given up: it has waited for `agent.wait_for_model`.
@@ -140,8 +140,8 @@ impl Parking {
         Ok(look_again)
     }
 
-    /// Parks the turn until one of the `awaited` turns has ended, without a deadline; returns true if it is to be looked at again at
-    /// once. A store that cannot be written holds the session's lane.
+    /// Parks the turn until one of the `awaited` turns has ended, without a deadline; returns true if the turn must be
+    /// checked again at once. While the store cannot be written, the session's lane is held.
     pub async fn park_for_turns(&self, started: &StartedTurn, context: Option<String>, awaited: Vec<Uuid>) -> bool {
         let StartedTurn { turn, session, last, .. } = started;
         tracing::info!(%turn, %session, turns = awaited.len(), "the turn waits for sub-agents");
@@ -165,7 +165,8 @@ impl Parking {
         };
         let failed =
             |error: &StoreError| tracing::error!(%turn, %error, "a turn could not be parked; its session waits");
-        let Some(Parked { look_again, channels }) = self.bus.store().write_until(Commit::Synced, work, failed).await
+        let Some(ParkingResult { look_again, channels }) =
+            self.bus.store().write_until(Commit::Synced, work, failed).await
         else {
             return std::future::pending().await;
         };
@@ -228,8 +229,8 @@ fn longest_wait(kind: LlmErrorKind) -> Duration {
 }
 
 impl ParkingCommit {
-    /// Parks the turn; the result says to look again if it was told to stop meanwhile, or has nothing to wait for any more.
-    fn write(self, connection: &Connection) -> Result<Parked, StoreError> {
+    /// Parks the turn. The turn must be checked again if it was stopped meanwhile, or has nothing left to wait for.
+    fn write(self, connection: &Connection) -> Result<ParkingResult, StoreError> {
         let Self { turn, context, first, awaited, notices, bus } = self;
         if let Some(context) = context {
             turn_steps::append(connection, turn, "context", &context)?;
@@ -254,6 +255,6 @@ impl ParkingCommit {
             meta::set(connection, meta::ALONE, "")?;
         }
         let is_stopped = inbox::of_turn(connection, turn)?.iter().any(|row| row.cancel);
-        Ok(Parked { look_again: is_stopped || spawns::any_over(connection, &awaited)?, channels })
+        Ok(ParkingResult { look_again: is_stopped || spawns::any_over(connection, &awaited)?, channels })
     }
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::bus::{MessageBus, OutboundBody, OutboundDraft};
 use crate::crash;
 use crate::store::{Commit, Connection, StoreError, inbox, turn_steps};
-use crate::tools::{Effect, Rows};
+use crate::tools::{RowEffect, ToolEffect};
 use crate::turn::progress::StepBody;
 use crate::turn::traits::Journal;
 
@@ -20,7 +20,7 @@ pub struct StoreJournal<'a> {
     bus: &'a MessageBus,
     turn: Uuid,
     session: SessionKey,
-    /// Is sent the session once the turn has made progress, for the loop that runs it alone.
+    /// Receives the session once the turn has made progress, for the loop that runs it alone.
     proven: Option<Sender<SessionKey>>,
     /// The first step, which is written with the second: until then, a restart makes the same again.
     context: Mutex<Option<String>>,
@@ -99,7 +99,7 @@ impl Journal for StoreJournal<'_> {
         }
     }
 
-    async fn record_result(&self, step: &StepBody, effects: &[Effect]) {
+    async fn record_result(&self, step: &StepBody, effects: &[ToolEffect]) {
         let StepBody::ToolResult { name, .. } = step else { return self.record(step).await };
         crash::point("tool_finished", name);
         let written: Vec<_> =
@@ -110,17 +110,17 @@ impl Journal for StoreJournal<'_> {
         for effect in written {
             match effect {
                 WrittenEffect::Message(draft) => self.bus.outbound_written(&draft.channel, 1),
-                WrittenEffect::Rows(rows) => rows.0.written(),
+                WrittenEffect::Rows(rows) => rows.0.committed(),
             }
         }
     }
 
-    async fn record_begun(&self, effects: &[Effect]) {
+    async fn record_begun(&self, effects: &[ToolEffect]) {
         let rows = effects.iter().filter_map(|effect| match effect {
-            Effect::Rows(rows) => Some(rows.clone()),
+            ToolEffect::Rows(rows) => Some(rows.clone()),
             _ => None,
         });
-        let rows: Vec<Rows> = rows.collect();
+        let rows: Vec<RowEffect> = rows.collect();
         if rows.is_empty() {
             return;
         }
@@ -133,7 +133,7 @@ impl Journal for StoreJournal<'_> {
         if self.bus.store().write_until(Commit::Synced, make, failed).await.is_none() {
             return std::future::pending().await;
         }
-        rows.iter().for_each(|rows| rows.0.written());
+        rows.iter().for_each(|rows| rows.0.committed());
     }
 }
 
@@ -141,7 +141,7 @@ impl Journal for StoreJournal<'_> {
 #[derive(Clone)]
 enum WrittenEffect {
     Message(Box<OutboundDraft>),
-    Rows(Rows),
+    Rows(RowEffect),
 }
 
 impl WrittenEffect {
@@ -158,9 +158,9 @@ impl WrittenEffect {
     }
 }
 
-fn written_for(effect: &Effect, turn: Uuid, session: &SessionKey) -> Option<WrittenEffect> {
+fn written_for(effect: &ToolEffect, turn: Uuid, session: &SessionKey) -> Option<WrittenEffect> {
     Some(match effect {
-        Effect::Message { channel, chat_id, content, attachments, subject } => {
+        ToolEffect::Message { channel, chat_id, content, attachments, subject } => {
             WrittenEffect::Message(Box::new(OutboundDraft {
                 turn,
                 slot: String::new(),
@@ -177,7 +177,7 @@ fn written_for(effect: &Effect, turn: Uuid, session: &SessionKey) -> Option<Writ
                 },
             }))
         }
-        Effect::Rows(rows) => WrittenEffect::Rows(rows.clone()),
-        Effect::Await(_) => return None,
+        ToolEffect::Rows(rows) => WrittenEffect::Rows(rows.clone()),
+        ToolEffect::Await(_) => return None,
     })
 }

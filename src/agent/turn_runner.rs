@@ -62,14 +62,14 @@ enum MessageOutcome {
     Note(SessionNote),
 }
 
-/// The program is at fault; the panic's own message is in the log already.
+/// A turn panicked; the panic's own message is in the log already.
 #[derive(Debug, thiserror::Error)]
 #[error("the turn panicked")]
-struct Panicked;
+struct TurnPanic;
 
 impl TurnRunner {
-    /// Runs the session's next message, if it has one; returns true if it has more. `proven` is told when a turn that runs alone
-    /// has got somewhere.
+    /// Runs the session's next message, if it has one; returns true if it has more. `proven` receives the session when
+    /// a turn that runs alone has made progress.
     pub async fn run_next(&self, session: &SessionKey, isolation: Isolation, proven: Sender<SessionKey>) -> bool {
         let started = match self.starter.start(session, isolation).await {
             Ok(Some(started)) => started,
@@ -93,7 +93,7 @@ impl TurnRunner {
         let run = self.run(&started, proven, (&events, &flight, &meter), &mut state);
         // The one place where a panic of a turn becomes an error.
         let outcome = AssertUnwindSafe(run).catch_unwind().await;
-        let outcome = outcome.unwrap_or_else(|_| Err(TurnError::internal("turn", Panicked)));
+        let outcome = outcome.unwrap_or_else(|_| Err(TurnError::internal("turn", TurnPanic)));
         meter.end();
         if let Ok(MessageOutcome::Turn(ConversationOutcome::Parked { look_again })) = outcome {
             self.running.lock().remove(&turn);
@@ -176,7 +176,7 @@ impl TurnRunner {
             Ok(MessageOutcome::Turn(ConversationOutcome::Parked { .. })) => (String::new(), None),
             Err(error) => {
                 error.log(*turn, session);
-                (error.words(self.phrases), Some(error.code))
+                (error.user_text(self.phrases), Some(error.code))
             }
         };
         end.reply = reply;

@@ -1,40 +1,40 @@
-//! The tools that a turn has, by what its message says.
+//! The tools of a turn, which its message may restrict.
 
 use std::sync::Arc;
 
 use super::sub_agents::SPAWN;
 use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
-use crate::tools::Executor;
+use crate::tools::ToolExecutor;
 
 /// All tools, from which each turn gets its own.
 pub struct TurnTools {
-    pub all: Arc<Executor>,
+    pub all: Arc<ToolExecutor>,
     /// `agent.spawn.depth`.
     pub spawn_depth: u32,
 }
 
 impl TurnTools {
     /// Returns the tools that the turn of this message has.
-    pub fn of_message(&self, row: &InboxRow) -> Arc<Executor> {
+    pub fn of_message(&self, row: &InboxRow) -> Arc<ToolExecutor> {
         let origin = TurnOrigin::parse(&row.origin);
         let is_deep = origin.depth() >= self.spawn_depth;
         match (origin.settings.tools, is_deep) {
             (None, false) => self.all.clone(),
-            (None, true) => Arc::new(self.all.keeping(|name| name != SPAWN)),
+            (None, true) => Arc::new(self.all.filtered(|name| name != SPAWN)),
             (Some(listed), _) => {
                 let listed = only(&self.all, &listed);
-                Arc::new(if is_deep { listed.keeping(|name| name != SPAWN) } else { listed })
+                Arc::new(if is_deep { listed.filtered(|name| name != SPAWN) } else { listed })
             }
         }
     }
 }
 
 /// Returns the tools that are `listed`, by name or alias.
-fn only(tools: &Executor, listed: &[String]) -> Executor {
+fn only(tools: &ToolExecutor, listed: &[String]) -> ToolExecutor {
     let names = listed.iter().filter_map(|name| Some(tools.registry().get(name)?.spec().name.clone()));
     let names: Vec<_> = names.collect();
-    tools.keeping(|name| names.iter().any(|listed| listed == name))
+    tools.filtered(|name| names.iter().any(|listed| listed == name))
 }
 
 #[cfg(test)]
@@ -44,11 +44,11 @@ mod tests {
     use super::*;
     use crate::chat::ToolCall;
     use crate::tools::ToolsConfig;
-    use crate::tools::testing::{World, context};
+    use crate::tools::testing::{ToolWorld, context};
 
     #[tokio::test]
     async fn a_turn_has_only_the_listed_tools_also_in_a_plan() {
-        let world = World::new(&ToolsConfig::default());
+        let world = ToolWorld::new(&ToolsConfig::default());
         std::fs::write(world.path("a.txt"), "one").unwrap();
         let listed = ["READ_FILE", "parallel", "no_such"].map(str::to_owned);
         let tools = only(&world.executor, &listed);

@@ -9,8 +9,8 @@ use include_dir::{Dir, DirEntry, include_dir};
 
 static TEMPLATE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/workspace");
 
-/// The memory service writes this file from the store, where it is missing. The template's would look like a page from which
-/// somebody has removed every fact.
+/// The memory service writes this file from the store if it is missing. The template's file would look as if somebody
+/// had removed every fact.
 const FROM_STORE: &str = "memory/MEMORY.md";
 
 /// The file that marks a filled workspace.

@@ -30,10 +30,10 @@ pub(super) struct Evidence {
 impl Evidence {
     /// Returns true if the person said `fact`.
     pub fn supports(&self, fact: &str) -> bool {
-        let (fact, found) = (words(fact), words(&self.found));
-        let mut said = words(&self.said);
+        let (fact, found) = (stemmed_words(fact), stemmed_words(&self.found));
+        let mut said = stemmed_words(&self.said);
         // A yes to the text of a page does not say it.
-        said.extend(words(&self.asked).into_iter().filter(|word| !found.contains(word)));
+        said.extend(stemmed_words(&self.asked).into_iter().filter(|word| !found.contains(word)));
         let only = |of: &BTreeSet<String>, not: &BTreeSet<String>| {
             fact.iter().filter(|word| of.contains(*word) && !not.contains(*word)).count()
         };
@@ -82,17 +82,17 @@ pub(super) fn question(text: &str) -> &str {
     }
     let mut sentences = sentences(text).collect::<Vec<_>>().into_iter().rev();
     let last = sentences.next().map_or(0, str::len);
-    let before = sentences.next().filter(|_| words(&text[text.len() - last..]).len() <= 1).map_or(0, str::len);
+    let before = sentences.next().filter(|_| stemmed_words(&text[text.len() - last..]).len() <= 1).map_or(0, str::len);
     text[text.len() - last - before..].trim_start()
 }
 
 /// Counts the words of `fact` that were said.
 pub(super) fn overlap(fact: &str, said: &str) -> usize {
-    words(fact).intersection(&words(said)).count()
+    stemmed_words(fact).intersection(&stemmed_words(said)).count()
 }
 
 /// Returns the stemmed words of a text; of Chinese, Japanese and Korean, each pair of characters.
-fn words(text: &str) -> BTreeSet<String> {
+fn stemmed_words(text: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     let lower = text.to_lowercase();
     for run in lower.split(|c: char| !c.is_alphanumeric()) {

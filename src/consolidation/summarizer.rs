@@ -240,7 +240,7 @@ impl Summarizer {
     fn struck(&self, mut answer: SummaryAnswer) -> SummaryAnswer {
         let secrets = self.memory.secrets.clone();
         let strike = |text: &mut String| {
-            if secrets.strike(text) {
+            if secrets.redact(text) {
                 tracing::warn!("a secret of the configuration was removed from a summary");
             }
         };

@@ -82,7 +82,7 @@ pub(super) fn lines(
                 (who, middle_cut(written(&content), SAID_CHARS))
             }
             ChatMessage::Assistant { content, tool_calls, .. } => {
-                let text = said(&content, &tool_calls);
+                let text = format_saying(&content, &tool_calls);
                 calls = tool_calls;
                 (LineAuthor::Agent, text)
             }
@@ -161,7 +161,7 @@ fn somebody(content: &str, ownership: &Ownership) -> LineAuthor {
     }
 }
 
-fn said(content: &str, calls: &[ToolCall]) -> String {
+fn format_saying(content: &str, calls: &[ToolCall]) -> String {
     let mut text = middle_cut(&think::strip(content), SAID_CHARS);
     for call in calls {
         let arguments = middle_cut(&one_line(&call.arguments), TOOL_CHARS);

@@ -70,7 +70,7 @@ impl Consolidator {
         let mut sayings = self.memory.get().subscribe_to_messages();
         let settle = if self.only.is_some() { LAST_WORD } else { SETTLE };
         loop {
-            let wake = match self.look().await {
+            let wake = match self.start_due().await {
                 Ok(wake) => wake,
                 Err(StoreError::Closed) => return,
                 Err(error) => {
@@ -104,8 +104,8 @@ impl Consolidator {
         self.running.shut_down().await;
     }
 
-    /// Begins due consolidations as far as there is room; returns when to look again without a change.
-    async fn look(&mut self) -> Result<Option<Duration>, StoreError> {
+    /// Starts due consolidations as far as there is room; returns when to check again without a change.
+    async fn start_due(&mut self) -> Result<Option<Duration>, StoreError> {
         let memory = self.memory.get();
         let (terms, store) = (memory.settings.clone(), memory.store.clone());
         if !terms.config.enabled {
@@ -113,14 +113,14 @@ impl Consolidator {
         }
         let rest = self.note_idle_sessions(&store, &terms).await?;
         let (now, only) = (now_ms(), self.only.clone());
-        let look = move |connection: &Connection| {
+        let read = move |connection: &Connection| {
             let due = match &only {
                 Some(only) => session_memory::due_of(connection, only.as_str(), now)?,
                 None => session_memory::due(connection, now, LOOKED_AT)?,
             };
             Ok((due, session_memory::next_try(connection, now)?))
         };
-        let (due, next_try) = store.read(look).await?;
+        let (due, next_try) = store.read(read).await?;
         for (session, epoch, state) in due {
             if !self.running.has_room() {
                 break;
@@ -145,11 +145,11 @@ impl Consolidator {
         }
         let now = now_ms();
         let (from, to) = (self.idle_from, now - idle);
-        let look = move |connection: &Connection| {
+        let read = move |connection: &Connection| {
             let resting = session_memory::resting(connection, (from, to), IDLE_LEAST_MESSAGES, LOOKED_AT)?;
             Ok((resting, session_memory::first_used(connection, to)?))
         };
-        let (resting, next) = store.read(look).await?;
+        let (resting, next) = store.read(read).await?;
         let is_all = resting.len() < usize::try_from(LOOKED_AT).unwrap_or(usize::MAX);
         self.idle_from = if is_all { to + 1 } else { resting.last().map_or(to, |(.., at)| *at) };
         if !resting.is_empty() {
@@ -342,7 +342,7 @@ mod tests {
         let offline = Arc::new(OfflineProvider);
         let models = Arc::new(Models::build(&configs, |_| None, offline).unwrap());
         let budget = Arc::new(TokenBudget::new(store.clone()));
-        let look = move |connection: &Connection| {
+        let read = move |connection: &Connection| {
             let mut found = Vec::new();
             for (of_memory, of_session) in
                 [("", None), ("", Some("small")), ("middle", Some("small")), ("small", None), ("small", Some("middle"))]
@@ -362,14 +362,14 @@ mod tests {
             Ok(found)
         };
         let expected = [(1_000, 16_000), (250, 4_000), (250, 8_000), (1_000, 4_000), (500, 4_000)];
-        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), expected);
+        assert_eq!(store.write(Commit::Logged, read).await.unwrap(), expected);
     }
 
     #[tokio::test]
     async fn one_session_alone_finds_its_own_row_behind_any_number_of_others() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let look = |connection: &Connection| {
+        let read = |connection: &Connection| {
             for n in 0..LOOKED_AT {
                 session_memory::set_due(connection, &format!("other{n}"), 0, "full")?;
             }
@@ -381,6 +381,6 @@ mod tests {
             Ok(due.into_iter().map(|(session, epoch, _)| (session, epoch)).collect::<Vec<_>>())
         };
         let own = |epoch| ("own".to_owned(), epoch);
-        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), [own(3), own(4)]);
+        assert_eq!(store.write(Commit::Logged, read).await.unwrap(), [own(3), own(4)]);
     }
 }

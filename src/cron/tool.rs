@@ -24,7 +24,9 @@ use crate::chat::ToolSpec;
 use crate::origin::TurnOrigin;
 use crate::store::jobs::JobRow;
 use crate::store::{Connection, StoreError, job_runs};
-use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows, tool_spec};
+use crate::tools::{
+    ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
+};
 
 const NAME: &str = "cron";
 /// The most jobs that `list` shows.
@@ -107,20 +109,16 @@ impl Tool for CronTool {
         &self.spec
     }
 
-    fn aliases(&self) -> &'static [&'static str] {
-        &["schedule", "scheduler", "reminder", "remind", "remind_me", "set_reminder", "schedule_task", "cron_job"]
-    }
-
-    fn replay(&self) -> Replay {
-        Replay::Atomic
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Atomic
     }
 
     /// Text from outside must not choose the recipient.
-    fn sealed_arguments(&self) -> &'static [&'static str] {
+    fn literal_arguments(&self) -> &'static [&'static str] {
         &["action", "channel", "chat_id", "session", "job_id"]
     }
 
-    fn check(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+    fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
         let args: CronArgs = serde_json::from_value(arguments.clone()).map_err(|error| error.to_string())?;
         let names_one = args.job_id.as_deref().is_some_and(|id| !id.trim().is_empty());
         match args.action {
@@ -158,7 +156,12 @@ async fn carry_out(service: &Arc<JobService>, args: CronArgs, context: &ToolCont
     });
     let (told, change) = looked.await??;
     let rows = |change| {
-        Effect::Rows(Rows(Arc::new(PendingEdit { service: service.clone(), change, now, fired: Mutex::default() })))
+        ToolEffect::Rows(RowEffect(Arc::new(PendingEdit {
+            service: service.clone(),
+            change,
+            now,
+            fired: Mutex::default(),
+        })))
     };
     Ok(ToolOutcome { result: ToolResult::ok(told), effects: change.map(rows).into_iter().collect() })
 }
@@ -391,7 +394,7 @@ impl WriteRows for PendingEdit {
         }
     }
 
-    fn written(&self) {
+    fn committed(&self) {
         if let Some(fired) = self.fired.lock().unwrap_or_else(PoisonError::into_inner).take() {
             self.service.wake_started(fired);
         }

@@ -13,7 +13,7 @@ use super::{CronHandle, CronTool, Job, JobScope, JobService, JobTask, list};
 use crate::bus::{InboundDraft, WeakBus};
 use crate::origin::TurnOrigin;
 use crate::store::{Commit, Store, jobs};
-use crate::tools::{Effect, Tool, ToolContext, parse_arguments};
+use crate::tools::{Tool, ToolContext, ToolEffect, parse_arguments};
 
 struct World {
     _folder: tempfile::TempDir,
@@ -39,12 +39,12 @@ impl World {
             Ok(arguments) => arguments,
             Err(error) => return error,
         };
-        if let Err(error) = self.tool.check(&arguments, &context) {
+        if let Err(error) = self.tool.validate(&arguments, &context) {
             return error;
         }
         let outcome = self.tool.call(arguments, &context).await;
         for effect in outcome.effects {
-            let Effect::Rows(rows) = effect else { panic!("{effect:?}") };
+            let ToolEffect::Rows(rows) = effect else { panic!("{effect:?}") };
             // A commit that is tried again changes nothing more.
             for _ in 0..2 {
                 let rows = rows.clone();
@@ -160,7 +160,7 @@ async fn others_than_the_owner_see_only_the_jobs_of_their_chat() {
     }
     let told = world.says(&bob, &json!({"action": "add", "message": "x", "every": "1h", "chat_id": "a"})).await;
     assert!(told.contains("only the owner"), "{told}");
-    assert!(!world.tool.serves_strangers(&json!({"action": "list"}), &owner));
+    assert!(!world.tool.allows_untrusted(&json!({"action": "list"}), &owner));
     assert_eq!(world.jobs().await.len(), 1);
 }
 

@@ -311,7 +311,7 @@ async fn build_agent(
     };
     runtime.get().add_runner(&fixed.workspace, bus.clone(), running, MiddlewareState::default())?;
     let runner = runtime.part(|runtime| runtime.runner());
-    fixed.processes.announce_by(Arc::new(ProcessAnnouncer::new(runner.clone())));
+    fixed.processes.set_announcer(Arc::new(ProcessAnnouncer::new(runner.clone())));
     Ok(AgentParts { agent: AgentLoop::new(runner, only_session, waited), runtime, fixed, bus })
 }
 

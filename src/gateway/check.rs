@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::config::{ConfigFault, ConfigFaults, LoadedConfig, join};
 use crate::http::{ReloadingTls, TlsFile};
 use crate::llm::{Models, OfflineProvider, ProviderFault};
-use crate::tools::{TOOLS, is_tool, nearest_tool};
+use crate::tools::{TOOL_NAMES, is_tool, nearest_tool};
 
 /// Returns all faults that these checks find. Nothing is started.
 pub fn check(loaded: &LoadedConfig, env: &BTreeMap<String, String>) -> Vec<ConfigFault> {
@@ -43,7 +43,7 @@ pub(super) fn check_tools(loaded: &LoadedConfig) -> Result<(), ConfigFaults> {
     let unknown = loaded.config.tools.disabled.iter().filter(|name| !is_tool(name));
     all(unknown.map(|name| {
         let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
-        let names = TOOLS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let names = TOOL_NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         loaded.fault(KEY, format!("{name:?} is no tool{near}"), names)
     }))
 }

@@ -101,7 +101,7 @@ impl Reloader {
         let runtime = Runtime::new(loaded, models, &self.fixed, restart_needed)?;
         let runner = old.runner();
         let (bus, running) = (runner.bus.clone(), runner.running.clone());
-        runtime.add_runner(&self.fixed.workspace, bus, running, runner.conversations.middleware.kept())?;
+        runtime.add_runner(&self.fixed.workspace, bus, running, runner.conversations.middleware.state())?;
         Ok(runtime)
     }
 

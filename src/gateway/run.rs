@@ -167,7 +167,7 @@ impl Gateway {
             note_ages: self.manager.note_ages(),
         };
         let heartbeat = is_daemon
-            .then(|| Heartbeat::new(self.bus.clone(), &self.fixed.workspace, &PRIVATE.covered_for_all().hidden))
+            .then(|| Heartbeat::new(self.bus.clone(), &self.fixed.workspace, &PRIVATE.default_visibility().hidden))
             .transpose()?;
         Ok(PeriodicWork::new(upkeep, heartbeat, self.runtime.clone()))
     }
@@ -199,8 +199,8 @@ async fn close(bus: &MessageBus, memory_workers: MemoryWorkers, is_daemon: bool)
 /// Supervises a command of `exec`, or becomes one, if this process was started for that; returns the exit code then.
 pub fn supervise_command() -> Option<ExitCode> {
     let argument = std::env::args_os().nth(1)?;
-    if argument == guard::CONFINE_WORD {
+    if argument == guard::CONFINE_COMMAND {
         return Some(guard::confine_main());
     }
-    (argument == guard::EXEC_WORD).then(guard::exec_main)
+    (argument == guard::EXEC_COMMAND).then(guard::exec_main)
 }

@@ -21,7 +21,7 @@ use crate::phrases::Phrases;
 use crate::query::ModelSelection;
 use crate::session::commands::{CommandContext, CommandHandler, SkillFolder};
 use crate::session::lanes::ConcurrencyLimits;
-use crate::tools::{self, Beside, Executor, PrivateFolders, Processes, Tool};
+use crate::tools::{self, PrivateFolders, Processes, Tool, ToolDeps, ToolExecutor};
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
 use crate::turn::context::system_prompt::SystemPrompt;
@@ -81,7 +81,7 @@ impl Runtime {
         let memory = Arc::new(memory.with_embedder(embedder(config, &models, &fixed.metrics)));
         let jobs = Arc::new(fixed.jobs.with_context(job_context(config)?));
         let deps = tool_deps(config, Some(&jobs), Some(&memory), Some(&fixed.processes), &fixed.bus);
-        let skills = SkillFolder::open(&fixed.workspace, &PRIVATE.covered_for_all().hidden);
+        let skills = SkillFolder::open(&fixed.workspace, &PRIVATE.default_visibility().hidden);
         let commands = Arc::new(CommandHandler {
             context: CommandContext {
                 phrases: Phrases::of(config.agent.locale.resolve()),
@@ -171,7 +171,7 @@ impl Runtime {
         running: &RunningTurns,
         middleware: MiddlewareStack,
     ) -> anyhow::Result<Conversations> {
-        let closed = PRIVATE.covered_for_all().hidden;
+        let closed = PRIVATE.default_visibility().hidden;
         let (agent, commands) = (&self.config.agent, &self.commands);
         let system = SystemPrompt::new(workspace, &self.config.owner.name, &closed);
         Ok(Conversations {
@@ -229,12 +229,12 @@ pub(super) fn tool_deps(
     memory: Option<&Arc<MemoryService>>,
     processes: Option<&Arc<Processes>>,
     bus: &WeakBus,
-) -> Beside {
+) -> ToolDeps {
     let cron = jobs.cloned().map_or_else(CronTool::to_be_shown, CronTool::new);
     let spawn = SpawnTool::new(config.agent.spawn.clone(), bus.clone());
     let mut further: Vec<Arc<dyn Tool>> = vec![Arc::new(cron), Arc::new(spawn)];
     further.extend(memory::tools(memory));
-    Beside { processes: processes.cloned(), further, private: PRIVATE, reserve: config.store.reserve.0.0 }
+    ToolDeps { processes: processes.cloned(), further, private: PRIVATE, reserve: config.store.reserve.0.0 }
 }
 
 /// Builds the tools over `workspace`.
@@ -242,8 +242,8 @@ pub(super) fn build_tools(
     config: &Config,
     workspace: &Path,
     home: &Home,
-    deps: Beside,
-) -> anyhow::Result<Arc<Executor>> {
+    deps: ToolDeps,
+) -> anyhow::Result<Arc<ToolExecutor>> {
     // Not the path of the file: the program may be replaced on disk while it runs.
     let exe = PathBuf::from("/proc/self/exe");
     Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe, deps)?))
@@ -264,7 +264,7 @@ mod tests {
         let built = build_tools(&config, &workspace, &home, deps).unwrap();
         let built: Vec<_> =
             built.registry().all().map(|(tool, _)| (tool.spec().name.clone(), tool.aliases())).collect();
-        let known: Vec<_> = tools::TOOLS.iter().map(|(name, others)| ((*name).to_owned(), *others)).collect();
+        let known: Vec<_> = tools::TOOL_NAMES.iter().map(|(name, others)| ((*name).to_owned(), *others)).collect();
         assert_eq!(built, known);
     }
 }

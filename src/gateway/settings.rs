@@ -16,7 +16,7 @@ use crate::bus::{BusSettings, Capacities, ControlCommands, Notices};
 use crate::config::{ChannelsConfig, Config, LoadedConfig};
 use crate::cron::heartbeat::HeartbeatSettings;
 use crate::cron::{CronSettings, JobContext, JobNotices};
-use crate::guard::Secrets;
+use crate::guard::KnownSecrets;
 use crate::home::Home;
 use crate::llm::{Embedder, Models, OFFLINE, SERVICES};
 use crate::memory::{Identities, MemorySettings};
@@ -27,11 +27,11 @@ use crate::text;
 
 /// The secrets that no answer and no tool result may contain: those of the configuration, the gateway's own token, and the keys
 /// that model services take from the environment.
-pub(super) fn secrets(loaded: &LoadedConfig, home: &Home) -> anyhow::Result<Secrets> {
+pub(super) fn secrets(loaded: &LoadedConfig, home: &Home) -> anyhow::Result<KnownSecrets> {
     let variables = SERVICES.iter().flat_map(|service| service.key_variables);
     let keys = variables.filter_map(|name| std::env::var(name).ok()).map(Secret::new);
     let configured = loaded.secrets().filter(|(key, _)| is_secret(key)).map(|(_, secret)| secret.clone());
-    Ok(Secrets::new(configured.chain(keys).chain([home.token()?])))
+    Ok(KnownSecrets::new(configured.chain(keys).chain([home.token()?])))
 }
 
 /// `config show` hides the value of every header, but most are no secret: a title, a version, a date. Removed from ordinary

@@ -1,5 +1,5 @@
-//! A control group for a command, where systemd delegated one to the gateway (`Delegate=`, `DelegateSubgroup=`): there the
-//! kernel itself bounds the memory and the tasks of all processes together.
+//! The control group of a command, where systemd delegated one to the gateway (`Delegate=`, `DelegateSubgroup=`). The
+//! kernel then bounds the memory and the tasks of all processes of the command together.
 
 use std::fs;
 use std::io;
@@ -8,73 +8,75 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::limits::THREADS;
-use super::order::{Exceeded, Limits};
+use super::protocol::{CommandLimits, LimitExceeded};
+use super::resource_limits::THREADS_PER_PROCESS;
 
-/// Where control groups of version 2 are mounted.
+/// The mount point of control groups of version 2.
 const ROOT: &str = "/sys/fs/cgroup";
-/// The type of that file system (statfs(2)).
+/// The type of the cgroup2 file system (statfs(2)).
 const CGROUP2_MAGIC: i64 = 0x6367_7270;
-/// What systemd marks a delegated group with.
+/// The extended attribute with which systemd marks a delegated group.
 const DELEGATED: &str = "user.delegate";
 
-/// Tries to remove a group whose last processes are still dying, and the pause between them.
+/// How often the removal of a group whose last processes are still dying is tried, and the pause between attempts.
 const REMOVE_ROUNDS: u32 = 50;
 const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
-/// A control group of one command; dropping it kills what is in it.
+/// The control group of one command. Dropping it kills the processes in it.
 #[derive(Debug)]
 pub(super) struct Cgroup {
     folder: PathBuf,
-    limits: Limits,
+    limits: CommandLimits,
 }
 
 impl Cgroup {
-    /// Makes one, where a group is delegated. `None`: none is, and the watch alone bounds the command.
-    pub(super) fn create(limits: Limits) -> Option<Self> {
+    /// Creates a group if one is delegated. With `None`, the resource monitor alone bounds the command.
+    pub(super) fn create(limits: CommandLimits) -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let own = Path::new(ROOT).join(parse_own(&own)?);
-        // A group that has processes cannot have groups with controllers: the gateway's own is a child of what was delegated.
+        let own = Path::new(ROOT).join(parse_own_group(&own)?);
+        // A group with processes cannot have child groups with controllers, so the gateway's own group is a child of
+        // the delegated one.
         let base = own.parent().filter(|base| is_delegated(base))?;
         Self::create_in(base, limits).ok()
     }
 
-    fn create_in(base: &Path, limits: Limits) -> io::Result<Self> {
+    fn create_in(base: &Path, limits: CommandLimits) -> io::Result<Self> {
         fs::write(base.join("cgroup.subtree_control"), "+memory +pids")?;
         let folder = base.join(format!("exec-{}", std::process::id()));
         fs::create_dir(&folder)?;
         let group = Self { folder, limits };
-        group.set("memory.max", limits.memory)?;
-        // Swap is memory, too; a kernel without swap has no such file.
-        drop(group.set("memory.swap.max", 0));
-        group.set("memory.oom.group", 1)?;
-        group.set("pids.max", u64::from(limits.processes) * THREADS)?;
+        group.set_limit("memory.max", limits.memory)?;
+        // Swap counts as memory; a kernel without swap has no such file.
+        drop(group.set_limit("memory.swap.max", 0));
+        group.set_limit("memory.oom.group", 1)?;
+        group.set_limit("pids.max", u64::from(limits.processes) * THREADS_PER_PROCESS)?;
         Ok(group)
     }
 
-    fn set(&self, file: &str, value: u64) -> io::Result<()> {
+    fn set_limit(&self, file: &str, value: u64) -> io::Result<()> {
         fs::write(self.folder.join(file), value.to_string())
     }
 
-    /// Moves a process there. Those that it starts from then on are there, too.
+    /// Moves a process into the group. Processes that it starts afterwards inherit the group.
     ///
     /// # Errors
-    /// The kernel refuses.
-    pub(super) fn take(&self, pid: Pid) -> io::Result<()> {
+    /// The kernel refuses the move.
+    pub(super) fn add_process(&self, pid: Pid) -> io::Result<()> {
         fs::write(self.folder.join("cgroup.procs"), pid.as_raw_nonzero().to_string())
     }
 
-    /// Answers the limit that the kernel ended the command for.
-    pub(super) fn exceeded(&self) -> Option<Exceeded> {
+    /// Returns the limit for which the kernel killed the command.
+    pub(super) fn exceeded(&self) -> Option<LimitExceeded> {
         let events = fs::read_to_string(self.folder.join("memory.events")).ok()?;
         let kills = events.lines().find_map(|line| line.strip_prefix("oom_kill "))?;
-        (kills.trim() != "0").then_some(Exceeded::Memory(self.limits.memory))
+        (kills.trim() != "0").then_some(LimitExceeded::Memory(self.limits.memory))
     }
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // The supervisor ends the tree in any case; a group that is still in use goes with the gateway's.
+        // The supervisor kills the process tree in any case; a group that is still in use is removed with the gateway's
+        // own group.
         drop(fs::write(self.folder.join("cgroup.kill"), "1"));
         for _ in 0..REMOVE_ROUNDS {
             match fs::remove_dir(&self.folder) {
@@ -85,8 +87,8 @@ impl Drop for Cgroup {
     }
 }
 
-/// The path of a process's group of version 2, relative to the root of all, in `/proc/PID/cgroup`.
-fn parse_own(text: &str) -> Option<&str> {
+/// Returns the path of the version 2 group from `/proc/PID/cgroup`, relative to the root group.
+fn parse_own_group(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("0::/")).filter(|path| !path.is_empty())
 }
 
@@ -101,25 +103,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_own_group_is_found() {
+    fn the_group_of_this_process_is_parsed() {
         for (text, expected) in [
             ("0::/user.slice/a.service/gateway\n", Some("user.slice/a.service/gateway")),
             ("4:memory:/x\n0::/y\n", Some("y")),
             ("4:memory:/x\n0::/\n", None),
             ("", None),
         ] {
-            assert_eq!(parse_own(text), expected, "{text}");
+            assert_eq!(parse_own_group(text), expected, "{text}");
         }
     }
 
-    /// Over plain files in place of the kernel's.
+    /// Uses plain files in place of the kernel's.
     #[test]
-    fn a_group_is_given_its_limits_and_its_process() {
+    fn a_group_gets_its_limits_and_its_process() {
         let base = tempfile::tempdir().unwrap();
         assert!(!is_delegated(base.path()));
-        let limits = Limits { processes: 10, memory: 5_000, ..Limits::default() };
+        let limits = CommandLimits { processes: 10, memory: 5_000, ..CommandLimits::default() };
         let group = Cgroup::create_in(base.path(), limits).unwrap();
-        group.take(rustix::process::getpid()).unwrap();
+        group.add_process(rustix::process::getpid()).unwrap();
         let read = |name: &str| fs::read_to_string(group.folder.join(name)).unwrap();
         assert_eq!(fs::read_to_string(base.path().join("cgroup.subtree_control")).unwrap(), "+memory +pids");
         assert_eq!(
@@ -127,7 +129,8 @@ mod tests {
             ("5000".into(), "80".into(), "0".into())
         );
         assert_eq!(read("cgroup.procs"), std::process::id().to_string());
-        for (events, expected) in [("oom 1\noom_kill 0\n", None), ("oom_kill 3\n", Some(Exceeded::Memory(5_000)))] {
+        for (events, expected) in [("oom 1\noom_kill 0\n", None), ("oom_kill 3\n", Some(LimitExceeded::Memory(5_000)))]
+        {
             fs::write(group.folder.join("memory.events"), events).unwrap();
             assert_eq!(group.exceeded(), expected);
         }

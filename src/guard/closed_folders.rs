@@ -1,67 +1,67 @@
-//! Folders of the workspace that are closed to a turn, and the parts of them that are open to it all the same.
+//! Folders of the workspace that are closed to a turn, and the parts of them that are reopened.
 
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use super::beneath::{Identity, identity_at, mount_of, opened};
+use super::beneath::{FileIdentity, handle_info, identity_at, mount_of};
 
-/// Entries of closed folders that are compared with what came by another mount or another name.
+/// How many entries of closed folders are compared with a file that was reached by another mount or another name.
 const COMPARED: usize = 20_000;
 
-/// Folders that are closed, by name and by identity.
+/// Closed folders, known by name and by identity.
 #[derive(Clone, Debug)]
 pub(super) struct ClosedFolders {
     root: PathBuf,
-    /// The mount of the workspace, where the kernel tells it.
+    /// The mount of the workspace, if the kernel reports it.
     mount: Option<u64>,
     closed: Vec<ClosedFolder>,
-    open_again: Vec<PathBuf>,
+    reopened: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
 struct ClosedFolder {
     path: PathBuf,
-    /// What stood there when it was closed: a rename does not open it.
-    identity: Option<Identity>,
+    /// The folder that was there when it was closed: a rename does not open it.
+    identity: Option<FileIdentity>,
 }
 
 impl ClosedFolders {
-    /// None yet, of the workspace `root`, which `folder` is.
-    pub(super) fn of(root: &Path, folder: impl AsFd) -> io::Result<Self> {
-        Ok(Self { root: root.to_owned(), mount: mount_of(folder)?, closed: Vec::new(), open_again: Vec::new() })
+    /// Returns an empty set for the workspace `root`, which is open as `folder`.
+    pub(super) fn new(root: &Path, folder: impl AsFd) -> io::Result<Self> {
+        Ok(Self { root: root.to_owned(), mount: mount_of(folder)?, closed: Vec::new(), reopened: Vec::new() })
     }
 
     pub(super) fn close(&mut self, folder: &Path) {
         let path = self.root.join(folder);
-        // What cannot be looked at now is known by its name, and looked at again each time.
+        // A folder whose identity cannot be read now is known by its name; `covers` reads its identity each time.
         let identity = identity_at(&path).ok().flatten();
         self.closed.push(ClosedFolder { path, identity });
     }
 
-    pub(super) fn open_again(&mut self, folder: &Path) {
-        self.open_again.push(self.root.join(folder));
+    pub(super) fn reopen(&mut self, folder: &Path) {
+        self.reopened.push(self.root.join(folder));
     }
 
-    /// Returns true if `real`, a path without links, names something closed.
-    pub(super) fn holds_name(&self, real: &Path) -> bool {
-        self.closed.iter().any(|folder| folder.names(real, &self.root) && !self.opens(folder, real))
+    /// Returns true if `real`, a path without links, lies in a closed folder.
+    pub(super) fn covers_path(&self, real: &Path) -> bool {
+        self.closed.iter().any(|folder| folder.contains(real, &self.root) && !self.is_reopened(folder, real))
     }
 
-    /// Returns true if `handle`, which was opened and lies at `real`, is closed: by its name, by the identity of a folder above
-    /// it, or, where it came by another mount or has a second name, by its own identity.
+    /// Returns true if `handle`, which was opened and lies at `real`, is closed: by its name, by the identity of a
+    /// folder above it, or, if it was reached by another mount or has several hard links, by its own identity.
     ///
     /// # Errors
-    /// When the closed folders cannot be looked at; what was opened must not be served then.
-    pub(super) fn holds(&self, real: &Path, handle: impl AsFd) -> io::Result<bool> {
+    /// The closed folders cannot be read. The opened file must not be served then.
+    pub(super) fn covers(&self, real: &Path, handle: impl AsFd) -> io::Result<bool> {
         if self.closed.is_empty() {
             return Ok(false);
         }
-        if self.holds_name(real) {
+        if self.covers_path(real) {
             return Ok(true);
         }
-        let found = opened(handle)?;
+        let found = handle_info(handle)?;
         let is_elsewhere = found.mount != self.mount;
         let mut above = vec![found.identity];
         for folder in real.ancestors().skip(1) {
@@ -69,10 +69,10 @@ impl ClosedFolders {
         }
         for folder in &self.closed {
             let now = identity_at(&folder.path)?;
-            if self.opens(folder, real) && !is_elsewhere {
+            if self.is_reopened(folder, real) && !is_elsewhere {
                 continue;
             }
-            let is_it = |identity: &Identity| Some(*identity) == now || Some(*identity) == folder.identity;
+            let is_it = |identity: &FileIdentity| Some(*identity) == now || Some(*identity) == folder.identity;
             if above.iter().any(is_it) {
                 return Ok(true);
             }
@@ -87,15 +87,15 @@ impl ClosedFolders {
         Ok(false)
     }
 
-    /// Returns true if `real` lies in a part of `folder` that is open again.
-    fn opens(&self, folder: &ClosedFolder, real: &Path) -> bool {
-        self.open_again.iter().any(|open| open.starts_with(&folder.path) && real.starts_with(open))
+    /// Returns true if `real` lies in a reopened part of `folder`.
+    fn is_reopened(&self, folder: &ClosedFolder, real: &Path) -> bool {
+        self.reopened.iter().any(|open| open.starts_with(&folder.path) && real.starts_with(open))
     }
 }
 
 impl ClosedFolder {
-    /// Returns true if `real` lies in it, or in the folder of the workspace that a link in its place leads to.
-    fn names(&self, real: &Path, root: &Path) -> bool {
+    /// Returns true if `real` lies in the folder, or in the folder of the workspace to which a link in its place leads.
+    fn contains(&self, real: &Path, root: &Path) -> bool {
         let behind_link = || {
             let target = std::fs::canonicalize(&self.path).ok();
             target.is_some_and(|target| target != root && target.starts_with(root) && real.starts_with(target))
@@ -104,14 +104,14 @@ impl ClosedFolder {
     }
 }
 
-/// The identities of all that lies in `folder`, without following a link.
-fn identities_below(folder: &Path) -> io::Result<HashSet<Identity>> {
+/// Returns the identities of everything in `folder`, without following links.
+fn identities_below(folder: &Path) -> io::Result<HashSet<FileIdentity>> {
     let mut found = HashSet::new();
-    let mut waiting = vec![folder.to_owned()];
-    while let Some(folder) = waiting.pop() {
+    let mut pending = vec![folder.to_owned()];
+    while let Some(folder) = pending.pop() {
         let entries = match std::fs::read_dir(&folder) {
             Ok(entries) => entries,
-            // Removed meanwhile, or no folder.
+            // The folder was removed meanwhile, or is not a folder.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
             Err(error) => return Err(error),
         };
@@ -122,7 +122,7 @@ fn identities_below(folder: &Path) -> io::Result<HashSet<Identity>> {
                 return Err(io::Error::other("too many private files to compare with; move some of them away"));
             }
             if entry.file_type()?.is_dir() {
-                waiting.push(entry.path());
+                pending.push(entry.path());
             }
         }
     }

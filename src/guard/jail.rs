@@ -1,12 +1,12 @@
-//! The one door from a path that a model wrote to a file.
+//! The path jail: the only way from a path that a model wrote to a file.
 //!
-//! Inside the workspace every step is taken by cap-std (`openat2` with `RESOLVE_BENEATH` on Linux), so that neither `..`
-//! nor a symbolic link leads out, also when it is swapped while the call runs. Beyond the path, the opened file itself is
-//! checked: a regular file, of one name, not too large, and not of `/proc`.
+//! Inside the workspace, cap-std opens each component (`openat2` with `RESOLVE_BENEATH` on Linux), so that neither `..`
+//! nor a symbolic link leads outside, even if it is replaced during the call. The opened file itself is checked as
+//! well: it must be a regular file with one name, not too large, and not in `/proc`.
 //!
-//! Folders can be closed to a turn, and parts of them opened again. They are known by name and by identity (device and inode),
-//! so that neither a link nor a mount elsewhere leads into them. What the gateway itself reads follows no link at all, and
-//! stays on the workspace's own mount ([`Jail::of_gateway`]).
+//! Folders can be closed to a turn, and parts of them reopened. They are known by name and by identity (device and
+//! inode), so that neither a link nor another mount leads into them. For the gateway's own reads and writes, no link is
+//! followed and no mount is crossed ([`Jail::open_strict`]).
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -20,15 +20,15 @@ use rustix::fs::OFlags;
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::beneath::{make_folder_beneath, open_beneath};
+use super::beneath::{create_dir_beneath, open_beneath};
 use super::closed_folders::ClosedFolders;
 
-/// The longest path that is looked at, in bytes.
+/// The longest accepted path, in bytes.
 const PATH_BYTES: usize = 4_096;
-/// Kernel file systems whose files are no files, by `statfs`'s numbers: proc, sysfs, debugfs, cgroup2 (statfs(2)).
-const KERNEL_SYSTEMS: [i128; 4] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x6367_7270];
+/// The `statfs` numbers of kernel file systems, whose files are not served: proc, sysfs, debugfs, cgroup2 (statfs(2)).
+const KERNEL_FILE_SYSTEMS: [i128; 4] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x6367_7270];
 
-/// Why a path is not served; the words are for the model.
+/// The reason why a path is not served, worded for the model.
 #[derive(Debug, Error)]
 pub enum JailError {
     #[error("the path is empty")]
@@ -60,41 +60,41 @@ pub enum JailError {
 }
 
 impl JailError {
-    fn of(path: &str, error: io::Error) -> Self {
+    fn from_io(path: &str, error: io::Error) -> Self {
         let path = path.to_owned();
         match error.kind() {
             io::ErrorKind::NotFound => Self::Missing(path),
             io::ErrorKind::IsADirectory => Self::Folder(path),
             io::ErrorKind::NotADirectory => Self::NotFolder(path),
-            // cap-std's own refusal carries no error number of the system.
+            // An error of cap-std itself carries no error number of the system.
             io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => Self::Outside(path),
             _ if error.raw_os_error() == Some(libc::EXDEV) => Self::Outside(path),
             _ => Self::Io { path, error },
         }
     }
 
-    /// The same for what is opened without following links and without crossing mounts.
-    fn of_own(path: &str, error: io::Error) -> Self {
+    /// Converts an error of a strict jail, where links are not followed and mounts not crossed.
+    fn from_strict_io(path: &str, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::ELOOP) => Self::Link(path.to_owned()),
             Some(libc::EXDEV) => Self::Mount(path.to_owned()),
-            _ => Self::of(path, error),
+            _ => Self::from_io(path, error),
         }
     }
 }
 
-/// A file's bytes, and what it was when they were read.
+/// The content of a file.
 #[derive(Debug)]
-pub struct Opened {
+pub struct FileContent {
     pub bytes: Vec<u8>,
-    /// The path below the workspace, or the absolute one where those are allowed.
+    /// The path relative to the workspace, or the absolute path where those are allowed.
     pub shown: String,
 }
 
-/// The workspace, opened once.
+/// The workspace, opened once, and the rules for the paths in it.
 #[derive(Debug)]
 pub struct Jail {
-    /// As configured and with its symbolic links resolved: models write either.
+    /// The workspace as configured, and with its symbolic links resolved: models write either.
     roots: [PathBuf; 2],
     dir: Arc<Dir>,
     restricted: bool,
@@ -103,28 +103,42 @@ pub struct Jail {
     protected: Vec<PathBuf>,
     closed: ClosedFolders,
     max_bytes: u64,
-    /// Held while a file is read, changed and replaced, so that two calls of one response do not undo each other.
+    /// Held while a file is read, changed and replaced, so that two calls of one response do not overwrite each other's
+    /// change.
     writing: Arc<Mutex<()>>,
 }
 
-/// Where a path leads: relative to an open folder.
-struct Place {
-    /// Absent: the workspace.
+/// A path that was checked, relative to an open folder.
+struct JailPath {
+    /// The open folder; `None` for the workspace.
     base: Option<Dir>,
     relative: PathBuf,
     shown: String,
 }
 
+/// A file that was opened and checked.
+struct OpenFile {
+    file: File,
+    size: u64,
+    shown: String,
+}
+
+/// A file that was written.
+struct WrittenFile {
+    shown: String,
+    modified: SystemTime,
+}
+
 impl Jail {
-    /// Opens the workspace. `restricted = false` also serves paths elsewhere, but for `protected`.
+    /// Opens the workspace. With `restricted = false`, paths elsewhere are served as well, except `protected`.
     ///
     /// # Errors
-    /// When the workspace is not a folder that can be opened.
+    /// The workspace is not a folder that can be opened.
     pub fn open(workspace: &Path, restricted: bool, protected: Vec<PathBuf>, max_bytes: u64) -> io::Result<Self> {
         let real = std::fs::canonicalize(workspace)?;
         let dir = Dir::open_ambient_dir(&real, ambient_authority())?;
         Ok(Self {
-            closed: ClosedFolders::of(&real, &dir)?,
+            closed: ClosedFolders::new(&real, &dir)?,
             roots: [std::path::absolute(workspace)?, real],
             dir: Arc::new(dir),
             restricted,
@@ -135,28 +149,28 @@ impl Jail {
         })
     }
 
-    /// Opens the workspace for what the gateway itself reads and writes: no link is followed, not even one that stays inside,
+    /// Opens the workspace for the gateway's own reads and writes: no link is followed, not even one that stays inside,
     /// and no mount is crossed.
     ///
     /// # Errors
     /// As [`Jail::open`].
-    pub fn of_gateway(workspace: &Path, max_bytes: u64) -> io::Result<Self> {
+    pub fn open_strict(workspace: &Path, max_bytes: u64) -> io::Result<Self> {
         Ok(Self { follows_links: false, ..Self::open(workspace, true, Vec::new(), max_bytes)? })
     }
 
-    /// The same for somebody to whom these folders, given below the workspace, are closed as well.
+    /// Returns the same jail with these folders, given relative to the workspace, closed as well.
     #[must_use]
-    pub fn without<P: AsRef<Path>>(&self, folders: &[P]) -> Self {
-        self.changed(|closed| folders.iter().for_each(|folder| closed.close(folder.as_ref())))
+    pub fn with_closed<P: AsRef<Path>>(&self, folders: &[P]) -> Self {
+        self.with_changed_folders(|closed| folders.iter().for_each(|folder| closed.close(folder.as_ref())))
     }
 
-    /// The same for somebody to whom these parts of closed folders, given below the workspace, are open.
+    /// Returns the same jail with these parts of closed folders, given relative to the workspace, reopened.
     #[must_use]
-    pub fn with<P: AsRef<Path>>(&self, folders: &[P]) -> Self {
-        self.changed(|closed| folders.iter().for_each(|folder| closed.open_again(folder.as_ref())))
+    pub fn with_reopened<P: AsRef<Path>>(&self, folders: &[P]) -> Self {
+        self.with_changed_folders(|closed| folders.iter().for_each(|folder| closed.reopen(folder.as_ref())))
     }
 
-    fn changed(&self, change: impl FnOnce(&mut ClosedFolders)) -> Self {
+    fn with_changed_folders(&self, change: impl FnOnce(&mut ClosedFolders)) -> Self {
         let mut closed = self.closed.clone();
         change(&mut closed);
         Self {
@@ -171,204 +185,206 @@ impl Jail {
         }
     }
 
-    /// The workspace with its symbolic links resolved.
+    /// Returns the workspace with its symbolic links resolved.
     pub fn root(&self) -> &Path {
         &self.roots[1]
     }
 
-    /// The largest file that is read or written, in bytes.
+    /// Returns the largest file that is read or written, in bytes.
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
 
-    /// The whole of a file.
+    /// Reads a whole file.
     ///
     /// # Errors
-    /// Whatever makes it a file that is not served; see [`JailError`].
-    pub fn read(&self, path: &str) -> Result<Opened, JailError> {
-        let (file, size, place) = self.open_file(path)?;
+    /// The file is not served; see [`JailError`].
+    pub fn read(&self, path: &str) -> Result<FileContent, JailError> {
+        let OpenFile { file, size, shown } = self.open_file(path)?;
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         let read = (&file).take(self.max_bytes + 1).read_to_end(&mut bytes);
-        read.map_err(|error| JailError::of(&place.shown, error))?;
-        if bytes.len() as u64 > self.max_bytes {
-            let size = bytes.len() as u64;
-            return Err(JailError::TooLarge { path: place.shown, size, limit: self.max_bytes });
-        }
-        Ok(Opened { bytes, shown: place.shown })
+        read.map_err(|error| JailError::from_io(&shown, error))?;
+        self.check_size(&shown, bytes.len() as u64)?;
+        Ok(FileContent { bytes, shown })
     }
 
-    /// The file, its size, and where it is.
-    fn open_file(&self, path: &str) -> Result<(File, u64, Place), JailError> {
-        let place = self.place(path)?;
-        // Looked at before opening, too: opening a device can do something.
-        let metadata = self.metadata(&place)?;
-        self.check(&place.shown, &metadata, place.base.is_none())?;
-        let file = self.open_place(&place)?;
-        let metadata = file.metadata().map_err(|error| JailError::of(&place.shown, error))?;
-        self.check(&place.shown, &metadata, place.base.is_none())?;
-        self.check_where(&place, &file)?;
-        Ok((file, metadata.len(), place))
+    /// Opens and checks a file.
+    fn open_file(&self, path: &str) -> Result<OpenFile, JailError> {
+        let resolved = self.resolve(path)?;
+        // Checked before opening as well: opening a device can have an effect.
+        let metadata = self.metadata(&resolved)?;
+        self.check_metadata(&resolved.shown, &metadata, resolved.base.is_none())?;
+        let file = self.open_at(&resolved)?;
+        let metadata = file.metadata().map_err(|error| JailError::from_io(&resolved.shown, error))?;
+        self.check_metadata(&resolved.shown, &metadata, resolved.base.is_none())?;
+        self.check_real_path(&resolved, &file)?;
+        Ok(OpenFile { file, size: metadata.len(), shown: resolved.shown })
     }
 
-    fn metadata(&self, place: &Place) -> Result<cap_std::fs::Metadata, JailError> {
-        let failed = |error| JailError::of(&place.shown, error);
+    fn metadata(&self, resolved: &JailPath) -> Result<cap_std::fs::Metadata, JailError> {
+        let failed = |error| JailError::from_io(&resolved.shown, error);
         if self.follows_links {
-            return place.base.as_ref().unwrap_or(&self.dir).metadata(&place.relative).map_err(failed);
+            return self.base_of(resolved).metadata(&resolved.relative).map_err(failed);
         }
-        let handle = self.open_own(place, OFlags::PATH)?;
+        let handle = self.open_strictly(resolved, OFlags::PATH)?;
         cap_std::fs::Metadata::from_file(&std::fs::File::from(handle)).map_err(failed)
     }
 
-    fn open_place(&self, place: &Place) -> Result<File, JailError> {
+    fn open_at(&self, resolved: &JailPath) -> Result<File, JailError> {
         // Without O_NONBLOCK, opening a pipe would wait for its writer.
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         if !self.follows_links {
-            return Ok(File::from_std(self.open_own(place, OFlags::RDONLY | flags)?.into()));
+            return Ok(File::from_std(self.open_strictly(resolved, OFlags::RDONLY | flags)?.into()));
         }
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(flags.bits().cast_signed());
-        let opened = place.base.as_ref().unwrap_or(&self.dir).open_with(&place.relative, &options);
-        opened.map_err(|error| JailError::of(&place.shown, error))
+        let opened = self.base_of(resolved).open_with(&resolved.relative, &options);
+        opened.map_err(|error| JailError::from_io(&resolved.shown, error))
     }
 
-    /// Opens what the gateway itself reads.
-    fn open_own(&self, place: &Place, flags: OFlags) -> Result<OwnedFd, JailError> {
-        open_beneath(&*self.dir, &place.relative, flags).map_err(|error| JailError::of_own(&place.shown, error))
+    /// Returns the folder to which the path is relative.
+    fn base_of<'a>(&'a self, path: &'a JailPath) -> &'a Dir {
+        path.base.as_ref().unwrap_or(&self.dir)
     }
 
-    /// Replaces a file, or makes it with the folders above it: after a crash it has either its old content or all of the
-    /// new. Returns the path as shown.
+    /// Opens a path of a strict jail.
+    fn open_strictly(&self, resolved: &JailPath, flags: OFlags) -> Result<OwnedFd, JailError> {
+        open_beneath(&*self.dir, &resolved.relative, flags)
+            .map_err(|error| JailError::from_strict_io(&resolved.shown, error))
+    }
+
+    /// Replaces a file, or creates it with the folders above it. After a crash the file has either its old or its
+    /// complete new content. Returns the path as shown to the model.
     ///
     /// # Errors
-    /// As [`Jail::read`], and when the disk does not take it.
+    /// As [`Jail::read`], or the disk refuses the write.
     pub fn write(&self, path: &str, bytes: &[u8]) -> Result<String, JailError> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(self.replace(path, bytes, None)?.0)
+        Ok(self.replace(path, bytes, None)?.shown)
     }
 
-    /// As [`Jail::write`], for nobody else to read (0600). Returns when what now lies there was written: a later time of
-    /// the file is somebody else's.
+    /// As [`Jail::write`], with mode 0600. Returns the modification time of the written file: a later time means that
+    /// somebody else changed it.
     ///
     /// # Errors
     /// As [`Jail::write`].
     pub fn write_private(&self, path: &str, bytes: &[u8]) -> Result<SystemTime, JailError> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(self.replace(path, bytes, Some(0o600))?.1)
+        Ok(self.replace(path, bytes, Some(0o600))?.modified)
     }
 
-    /// Reads a file, changes it by `change`, and replaces it; nothing is written when `change` fails.
+    /// Reads a file, applies `change` to it, and replaces it. If `change` fails, nothing is written.
     ///
     /// # Errors
-    /// What `change` says, else the jail's own, as text.
+    /// The error of `change`, or the jail's own as text.
     pub fn edit<T>(
         &self,
         path: &str,
-        change: impl FnOnce(&Opened) -> Result<(Vec<u8>, T), String>,
+        change: impl FnOnce(&FileContent) -> Result<(Vec<u8>, T), String>,
     ) -> Result<T, String> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = self.read(path).map_err(|error| error.to_string())?;
-        let (bytes, told) = change(&opened)?;
+        let (bytes, output) = change(&opened)?;
         self.replace(path, &bytes, None).map_err(|error| error.to_string())?;
-        Ok(told)
+        Ok(output)
     }
 
-    /// Opens a folder. Returns it with the path as shown.
+    /// Opens a folder. Returns it with the path as shown to the model.
     ///
     /// # Errors
     /// As [`Jail::read`].
     pub fn folder(&self, path: &str) -> Result<(Dir, String), JailError> {
-        let place = self.place(path)?;
+        let resolved = self.resolve(path)?;
         let folder = if self.follows_links {
-            let folder = place.base.as_ref().unwrap_or(&self.dir).open_dir(&place.relative);
-            folder.map_err(|error| JailError::of(&place.shown, error))?
+            let folder = self.base_of(&resolved).open_dir(&resolved.relative);
+            folder.map_err(|error| JailError::from_io(&resolved.shown, error))?
         } else {
-            Dir::from_std_file(self.open_own(&place, OFlags::RDONLY | OFlags::DIRECTORY)?.into())
+            Dir::from_std_file(self.open_strictly(&resolved, OFlags::RDONLY | OFlags::DIRECTORY)?.into())
         };
-        self.check_where(&place, &folder)?;
-        Ok((folder, place.shown))
+        self.check_real_path(&resolved, &folder)?;
+        Ok((folder, resolved.shown))
     }
 
-    /// `mode` is the file's from now on; absent, it keeps its own. Returns the path as shown, and when it was written.
-    fn replace(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<(String, SystemTime), JailError> {
-        let place = self.place(path)?;
-        let failed = |error| JailError::of(&place.shown, error);
-        if bytes.len() as u64 > self.max_bytes {
-            let size = bytes.len() as u64;
-            return Err(JailError::TooLarge { path: place.shown, size, limit: self.max_bytes });
-        }
-        let target = self.target(&place)?;
+    /// Replaces a file. With `mode` the file gets this mode; otherwise it keeps its own.
+    fn replace(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<WrittenFile, JailError> {
+        let resolved = self.resolve(path)?;
+        let failed = |error| JailError::from_io(&resolved.shown, error);
+        self.check_size(&resolved.shown, bytes.len() as u64)?;
+        let target = self.target(&resolved)?;
         let (Some(name), Some(parent)) = (target.file_name(), target.parent()) else {
-            return Err(JailError::Folder(place.shown));
+            return Err(JailError::Folder(resolved.shown));
         };
         if path.ends_with('/') {
-            return Err(JailError::Folder(place.shown));
+            return Err(JailError::Folder(resolved.shown));
         }
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        let folder = self.make_folder(&place, parent)?;
-        let real = self.check_where(&place, &folder)?;
-        self.check_protected(&real.join(name), &place.shown)?;
-        let own = match folder.symlink_metadata(name) {
+        let folder = self.make_folder(&resolved, parent)?;
+        let real = self.check_real_path(&resolved, &folder)?;
+        self.check_protected(&real.join(name), &resolved.shown)?;
+        let own_mode = match folder.symlink_metadata(name) {
             Ok(metadata) => {
-                self.check(&place.shown, &metadata, true)?;
+                self.check_metadata(&resolved.shown, &metadata, true)?;
                 Some(metadata.permissions().mode() & 0o777)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
         let temp = format!(".daoyou-{}.tmp", Uuid::new_v4().simple());
-        let done = fill(&folder, &temp, bytes, mode.or(own))
-            .and_then(|written| folder.rename(&temp, &folder, name).map(|()| written));
-        let written = match done {
-            Ok(written) => written,
+        let done = write_new(&folder, &temp, bytes, mode.or(own_mode))
+            .and_then(|modified| folder.rename(&temp, &folder, name).map(|()| modified));
+        let modified = match done {
+            Ok(modified) => modified,
             Err(error) => {
-                // What is left of it is removed; that it could not be written is what is told.
+                // The partial file is removed; the error of the write is the one to report.
                 drop(folder.remove_file(&temp));
                 return Err(failed(error));
             }
         };
-        // The name is on disk when its folder is. Some file systems cannot sync folders; the rename itself is done.
+        // Syncing the folder puts the new name on disk. Some file systems cannot sync folders; the rename itself is
+        // done.
         drop(folder.into_std_file().sync_all());
-        Ok((place.shown, written))
+        Ok(WrittenFile { shown: resolved.shown, modified })
     }
 
-    /// Where a file is written.
-    fn target(&self, place: &Place) -> Result<PathBuf, JailError> {
+    /// Returns the path to write to, relative to the open folder.
+    fn target(&self, resolved: &JailPath) -> Result<PathBuf, JailError> {
         if !self.follows_links {
-            return Ok(place.relative.clone());
+            return Ok(resolved.relative.clone());
         }
-        let base = place.base.as_ref().unwrap_or(&self.dir);
+        let base = self.base_of(resolved);
         // A link that stays inside is written through, not replaced.
-        match base.canonicalize(&place.relative) {
+        match base.canonicalize(&resolved.relative) {
             Ok(real) => Ok(real),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if base.symlink_metadata(&place.relative).is_ok() {
-                    return Err(JailError::Outside(place.shown.clone()));
+                if base.symlink_metadata(&resolved.relative).is_ok() {
+                    return Err(JailError::Outside(resolved.shown.clone()));
                 }
-                Ok(place.relative.clone())
+                Ok(resolved.relative.clone())
             }
-            Err(error) => Err(JailError::of(&place.shown, error)),
+            Err(error) => Err(JailError::from_io(&resolved.shown, error)),
         }
     }
 
-    /// Makes the folder of a file that is written, and opens it.
-    fn make_folder(&self, place: &Place, path: &Path) -> Result<Dir, JailError> {
-        let failed = |error| JailError::of(&place.shown, error);
+    /// Creates and opens the folder of a file to write.
+    fn make_folder(&self, resolved: &JailPath, path: &Path) -> Result<Dir, JailError> {
+        let failed = |error| JailError::from_io(&resolved.shown, error);
         if !self.follows_links {
-            return make_folder_beneath(&*self.dir, path).map_err(|error| JailError::of_own(&place.shown, error));
+            return create_dir_beneath(&*self.dir, path)
+                .map_err(|error| JailError::from_strict_io(&resolved.shown, error));
         }
-        if place.base.is_none() {
-            let real = resolve(&self.root().join(path)).map_err(failed)?;
-            if self.closed.holds_name(&real) {
-                return Err(JailError::Protected(place.shown.clone()));
+        if resolved.base.is_none() {
+            let real = resolve_links(&self.root().join(path)).map_err(failed)?;
+            if self.closed.covers_path(&real) {
+                return Err(JailError::Protected(resolved.shown.clone()));
             }
         }
-        let base = place.base.as_ref().unwrap_or(&self.dir);
+        let base = self.base_of(resolved);
         base.create_dir_all(path).map_err(failed)?;
         base.open_dir(path).map_err(failed)
     }
 
-    /// From what a model writes to a place; nothing is opened in the workspace yet.
-    fn place(&self, path: &str) -> Result<Place, JailError> {
+    /// Checks a path that a model wrote. Nothing is opened in the workspace yet.
+    fn resolve(&self, path: &str) -> Result<JailPath, JailError> {
         if path.trim().is_empty() {
             return Err(JailError::Empty);
         }
@@ -388,27 +404,28 @@ impl Jail {
             Some(written)
         };
         if self.restricted {
-            let relative = inside.ok_or_else(|| JailError::Outside(one_line(path)))?;
-            return inside_place(relative).ok_or_else(|| JailError::Outside(one_line(path)));
+            let relative = inside.ok_or_else(|| JailError::Outside(quote_controls(path)))?;
+            return resolve_inside(relative).ok_or_else(|| JailError::Outside(quote_controls(path)));
         }
-        self.place_anywhere(&self.root().join(written), &one_line(path))
+        self.resolve_anywhere(&self.root().join(written), &quote_controls(path))
     }
 
-    /// Links are resolved first, and the rest is taken from the root without following any.
-    fn place_anywhere(&self, path: &Path, shown: &str) -> Result<Place, JailError> {
-        let real = resolve(path).map_err(|error| JailError::of(shown, error))?;
-        if let Some(place) = real.strip_prefix(self.root()).ok().and_then(inside_place) {
-            return Ok(place);
+    /// Checks a path where paths outside the workspace are allowed: links are resolved first, and the result is opened
+    /// from the root without following any.
+    fn resolve_anywhere(&self, path: &Path, shown: &str) -> Result<JailPath, JailError> {
+        let real = resolve_links(path).map_err(|error| JailError::from_io(shown, error))?;
+        if let Some(resolved) = real.strip_prefix(self.root()).ok().and_then(resolve_inside) {
+            return Ok(resolved);
         }
         self.check_protected(&real, shown)?;
         let relative = real.strip_prefix("/").map_err(|_| JailError::Outside(shown.to_owned()))?;
         let relative = if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative.to_owned() };
-        let root = Dir::open_ambient_dir("/", ambient_authority()).map_err(|error| JailError::of(shown, error))?;
-        Ok(Place { base: Some(root), relative, shown: one_line(&real.display().to_string()) })
+        let root = Dir::open_ambient_dir("/", ambient_authority()).map_err(|error| JailError::from_io(shown, error))?;
+        Ok(JailPath { base: Some(root), relative, shown: quote_controls(&real.display().to_string()) })
     }
 
-    /// The workspace may lie inside what is protected (daoyou's own folder) and is then open; what is protected inside the
-    /// workspace stays closed.
+    /// Refuses protected paths. A workspace inside a protected folder (daoyou's own) is open; a protected path inside
+    /// the workspace stays closed.
     fn check_protected(&self, real: &Path, shown: &str) -> Result<(), JailError> {
         let open = |secret: &Path| self.root().starts_with(secret) && real.starts_with(self.root());
         if self.protected.iter().any(|secret| real.starts_with(secret) && !open(secret)) {
@@ -417,7 +434,7 @@ impl Jail {
         Ok(())
     }
 
-    fn check(&self, shown: &str, metadata: &cap_std::fs::Metadata, inside: bool) -> Result<(), JailError> {
+    fn check_metadata(&self, shown: &str, metadata: &cap_std::fs::Metadata, inside: bool) -> Result<(), JailError> {
         if metadata.is_dir() {
             return Err(JailError::Folder(shown.to_owned()));
         }
@@ -430,31 +447,36 @@ impl Jail {
         if inside && metadata.nlink() > 1 {
             return Err(JailError::HardLink(shown.to_owned()));
         }
-        if metadata.len() > self.max_bytes {
-            return Err(JailError::TooLarge { path: shown.to_owned(), size: metadata.len(), limit: self.max_bytes });
+        self.check_size(shown, metadata.len())
+    }
+
+    fn check_size(&self, shown: &str, size: u64) -> Result<(), JailError> {
+        if size > self.max_bytes {
+            return Err(JailError::TooLarge { path: shown.to_owned(), size, limit: self.max_bytes });
         }
         Ok(())
     }
 
-    /// Judges what was opened, not what was asked for. Returns where it really is.
-    fn check_where(&self, place: &Place, opened: &(impl AsFd + AsRawFd)) -> Result<PathBuf, JailError> {
-        let failed = |error: io::Error| JailError::of(&place.shown, error);
+    /// Checks the opened file rather than the requested path. Returns its real path.
+    fn check_real_path(&self, resolved: &JailPath, opened: &(impl AsFd + AsRawFd)) -> Result<PathBuf, JailError> {
+        let failed = |error: io::Error| JailError::from_io(&resolved.shown, error);
         let system = rustix::fs::fstatfs(opened).map_err(|error| failed(error.into()))?;
-        // The field's type differs between platforms.
-        if KERNEL_SYSTEMS.contains(&i128::from(system.f_type)) {
-            return Err(JailError::Special(place.shown.clone()));
+        // The type of the field differs between platforms.
+        if KERNEL_FILE_SYSTEMS.contains(&i128::from(system.f_type)) {
+            return Err(JailError::Special(resolved.shown.clone()));
         }
         let real = std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).map_err(failed)?;
-        self.check_protected(&real, &place.shown)?;
-        if self.closed.holds(&real, opened).map_err(failed)? {
-            return Err(JailError::Protected(place.shown.clone()));
+        self.check_protected(&real, &resolved.shown)?;
+        if self.closed.covers(&real, opened).map_err(failed)? {
+            return Err(JailError::Protected(resolved.shown.clone()));
         }
         Ok(real)
     }
 }
 
-/// A path below the workspace without `.` and with `..` left to cap-std; one that starts above is refused here.
-fn inside_place(relative: &Path) -> Option<Place> {
+/// Removes `.` from a path relative to the workspace; `..` is left to cap-std. Returns `None` for a path that starts
+/// above the workspace.
+fn resolve_inside(relative: &Path) -> Option<JailPath> {
     let mut depth = 0_i32;
     let mut clean = PathBuf::new();
     for part in relative.components() {
@@ -472,23 +494,24 @@ fn inside_place(relative: &Path) -> Option<Place> {
     if clean.as_os_str().is_empty() {
         clean.push(".");
     }
-    let shown = one_line(&clean.display().to_string());
-    Some(Place { base: None, relative: clean, shown })
+    let shown = quote_controls(&clean.display().to_string());
+    Some(JailPath { base: None, relative: clean, shown })
 }
 
-/// A path as it is repeated to a model: a line break in a name would let it write lines of its own there.
-fn one_line(path: &str) -> String {
+/// Formats a path or name for the model. One with a control character is quoted: a line break in it would look like a
+/// line of the tool's own.
+pub(crate) fn quote_controls(path: &str) -> String {
     if path.chars().any(char::is_control) { format!("{path:?}") } else { path.to_owned() }
 }
 
-/// Resolves the links of what exists, and appends what does not exist yet.
-fn resolve(path: &Path) -> io::Result<PathBuf> {
+/// Resolves the links of the existing part of a path, and appends the rest.
+fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     let mut missing = Vec::new();
     let mut existing = path;
     loop {
         match std::fs::canonicalize(existing) {
             Ok(real) => return Ok(missing.iter().rev().fold(real, |path, part| path.join(part))),
-            // A link that leads nowhere is not "not there yet".
+            // A dangling link is not a missing file.
             Err(error) if error.kind() == io::ErrorKind::NotFound && existing.symlink_metadata().is_err() => {
                 let (Some(parent), Some(name)) = (existing.parent(), existing.file_name()) else { return Err(error) };
                 missing.push(name);
@@ -499,8 +522,8 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Returns when it was written, by the file's own clock.
-fn fill(folder: &Dir, name: &str, bytes: &[u8], mode: Option<u32>) -> io::Result<SystemTime> {
+/// Writes a new file. Returns its modification time.
+fn write_new(folder: &Dir, name: &str, bytes: &[u8], mode: Option<u32>) -> io::Result<SystemTime> {
     let mut file: File = folder.open_with(name, OpenOptions::new().write(true).create_new(true))?;
     if let Some(mode) = mode {
         file.set_permissions(cap_std::fs::Permissions::from_mode(mode))?;

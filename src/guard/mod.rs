@@ -1,38 +1,37 @@
-//! What protects: the paths that file tools may reach, the sandbox and supervisor of commands, secrets in words.
+//! Protection: the path jail of file tools, the sandbox and supervisor of commands, and the redaction of secrets.
 
 mod beneath;
-mod birth;
+mod bubblewrap;
 mod cgroup;
 mod closed_folders;
 mod confine;
 mod jail;
 #[cfg(test)]
 mod jail_tests;
-mod limits;
-mod namespaces;
-mod order;
+mod namespace_support;
+mod output_pump;
 mod ownership;
-mod probe;
+mod path_rules;
 mod procfs;
-mod pump;
+mod protocol;
 mod redact;
 mod remove;
-mod roots;
+mod resource_limits;
 mod sandbox;
 mod secrets;
 mod supervisor;
 mod syscalls;
 
-pub(crate) use beneath::{make_folder_beneath, open_beneath};
-pub use birth::{birth_of, end_group, is_still};
-pub use confine::{CONFINE_WORD, confine_main};
-pub use jail::{Jail, JailError, Opened};
-pub use namespaces::find_bwrap;
-pub use order::{Background, Ending, Exceeded, Limits, Order, Report};
-pub use probe::{MEND, Namespaces, namespaces};
+pub(crate) use beneath::{create_dir_beneath, open_beneath};
+pub use confine::{CONFINE_COMMAND, confine_main};
+pub(crate) use jail::quote_controls;
+pub use jail::{FileContent, Jail, JailError};
+pub use namespace_support::{NAMESPACE_HELP, NamespaceSupport, namespace_support};
+pub use path_rules::{protected_paths, readable_links, readable_paths};
+pub use procfs::{is_same_process, process_birth, signal_group};
+pub use protocol::{BackgroundOptions, CommandExit, CommandLimits, ExecReport, ExecRequest, SandboxPolicy};
 pub use redact::{mask_url, redact};
 pub use remove::remove_tree;
-pub use roots::{protected_paths, readable_links, readable_paths};
-pub use sandbox::{Policy, Sandbox, SandboxMode, SandboxStatus, status, try_sockets};
-pub use secrets::Secrets;
-pub use supervisor::{EXEC_WORD, exec_main, stale_temp, sweep_temp};
+pub use sandbox::{Sandbox, SandboxMode, SandboxStatus, SocketAccess, status, try_sockets};
+pub use secrets::KnownSecrets;
+pub use supervisor::{EXEC_COMMAND, exec_main, remove_stale_temp, stale_temp_folders};

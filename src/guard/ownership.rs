@@ -1,4 +1,4 @@
-//! Commands of a gateway that runs as root: the user that they run as instead, and the files that this user must own.
+//! The user of commands where the gateway runs as root, and the files that this user must own.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,70 +13,71 @@ use serde::{Deserialize, Serialize};
 
 use super::beneath::open_beneath;
 
-/// The user and group ids of nobody.
+/// The user and group id of nobody.
 const NOBODY: u32 = 65_534;
-/// Folders that are walked through, so that the walk ends.
+/// How many folders a walk visits, so that it ends.
 const FOLDERS: usize = 100_000;
-/// Components of the path of a folder that may be given away, the root included: `/`, `/usr` and `/root` never are.
+/// The fewest components of a folder that may be given away, the root included: `/`, `/usr` and `/root` never are.
 const LEAST_DEPTH: usize = 3;
 
-/// The ids that a command runs as.
+/// The user and group ids with which a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Ids {
-    pub user: u32,
-    pub group: u32,
+pub(super) struct CommandUser {
+    pub uid: u32,
+    pub gid: u32,
 }
 
-impl Ids {
-    /// Returns the ids for commands in `workspace` where this process is root: its owner's, or nobody's where root owns it.
-    /// `None`: this process is not root, and its commands run as it does.
+impl CommandUser {
+    /// Returns the user for commands in `workspace` if this process is root: the workspace's owner, or nobody if root
+    /// owns it. `None`: this process is not root, and commands run as its own user.
     ///
     /// # Errors
     /// The workspace cannot be read.
-    pub(super) fn of_commands(workspace: &Path) -> io::Result<Option<Self>> {
+    pub(super) fn for_workspace(workspace: &Path) -> io::Result<Option<Self>> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
         }
         let owner = fs::symlink_metadata(workspace)?;
-        let nobody = Self { user: NOBODY, group: NOBODY };
-        Ok(Some(if owner.uid() == 0 { nobody } else { Self { user: owner.uid(), group: owner.gid() } }))
+        let nobody = Self { uid: NOBODY, gid: NOBODY };
+        Ok(Some(if owner.uid() == 0 { nobody } else { Self { uid: owner.uid(), gid: owner.gid() } }))
     }
 
-    /// Drops root for good. No process of these ids has a capability.
+    /// Changes to this user for good. No process of this user has a capability.
     ///
     /// # Errors
-    /// The kernel refuses, in words.
-    pub(super) fn assume(self) -> Result<(), String> {
+    /// The kernel refuses the change.
+    pub(super) fn drop_root(self) -> Result<(), String> {
         use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
-        let failed = |error| format!("the user {} for commands of root: {error}", self.user);
+        let failed = |error| format!("the user {} for commands of root: {error}", self.uid);
         setgroups(&[]).map_err(failed)?;
-        setgid(Gid::from_raw(self.group)).map_err(failed)?;
-        setuid(Uid::from_raw(self.user)).map_err(failed)
+        setgid(Gid::from_raw(self.gid)).map_err(failed)?;
+        setuid(Uid::from_raw(self.uid)).map_err(failed)
     }
 
-    /// Gives what root owns of `folder` to these ids: what the gateway's own tools wrote there. No link is followed, no mount is
-    /// entered, and no file is given that has a second name, which may lie outside.
+    /// Gives files and folders of root in `folder` to this user: the gateway's own tools wrote them. No link is
+    /// followed, no mount is entered, and no file with several hard links is given, since it may lie outside.
     ///
     /// # Errors
-    /// The folder is one of the system's, a mount or a link, or cannot be given. What cannot be given inside it stays as it is, as
-    /// does what lies beyond 100,000 folders.
-    pub(super) fn take_over(self, folder: &Path) -> io::Result<()> {
-        // A mistake here gives the machine away. Callers hand over only what daoyou made, which never lies so high.
+    /// The folder is a system folder, a mount or a link, or cannot be given. Files inside it that cannot be given stay
+    /// as they are, and so do files beyond 100,000 folders.
+    pub(super) fn chown_tree(self, folder: &Path) -> io::Result<()> {
+        // A mistake here would give the machine away. Callers pass only folders that daoyou created, which never lie so
+        // high.
         if !folder.is_absolute() || folder.components().count() < LEAST_DEPTH {
             return Err(io::Error::other(format!("{} is no folder of daoyou's own", folder.display())));
         }
         let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         };
-        // A mount in its place belongs to somebody else.
+        // A mount at this path belongs to somebody else.
         let root = open_beneath(fs::File::open(parent)?, Path::new(name), DIRECTORY)?;
-        self.take(&root)?;
-        // Paths instead of handles: there may be more folders than a process can have open.
-        let mut left = vec![PathBuf::from(".")];
+        self.chown_if_roots(&root)?;
+        // Paths instead of handles: there may be more folders than a process can open.
+        let mut pending = vec![PathBuf::from(".")];
         let mut walked = 0;
-        while let Some(path) = left.pop() {
+        while let Some(path) = pending.pop() {
             walked += 1;
-            // What is not given stays readable at most; the command says so itself.
+            // Files that are not given stay readable at most; the command itself reports that.
             if walked > FOLDERS {
                 break;
             }
@@ -89,34 +90,34 @@ impl Ids {
                     continue;
                 }
                 let is_folder = entry.file_type() == FileType::Directory;
-                // A link, another mount, or something that has gone meanwhile.
+                // A link, another mount, or a file that was removed meanwhile.
                 let Ok(opened) = open_beneath(&folder, Path::new(&name), ENTRY) else { continue };
-                if self.take(&opened).is_ok() && is_folder {
-                    left.push(path.join(name));
+                if self.chown_if_roots(&opened).is_ok() && is_folder {
+                    pending.push(path.join(name));
                 }
             }
         }
         Ok(())
     }
 
-    /// Gives the pipe that a command prints to; another kind of file stays whose it is.
+    /// Gives the output pipe of a command to this user; another kind of file keeps its owner.
     ///
     /// # Errors
-    /// The system refuses.
-    pub(super) fn take_pipe(self, output: BorrowedFd<'_>) -> io::Result<()> {
+    /// The system refuses the change.
+    pub(super) fn chown_pipe(self, output: BorrowedFd<'_>) -> io::Result<()> {
         if FileType::from_raw_mode(fstat(output)?.st_mode) == FileType::Fifo {
-            fchown(output, Some(Uid::from_raw(self.user)), Some(Gid::from_raw(self.group)))?;
+            fchown(output, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)))?;
         }
         Ok(())
     }
 
-    fn take(self, opened: &OwnedFd) -> io::Result<()> {
+    fn chown_if_roots(self, opened: &OwnedFd) -> io::Result<()> {
         let stat = fstat(opened)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         let is_alone = kind == FileType::RegularFile && stat.st_nlink == 1;
         if stat.st_uid == 0 && (is_alone || kind == FileType::Directory) {
-            let (user, group) = (Uid::from_raw(self.user), Gid::from_raw(self.group));
-            chownat(opened, "", Some(user), Some(group), AtFlags::EMPTY_PATH)?;
+            let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+            chownat(opened, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
         }
         Ok(())
     }
@@ -130,7 +131,7 @@ const ENTRY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC
 mod tests {
     use super::*;
 
-    /// As root only; others have nothing to give away.
+    /// Runs only as root; other users can give nothing away.
     #[test]
     fn root_gives_away_files_and_folders_but_nothing_that_leads_outside() {
         let folder = tempfile::tempdir().unwrap();
@@ -143,12 +144,12 @@ mod tests {
         fs::hard_link(outside.join("hard"), inside.join("hard")).unwrap();
         std::os::unix::fs::symlink(outside.join("f"), inside.join("link")).unwrap();
         std::os::unix::fs::symlink(&outside, inside.join("folder")).unwrap();
-        let Some(ids) = Ids::of_commands(&inside).unwrap() else { return };
-        assert_eq!(ids, Ids { user: NOBODY, group: NOBODY });
-        ids.take_over(&inside).unwrap();
+        let Some(user) = CommandUser::for_workspace(&inside).unwrap() else { return };
+        assert_eq!(user, CommandUser { uid: NOBODY, gid: NOBODY });
+        user.chown_tree(&inside).unwrap();
         // Names that exist nowhere: a fault here must not be tried on a folder that does.
         for refused in ["/none-there", "relative/none/there"] {
-            let error = ids.take_over(Path::new(refused)).unwrap_err().to_string();
+            let error = user.chown_tree(Path::new(refused)).unwrap_err().to_string();
             assert!(error.contains("no folder of daoyou's own"), "{refused}: {error}");
         }
         let owner = |path: &Path| fs::symlink_metadata(path).unwrap().uid();
@@ -158,6 +159,6 @@ mod tests {
         for kept in [outside.clone(), outside.join("f"), outside.join("hard"), inside.join("link")] {
             assert_eq!(owner(&kept), 0, "{}", kept.display());
         }
-        assert_eq!(Ids::of_commands(&inside).unwrap(), Some(ids));
+        assert_eq!(CommandUser::for_workspace(&inside).unwrap(), Some(user));
     }
 }

@@ -1,47 +1,89 @@
-//! What `/proc` tells of the processes of a command.
+//! Processes as `/proc` shows them: identity, descendants, memory and open files.
 
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 
-/// A process in one look at `/proc`.
+/// A process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Process {
+pub(super) struct ProcessSample {
     pub pid: u32,
     pub parent: u32,
     pub threads: u32,
-    /// Memory that it has in RAM, in pages. What it shares with others counts for each.
+    /// The resident memory in pages. Memory that several processes share counts for each.
     pub resident: u64,
 }
 
-/// Reads all processes that `proc`, a mounted proc file system, shows.
-pub(super) fn processes(proc: &Path) -> Vec<Process> {
+/// Returns all processes that `proc`, a mounted proc file system, shows.
+pub(super) fn processes(proc: &Path) -> Vec<ProcessSample> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
-    let of = |entry: fs::DirEntry| {
+    let sample = |entry: fs::DirEntry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
-        // One that ended meanwhile has no line.
+        // A process that ended meanwhile has no line.
         parse_stat(pid, &fs::read_to_string(entry.path().join("stat")).ok()?)
     };
-    entries.filter_map(of).collect()
+    entries.filter_map(sample).collect()
 }
 
-/// Parses `/proc/PID/stat`, `pid (name) state ppid …`: the name may hold anything, so what counts comes after the last
-/// parenthesis (proc_pid_stat(5)).
-fn parse_stat(pid: u32, stat: &str) -> Option<Process> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+/// Returns the fields of `/proc/PID/stat` from field 3, the state, on. The process name before it may contain any character, so
+/// the fields start after the last parenthesis (proc_pid_stat(5)).
+fn stat_fields(stat: &str) -> Option<std::str::SplitWhitespace<'_>> {
+    Some(stat.rsplit_once(')')?.1.split_whitespace())
+}
+
+fn parse_stat(pid: u32, stat: &str) -> Option<ProcessSample> {
+    let mut fields = stat_fields(stat)?;
     // The parent is field 4, the threads are field 20, resident pages field 24.
     let parent = fields.nth(1)?.parse().ok()?;
     let threads = fields.nth(15)?.parse().ok()?;
     let resident = fields.nth(3)?.parse().ok()?;
-    Some(Process { pid, parent, threads, resident })
+    Some(ProcessSample { pid, parent, threads, resident })
 }
 
-/// Those of `all` that descend from `root`, children before grandchildren, without `root` itself.
-pub(super) fn descendants(all: &[Process], root: u32) -> Vec<Process> {
-    let mut found: Vec<Process> = Vec::new();
+/// Returns the start of a process as a text that no other process with the same id has, or `None` if the process is gone.
+/// Process ids are reused; start times are not.
+pub fn process_birth(pid: i32) -> Option<String> {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    let ticks = parse_birth(&stat)?;
+    // Ticks count from the boot of the machine.
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    Some(format!("{}/{ticks}", boot.trim()))
+}
+
+/// Returns true if the process with this id and birth still lives.
+pub fn is_same_process(pid: i32, birth: &str) -> bool {
+    process_birth(pid).is_some_and(|found| found == birth)
+}
+
+/// Returns the start time of a process in ticks; `None` for one that has ended and only waits to be collected.
+fn parse_birth(stat: &str) -> Option<u64> {
+    let mut fields = stat_fields(stat)?;
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    // The state is field 3, the start time field 22.
+    fields.nth(18)?.parse().ok()
+}
+
+/// Sends a signal to the process group with this id. A group that is gone is no error.
+pub fn signal_group(group: i32, signal: Signal) {
+    if let Some(group) = Pid::from_raw(group) {
+        signal_process_group(group, signal);
+    }
+}
+
+/// As [`signal_group`].
+pub(super) fn signal_process_group(group: Pid, signal: Signal) {
+    let _ = rustix::process::kill_process_group(group, signal);
+}
+
+/// Returns the descendants of `root` among `all`, children before grandchildren, without `root` itself.
+pub(super) fn descendants(all: &[ProcessSample], root: u32) -> Vec<ProcessSample> {
+    let mut found: Vec<ProcessSample> = Vec::new();
     let mut above = root;
     let mut next = 0;
     loop {
@@ -51,25 +93,25 @@ pub(super) fn descendants(all: &[Process], root: u32) -> Vec<Process> {
     }
 }
 
-/// The first child of a process.
+/// Returns the first child of a process.
 pub(super) fn first_child(parent: Pid) -> Option<Pid> {
     let parent = parent.as_raw_nonzero().get();
     let first = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
     let first = first.ok().and_then(|children| children.split_whitespace().next()?.parse().ok());
-    // Not every kernel has that file.
+    // Not every kernel has this file.
     let first = first.or_else(|| {
         let parent = u32::try_from(parent).ok()?;
         descendants(&processes(Path::new("/proc")), parent).first().map(|child| child.pid)
     });
-    first.and_then(as_pid)
+    first.and_then(to_pid)
 }
 
-pub(super) fn as_pid(pid: u32) -> Option<Pid> {
+pub(super) fn to_pid(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
-/// How many threads a user has on this machine, whatever runs them.
-pub(super) fn threads_of(user: u32) -> u64 {
+/// Returns the number of threads of a user on this machine.
+pub(super) fn count_threads(user: u32) -> u64 {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let threads = |entry: fs::DirEntry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
@@ -81,31 +123,38 @@ pub(super) fn threads_of(user: u32) -> u64 {
     entries.filter_map(threads).map(|process| u64::from(process.threads)).sum()
 }
 
-/// The memory of these processes in bytes, in which pages that several share count once.
-pub(super) fn proportional(proc: &Path, of: &[Process]) -> u64 {
-    let share = |process: &Process| {
+/// Returns the memory of these processes in bytes; shared pages count once.
+pub(super) fn proportional_memory(proc: &Path, processes: &[ProcessSample]) -> u64 {
+    let share = |process: &ProcessSample| {
         let folder = proc.join(process.pid.to_string());
         let rollup = fs::read_to_string(folder.join("smaps_rollup")).ok();
         let pss = rollup.and_then(|text| {
             let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
             line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
         });
-        pss.map_or_else(|| resident(process), |kib| kib * 1_024)
+        pss.map_or_else(|| resident_memory(process), |kib| kib * 1_024)
     };
-    of.iter().map(share).sum()
+    processes.iter().map(share).sum()
 }
 
-/// The memory of a process in RAM, in bytes.
-pub(super) fn resident(process: &Process) -> u64 {
+/// Returns the resident memory of a process in bytes.
+pub(super) fn resident_memory(process: &ProcessSample) -> u64 {
     process.resident * rustix::param::page_size() as u64
 }
 
-/// What these processes hold in open files without a name, in bytes: in memory (memfd_create(2)), and on the disk where the
-/// file was removed.
-pub(super) fn nameless(proc: &Path, of: &[Process]) -> (u64, u64) {
-    let (mut memory, mut disk) = (0, 0);
+/// The size of open files without a name, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UnnamedFiles {
+    pub memory: u64,
+    pub disk: u64,
+}
+
+/// Returns the size of the unnamed files that these processes hold open: in memory (memfd_create(2)), and on disk if
+/// the file was removed.
+pub(super) fn unnamed_files(proc: &Path, processes: &[ProcessSample]) -> UnnamedFiles {
+    let mut sizes = UnnamedFiles::default();
     let mut seen = HashSet::new();
-    for process in of {
+    for process in processes {
         let folder: PathBuf = proc.join(process.pid.to_string()).join("fd");
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let Ok(target) = fs::read_link(entry.path()) else { continue };
@@ -115,12 +164,12 @@ pub(super) fn nameless(proc: &Path, of: &[Process]) -> (u64, u64) {
             }
             let Ok(metadata) = fs::metadata(entry.path()) else { continue };
             if metadata.is_file() && seen.insert((metadata.dev(), metadata.ino())) {
-                let counted = if is_memory { &mut memory } else { &mut disk };
-                *counted += metadata.blocks() * 512;
+                let size = if is_memory { &mut sizes.memory } else { &mut sizes.disk };
+                *size += metadata.blocks() * 512;
             }
         }
     }
-    (memory, disk)
+    sizes
 }
 
 #[cfg(test)]
@@ -128,9 +177,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_read_whatever_its_name_is() {
+    fn a_process_is_parsed_whatever_its_name_is() {
         let rest = "5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 3 21 22 23 77 25";
-        let process = Process { pid: 42, parent: 7, threads: 3, resident: 77 };
+        let process = ProcessSample { pid: 42, parent: 7, threads: 3, resident: 77 };
         for (stat, expected) in [
             (format!("42 (sh) S 7 {rest}"), Some(process)),
             (format!("42 (a) R 1 ) (b) S 7 {rest}"), Some(process)),
@@ -142,20 +191,41 @@ mod tests {
     }
 
     #[test]
-    fn descendants_are_found_in_order() {
-        let process = |pid, parent| Process { pid, parent, threads: 1, resident: 0 };
+    fn children_come_before_grandchildren() {
+        let process = |pid, parent| ProcessSample { pid, parent, threads: 1, resident: 0 };
         let all = [process(9, 4), process(4, 2), process(2, 1), process(1, 0), process(5, 2), process(7, 1)];
         let found: Vec<_> = descendants(&all, 2).iter().map(|process| process.pid).collect();
         assert_eq!(found, [4, 5, 9]);
     }
 
     #[test]
-    fn this_process_is_seen() {
+    fn this_process_has_threads_and_memory() {
         let me = std::process::id();
         let all = processes(Path::new("/proc"));
         let own: Vec<_> = all.into_iter().filter(|process| process.pid == me).collect();
         assert!(own[0].threads >= 1 && own[0].resident > 0);
-        assert!(proportional(Path::new("/proc"), &own) > 0);
-        assert!(threads_of(rustix::process::getuid().as_raw()) >= 1);
+        assert!(proportional_memory(Path::new("/proc"), &own) > 0);
+        assert!(count_threads(rustix::process::getuid().as_raw()) >= 1);
+    }
+
+    #[test]
+    fn the_start_time_is_parsed_whatever_the_name_is() {
+        let rest = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        for (stat, expected) in [
+            (format!("42 (sh) S {rest}"), Some(4711)),
+            (format!("42 (a) Z 9 (b) R {rest}"), Some(4711)),
+            (format!("42 (sh) Z {rest}"), None),
+            ("42 (sh".to_owned(), None),
+            (String::new(), None),
+        ] {
+            assert_eq!(parse_birth(&stat), expected, "{stat}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_recognized_by_its_birth() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        let birth = process_birth(me).unwrap();
+        assert!(is_same_process(me, &birth) && !is_same_process(me, "x/1") && !is_same_process(i32::MAX, &birth));
     }
 }

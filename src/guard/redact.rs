@@ -1,34 +1,34 @@
-//! Secrets in words that are kept or shown.
+//! Redaction of secrets in texts that are kept or shown.
 
-/// What stands in a secret's place.
+/// The replacement of a secret.
 pub(super) const HIDDEN: &str = "(hidden)";
-/// Shorter values are no secrets, and stand in half of all words.
+/// Shorter values are not treated as secrets: they occur in ordinary text.
 const SHORTEST: usize = 4;
-/// The longest beginning of a secret that is looked for where words were cut, in bytes.
+/// The longest prefix of a secret that is searched where a text was cut, in bytes.
 const LONGEST_CUT: usize = 1_024;
 
-/// Strikes `secrets` out of words that came from outside: a service that refuses a key may repeat it. Where the words were
-/// cut (`…`), what is left of a secret goes too.
-pub fn redact<'a>(words: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
+/// Removes `secrets` from a text that came from outside: a service that rejects a key may repeat it. Where the text was
+/// cut (`…`), the start of a secret before the cut is removed as well.
+pub fn redact<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
     let mut secrets: Vec<&str> = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST).collect();
-    // One secret may stand inside another.
+    // One secret may contain another.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-    let mut words = words.to_owned();
+    let mut text = text.to_owned();
     for secret in secrets {
-        if words.contains(secret) {
-            words = words.replace(secret, HIDDEN);
+        if text.contains(secret) {
+            text = text.replace(secret, HIDDEN);
         }
-        if let Some(cut) = words.find('…')
-            && let Some(left) = beginning_at_end(&words[..cut], secret)
+        if let Some(cut) = text.find('…')
+            && let Some(left) = prefix_at_end(&text[..cut], secret)
         {
-            words.replace_range(cut - left..cut, HIDDEN);
+            text.replace_range(cut - left..cut, HIDDEN);
         }
     }
-    words
+    text
 }
 
-/// A web address without what may be secret in it: the password and the query. Words that hold an address among others
-/// are no address.
+/// Returns a web address without its password and query, which may be secret. A text that contains more than an address
+/// is returned unchanged.
 pub fn mask_url(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://").filter(|_| !text.contains(char::is_whitespace)) else {
         return text.to_owned();
@@ -46,10 +46,10 @@ pub fn mask_url(text: &str) -> String {
     format!("{scheme}://{authority}{path}")
 }
 
-/// How many bytes at the end of `words` are the beginning of `secret`.
-fn beginning_at_end(words: &str, secret: &str) -> Option<usize> {
-    let longest = secret.len().min(LONGEST_CUT).min(words.len());
-    (SHORTEST..=longest).rev().find(|length| secret.get(..*length).is_some_and(|part| words.ends_with(part)))
+/// Returns how many bytes at the end of `text` are the start of `secret`.
+fn prefix_at_end(text: &str, secret: &str) -> Option<usize> {
+    let longest = secret.len().min(LONGEST_CUT).min(text.len());
+    (SHORTEST..=longest).rev().find(|length| secret.get(..*length).is_some_and(|part| text.ends_with(part)))
 }
 
 #[cfg(test)]
@@ -57,8 +57,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_struck_out_whole_and_cut() {
-        for (words, expected) in [
+    fn whole_and_cut_secrets_are_removed() {
+        for (text, expected) in [
             ("wrong key: sk-canary-1", "wrong key: (hidden)"),
             ("sk-canary-1 and sk-canary-1!", "(hidden) and (hidden)!"),
             ("the longer sk-canary-1-more", "the longer (hidden)"),
@@ -70,7 +70,7 @@ mod tests {
             ("", ""),
         ] {
             let secrets = ["sk-canary-1", "sk-canary-1-more", "密钥在这里", "abc", ""];
-            assert_eq!(redact(words, secrets), expected, "{words}");
+            assert_eq!(redact(text, secrets), expected, "{text}");
         }
     }
 

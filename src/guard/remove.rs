@@ -1,19 +1,19 @@
-//! Removes what a command left, however deep and closed it is.
+//! Removes the files of a command, however deep and access-restricted the tree is.
 
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Removes a folder with all that is in it, without following a link.
+/// Removes a folder with its content, without following links.
 ///
-/// `std::fs::remove_dir_all` recurses, so that a command that makes folders in folders could end whoever removes them. Here deep
-/// folders are moved up instead, level by level; and folders that their owner closed are opened.
+/// `std::fs::remove_dir_all` recurses, so that a deeply nested tree could overflow the stack. This function moves deep
+/// folders up instead, level by level, and makes folders accessible that their owner closed.
 ///
 /// # Errors
-/// Something in it cannot be removed.
+/// An entry cannot be removed.
 pub fn remove_tree(root: &Path) -> io::Result<()> {
-    open_folder(root)?;
+    make_accessible(root)?;
     loop {
         let mut folders = Vec::new();
         for entry in fs::read_dir(root)? {
@@ -27,11 +27,11 @@ pub fn remove_tree(root: &Path) -> io::Result<()> {
             return fs::remove_dir(root);
         }
         for folder in folders {
-            open_folder(&folder)?;
+            make_accessible(&folder)?;
             for entry in fs::read_dir(&folder)? {
                 let entry = entry?;
                 if entry.file_type()?.is_dir() {
-                    open_folder(&entry.path())?;
+                    make_accessible(&entry.path())?;
                     fs::rename(entry.path(), root.join(daoyou_channels::new_id().to_string()))?;
                 } else {
                     fs::remove_file(entry.path())?;
@@ -42,8 +42,8 @@ pub fn remove_tree(root: &Path) -> io::Result<()> {
     }
 }
 
-/// Lets its owner look into a folder and change it.
-fn open_folder(folder: &Path) -> io::Result<()> {
+/// Gives the owner full access to a folder.
+fn make_accessible(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(0o700))
 }
 
@@ -65,7 +65,7 @@ mod tests {
         std::os::unix::fs::symlink(&outside, root.join("closed/inner/link")).unwrap();
         fs::set_permissions(root.join("closed/inner"), Permissions::from_mode(0o000)).unwrap();
         fs::set_permissions(root.join("closed"), Permissions::from_mode(0o000)).unwrap();
-        // Far deeper than a path can be written, and than a thread of this test could recurse.
+        // Far deeper than a path can express and a test thread could recurse.
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let mut at = rustix::fs::open(&root, flags, Mode::empty()).unwrap();
         for _ in 0..20_000 {

@@ -1,7 +1,8 @@
-//! What a command may do: Landlock for files and TCP, seccomp for system calls. Both bind the calling thread and all that it
-//! starts, for ever: never the daemon, only the process that becomes the shell.
+//! The sandbox of a command: Landlock for files and TCP, seccomp for system calls. Both bind the calling thread and all
+//! processes that it starts, for ever. They are therefore never applied to the daemon, only to the process that becomes
+//! the shell.
 //!
-//! Landlock does not cover which paths exist; only a file system of its own keeps that from a command.
+//! Landlock does not hide which paths exist; only a file system of its own does.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,20 +15,21 @@ use landlock::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::namespaces;
+use super::bubblewrap;
+use super::protocol::SandboxPolicy;
 use super::syscalls::{SyscallPolicy, restrict_syscalls};
 
-/// The newest Landlock this program knows; an older kernel enforces what it has.
+/// The newest Landlock ABI that this program knows; an older kernel enforces what it supports.
 const NEWEST: ABI = ABI::V9;
 
-/// Devices that every program expects.
+/// The devices that every program expects.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// `tools.exec.sandbox`: which sandbox commands need.
+/// `tools.exec.sandbox`: the sandbox that commands need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxMode {
-    /// Namespaces where the machine lets them be made; else Landlock, for the owner's turns alone.
+    /// Namespaces if the machine supports them; otherwise Landlock, for the owner's turns alone.
     #[default]
     Auto,
     /// Namespaces, or no command.
@@ -36,15 +38,15 @@ pub enum SandboxMode {
     Off,
 }
 
-/// What is around a process that confines itself.
+/// The sandbox around a process that confines itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Walls {
-    /// Namespaces, with a `/proc` of their own.
+pub(super) enum ConfinementKind {
+    /// Namespaces with their own `/proc`.
     Namespaces,
-    /// Namespaces with the `/proc` of the machine: only Landlock keeps the memory and environment of the user's other
-    /// processes from it.
+    /// Namespaces with the machine's `/proc`: only Landlock keeps the memory and environment of the user's other
+    /// processes from the command.
     SharedProc,
-    /// Nothing but Landlock.
+    /// Only Landlock and seccomp.
     Landlock,
 }
 
@@ -52,11 +54,11 @@ pub(super) enum Walls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sandbox {
-    /// Namespaces by bubblewrap, and Landlock and seccomp inside them.
+    /// Namespaces by bubblewrap, with Landlock and seccomp inside them.
     Namespaces,
-    /// Landlock and seccomp alone.
+    /// Only Landlock and seccomp.
     Landlock,
-    /// None: the configuration says so.
+    /// None, by configuration.
     Off,
 }
 
@@ -70,37 +72,23 @@ impl fmt::Display for Sandbox {
     }
 }
 
-/// What the sandbox lets through.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Policy {
-    /// Folders and files that may be read and executed.
-    pub read: Vec<PathBuf>,
-    /// Links to them, and where they lead: a file system that is built from nothing has none of itself.
-    #[serde(default)]
-    pub links: Vec<(PathBuf, PathBuf)>,
-    /// Folders that may also be written.
-    pub write: Vec<PathBuf>,
-    /// Internet sockets are allowed. Unix sockets never are: the control sockets of daoyou, Docker and others would be
-    /// ways out.
-    pub network: bool,
-}
-
-/// What this machine's kernel can enforce, for `doctor` and the log.
+/// The restrictions that this machine's kernel supports, for `doctor` and the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxStatus {
-    /// Landlock's ABI; 0 where the kernel has none, or has it switched off.
+    /// The Landlock ABI; 0 if the kernel has none or has it switched off.
     pub landlock: u32,
-    /// System calls are filtered by seccomp.
+    /// seccomp can filter system calls.
     pub seccomp: bool,
 }
 
 impl SandboxStatus {
-    /// Commands can be held without namespaces; where that is not so either, they are refused unless `sandbox = "off"`.
+    /// Returns true if commands can be sandboxed without namespaces. If neither is possible, commands are refused
+    /// unless `sandbox = "off"`.
     pub fn is_enough(&self) -> bool {
         self.landlock > 0 && self.seccomp
     }
 
-    /// What an older kernel leaves open, in words.
+    /// Returns the protections that an older kernel lacks, in words.
     pub fn gaps(&self) -> Vec<&'static str> {
         let mut gaps = Vec::new();
         if self.landlock == 0 {
@@ -129,57 +117,67 @@ impl fmt::Display for SandboxStatus {
     }
 }
 
-/// Asks the kernel once, on a thread of its own that ends with the question, so that nothing else is restricted.
+/// Queries the kernel once, on a thread of its own that ends afterwards, so that nothing else is restricted.
 pub fn status() -> &'static SandboxStatus {
     static STATUS: OnceLock<SandboxStatus> = OnceLock::new();
     STATUS.get_or_init(|| {
         let probe = || {
-            let policy = Policy { read: Vec::new(), links: Vec::new(), write: Vec::new(), network: false };
+            let policy = SandboxPolicy { read: Vec::new(), links: Vec::new(), write: Vec::new(), network: false };
             let filter = SyscallPolicy { network: false, seals_attributes: true };
-            SandboxStatus { landlock: landlock(&policy).unwrap_or(0), seccomp: restrict_syscalls(filter).is_ok() }
+            SandboxStatus {
+                landlock: restrict_landlock(&policy).unwrap_or(0),
+                seccomp: restrict_syscalls(filter).is_ok(),
+            }
         };
-        // A panic of the probe counts as "none": closed by default.
+        // A panic of the probe counts as no support.
         std::thread::spawn(probe).join().unwrap_or(SandboxStatus { landlock: 0, seccomp: false })
     })
 }
 
-/// Holds the calling thread, and all that it starts from now on, to `policy`. In namespaces the thread has a file system
-/// of its own already, so that the kernel may lack Landlock, and changing modes reaches nothing outside.
+/// Restricts the calling thread, and all processes that it starts from now on, to `policy`. In namespaces the thread
+/// already has its own file system, so that the kernel may lack Landlock, and changing modes affects nothing outside.
 ///
 /// # Errors
-/// In words for the user, when the kernel cannot hold it. The thread must then start nothing.
-pub(super) fn restrict(policy: &Policy, walls: Walls) -> Result<(), String> {
+/// The kernel cannot enforce the policy. The thread must then start nothing.
+pub(super) fn restrict_thread(policy: &SandboxPolicy, kind: ConfinementKind) -> Result<(), String> {
     let mut policy = policy.clone();
-    if walls != Walls::Landlock {
+    if kind != ConfinementKind::Landlock {
         policy.read.push("/proc".into());
-        policy.write.extend([namespaces::TEMP, namespaces::SHARED].map(PathBuf::from));
+        policy.write.extend([bubblewrap::TEMP, bubblewrap::SHARED].map(PathBuf::from));
     }
-    if landlock(&policy)? == 0 && walls != Walls::Namespaces {
+    if restrict_landlock(&policy)? == 0 && kind != ConfinementKind::Namespaces {
         return Err(
             "this kernel has no Landlock, so commands cannot be kept inside the workspace. Install bubblewrap; \
                     `[tools.exec] sandbox = \"off\"` runs them without protection"
                 .to_owned(),
         );
     }
-    restrict_syscalls(SyscallPolicy { network: policy.network, seals_attributes: walls == Walls::Landlock })
+    restrict_syscalls(SyscallPolicy { network: policy.network, seals_attributes: kind == ConfinementKind::Landlock })
 }
 
-/// Tries on a thread of its own what a command under `policy` could do: whether it can open an internet socket, and
-/// whether it can open a Unix socket.
+/// The kinds of sockets that a command can open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketAccess {
+    pub internet: bool,
+    pub unix: bool,
+}
+
+/// Tries on a thread of its own which sockets a command under `policy` could open.
 ///
 /// # Errors
-/// In words, when the kernel cannot hold the policy.
-pub fn try_sockets(policy: &Policy) -> Result<(bool, bool), String> {
+/// The kernel cannot enforce the policy.
+pub fn try_sockets(policy: &SandboxPolicy) -> Result<SocketAccess, String> {
     let policy = policy.clone();
     let tried = std::thread::spawn(move || {
-        restrict(&policy, Walls::Landlock)?;
-        Ok((std::net::UdpSocket::bind("127.0.0.1:0").is_ok(), std::os::unix::net::UnixDatagram::unbound().is_ok()))
+        restrict_thread(&policy, ConfinementKind::Landlock)?;
+        let internet = std::net::UdpSocket::bind("127.0.0.1:0").is_ok();
+        Ok(SocketAccess { internet, unix: std::os::unix::net::UnixDatagram::unbound().is_ok() })
     });
     tried.join().unwrap_or_else(|_| Err("the trial broke off".to_owned()))
 }
 
-/// Returns the ABI that is enforced, 0 for none.
-fn landlock(policy: &Policy) -> Result<u32, String> {
+/// Restricts the calling thread with Landlock. Returns the enforced ABI, 0 for none.
+fn restrict_landlock(policy: &SandboxPolicy) -> Result<u32, String> {
     let write = AccessFs::from_all(NEWEST)
         & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev | AccessFs::ResolveUnix);
     let device: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::WriteFile;
@@ -219,18 +217,18 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_shows_what_the_policy_holds() {
+    fn the_policy_decides_which_sockets_open() {
         if !status().is_enough() {
             return;
         }
-        for (network, expected) in [(false, (false, false)), (true, (true, false))] {
-            let policy = Policy { read: vec!["/".into()], links: Vec::new(), write: Vec::new(), network };
-            assert_eq!(try_sockets(&policy), Ok(expected));
+        for network in [false, true] {
+            let policy = SandboxPolicy { read: vec!["/".into()], links: Vec::new(), write: Vec::new(), network };
+            assert_eq!(try_sockets(&policy), Ok(SocketAccess { internet: network, unix: false }));
         }
     }
 
     #[test]
-    fn asking_restricts_nobody() {
+    fn querying_the_status_restricts_nothing() {
         let first = status();
         assert_eq!(first, status());
         std::fs::read_dir("/").unwrap();

@@ -1,4 +1,4 @@
-//! The secrets that the configuration knows, struck out of what leaves.
+//! The secrets of the configuration, which are removed from texts that leave the program.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use daoyou_channels::settings::Secret;
 
 use super::redact::HIDDEN;
 
-/// Shorter values stand in ordinary words, and would be struck out of them.
+/// Shorter values occur in ordinary redacted and would be removed from them.
 const SHORTEST: usize = 8;
 
-/// Values that nobody outside is to see, without white space around them. Cheap to clone.
+/// Secret values without surrounding white space. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Secrets(Arc<[Secret]>);
+pub struct KnownSecrets(Arc<[Secret]>);
 
-impl Secrets {
-    /// Those of `values` that are long enough to be meant where they stand.
+impl KnownSecrets {
+    /// Keeps those of `values` that are long enough to be recognized as secrets.
     pub fn new(values: impl IntoIterator<Item = Secret>) -> Self {
         let values = values.into_iter().filter(|secret| secret.expose().trim().len() >= SHORTEST);
-        // Trimmed here and not where they are looked for, which is in every piece of every answer.
+        // Trimmed here rather than at each search, which runs for every piece of every answer.
         let mut values: Vec<Secret> = values.map(|secret| Secret::new(secret.expose().trim())).collect();
-        // One secret may stand inside another.
+        // One secret may contain another.
         values.sort_by(|a, b| b.expose().len().cmp(&a.expose().len()).then_with(|| a.expose().cmp(b.expose())));
         values.dedup_by(|a, b| a.expose() == b.expose());
         Self(values.into())
@@ -30,13 +30,13 @@ impl Secrets {
         self.0.is_empty()
     }
 
-    /// Whether any of them stands in `text`.
-    pub fn stand_in(&self, text: &str) -> bool {
+    /// Returns true if `text` contains a secret.
+    pub fn occur_in(&self, text: &str) -> bool {
         self.0.iter().any(|secret| text.contains(secret.expose()))
     }
 
-    /// Strikes them out of `text`; answers whether there was one.
-    pub fn strike(&self, text: &mut String) -> bool {
+    /// Removes the secrets from `text`; returns true if there was one.
+    pub fn redact(&self, text: &mut String) -> bool {
         let mut found = false;
         for secret in self.0.iter().map(Secret::expose) {
             if text.contains(secret) {
@@ -47,8 +47,8 @@ impl Secrets {
         found
     }
 
-    /// How many bytes at the end of `text` may be the beginning of one of them: what comes next will tell.
-    pub fn open_at_end(&self, text: &str) -> usize {
+    /// Returns how many bytes at the end of `text` may be the start of a secret, which the following text decides.
+    pub fn partial_match_len(&self, text: &str) -> usize {
         let open = |secret: &Secret| {
             let secret = secret.expose().as_bytes();
             let tail = &text.as_bytes()[text.len() - text.len().min(secret.len() - 1)..];
@@ -59,9 +59,9 @@ impl Secrets {
     }
 }
 
-impl fmt::Debug for Secrets {
+impl fmt::Debug for KnownSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secrets({})", self.0.len())
+        write!(f, "KnownSecrets({})", self.0.len())
     }
 }
 
@@ -70,8 +70,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_struck_out_and_short_words_are_not() {
-        let secrets = Secrets::new(["sk-canary-1", "sk-canary-1-more", "short", " \n", "密钥在这里"].map(Secret::new));
+    fn secrets_are_removed_and_short_words_are_not() {
+        let secrets =
+            KnownSecrets::new(["sk-canary-1", "sk-canary-1-more", "short", " \n", "密钥在这里"].map(Secret::new));
         for (text, expected, open) in [
             ("nothing", "nothing", 0),
             ("a short one", "a short one", 0),
@@ -81,10 +82,10 @@ mod tests {
             ("cut: s", "cut: s", 1),
             ("切 密钥", "切 密钥", 6),
         ] {
-            let mut words = text.to_owned();
-            assert_eq!(secrets.strike(&mut words), text != expected, "{text}");
-            assert_eq!((words.as_str(), secrets.stand_in(text)), (expected, text != expected), "{text}");
-            assert_eq!(secrets.open_at_end(&words), open, "{text}");
+            let mut redacted = text.to_owned();
+            assert_eq!(secrets.redact(&mut redacted), text != expected, "{text}");
+            assert_eq!((redacted.as_str(), secrets.occur_in(text)), (expected, text != expected), "{text}");
+            assert_eq!(secrets.partial_match_len(&redacted), open, "{text}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The system calls that a command may make: an allow-list, and conditions on some of those it allows.
 //!
-//! A call that the list does not have fails with `ENOSYS`, as on a kernel without it, so that programs take the way that
-//! they have for older kernels. A call that is refused for its arguments, or that programs should hear a clear no to, fails
-//! with `EPERM`.
+//! A call that is not on the list fails with `ENOSYS`, as on a kernel without it, so that programs use their fallbacks
+//! for older kernels. A call that is refused for its arguments, or for which programs need a clear refusal, fails with
+//! `EPERM`.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use seccompiler::{
     SeccompRule,
 };
 
-/// Which further calls are refused.
+/// The optional parts of the filter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyscallPolicy {
-    /// Internet sockets are allowed. Unix sockets never are: the control sockets of daoyou, Docker and others would be ways
+    /// Internet sockets are allowed. Unix sockets never are: control sockets of daoyou, Docker and others would be ways
     /// out.
     pub network: bool,
     /// Refuses to change modes, owners, extended attributes and times of files. Landlock does not cover these calls and seccomp
@@ -22,21 +22,21 @@ pub(super) struct SyscallPolicy {
     pub seals_attributes: bool,
 }
 
-/// Holds the calling thread, and all that it starts from now on, to the allow-list.
+/// Restricts the calling thread, and all processes that it starts from now on, to the allow-list.
 ///
 /// # Errors
-/// In words, when the kernel has no seccomp.
+/// The kernel has no seccomp.
 pub(super) fn restrict_syscalls(policy: SyscallPolicy) -> Result<(), String> {
     let failed = |error: BackendError| format!("the system call filter failed: {error}");
-    // Of two filters that both refuse, the errno of the newer one counts.
+    // If two filters refuse a call, the errno of the newer one counts.
     for program in [allow_list().map_err(failed)?, refusals(policy).map_err(failed)?] {
         seccompiler::apply_filter(&program).map_err(|error| format!("seccomp failed: {error}"))?;
     }
     Ok(())
 }
 
-/// Compiles the filter that lets through what [`ALLOWED`] and [`LEGACY`] name. The other calling convention of x86-64, x32,
-/// has other numbers, so none of its calls pass; calls of 32-bit programs end the process.
+/// Compiles the filter that allows [`ALLOWED`] and [`LEGACY`]. x32, the other calling convention of x86-64, has other
+/// numbers, so none of its calls pass; calls of 32-bit programs end the process.
 fn allow_list() -> Result<BpfProgram, BackendError> {
     let rules = ALLOWED.iter().chain(LEGACY).map(|call| (*call, Vec::new())).collect();
     let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
@@ -49,14 +49,14 @@ fn refusals(policy: SyscallPolicy) -> Result<BpfProgram, BackendError> {
         REFUSED.iter().chain(REFUSED_LEGACY).map(|call| (*call, Vec::new())).collect();
     if policy.seals_attributes {
         rules.extend(ATTRIBUTES.iter().chain(ATTRIBUTES_LEGACY).map(|call| (*call, Vec::new())));
-        // Without a path it changes the times of an open file, as `touch` does after it made one.
+        // Without a path it changes the times of an open file, as `touch` does after creating one.
         rules.insert(libc::SYS_utimensat, vec![rule([long(1, SeccompCmpOp::Ne, 0)?])?]);
     }
     rules.insert(libc::SYS_socket, socket_rules(policy.network)?);
     rules.insert(libc::SYS_socketpair, socketpair_rules()?);
     rules.insert(libc::SYS_clone, clone_rules()?);
     rules.insert(libc::SYS_ioctl, ioctl_rules(policy.seals_attributes)?);
-    // Only the caller's own: 0 is the calling thread.
+    // Allowed for the calling thread itself, which is 0.
     for call in [
         libc::SYS_prlimit64,
         libc::SYS_sched_setparam,
@@ -74,15 +74,15 @@ fn refusals(policy: SyscallPolicy) -> Result<BpfProgram, BackendError> {
     };
     rules.insert(libc::SYS_setpriority, which(u64::from(libc::PRIO_PROCESS))?);
     rules.insert(libc::SYS_ioprio_set, which(IOPRIO_WHO_PROCESS)?);
-    // Asking for the personality, and the usual one, are no change.
+    // Reading the personality, and setting the usual one, change nothing.
     let personality = [word(0, SeccompCmpOp::Ne, 0)?, word(0, SeccompCmpOp::Ne, 0xffff_ffff)?];
     rules.insert(libc::SYS_personality, vec![rule(personality)?]);
     let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     SeccompFilter::new(rules, SeccompAction::Allow, refused, std::env::consts::ARCH.try_into()?)?.try_into()
 }
 
-/// Without network no socket at all; with it those of the internet, and of netlink the routes, which is how the resolver
-/// learns the machine's addresses.
+/// Without network no socket is allowed; with it, internet sockets and netlink routes, from which the resolver learns
+/// the machine's addresses.
 fn socket_rules(network: bool) -> Result<Vec<SeccompRule>, BackendError> {
     if !network {
         return Ok(Vec::new());
@@ -94,8 +94,8 @@ fn socket_rules(network: bool) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(vec![SeccompRule::new(others)?, rule(netlink)?])
 }
 
-/// Of pairs only streams and sequenced packets: a pair of datagram sockets, which a raw one is too (unix(7)), can be
-/// connected anew to a socket of somebody else.
+/// Allows pairs of stream and sequenced-packet sockets only: a pair of datagram sockets, which includes raw ones
+/// (unix(7)), can be reconnected to another socket.
 fn socketpair_rules() -> Result<Vec<SeccompRule>, BackendError> {
     let kinds = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET].map(i32::unsigned_abs).map(u64::from);
     let others = (0..=SOCKET_KIND).filter(|kind| !kinds.contains(kind));
@@ -106,8 +106,8 @@ fn socketpair_rules() -> Result<Vec<SeccompRule>, BackendError> {
     Ok(rules)
 }
 
-/// No new namespace. `clone3` takes its flags in memory, where a filter does not see them: it is not on the list, and
-/// libraries then use `clone`.
+/// Refuses new namespaces. `clone3` takes its flags in memory, where a filter does not see them; it is not on the list,
+/// and libraries fall back to `clone`.
 fn clone_rules() -> Result<Vec<SeccompRule>, BackendError> {
     let flags = [
         libc::CLONE_NEWNS,
@@ -122,7 +122,7 @@ fn clone_rules() -> Result<Vec<SeccompRule>, BackendError> {
     flags.into_iter().map(|flag| rule([word(0, SeccompCmpOp::MaskedEq(flag), flag)?])).collect()
 }
 
-/// No input for somebody else's terminal, and where attributes are sealed no flags of files (`chattr`).
+/// Refuses input for another terminal, and file flags (`chattr`) where attributes are sealed.
 fn ioctl_rules(seals_attributes: bool) -> Result<Vec<SeccompRule>, BackendError> {
     let flags = if seals_attributes { &[FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR][..] } else { &[] };
     let requests = [libc::TIOCSTI, libc::TIOCLINUX].into_iter().chain(flags.iter().copied());
@@ -133,7 +133,7 @@ fn rule<const N: usize>(conditions: [SeccompCondition; N]) -> Result<SeccompRule
     SeccompRule::new(conditions.into())
 }
 
-/// A condition on the lower 32 bits of an argument, which are all that the kernel takes of an `int`.
+/// Returns a condition on the lower 32 bits of an argument; the kernel ignores the rest of an `int`.
 fn word(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
 }
@@ -142,7 +142,7 @@ fn long(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondi
     SeccompCondition::new(argument, SeccompCmpArgLen::Qword, operator, value)
 }
 
-/// The bits of a socket's type that are no flags.
+/// The bits of a socket type that are not flags.
 const SOCKET_KIND: u64 = 0xf;
 /// ioprio_set(2).
 const IOPRIO_WHO_PROCESS: u64 = 1;
@@ -152,8 +152,8 @@ const FS_IOC_FSSETXATTR: u64 = 0x401c_5820;
 /// The same number on every architecture (Linux 6.6).
 const SYS_FCHMODAT2: i64 = 452;
 
-/// What ordinary programs need. Left out on purpose: System V IPC and `memfd_secret`, whose memory no process shows; `io_uring`, whose
-/// operations pass by the filter; what only administrators need.
+/// The calls that ordinary programs need. Left out on purpose: System V IPC and `memfd_secret`, whose memory no process
+/// shows; `io_uring`, whose operations bypass the filter; calls that only administrators need.
 #[rustfmt::skip]
 const ALLOWED: &[i64] = &[
     SYS_FCHMODAT2, libc::SYS_accept, libc::SYS_accept4, libc::SYS_bind, libc::SYS_brk, libc::SYS_capget, libc::SYS_capset,
@@ -203,7 +203,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_umask, libc::SYS_uname, libc::SYS_unlinkat, libc::SYS_utimensat, libc::SYS_vmsplice, libc::SYS_wait4,
     libc::SYS_waitid, libc::SYS_write, libc::SYS_writev,
 ];
-/// Those of x86-64 that newer architectures left out.
+/// Calls of x86-64 that newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const LEGACY: &[i64] = &[
@@ -219,7 +219,7 @@ const LEGACY: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const LEGACY: &[i64] = &[];
 
-/// What would lead out of the sandbox, refused with a clear errno.
+/// Calls that would lead out of the sandbox, refused with a clear errno.
 #[rustfmt::skip]
 const REFUSED: &[i64] = &[
     libc::SYS_acct, libc::SYS_add_key, libc::SYS_adjtimex, libc::SYS_bpf, libc::SYS_chroot, libc::SYS_clock_adjtime,
@@ -234,7 +234,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_setns, libc::SYS_settimeofday, libc::SYS_swapoff, libc::SYS_swapon, libc::SYS_syslog, libc::SYS_umount2,
     libc::SYS_unshare, libc::SYS_userfaultfd, libc::SYS_vhangup,
 ];
-/// Those of x86-64 that newer architectures left out.
+/// Calls of x86-64 that newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const REFUSED_LEGACY: &[i64] = &[
@@ -243,13 +243,13 @@ const REFUSED_LEGACY: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_LEGACY: &[i64] = &[];
 
-/// What changes modes, owners and extended attributes.
+/// Calls that change modes, owners and extended attributes.
 #[rustfmt::skip]
 const ATTRIBUTES: &[i64] = &[
     SYS_FCHMODAT2, libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_fchown, libc::SYS_fchownat, libc::SYS_fremovexattr,
     libc::SYS_fsetxattr, libc::SYS_lremovexattr, libc::SYS_lsetxattr, libc::SYS_removexattr, libc::SYS_setxattr,
 ];
-/// Those of x86-64 that newer architectures left out.
+/// Calls of x86-64 that newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const ATTRIBUTES_LEGACY: &[i64] = &[

@@ -14,7 +14,7 @@ use super::query::{HitLocation, RecallHit, RecallQuery, RelevanceQuery};
 use super::recall::recall;
 use super::vectors::{InstalledEmbedder, QueryEmbeddings};
 use super::{Identities, MemoryConfig, MemoryKind, NewMemoryEntry, Owner};
-use crate::guard::Secrets;
+use crate::guard::KnownSecrets;
 use crate::llm::Embedder;
 use crate::store::{Connection, Store, StoreError};
 use crate::text::without_fillers;
@@ -37,7 +37,7 @@ pub struct MemoryService {
     pub store: Store,
     pub settings: Arc<MemorySettings>,
     /// Secrets that are removed from whatever is remembered.
-    pub secrets: Arc<Secrets>,
+    pub secrets: Arc<KnownSecrets>,
     pub(super) embedder: Option<Arc<InstalledEmbedder>>,
     pub(super) queries: Arc<QueryEmbeddings>,
     pub(super) passages: Arc<PassageIndexes>,
@@ -69,7 +69,7 @@ impl MemoryService {
 
     /// Removes `secrets` from whatever is remembered.
     #[must_use]
-    pub fn with_secrets(self, secrets: Secrets) -> Self {
+    pub fn with_secrets(self, secrets: KnownSecrets) -> Self {
         Self { secrets: Arc::new(secrets), ..self }
     }
 
@@ -153,9 +153,9 @@ impl MemoryService {
 
     /// Removes the secrets of the configuration from a new entry.
     pub fn redact_secrets(&self, new: &mut NewMemoryEntry) {
-        let found = [&mut new.name, &mut new.text].map(|text| self.secrets.strike(text)).contains(&true);
+        let found = [&mut new.name, &mut new.text].map(|text| self.secrets.redact(text)).contains(&true);
         let mut detail = new.detail.to_string();
-        let in_detail = self.secrets.strike(&mut detail);
+        let in_detail = self.secrets.redact(&mut detail);
         if in_detail {
             new.detail = serde_json::from_str(&detail).unwrap_or_default();
         }

@@ -29,11 +29,11 @@ pub struct ConcurrencyLimits {
     pub sub_agents: usize,
 }
 
-/// Whether a session's turn runs beside others.
+/// Whether a session's turn runs in parallel with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     Shared,
-    /// Nothing else runs until this turn has made progress: it may have crashed the gateway.
+    /// No other turn runs until this turn has made progress: it may have crashed the gateway.
     Alone,
 }
 

@@ -1,4 +1,4 @@
-//! Sessions: which runs next, whose it is, when it begins anew, and the commands that control it.
+//! Sessions: their order, their ownership, their resets, and the commands that control them.
 
 pub mod commands;
 pub mod lanes;

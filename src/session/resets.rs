@@ -1,4 +1,5 @@
-//! `[agent.session]`: whose conversation a chat of several people is, and when a conversation begins anew by itself.
+//! `[agent.session]`: who shares a conversation in a chat of several people, and when a conversation starts over
+//! automatically.
 
 use daoyou_channels::settings::Span;
 use jiff::civil::{Date, Time};
@@ -25,7 +26,7 @@ pub enum SessionScope {
     Sender,
 }
 
-/// How conversations are told apart, and when they begin anew.
+/// How conversations are separated, and when they start over.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionConfig {

@@ -1,11 +1,11 @@
-//! From the text that a model wrote as a call's arguments to a value that passed the tool's schema.
+//! Parses the arguments that a model wrote for a call into a value that satisfies the tool's schema.
 
 use serde_json::{Map, Value};
 
 use crate::chat::ToolSpec;
 use crate::text::truncate;
 
-/// Names under which models write the arguments of ours, where a tool has the second and not the first.
+/// Argument names that models use, with ours: an alias counts if a tool has the second name and not the first.
 const ALIASES: &[(&str, &str)] = &[
     ("file_path", "path"),
     ("filepath", "path"),
@@ -51,20 +51,20 @@ const ALIASES: &[(&str, &str)] = &[
     ("id", "job_id"),
 ];
 
-/// The longest word of a model's that an error repeats, in characters.
+/// The longest part of a model's text that an error repeats, in characters.
 const ECHO_CHARS: usize = 80;
-/// Faults that one error names.
-const FAULTS: usize = 20;
-/// Objects within arrays within objects that are looked at.
-const DEPTH: u32 = 16;
+/// The most faults that one error names.
+const MAX_FAULTS: usize = 20;
+/// The deepest nesting of objects and arrays that is checked.
+const MAX_DEPTH: u32 = 16;
 
-/// Reads, mends what is harmless ("5" for 5), and checks.
+/// Parses the arguments, converts what is unambiguous ("5" to 5), and checks the result.
 ///
 /// # Errors
 /// All faults at once, in words for the model.
 pub fn parse_arguments(spec: &ToolSpec, text: &str) -> Result<Value, String> {
-    let wrong = |what: String| format!("Invalid params for tool {:?}: {what}", spec.name);
-    let mut arguments = object(text).map_err(wrong)?;
+    let invalid = |what: String| format!("Invalid params for tool {:?}: {what}", spec.name);
+    let mut arguments = parse_object(text).map_err(invalid)?;
     let none = Map::new();
     let properties = spec.parameters.get("properties").and_then(Value::as_object).unwrap_or(&none);
     for (alias, name) in ALIASES {
@@ -77,19 +77,19 @@ pub fn parse_arguments(spec: &ToolSpec, text: &str) -> Result<Value, String> {
     }
     let mut arguments = Value::Object(arguments);
     let mut faults = Vec::new();
-    mend(&mut arguments, &spec.parameters, "", &mut faults, DEPTH);
+    coerce_and_check(&mut arguments, &spec.parameters, "", &mut faults, MAX_DEPTH);
     if faults.is_empty() {
         return Ok(arguments);
     }
-    let more = faults.len().saturating_sub(FAULTS);
-    faults.truncate(FAULTS);
+    let more = faults.len().saturating_sub(MAX_FAULTS);
+    faults.truncate(MAX_FAULTS);
     if more > 0 {
         faults.push(format!("{more} more"));
     }
-    Err(wrong(faults.join("; ")))
+    Err(invalid(faults.join("; ")))
 }
 
-/// The tool's own name for an argument that a model calls `word`.
+/// Returns the tool's own name for an argument that a model calls `word`.
 pub fn argument_name<'a>(spec: &ToolSpec, word: &'a str) -> &'a str {
     let Some(properties) = spec.parameters.get("properties").and_then(Value::as_object) else { return word };
     let found = ALIASES.iter().find(|(alias, name)| *alias == word && is_alias(properties, alias, name));
@@ -100,12 +100,12 @@ fn is_alias(properties: &Map<String, Value>, alias: &str, name: &str) -> bool {
     properties.contains_key(name) && !properties.contains_key(alias)
 }
 
-fn object(text: &str) -> Result<Map<String, Value>, String> {
+fn parse_object(text: &str) -> Result<Map<String, Value>, String> {
     if text.trim().is_empty() {
         return Ok(Map::new());
     }
     let mut value: Value = serde_json::from_str(text).map_err(|error| format!("not valid JSON: {error}"))?;
-    // Some models write the object as a string once more.
+    // Some models encode the object as a string once more.
     if let Value::String(inner) = &value
         && let Ok(inner) = serde_json::from_str(inner)
     {
@@ -114,17 +114,17 @@ fn object(text: &str) -> Result<Map<String, Value>, String> {
     match value {
         Value::Object(arguments) => Ok(arguments),
         Value::Null => Ok(Map::new()),
-        other => Err(format!("expected a JSON object, got {}", kind(&other))),
+        other => Err(format!("expected a JSON object, got {}", type_name(&other))),
     }
 }
 
-/// Checks `value` against `schema` and changes what can only mean one thing.
-fn mend(value: &mut Value, schema: &Value, at: &str, faults: &mut Vec<String>, depth: u32) {
+/// Checks `value` against `schema`, and converts unambiguous values.
+fn coerce_and_check(value: &mut Value, schema: &Value, at: &str, faults: &mut Vec<String>, depth: u32) {
     if depth == 0 {
         return faults.push(format!("{at}: nested too deeply"));
     }
     if let Some(Value::Array(choices)) = schema.get("anyOf").or_else(|| schema.get("oneOf")) {
-        return choose(value, choices, at, faults, depth);
+        return apply_first_choice(value, choices, at, faults, depth);
     }
     let wanted = schema.get("type").and_then(Value::as_str).unwrap_or("");
     coerce(value, wanted);
@@ -138,74 +138,80 @@ fn mend(value: &mut Value, schema: &Value, at: &str, faults: &mut Vec<String>, d
         _ => true,
     };
     if !fits {
-        return faults.push(format!("{}expected {wanted}, got {}", prefix(at), kind(value)));
+        return faults.push(format!("{}expected {wanted}, got {}", path_prefix(at), type_name(value)));
     }
     if let Some(Value::Array(allowed)) = schema.get("enum")
         && !allowed.contains(value)
     {
         let allowed: Vec<_> = allowed.iter().map(ToString::to_string).collect();
-        return faults.push(format!("{}{} is not one of {}", prefix(at), shown(value), allowed.join(", ")));
+        return faults.push(format!("{}{} is not one of {}", path_prefix(at), excerpt(value), allowed.join(", ")));
     }
     let low = schema.get("minimum").and_then(Value::as_f64).filter(|low| value.as_f64().is_some_and(|got| got < *low));
     let high = schema.get("maximum").and_then(Value::as_f64).filter(|top| value.as_f64().is_some_and(|got| got > *top));
     if let Some(low) = low {
-        faults.push(format!("{}must be at least {low}", prefix(at)));
+        faults.push(format!("{}must be at least {low}", path_prefix(at)));
     }
     if let Some(high) = high {
-        faults.push(format!("{}must be at most {high}", prefix(at)));
+        faults.push(format!("{}must be at most {high}", path_prefix(at)));
     }
     match value {
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
-                for (place, item) in items.iter_mut().enumerate() {
-                    mend(item, schema, &format!("{at}[{place}]"), faults, depth - 1);
+                for (index, item) in items.iter_mut().enumerate() {
+                    coerce_and_check(item, schema, &format!("{at}[{index}]"), faults, depth - 1);
                 }
             }
         }
-        Value::Object(fields) => mend_fields(fields, schema, at, faults, depth),
+        Value::Object(fields) => coerce_and_check_fields(fields, schema, at, faults, depth),
         _ => {}
     }
 }
 
-fn mend_fields(fields: &mut Map<String, Value>, schema: &Value, at: &str, faults: &mut Vec<String>, depth: u32) {
+fn coerce_and_check_fields(
+    fields: &mut Map<String, Value>,
+    schema: &Value,
+    at: &str,
+    faults: &mut Vec<String>,
+    depth: u32,
+) {
     let none = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
-    // `null` is how many models leave an argument out.
+    // Many models write `null` for an omitted argument.
     fields.retain(|name, value| !(value.is_null() && properties.contains_key(name)));
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let missing: Vec<_> = required.filter(|name| !fields.contains_key(*name)).collect();
     if !missing.is_empty() {
-        faults.push(format!("{}missing: {}", prefix(at), missing.join(", ")));
+        faults.push(format!("{}missing: {}", path_prefix(at), missing.join(", ")));
     }
     if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
         let unknown = fields.keys().filter(|name| !properties.contains_key(*name));
-        let unknown: Vec<_> = unknown.take(FAULTS).map(|name| truncate(name, ECHO_CHARS)).collect();
+        let unknown: Vec<_> = unknown.take(MAX_FAULTS).map(|name| truncate(name, ECHO_CHARS)).collect();
         if !unknown.is_empty() {
             let known: Vec<_> = properties.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            faults.push(format!("{}unknown: {} (known: {known})", prefix(at), unknown.join(", ")));
+            faults.push(format!("{}unknown: {} (known: {known})", path_prefix(at), unknown.join(", ")));
         }
     }
     for (name, schema) in properties {
         if let Some(value) = fields.get_mut(name) {
             let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
-            mend(value, schema, &at, faults, depth - 1);
+            coerce_and_check(value, schema, &at, faults, depth - 1);
         }
     }
 }
 
-/// Takes the first choice that fits.
-fn choose(value: &mut Value, choices: &[Value], at: &str, faults: &mut Vec<String>, depth: u32) {
+/// Applies the first choice that fits.
+fn apply_first_choice(value: &mut Value, choices: &[Value], at: &str, faults: &mut Vec<String>, depth: u32) {
     let mut first = Vec::new();
-    for (place, choice) in choices.iter().enumerate() {
+    for (index, choice) in choices.iter().enumerate() {
         let mut tried = value.clone();
         let mut found = Vec::new();
-        mend(&mut tried, choice, at, &mut found, depth - 1);
+        coerce_and_check(&mut tried, choice, at, &mut found, depth - 1);
         if found.is_empty() {
             *value = tried;
             return;
         }
-        if place == 0 {
+        if index == 0 {
             first = found;
         }
     }
@@ -213,9 +219,9 @@ fn choose(value: &mut Value, choices: &[Value], at: &str, faults: &mut Vec<Strin
 }
 
 fn coerce(value: &mut Value, wanted: &str) {
-    let better = match (wanted, &*value) {
+    let converted = match (wanted, &*value) {
         ("integer", Value::String(text)) => text.trim().parse::<i64>().ok().map(Value::from),
-        // 5.0 is an integer in JSON Schema.
+        // JSON Schema counts 5.0 as an integer.
         ("integer", Value::Number(number)) if number.is_f64() => {
             number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9e15).map(|n| Value::from(n as i64))
         }
@@ -229,16 +235,16 @@ fn coerce(value: &mut Value, wanted: &str) {
         ("object", Value::String(text)) => serde_json::from_str(text).ok().filter(Value::is_object),
         _ => None,
     };
-    if let Some(better) = better {
-        *value = better;
+    if let Some(converted) = converted {
+        *value = converted;
     }
 }
 
-fn prefix(at: &str) -> String {
+fn path_prefix(at: &str) -> String {
     if at.is_empty() { String::new() } else { format!("{at}: ") }
 }
 
-fn kind(value: &Value) -> &'static str {
+fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
@@ -249,7 +255,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn shown(value: &Value) -> String {
+fn excerpt(value: &Value) -> String {
     truncate(&value.to_string(), ECHO_CHARS)
 }
 
@@ -272,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_only_mean_one_thing_is_understood() {
+    fn unambiguous_arguments_are_converted() {
         for (text, expected) in [
             (r#"{"path":"p"}"#, json!({ "path": "p" })),
             (r#"{"file_path":"p","offset":"5"}"#, json!({ "path": "p", "offset": 5 })),
@@ -289,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_told_at_once() {
+    fn one_error_names_all_faults() {
         for (text, expected) in [
             (
                 r#"{"foo":1,"offset":"five"}"#,

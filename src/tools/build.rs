@@ -1,4 +1,4 @@
-//! The tools that daoyou has of its own, over one workspace.
+//! Builds the tools of one workspace and their executor.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -8,83 +8,94 @@ use std::sync::Arc;
 use daoyou_channels::outgoing::OutgoingFiles;
 use thiserror::Error;
 
-use super::exec::{ExecTool, Kept};
-use super::executor::{Limits, open_spill};
-use super::files::{Doors, EditFile, ListDir, ReadFile, Rooms, WriteFile};
+use super::config::ToolsConfig;
+use super::exec::{ExecDeps, ExecTool};
+use super::executor::{ExecutorLimits, ToolExecutor};
+use super::files::{EditFile, ListDir, ReadFile, ReadScope, WorkspaceJail, WriteFile};
 use super::message::{ATTACHMENT_BYTES, MessageTool};
 use super::parallel::ParallelTool;
 use super::private_folders::PrivateFolders;
 use super::process::{ProcessTool, Processes};
-use super::{Executor, Registry, RegistryError, Tool, ToolsConfig};
-use crate::guard::{Jail, protected_paths, sweep_temp};
+use super::registry::{ToolRegistry, ToolRegistryError};
+use super::spill::SpillStore;
+use super::tool::Tool;
+use crate::guard::{Jail, protected_paths, remove_stale_temp};
 
-/// Below the home: the private temp folders of commands.
+/// The folder in the home for the private temp folders of commands.
 const TEMP: &str = "tmp";
 
-/// Why there are no tools.
+/// The reason why the tools cannot be built.
 #[derive(Debug, Error)]
-pub enum BuildError {
+pub enum ToolSetupError {
     #[error("the workspace {path}: {error}")]
     Workspace { path: PathBuf, error: io::Error },
     #[error("the workspace {workspace} holds daoyou's own folder {home}; choose one inside it or elsewhere")]
-    AroundHome { workspace: PathBuf, home: PathBuf },
+    ContainsHome { workspace: PathBuf, home: PathBuf },
     #[error("the folder for temporary files {path}: {error}")]
     Temp { path: PathBuf, error: io::Error },
     #[error(transparent)]
-    Registry(#[from] RegistryError),
+    ToolRegistry(#[from] ToolRegistryError),
 }
 
-/// What the tools have beside the workspace.
+/// The dependencies of the tools, except the workspace.
 #[derive(Default)]
-pub struct Beside {
-    /// Without it nothing runs in the background.
+pub struct ToolDeps {
+    /// `None`: nothing runs in the background.
     pub processes: Option<Arc<Processes>>,
-    /// Tools that live with what they work on.
+    /// Tools of other modules.
     pub further: Vec<Arc<dyn Tool>>,
-    /// Folders of the workspace that are not every turn's.
+    /// Folders of the workspace that only some turns may use.
     pub private: PrivateFolders,
-    /// What commands leave free on the disk, in bytes.
+    /// Bytes that commands leave free on the disk.
     pub reserve: u64,
 }
 
-/// Builds read_file, write_file, edit_file, list_dir, exec, process, message and parallel over `workspace`, which must exist,
-/// as `home` must, and takes those that are further. `exe` is this program; `/proc/self/exe` is right also after it was
+/// Builds read_file, write_file, edit_file, list_dir, exec, process, message and parallel over `workspace`, and adds
+/// further tools. `workspace` and `home` must exist. `exe` is this program; `/proc/self/exe` is right even after it was
 /// replaced on disk.
 ///
 /// # Errors
-/// When a folder cannot be used; each names the folder.
+/// A folder cannot be used; the error names it.
 pub fn build(
     config: &ToolsConfig,
     workspace: &Path,
     home: &Path,
     exe: PathBuf,
-    Beside { processes, further, private, reserve }: Beside,
-) -> Result<Executor, BuildError> {
-    let failed = |error| BuildError::Workspace { path: workspace.to_owned(), error };
+    ToolDeps { processes, further, private, reserve }: ToolDeps,
+) -> Result<ToolExecutor, ToolSetupError> {
+    let failed = |error| ToolSetupError::Workspace { path: workspace.to_owned(), error };
     let protected = protected_paths(home);
     let jail = Jail::open(workspace, config.restrict_to_workspace, protected.clone(), config.max_file_size.0);
     let jail = jail.map_err(failed)?;
     let root = jail.root().to_owned();
     if std::fs::canonicalize(home).is_ok_and(|home| home.starts_with(&root)) {
-        return Err(BuildError::AroundHome { workspace: root, home: home.to_owned() });
+        return Err(ToolSetupError::ContainsHome { workspace: root, home: home.to_owned() });
     }
-    let doors = Doors::new(jail, private);
+    let files = WorkspaceJail::new(jail, private);
     let outside = Jail::open(&root, true, protected.clone(), config.max_file_size.0).map_err(failed)?;
-    let outside = Doors::new(outside, private);
-    let rooms = Rooms::new(doors.clone(), outside, &config.strangers_read);
-    // What is sent leaves the workspace: no link decides what it is.
-    let outgoing = Doors::new(Jail::of_gateway(&root, ATTACHMENT_BYTES).map_err(failed)?, private);
+    let outside = WorkspaceJail::new(outside, private);
+    let readable = ReadScope::new(files.clone(), outside, &config.strangers_read);
+    // Attachments leave the workspace: no link decides their content.
+    let outgoing = WorkspaceJail::new(Jail::open_strict(&root, ATTACHMENT_BYTES).map_err(failed)?, private);
     let temp = prepare_temp(home)?;
-    let spill = open_spill(&root, config.max_file_size.0).map_err(failed)?;
-    let (kept, known) = (Arc::clone(&spill), processes.clone());
-    let exec = ExecTool::new(config.exec.clone(), &root, Kept { temp, protected, private, reserve }, exe, kept, known);
-    let mut registry = Registry::new(&config.disabled);
+    let spill = Arc::new(SpillStore::open(&root, config.max_file_size.0).map_err(failed)?);
+    let exec = ExecDeps {
+        workspace: root,
+        temp,
+        protected,
+        private,
+        reserve,
+        exe,
+        spill: Arc::clone(&spill),
+        processes: processes.clone(),
+    };
+    let mut registry = ToolRegistry::new(&config.disabled);
     let tools: [Arc<dyn Tool>; 8] = [
-        Arc::new(ReadFile::new(rooms.clone())),
-        Arc::new(WriteFile::new(doors.clone())),
-        Arc::new(EditFile::new(doors)),
-        Arc::new(ListDir::new(rooms)),
-        Arc::new(exec),
+        Arc::new(ReadFile::new(readable.clone())),
+        Arc::new(WriteFile::new(files.clone())),
+        Arc::new(EditFile::new(files)),
+        Arc::new(ListDir::new(readable)),
+        Arc::new(ExecTool::new(config.exec.clone(), exec)),
         Arc::new(ProcessTool::new(processes)),
         Arc::new(MessageTool::new(outgoing, OutgoingFiles::of_home(home))),
         Arc::new(ParallelTool::new(config.timeout.0)),
@@ -92,14 +103,14 @@ pub fn build(
     for tool in tools.into_iter().chain(further) {
         registry.register(tool)?;
     }
-    Ok(Executor::new(registry, spill, Limits { timeout: config.timeout.0, at_once: config.parallel }))
+    Ok(ToolExecutor::new(registry, spill, ExecutorLimits { timeout: config.timeout.0, at_once: config.parallel }))
 }
 
-fn prepare_temp(home: &Path) -> Result<PathBuf, BuildError> {
+fn prepare_temp(home: &Path) -> Result<PathBuf, ToolSetupError> {
     let path = home.join(TEMP);
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
     let real = made.and_then(|()| std::fs::canonicalize(&path));
-    let real = real.map_err(|error| BuildError::Temp { path, error })?;
-    sweep_temp(&real);
+    let real = real.map_err(|error| ToolSetupError::Temp { path, error })?;
+    remove_stale_temp(&real);
     Ok(real)
 }

@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::guard::SandboxMode;
 
-/// Which tools there are and how far they reach.
+/// The settings of the tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolsConfig {
-    /// Tools that the model is not told of, by name.
+    /// Tools that models do not see, by name.
     pub disabled: Vec<String>,
     /// The file tools stay inside the workspace.
     pub restrict_to_workspace: bool,
-    /// Files and folders of the workspace that may be read for outside senders, beside the files that came with their own
-    /// message; `.` is all of it.
+    /// Files and folders of the workspace that may be read for outside senders, in addition to the files that came with
+    /// their own message; `.` is the whole workspace.
     pub strangers_read: Vec<String>,
     /// The largest file that the file tools read or write.
     pub max_file_size: ByteSize,
-    /// Ends a call of a tool that has no limit of its own.
+    /// The time limit of a call of a tool without a limit of its own.
     pub timeout: Span,
-    /// Calls of one response that run at the same time; those that change something always run one after the other.
+    /// How many calls of one response run at the same time; calls that change something always run one after the other.
     #[schemars(range(min = 1, max = 256))]
     pub parallel: NonZeroUsize,
     pub exec: ExecConfig,
@@ -43,33 +43,33 @@ impl Default for ToolsConfig {
     }
 }
 
-/// `[tools.exec]`: how commands run.
+/// `[tools.exec]`: the settings of commands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecConfig {
-    /// When a command and all it started are killed; a call may ask for less.
+    /// The time limit of a command and all that it started; a call may ask for less.
     pub timeout: Span,
     /// Commands write only to the workspace and a private temp folder, and read only there, in system folders and in
-    /// `read_paths`. Off only by saying so.
+    /// `read_paths`. Only this setting turns the sandbox off.
     pub sandbox: SandboxMode,
-    /// Processes of one command at once.
+    /// The number of concurrent processes of one command.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_processes: u32,
-    /// Memory of one command and all it started.
+    /// The memory of one command and all that it started.
     pub max_memory: ByteSize,
-    /// What one command may add to the disk.
+    /// The space that one command may add to the disk.
     pub max_disk: ByteSize,
-    /// Let commands open network connections.
+    /// Allows commands to open network connections.
     pub network: bool,
-    /// More folders that commands may read.
+    /// Further folders that commands may read.
     pub read_paths: Vec<String>,
-    /// Environment variables that commands see beside PATH, HOME, LANG, LC_*, TERM, TZ, USER, TMPDIR.
+    /// Environment variables that commands see in addition to PATH, HOME, LANG, LC_*, TERM, TZ, USER and TMPDIR.
     pub env: Vec<String>,
-    /// Commands that run in the background at once; 0: none.
+    /// The number of concurrent background commands; 0: none.
     pub background: u32,
-    /// When a command in the background is killed, unless it is detached; a call may ask for less.
+    /// The time limit of a background command that is not detached; a call may ask for less.
     pub background_timeout: Span,
-    /// What is kept of a background command's output; more is left out in the middle.
+    /// The kept output of a background command; the middle of a longer output is left out.
     pub background_output: ByteSize,
 }
 

@@ -1,111 +1,125 @@
-//! Runs a call: finds the tool, checks the arguments, runs it within time, and cuts what comes back. Every call gives
+//! Runs calls: finds the tool, checks the arguments, enforces the time limit, and shortens the result. Every call gives
 //! exactly one result; failure is data.
 
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::backoff::Backoff;
+use async_trait::async_trait;
+use daoyou_channels::backoff::{Backoff, jittered};
 use futures_util::FutureExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::arguments::parse_arguments;
-use super::cut::{Extent, cut};
 use super::private_folders::ConversationFolder;
-use super::{Access, OutputLimit, Registry, RegistryError, Replay, Spill, Tool, ToolContext, ToolOutcome, ToolResult};
+use super::refusal::refusal;
+use super::registry::{ToolRegistry, ToolRegistryError};
+use super::spill::SpillStore;
+use super::tool::{CallRunner, OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult};
+use super::truncation::{TextExtent, truncate_middle};
+use crate::cache::{CacheKey, Cacheability};
 use crate::chat::{ERROR_ADVICE, ToolCall, ToolSpec};
 
-/// After a cancel, how long a tool may take to say what it had done; a tool that runs others is given more, so that it
-/// can still say what they said.
+/// After a cancellation, how long a tool may take to report what it has done. A tool that runs others has more time, so
+/// that it can report their results.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 const MEMBERS_GRACE: Duration = Duration::from_secs(3);
-/// How often one call is tried, and the waits between.
+/// How often one call is tried, and the waits between the tries.
 const TRIES: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// The longest part of an unknown tool's name that an error repeats, in characters.
-const NAME_CHARS: usize = 80;
-/// Where in a result's metadata a tool names the file that holds all of its output.
+/// Metadata key: the file that contains the whole output.
 pub(super) const SPILL_KEY: &str = "spill";
-/// In a result's metadata: [`Tool::is_private`].
+/// Metadata key: [`Tool::is_private`].
 pub(super) const PRIVATE_KEY: &str = "private";
-/// Where it says how often the call was tried again.
+/// Metadata key: how often the call was retried.
 const RETRIES_KEY: &str = "retries";
 
-/// The tools and how they are run.
-pub struct Executor {
-    registry: Registry,
-    spill: Arc<Spill>,
-    limits: Limits,
+/// The tools, and the rules by which they run.
+pub struct ToolExecutor {
+    registry: ToolRegistry,
+    spill: Arc<SpillStore>,
+    limits: ExecutorLimits,
 }
 
-/// What holds for every call.
+/// The limits of every call.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Ends calls of tools without a limit of their own.
+pub struct ExecutorLimits {
+    /// The time limit of tools without a limit of their own.
     pub timeout: Duration,
-    /// Calls that run at the same time.
+    /// The number of calls that run at the same time.
     pub at_once: NonZeroUsize,
 }
 
-impl Executor {
-    pub fn new(registry: Registry, spill: Arc<Spill>, limits: Limits) -> Self {
+impl ToolExecutor {
+    pub fn new(registry: ToolRegistry, spill: Arc<SpillStore>, limits: ExecutorLimits) -> Self {
         Self { registry, spill, limits }
     }
 
-    /// Adds a tool of another area.
+    /// Adds a tool of another module.
     ///
     /// # Errors
-    /// As [`Registry::register`].
-    pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
+    /// As [`ToolRegistry::register`].
+    pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolRegistryError> {
         self.registry.register(tool)
     }
 
-    /// The same tools, but for those that `keeps` says no to: for a turn that has not all of them.
-    pub fn keeping(&self, keeps: impl Fn(&str) -> bool) -> Self {
-        Self { registry: self.registry.keeping(keeps), spill: Arc::clone(&self.spill), limits: self.limits }
+    /// Returns the same executor without the tools for which `keeps` is false, for a turn that has not all of them.
+    pub fn filtered(&self, keeps: impl Fn(&str) -> bool) -> Self {
+        Self { registry: self.registry.filtered(keeps), spill: Arc::clone(&self.spill), limits: self.limits }
     }
 
-    /// What models are told.
+    /// Returns the specifications for models.
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         self.registry.specs()
     }
 
-    pub fn registry(&self) -> &Registry {
+    pub fn registry(&self) -> &ToolRegistry {
         &self.registry
     }
 
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> ExecutorLimits {
         self.limits
     }
 
-    /// Whether calls of this tool may run beside others; absent for an unknown one, whose calls do nothing.
-    pub fn access_of(&self, name: &str) -> Option<Access> {
+    /// Returns whether calls of this tool may run beside others; `None` for an unknown tool.
+    pub fn access_of(&self, name: &str) -> Option<ToolAccess> {
         self.registry.get(name).map(|tool| tool.access())
     }
 
-    /// What the journal must know before a call; absent for an unknown tool. A call that runs others is as careful as the
+    /// Returns how a restart treats this call; `None` for an unknown tool. A call that runs others is as careful as the
     /// most careful of them.
-    pub fn replay_of(&self, call: &ToolCall) -> Option<Replay> {
+    pub fn replay_of(&self, call: &ToolCall) -> Option<ReplayPolicy> {
         let tool = self.registry.get(&call.name)?;
         let arguments = parse_arguments(tool.spec(), &call.arguments).unwrap_or_default();
-        // What is not known may be anything.
-        let replay_of = |name: &String| self.registry.get(name).map_or(Replay::Once, |tool| tool.replay());
-        tool.members(&arguments).iter().map(replay_of).chain([tool.replay()]).max()
+        // An unknown tool may do anything.
+        let replay_of = |name: &String| self.registry.get(name).map_or(ReplayPolicy::Once, |tool| tool.replay());
+        tool.nested_tools(&arguments).iter().map(replay_of).chain([tool.replay()]).max()
     }
 
-    /// Runs one call. [`ToolResult::render`] of what comes back is what the model reads; it is within the tool's
-    /// limit.
+    /// Returns why `call` must not run in this turn, in words for the model, or `None` if it may.
+    pub fn refusal(&self, call: &ToolCall, context: &ToolContext) -> Option<String> {
+        refusal(&self.registry, call, context)
+    }
+
+    /// Returns the cache key of `call` if results of its tool may be cached, which only holds for idempotent tools.
+    pub fn cacheable(&self, call: &ToolCall) -> Option<CacheableCall> {
+        let tool = self.registry.get(&call.name).filter(|tool| tool.replay() == ReplayPolicy::Idempotent)?;
+        let ttl = tool.cache_ttl().filter(|ttl| !ttl.is_zero())?;
+        let arguments = parse_arguments(tool.spec(), &call.arguments).ok()?;
+        Some(CacheableCall { key: CacheKey::of("tool", &json!([tool.spec().name, arguments])), ttl })
+    }
+
+    /// Runs one call. The model reads [`ToolResult::render`] of the result, which is within the tool's limit.
     pub async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
         let started = Instant::now();
         let tool = self.registry.get(&call.name);
         if let Some(error) = self.refusal(call, context) {
             return ToolResult::failed(error).into();
         }
-        let mut outcome = match self.checked(tool, call, context) {
+        let mut outcome = match self.validate(tool, call, context) {
             Ok((tool, arguments)) => self.try_within(tool, arguments, context).await,
             Err(error) => ToolResult::failed(error).into(),
         };
@@ -121,41 +135,32 @@ impl Executor {
         if tool.is_some_and(|tool| tool.is_private()) {
             result.metadata.insert(PRIVATE_KEY.to_owned(), true.into());
         }
-        self.bound(result, tool.map(|tool| tool.output_limit()).unwrap_or_default(), context).await;
+        self.shorten(result, tool.map(|tool| tool.output_limit()).unwrap_or_default(), context).await;
         outcome
     }
 
-    /// The tool and its arguments, when it is known, its schema holds, and it has nothing against them.
-    fn checked<'a>(
+    /// Returns the tool and its arguments if the tool exists, the schema holds, and the tool accepts them.
+    fn validate<'a>(
         &self,
         tool: Option<&'a Arc<dyn Tool>>,
         call: &ToolCall,
         context: &ToolContext,
     ) -> Result<(&'a dyn Tool, Value), String> {
-        let tool = tool.ok_or_else(|| self.unknown(&call.name))?;
+        let tool = tool.ok_or_else(|| self.registry.unknown_tool_error(&call.name))?;
         let arguments = parse_arguments(tool.spec(), &call.arguments);
         let arguments = arguments.map_err(|error| match tool.hint(&call.arguments) {
             Some(hint) => format!("{error}. {hint}"),
             None => error,
         })?;
-        tool.check(&arguments, context)?;
+        tool.validate(&arguments, context)?;
         Ok((tool.as_ref(), arguments))
     }
 
-    /// What a call of a tool that does not exist is told.
-    pub(super) fn unknown(&self, name: &str) -> String {
-        let name: String = name.chars().take(NAME_CHARS).collect();
-        let known: Vec<_> = self.registry.names().collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let what = if self.registry.withholds(&name) { "is not available in this turn" } else { "not found" };
-        format!("Tool {name:?} {what}. Available tools: {known}")
-    }
-
-    /// Runs a call within its time, again where the failure may pass and a second run does no harm.
+    /// Runs a call within its time limit, and retries a temporary failure if a second run does no harm.
     async fn try_within(&self, tool: &dyn Tool, arguments: Value, context: &ToolContext) -> ToolOutcome {
         let limit = tool.timeout().unwrap_or(self.limits.timeout);
         let deadline = Instant::now() + limit;
-        let may_repeat = tool.replay() != Replay::Once && tool.members(&arguments).is_empty();
+        let may_repeat = tool.replay() != ReplayPolicy::Once && tool.nested_tools(&arguments).is_empty();
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         let mut retries = 0;
         loop {
@@ -167,7 +172,7 @@ impl Executor {
                 && context.cancel.run_until_cancelled(tokio::time::sleep(wait)).await.is_some();
             if rested {
                 retries += 1;
-                tracing::info!(tool = %tool.spec().name, turn = %context.turn, retries, "a tool is tried again");
+                tracing::info!(tool = %tool.spec().name, turn = %context.turn, retries, "a tool call is retried");
                 continue;
             }
             if retries > 0 {
@@ -177,7 +182,7 @@ impl Executor {
         }
     }
 
-    /// Runs a call once. It always ends: by itself, a grace after its cancellation, or at `deadline`.
+    /// Runs a call once. It always ends: by itself, a grace period after its cancellation, or at `deadline`.
     async fn run_once(
         &self,
         tool: &dyn Tool,
@@ -189,8 +194,8 @@ impl Executor {
         if context.cancel.is_cancelled() {
             return ToolResult::failed("Cancelled before it started").into();
         }
-        let grace = if tool.members(&arguments).is_empty() { CANCEL_GRACE } else { MEMBERS_GRACE };
-        let running = AssertUnwindSafe(tool.call_among(arguments, context, self)).catch_unwind();
+        let grace = if tool.nested_tools(&arguments).is_empty() { CANCEL_GRACE } else { MEMBERS_GRACE };
+        let running = AssertUnwindSafe(tool.call_with_runner(arguments, context, self)).catch_unwind();
         let cancelled = async {
             context.cancel.cancelled().await;
             tokio::time::sleep(grace).await;
@@ -210,45 +215,45 @@ impl Executor {
         }
     }
 
-    /// Cuts the result so that what is rendered of it is within `limit`, and keeps what was cut in a spill file.
-    async fn bound(&self, result: &mut ToolResult, limit: OutputLimit, context: &ToolContext) {
+    /// Shortens the result so that its rendered form is within `limit`, and keeps the whole in a spill file.
+    async fn shorten(&self, result: &mut ToolResult, limit: OutputLimit, context: &ToolContext) {
         let rendered = result.render();
-        if Extent::of(&rendered).fits(limit) {
+        if TextExtent::of(&rendered).fits(limit) {
             return;
         }
         let whole = match result.metadata.get(SPILL_KEY).and_then(Value::as_str) {
             Some(path) => Some(path.to_owned()),
             None if result.metadata.contains_key(PRIVATE_KEY) => None,
-            None => self.keep(rendered.clone(), context).await,
+            None => self.spill(rendered.clone(), context).await,
         };
         if let Some(path) = &whole {
             result.metadata.insert(SPILL_KEY.to_owned(), Value::from(path.as_str()));
         }
-        // The error is what counts: it gets up to half, the output what is left.
+        // The error matters most: it gets up to half, the output the rest.
         if let Some(error) = &mut result.error {
             let half = OutputLimit { chars: limit.chars / 2, lines: limit.lines / 2 };
-            *error = cut(error, half, None);
+            *error = truncate_middle(error, half, None);
         }
-        let around = Extent::of(&ToolResult { content: "x".to_owned(), ..result.clone() }.render());
+        let around = TextExtent::of(&ToolResult { content: "x".to_owned(), ..result.clone() }.render());
         let left = OutputLimit {
             chars: limit.chars.saturating_sub(around.chars.saturating_sub(1)),
             lines: limit.lines.saturating_sub(around.lines.saturating_sub(1)),
         };
-        result.content = cut(&result.content, left, whole.as_deref());
+        result.content = truncate_middle(&result.content, left, whole.as_deref());
         let bounded = result.render();
-        if !Extent::of(&bounded).fits(limit) {
-            // A limit too small for an error beside its output.
+        if !TextExtent::of(&bounded).fits(limit) {
+            // The limit is too small for an error and its output.
             result.error = None;
-            result.content = cut(&rendered, limit, whole.as_deref());
+            result.content = truncate_middle(&rendered, limit, whole.as_deref());
         }
     }
 
-    /// Keeps a text where the model can read it; answers the path, unless the disk does not take it.
-    pub(super) async fn keep(&self, text: String, context: &ToolContext) -> Option<String> {
+    /// Keeps a text in a spill file and returns its path; `None` if the disk refuses it.
+    async fn spill(&self, text: String, context: &ToolContext) -> Option<String> {
         let (spill, turn, call) = (Arc::clone(&self.spill), context.turn, context.call_id.clone());
         let folder = ConversationFolder::of(context);
-        let kept = tokio::task::spawn_blocking(move || spill.keep(&folder, turn, &call, &text)).await;
-        match kept {
+        let saved = tokio::task::spawn_blocking(move || spill.save(&folder, turn, &call, &text)).await;
+        match saved {
             Ok(Ok(path)) => Some(path),
             Ok(Err(error)) => {
                 tracing::warn!(%error, "a long output could not be kept whole");
@@ -262,23 +267,44 @@ impl Executor {
     }
 }
 
-/// Between half of `wait` and all of it: who failed together does not come again together.
-fn jittered(wait: Duration) -> Duration {
-    // The last eight bytes of a version 7 id are random but for two bits.
-    let random = daoyou_channels::new_id().as_u64_pair().1 as u32;
-    wait.mul_f64(0.5 + f64::from(random) / f64::from(u32::MAX) / 2.0)
+#[async_trait]
+impl CallRunner for ToolExecutor {
+    fn tool(&self, name: &str) -> Option<&dyn Tool> {
+        self.registry.get(name).map(Arc::as_ref)
+    }
+
+    fn tool_names(&self) -> Vec<&str> {
+        self.registry.names().collect()
+    }
+
+    fn unknown_tool_error(&self, name: &str) -> String {
+        self.registry.unknown_tool_error(name)
+    }
+
+    fn parallelism(&self) -> NonZeroUsize {
+        self.limits.at_once
+    }
+
+    async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
+        self.run(call, context).await
+    }
+
+    async fn spill(&self, text: String, context: &ToolContext) -> Option<String> {
+        self.spill(text, context).await
+    }
 }
 
-/// The largest spill file, in bytes: `read_file` must be able to page it.
-pub(super) fn spill_bytes(max_file_size: u64) -> u64 {
-    const LARGEST: u64 = 10_000_000;
-    max_file_size.min(LARGEST)
+/// A call whose result may be cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheableCall {
+    /// The tool and the normal form of its arguments.
+    pub key: CacheKey,
+    pub ttl: Duration,
 }
 
-/// The spill files of a workspace.
-///
-/// # Errors
-/// When the workspace cannot be opened.
-pub(super) fn open_spill(workspace: &Path, max_file_size: u64) -> std::io::Result<Arc<Spill>> {
-    Spill::open(workspace, spill_bytes(max_file_size)).map(Arc::new)
+impl CacheableCall {
+    /// Returns whether an outcome may be cached: not a failure, and not an outcome with effects inside daoyou.
+    pub fn cacheability(outcome: &ToolOutcome) -> Cacheability {
+        if outcome.result.success && outcome.effects.is_empty() { Cacheability::Store } else { Cacheability::Skip }
+    }
 }

@@ -1,4 +1,4 @@
-//! The executor and the file tools as a model sees them.
+//! Tests of the executor and the file tools from a model's view.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,22 +8,23 @@ use async_trait::async_trait;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::testing::{World, context};
+use super::testing::{ToolWorld, context};
+use super::truncation::TextExtent;
 use super::*;
 use crate::chat::{ToolCall, ToolSpec};
 
-/// Does what a test says.
-struct Fake {
+/// A tool with scripted behaviour.
+struct FakeTool {
     spec: ToolSpec,
     limit: OutputLimit,
     act: fn() -> ToolResult,
     hangs: bool,
-    replay: Replay,
+    replay: ReplayPolicy,
     timeout: Option<Duration>,
     tried: Arc<AtomicU32>,
 }
 
-impl Fake {
+impl FakeTool {
     fn new(name: &str, act: fn() -> ToolResult) -> Self {
         let spec = ToolSpec {
             name: name.to_owned(),
@@ -35,7 +36,7 @@ impl Fake {
             limit: OutputLimit { chars: 400, lines: 20 },
             act,
             hangs: false,
-            replay: Replay::Idempotent,
+            replay: ReplayPolicy::Idempotent,
             timeout: None,
             tried: Arc::default(),
         }
@@ -43,12 +44,12 @@ impl Fake {
 }
 
 #[async_trait]
-impl Tool for Fake {
+impl Tool for FakeTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn replay(&self) -> Replay {
+    fn replay(&self) -> ReplayPolicy {
         self.replay
     }
 
@@ -73,12 +74,12 @@ fn call(name: &str, arguments: &str) -> ToolCall {
     ToolCall { id: "call-1".to_owned(), name: name.to_owned(), arguments: arguments.to_owned() }
 }
 
-fn fresh() -> World {
-    World::new(&ToolsConfig::default())
+fn fresh() -> ToolWorld {
+    ToolWorld::new(&ToolsConfig::default())
 }
 
 #[test]
-fn the_tools_are_small_strict_and_the_same_each_time() {
+fn the_specifications_are_small_strict_and_stable() {
     let world = fresh();
     let specs = world.executor.specs();
     let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
@@ -93,10 +94,10 @@ fn the_tools_are_small_strict_and_the_same_each_time() {
 }
 
 #[test]
-fn tools_are_found_by_what_models_call_them() {
+fn tools_are_found_by_name_or_alias() {
     let registry = |disabled: &[&str]| {
         let disabled = disabled.iter().map(|name| (*name).to_owned()).collect();
-        World::new(&ToolsConfig { disabled, ..ToolsConfig::default() })
+        ToolWorld::new(&ToolsConfig { disabled, ..ToolsConfig::default() })
     };
     let world = registry(&[]);
     for (name, found) in [
@@ -122,8 +123,8 @@ fn tools_are_found_by_what_models_call_them() {
 
 #[test]
 fn a_call_is_as_careful_as_the_most_careful_tool_in_it() {
-    use Access::{Changes, Reads};
-    use Replay::{Atomic, Idempotent, Once};
+    use ReplayPolicy::{Atomic, Idempotent, Once};
+    use ToolAccess::{Changes, Reads};
     let world = fresh();
     let plan =
         |tools: &[&str]| json!({ "calls": tools.iter().map(|tool| json!({ "tool": tool })).collect::<Vec<_>>() });
@@ -148,7 +149,7 @@ fn a_call_is_as_careful_as_the_most_careful_tool_in_it() {
 }
 
 #[tokio::test]
-async fn wrong_calls_are_answered_with_what_is_right() {
+async fn the_error_of_a_wrong_call_says_what_is_right() {
     let world = fresh();
     for (name, arguments, expected) in [
         (
@@ -246,7 +247,7 @@ async fn a_large_folder_is_listed_in_part() {
 }
 
 #[tokio::test]
-async fn edits_side_by_side_all_stay() {
+async fn concurrent_edits_are_all_kept() {
     let world = fresh();
     let lines: String = (0..20).map(|n| format!("[{n}]\n")).collect();
     std::fs::write(world.path("f"), lines).unwrap();
@@ -259,12 +260,15 @@ async fn edits_side_by_side_all_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_panics_hangs_or_is_cancelled_gives_a_result() {
+async fn a_tool_that_panics_hangs_or_is_cancelled_still_gives_a_result() {
     let mut world = fresh();
-    let panics = Fake::new("panics", || panic!("on purpose"));
-    let hangs = Fake { hangs: true, ..Fake::new("hangs", || ToolResult::ok("never")) };
-    let brief =
-        Fake { hangs: true, timeout: Some(Duration::from_secs(3)), ..Fake::new("brief", || ToolResult::ok("")) };
+    let panics = FakeTool::new("panics", || panic!("on purpose"));
+    let hangs = FakeTool { hangs: true, ..FakeTool::new("hangs", || ToolResult::ok("never")) };
+    let brief = FakeTool {
+        hangs: true,
+        timeout: Some(Duration::from_secs(3)),
+        ..FakeTool::new("brief", || ToolResult::ok(""))
+    };
     for tool in [panics, hangs, brief] {
         world.executor.register(Arc::new(tool)).unwrap();
     }
@@ -287,21 +291,21 @@ async fn a_tool_that_panics_hangs_or_is_cancelled_gives_a_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_may_pass_and_does_no_harm_is_tried_again() {
+async fn only_temporary_failures_of_repeatable_tools_are_retried() {
     let busy = || ToolResult::failed_for_now("busy");
     let wrong = || ToolResult::failed("wrong");
     let odd = || ToolResult { success: true, retryable: true, ..ToolResult::default() };
     for (name, act, replay, timeout, tries) in [
-        ("busy", busy as fn() -> ToolResult, Replay::Idempotent, None, 3),
-        ("atomic", busy, Replay::Atomic, None, 3),
-        ("once", busy, Replay::Once, None, 1),
-        ("wrong", wrong, Replay::Idempotent, None, 1),
-        ("odd", odd, Replay::Idempotent, None, 1),
-        ("short", busy, Replay::Idempotent, Some(Duration::from_millis(400)), 1),
-        ("shorter", busy, Replay::Idempotent, Some(Duration::from_millis(1_500)), 2),
+        ("busy", busy as fn() -> ToolResult, ReplayPolicy::Idempotent, None, 3),
+        ("atomic", busy, ReplayPolicy::Atomic, None, 3),
+        ("once", busy, ReplayPolicy::Once, None, 1),
+        ("wrong", wrong, ReplayPolicy::Idempotent, None, 1),
+        ("odd", odd, ReplayPolicy::Idempotent, None, 1),
+        ("short", busy, ReplayPolicy::Idempotent, Some(Duration::from_millis(400)), 1),
+        ("shorter", busy, ReplayPolicy::Idempotent, Some(Duration::from_millis(1_500)), 2),
     ] {
         let mut world = fresh();
-        let fake = Fake { replay, timeout, ..Fake::new(name, act) };
+        let fake = FakeTool { replay, timeout, ..FakeTool::new(name, act) };
         let tried = Arc::clone(&fake.tried);
         world.executor.register(Arc::new(fake)).unwrap();
         let began = tokio::time::Instant::now();
@@ -317,9 +321,9 @@ async fn only_what_may_pass_and_does_no_harm_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_between_tries_ends_with_the_turn() {
+async fn a_wait_between_tries_ends_when_the_turn_is_cancelled() {
     let mut world = fresh();
-    let fake = Fake::new("busy", || ToolResult::failed_for_now("busy"));
+    let fake = FakeTool::new("busy", || ToolResult::failed_for_now("busy"));
     let tried = Arc::clone(&fake.tried);
     world.executor.register(Arc::new(fake)).unwrap();
     let context = context();
@@ -333,15 +337,15 @@ async fn a_wait_between_tries_ends_with_the_turn() {
 }
 
 #[tokio::test]
-async fn what_is_too_long_is_cut_and_kept_where_read_file_finds_it() {
+async fn long_output_is_shortened_and_kept_whole_for_read_file() {
     let mut world = fresh();
     let long = || ToolResult::ok((0..500).map(|n| format!("line {n}\n")).collect::<String>());
     let wrong = || ToolResult { content: "out\n".repeat(900), ..ToolResult::failed("e".repeat(900)) };
     for (name, act) in [("long", long as fn() -> ToolResult), ("wrong", wrong)] {
-        world.executor.register(Arc::new(Fake::new(name, act))).unwrap();
+        world.executor.register(Arc::new(FakeTool::new(name, act))).unwrap();
     }
     let got = world.says("long", json!({})).await;
-    assert!(Extent::of(&got).fits(OutputLimit { chars: 400, lines: 20 }));
+    assert!(TextExtent::of(&got).fits(OutputLimit { chars: 400, lines: 20 }));
     assert!(got.starts_with("line 0\n") && got.ends_with("line 499\n"), "{got}");
     let path = got.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
     assert!(path.starts_with(".daoyou/conversations/") && path.contains("-owner/spill/"), "{path}");
@@ -349,13 +353,13 @@ async fn what_is_too_long_is_cut_and_kept_where_read_file_finds_it() {
     assert_eq!(page, "line 299\nline 300\n[lines 300-301 of 500; continue with offset=302]");
     let got = world.says("wrong", json!({})).await;
     assert!(got.starts_with("Error: eee") && got.ends_with("out\n"), "{got}");
-    assert!(Extent::of(&got).fits(OutputLimit { chars: 400, lines: 20 }), "{got}");
+    assert!(TextExtent::of(&got).fits(OutputLimit { chars: 400, lines: 20 }), "{got}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn arguments_of_any_kind_give_a_result(text in "\\PC{0,60}|\\{\"[a-z_]{0,9}\":[0-9\"\\[\\]{}a-z,:]{0,30}\\}") {
+    fn any_arguments_give_a_result(text in "\\PC{0,60}|\\{\"[a-z_]{0,9}\":[0-9\"\\[\\]{}a-z,:]{0,30}\\}") {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let world = fresh();
         runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! `message`: says something in a chat before the turn's answer, or in another chat.
+//! The tool `message`: sends a message to this chat before the turn's answer, or to another chat.
 
 use async_trait::async_trait;
 use daoyou_channels::Attachment;
@@ -7,26 +7,26 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::files::Doors;
-use super::media::media_type_of;
-use super::{Effect, Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use super::files::WorkspaceJail;
+use super::schema::tool_spec;
+use super::tool::{ReplayPolicy, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult};
 use crate::chat::ToolSpec;
 use crate::guard::Jail;
 use crate::text::one_line;
 
 /// The tool's name.
-pub(super) const NAME: &str = "message";
-/// The largest file that is sent along, in bytes: most mail servers take about 25 MB, encoded.
+const NAME: &str = "message";
+/// The largest attachment, in bytes: most mail servers accept about 25 MB, encoded.
 pub(super) const ATTACHMENT_BYTES: u64 = 18_000_000;
 /// The longest message, in characters.
 const MAX_CHARS: usize = 100_000;
-/// Files of one message; together they are no larger than one may be.
+/// The most attachments of one message; together they have the size limit of one.
 const MAX_ATTACHMENTS: usize = 10;
 /// The longest subject, in characters.
 const MAX_SUBJECT: usize = 200;
 
 #[derive(Deserialize, JsonSchema)]
-struct Args {
+struct MessageArgs {
     content: String,
     /// Default: this chat's.
     channel: Option<String>,
@@ -38,54 +38,54 @@ struct Args {
     subject: Option<String>,
 }
 
-/// Where a message goes.
+/// The chat that receives a message.
 #[derive(Debug, PartialEq, Eq)]
-struct Address {
+struct ChatAddress {
     channel: String,
     chat_id: String,
 }
 
-/// Sends through the outbox: the message is committed together with this call's result.
+/// Sends messages through the outbox: a message is committed together with the call's result.
 pub struct MessageTool {
     spec: ToolSpec,
-    /// Whatever else tools may reach: what is sent along lies in the workspace.
-    doors: Doors,
+    /// Attachments lie in the workspace, whatever else tools may read.
+    files: WorkspaceJail,
     outgoing: OutgoingFiles,
 }
 
 impl MessageTool {
-    /// `doors` serve the files that are sent along, `outgoing` keeps what is sent of them.
-    pub fn new(doors: Doors, outgoing: OutgoingFiles) -> Self {
+    /// `files` reads attachments, `outgoing` keeps copies of them.
+    pub fn new(files: WorkspaceJail, outgoing: OutgoingFiles) -> Self {
         let description =
             "Send a message now, to this chat or another. Not for the final answer: that is sent by itself.";
-        Self { spec: tool_spec::<Args>(NAME, description), doors, outgoing }
+        Self { spec: tool_spec::<MessageArgs>(NAME, description), files, outgoing }
     }
 
-    async fn send(&self, args: Args, context: &ToolContext) -> Result<ToolOutcome, String> {
-        let Address { channel, chat_id } = Address::of(args.channel, args.chat_id, context)?;
+    async fn send(&self, args: MessageArgs, context: &ToolContext) -> Result<ToolOutcome, String> {
+        let ChatAddress { channel, chat_id } = ChatAddress::of(args.channel, args.chat_id, context)?;
         let paths = args.attachments.unwrap_or_default();
-        let attachments = if paths.is_empty() { Vec::new() } else { self.enclose(paths, context).await? };
-        let mut told = format!("The message goes to {channel}, chat {chat_id}");
+        let attachments = if paths.is_empty() { Vec::new() } else { self.attach(paths, context).await? };
+        let mut report = format!("The message goes to {channel}, chat {chat_id}");
         for (at, Attachment { name, size, .. }) in attachments.iter().enumerate() {
-            told.push_str(&format!("{}{name} ({size} bytes)", if at == 0 { ", with " } else { ", " }));
+            report.push_str(&format!("{}{name} ({size} bytes)", if at == 0 { ", with " } else { ", " }));
         }
-        told.push('.');
+        report.push('.');
         let subject = args
             .subject
             .map(|subject| one_line(&subject).chars().take(MAX_SUBJECT).collect::<String>())
             .filter(|subject| !subject.is_empty());
         let content = args.content;
         Ok(ToolOutcome {
-            result: ToolResult::ok(told),
-            effects: vec![Effect::Message { channel, chat_id, content, attachments, subject }],
+            result: ToolResult::ok(report),
+            effects: vec![ToolEffect::Message { channel, chat_id, content, attachments, subject }],
         })
     }
 
-    async fn enclose(&self, paths: Vec<String>, context: &ToolContext) -> Result<Vec<Attachment>, String> {
-        let (workspace, outgoing) = (self.doors.of(context), self.outgoing.clone());
-        let enclosed = tokio::task::spawn_blocking(move || enclosed(&workspace, &outgoing, &paths)).await;
+    async fn attach(&self, paths: Vec<String>, context: &ToolContext) -> Result<Vec<Attachment>, String> {
+        let (workspace, outgoing) = (self.files.for_turn(context), self.outgoing.clone());
+        let enclosed = tokio::task::spawn_blocking(move || read_attachments(&workspace, &outgoing, &paths)).await;
         enclosed.unwrap_or_else(|error| {
-            tracing::error!(%error, "copying attachments broke off");
+            tracing::error!(%error, "copying attachments panicked");
             Err("The tool failed inside daoyou; the fault is in its log".to_owned())
         })
     }
@@ -97,32 +97,28 @@ impl Tool for MessageTool {
         &self.spec
     }
 
-    fn aliases(&self) -> &'static [&'static str] {
-        &["send_message", "reply", "notify"]
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Atomic
     }
 
-    fn replay(&self) -> Replay {
-        Replay::Atomic
-    }
-
-    /// What a file or a page says must not choose who is written to, nor what is sent along.
-    fn sealed_arguments(&self) -> &'static [&'static str] {
+    /// Text from a file or page must not choose the recipient or the attachments.
+    fn literal_arguments(&self) -> &'static [&'static str] {
         &["channel", "chat_id", "attachments"]
     }
 
-    /// Who gives no orders is written to alone, and is sent no files.
-    fn serves_strangers(&self, arguments: &Value, context: &ToolContext) -> bool {
+    /// For an untrusted sender, a message may go to the same chat only, without attachments.
+    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::to_owned);
-        let own = Address { channel: context.channel.clone(), chat_id: context.chat_id.clone() };
+        let own = ChatAddress { channel: context.channel.clone(), chat_id: context.chat_id.clone() };
         let sends_files = match arguments.get("attachments") {
             None | Some(Value::Null) => false,
             Some(Value::Array(files)) => !files.is_empty(),
             Some(_) => true,
         };
-        Address::of(text("channel"), text("chat_id"), context).is_ok_and(|address| address == own) && !sends_files
+        ChatAddress::of(text("channel"), text("chat_id"), context).is_ok_and(|address| address == own) && !sends_files
     }
 
-    fn check(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+    fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
         let content = arguments.get("content").and_then(Value::as_str).unwrap_or_default();
         if content.trim().is_empty() {
             return Err("content is empty".to_owned());
@@ -145,8 +141,8 @@ impl Tool for MessageTool {
     }
 }
 
-impl Address {
-    /// The chat that is meant; without names that of the turn's message.
+impl ChatAddress {
+    /// Returns the address; without names it is the chat of the turn's message.
     fn of(channel: Option<String>, chat_id: Option<String>, context: &ToolContext) -> Result<Self, String> {
         let named = |word: Option<String>| word.map(|word| word.trim().to_owned()).filter(|word| !word.is_empty());
         let channel = named(channel).unwrap_or_else(|| context.channel.clone());
@@ -159,9 +155,8 @@ impl Address {
     }
 }
 
-/// Opens each file once and keeps a copy of what it read there: whatever stands by that name when the message is sent, this is
-/// what goes.
-fn enclosed(workspace: &Jail, outgoing: &OutgoingFiles, paths: &[String]) -> Result<Vec<Attachment>, String> {
+/// Reads each file once and keeps a copy of its content, which is sent even if the file changes meanwhile.
+fn read_attachments(workspace: &Jail, outgoing: &OutgoingFiles, paths: &[String]) -> Result<Vec<Attachment>, String> {
     let mut attachments = Vec::with_capacity(paths.len());
     let mut together = 0;
     for path in paths {
@@ -185,23 +180,62 @@ fn enclosed(workspace: &Jail, outgoing: &OutgoingFiles, paths: &[String]) -> Res
     Ok(attachments)
 }
 
+/// Returns the media type of a file by the extension of its name.
+fn media_type_of(name: &str) -> &'static str {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
+    match ending.as_str() {
+        "txt" | "log" | "toml" | "ini" => "text/plain",
+        "md" | "markdown" => "text/markdown",
+        "csv" => "text/csv",
+        "html" | "htm" => "text/html",
+        "ics" => "text/calendar",
+        "vcf" => "text/vcard",
+        "json" => "application/json",
+        "xml" => "application/xml",
+        "yaml" | "yml" => "application/yaml",
+        "pdf" => "application/pdf",
+        "zip" => "application/zip",
+        "gz" | "tgz" => "application/gzip",
+        "tar" => "application/x-tar",
+        "doc" => "application/msword",
+        "docx" => "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        "xls" => "application/vnd.ms-excel",
+        "xlsx" => "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        "ppt" => "application/vnd.ms-powerpoint",
+        "pptx" => "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+        "odt" => "application/vnd.oasis.opendocument.text",
+        "ods" => "application/vnd.oasis.opendocument.spreadsheet",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "svg" => "image/svg+xml",
+        "mp3" => "audio/mpeg",
+        "ogg" => "audio/ogg",
+        "wav" => "audio/wav",
+        "mp4" => "video/mp4",
+        "webm" => "video/webm",
+        _ => "application/octet-stream",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::{World, context};
+    use super::super::testing::{ToolWorld, context};
     use super::*;
     use crate::chat::ToolCall;
     use crate::tools::ToolsConfig;
 
-    async fn call(world: &World, arguments: &Value) -> ToolOutcome {
+    async fn call(world: &ToolWorld, arguments: &Value) -> ToolOutcome {
         let call = ToolCall { id: "1".to_owned(), name: NAME.to_owned(), arguments: arguments.to_string() };
         world.executor.run(&call, &context()).await
     }
 
     #[tokio::test]
-    async fn a_message_goes_where_it_is_told_to() {
-        let world = World::new(&ToolsConfig::default());
+    async fn a_message_goes_to_the_named_chat_or_the_current_one() {
+        let world = ToolWorld::new(&ToolsConfig::default());
         for (arguments, expected) in [
             (json!({}), Ok(("cli", "direct", None))),
             (json!({"channel": " ", "chat_id": ""}), Ok(("cli", "direct", None))),
@@ -220,17 +254,17 @@ mod tests {
                     let own = str::to_owned;
                     let (channel, chat_id, content) = (own(channel), own(chat_id), own("hi"));
                     let subject = subject.map(own);
-                    let message = Effect::Message { channel, chat_id, content, attachments: Vec::new(), subject };
+                    let message = ToolEffect::Message { channel, chat_id, content, attachments: Vec::new(), subject };
                     assert_eq!(outcome.effects, [message], "{arguments}");
                 }
-                Err(words) => assert!(outcome.result.render().contains(words), "{arguments}"),
+                Err(expected_text) => assert!(outcome.result.render().contains(expected_text), "{arguments}"),
             }
         }
     }
 
     #[tokio::test]
-    async fn files_of_the_workspace_go_along_and_no_others() {
-        let world = World::new(&ToolsConfig { restrict_to_workspace: false, ..ToolsConfig::default() });
+    async fn only_files_of_the_workspace_are_attached() {
+        let world = ToolWorld::new(&ToolsConfig { restrict_to_workspace: false, ..ToolsConfig::default() });
         std::fs::create_dir(world.path("out")).unwrap();
         std::fs::write(world.path("out/报告.pdf"), "%PDF").unwrap();
         std::fs::write(world.home.path().join("secret.txt"), "no").unwrap();
@@ -250,14 +284,14 @@ mod tests {
             digest: own("315d429b7714cedb6ad04ac31240145257692630457f3c88253c5beceac76027"),
         };
         assert!(
-            matches!(&outcome.effects[..], [Effect::Message { attachments, .. }] if *attachments == [file.clone()])
+            matches!(&outcome.effects[..], [ToolEffect::Message { attachments, .. }] if *attachments == [file.clone()])
         );
         std::fs::write(world.path("out/报告.pdf"), "another").unwrap();
         let copies = OutgoingFiles::of_home(world.home.path());
         assert_eq!(copies.load(&file, 4).unwrap(), b"%PDF", "what was read is what is sent");
         assert!(outcome.result.render().ends_with("with 报告.pdf (4 bytes)."), "{}", outcome.result.render());
         let secret = world.home.path().join("secret.txt").display().to_string();
-        for (paths, words) in [
+        for (paths, expected_text) in [
             (&["gone.pdf"][..], "no such file"),
             (&["out"], "is a folder"),
             (&["../secret.txt"], "outside the workspace"),
@@ -269,8 +303,8 @@ mod tests {
             (&["out/报告.pdf"; 11], "at most 10"),
         ] {
             let outcome = send(paths).await;
-            let told = outcome.result.render();
-            assert!(told.contains(words) && outcome.effects.is_empty(), "{paths:?}: {told}");
+            let report = outcome.result.render();
+            assert!(report.contains(expected_text) && outcome.effects.is_empty(), "{paths:?}: {report}");
         }
     }
 }

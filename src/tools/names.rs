@@ -1,10 +1,10 @@
-//! The names of the tools, known before any tool is built: the configuration names tools, and is checked without a
-//! workspace. A test holds them against the tools themselves.
+//! The names and aliases of all tools, known before any tool is built: the configuration names tools, and is checked
+//! without a workspace. A test compares the names with the built tools.
 
 use crate::text::nearest;
 
-/// Each tool, and its other names.
-pub const TOOLS: &[(&str, &[&str])] = &[
+/// Each tool, and its aliases.
+pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ("read_file", &["read", "cat", "view", "view_file", "open_file", "get_file"]),
     ("write_file", &["write", "create_file", "save_file"]),
     ("edit_file", &["edit", "search_replace", "str_replace", "replace", "replace_in_file"]),
@@ -27,22 +27,27 @@ pub const TOOLS: &[(&str, &[&str])] = &[
     ("search_history", &["search_conversations", "conversation_search", "search_messages"]),
 ];
 
-/// How alike (1 is the same) a name must be to be taken for what was meant.
-const ALIKE: f64 = 0.5;
+/// The least similarity (1 is equal) for a suggestion.
+const MIN_SIMILARITY: f64 = 0.5;
 
-/// Returns true if a tool has this name, whatever its case, also as one of its other names.
+/// Returns true if `name` is the name or an alias of a tool, in any case.
 pub fn is_tool(name: &str) -> bool {
     names().any(|(known, _)| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns the tool that `name` was most likely meant to be, if one is much alike.
+/// Returns the tool that `name` most likely means, if one is similar.
 pub fn nearest_tool(name: &str) -> Option<&'static str> {
-    nearest::nearest(&name.to_lowercase(), names(), nearest::BY_EDITS, ALIKE)
+    nearest::nearest(&name.to_lowercase(), names(), nearest::BY_EDITS, MIN_SIMILARITY)
 }
 
-/// Every name, with the tool that it means.
+/// Returns the aliases of a tool.
+pub(super) fn aliases_of(tool: &str) -> &'static [&'static str] {
+    TOOL_NAMES.iter().find(|(name, _)| *name == tool).map_or(&[], |(_, aliases)| aliases)
+}
+
+/// Returns every name and alias with its tool.
 fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
-    TOOLS
+    TOOL_NAMES
         .iter()
         .flat_map(|(tool, others)| std::iter::once((*tool, *tool)).chain(others.iter().map(|name| (*name, *tool))))
 }
@@ -52,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_tool_is_named() {
+    fn the_most_similar_tool_is_found() {
         for (name, is_known, nearest) in [
             ("exec", true, Some("exec")),
             ("Bash", true, Some("exec")),

@@ -1,7 +1,7 @@
-//! Folders of the workspace that belong to some turns alone: `memory` is the owner's, and each conversation has a folder for
-//! long outputs and for what its commands print in the background.
+//! Folders of the workspace that only some turns may use: `memory` is the owner's, and each conversation has a folder
+//! for long outputs and for the output of its background commands.
 //!
-//! File tools and `exec` ask [`PrivateFolders::covered_for`], so that both close and open the same.
+//! File tools and `exec` both use [`PrivateFolders::visibility_for`], so that they hide and show the same folders.
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
@@ -12,58 +12,60 @@ use std::time::SystemTime;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
 use daoyou_channels::Trust;
+use daoyou_channels::text::hex;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
-use super::ToolContext;
-use crate::guard::{make_folder_beneath, open_beneath};
+use super::tool::ToolContext;
+use crate::guard::{create_dir_beneath, open_beneath};
 use crate::origin::{TurnCause, TurnOrigin};
 
-/// What the gateway keeps in the workspace; closed to every turn but for the conversation's own folder.
-const FOLDER: &str = ".daoyou";
-/// Below it: a folder for each conversation, and one for the turns of its owner.
+/// The gateway's folder in the workspace; hidden from every turn except for the conversation's own folder.
+const GATEWAY_FOLDER: &str = ".daoyou";
+/// In it, a folder for each conversation, and one for the turns of its owner.
 const CONVERSATIONS: &str = ".daoyou/conversations";
-const OF_OWNER: &str = "-owner";
-/// Where earlier versions kept long outputs of the owner's turns.
-const FORMER_OF_OWNER: &str = ".daoyou-own";
+const OWNER_SUFFIX: &str = "-owner";
+/// The folder in which earlier versions kept long outputs of the owner's turns.
+const FORMER_OWNER_FOLDER: &str = ".daoyou-own";
 
-/// Held while folders are made, pruned and removed.
-static CHANGING: Mutex<()> = Mutex::new(());
+/// Held while folders are created, pruned and removed.
+static CHANGE_LOCK: Mutex<()> = Mutex::new(());
 
-/// Folders below the workspace that a turn may not see.
+/// The folders of the workspace that a turn may not see, relative to the workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Covered {
+pub struct FolderVisibility {
     pub hidden: Vec<PathBuf>,
-    /// Parts of the hidden ones that are open to it.
+    /// Parts of the hidden folders that the turn may see.
     pub shown: Vec<PathBuf>,
 }
 
-impl Covered {
-    /// Returns the same folders as absolute paths, as a command in `workspace` must find them. A folder to hide is made where there
-    /// is none; where a link stands in its place, the folder of the workspace that the link leads to is hidden. What is shown is
-    /// there, and no link.
+impl FolderVisibility {
+    /// Returns the same folders as absolute paths for a command in `workspace`. A missing folder to hide is created; if
+    /// it is a link, the folder of the workspace to which the link leads is hidden. Every shown folder exists and is no
+    /// link.
     ///
     /// # Errors
-    /// A folder to hide can be neither made nor looked at.
+    /// A folder to hide can be neither created nor read.
     pub(super) fn for_command(&self, workspace: &Path) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(workspace, ambient_authority())?;
-        // What an earlier version left is hidden where it is there, and not made.
+        // The folder of earlier versions is hidden if it exists, and not created.
         let is_used = |folder: &&PathBuf| {
-            folder.as_path() != Path::new(FORMER_OF_OWNER) || workspace.join(folder).symlink_metadata().is_ok()
+            folder.as_path() != Path::new(FORMER_OWNER_FOLDER) || workspace.join(folder).symlink_metadata().is_ok()
         };
         let hidden =
-            self.hidden.iter().filter(is_used).filter_map(|folder| to_hide(workspace, &dir, folder).transpose());
+            self.hidden.iter().filter(is_used).filter_map(|folder| folder_to_hide(workspace, &dir, folder).transpose());
         let hidden = hidden.collect::<io::Result<_>>()?;
-        let is_there = |folder: &&PathBuf| open_beneath(&dir, folder, OFlags::RDONLY | OFlags::DIRECTORY).is_ok();
-        let shown = self.shown.iter().filter(is_there).map(|folder| workspace.join(folder)).collect();
+        let exists = |folder: &&PathBuf| open_folder(&dir, folder).is_ok();
+        let shown = self.shown.iter().filter(exists).map(|folder| workspace.join(folder)).collect();
         Ok(Self { hidden, shown })
     }
 }
 
-/// Returns the folder that a command must not see where `folder` is private; `None` where the gateway could keep nothing private.
-fn to_hide(workspace: &Path, dir: &Dir, folder: &Path) -> io::Result<Option<PathBuf>> {
+/// Returns the folder that a command must not see where `folder` is private, or `None` if the gateway could keep
+/// nothing private there.
+fn folder_to_hide(workspace: &Path, dir: &Dir, folder: &Path) -> io::Result<Option<PathBuf>> {
     let path = workspace.join(folder);
-    let error = match make_folder_beneath(dir, folder) {
+    let error = match create_dir_beneath(dir, folder) {
         Ok(_) => return Ok(Some(path)),
         Err(error) => error,
     };
@@ -78,7 +80,7 @@ fn to_hide(workspace: &Path, dir: &Dir, folder: &Path) -> io::Result<Option<Path
 /// The private folders of a workspace.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrivateFolders {
-    /// Open to the owner's own turns alone.
+    /// Only the owner's turns may see these.
     owners: &'static [&'static str],
 }
 
@@ -87,29 +89,28 @@ impl PrivateFolders {
         Self { owners }
     }
 
-    /// Returns what is hidden from the turn of `context`.
-    pub fn covered_for(&self, context: &ToolContext) -> Covered {
-        let mut covered = self.covered_for_all();
+    /// Returns the visibility for the turn of `context`.
+    pub fn visibility_for(&self, context: &ToolContext) -> FolderVisibility {
+        let mut covered = self.default_visibility();
         if context.trust == Trust::Owner {
-            covered.hidden.retain(|folder| folder == Path::new(FOLDER));
+            covered.hidden.retain(|folder| folder == Path::new(GATEWAY_FOLDER));
         }
-        covered.shown = ConversationFolder::of(context).seen();
+        covered.shown = ConversationFolder::of(context).visible();
         covered
     }
 
-    /// Returns what is hidden from every turn that is not known.
-    pub fn covered_for_all(&self) -> Covered {
-        let hidden = self.owners.iter().copied().chain([FORMER_OF_OWNER, FOLDER]);
-        Covered { hidden: hidden.map(PathBuf::from).collect(), shown: Vec::new() }
+    /// Returns the visibility for an unknown turn.
+    pub fn default_visibility(&self) -> FolderVisibility {
+        let hidden = self.owners.iter().copied().chain([FORMER_OWNER_FOLDER, GATEWAY_FOLDER]);
+        FolderVisibility { hidden: hidden.map(PathBuf::from).collect(), shown: Vec::new() }
     }
 
-    /// Returns what is wrong with those of `workspace`, one line each: a link or a mount in the place of a private folder is not
-    /// used.
+    /// Returns the faults of the private folders of `workspace`, one line each: a link or a mount in the place of a
+    /// private folder is not used.
     pub fn faults(&self, workspace: &Path) -> io::Result<Vec<String>> {
         let dir = Dir::open_ambient_dir(workspace, ambient_authority())?;
         let fault = |folder: &str| {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-            let error = open_beneath(&dir, Path::new(folder), flags).err()?;
+            let error = open_folder(&dir, Path::new(folder)).err()?;
             let shown = workspace.join(folder);
             let shown = shown.display();
             match error.raw_os_error() {
@@ -120,14 +121,14 @@ impl PrivateFolders {
                 _ => Some(format!("{shown}: {error}")),
             }
         };
-        Ok(self.owners.iter().copied().chain([FOLDER, CONVERSATIONS]).filter_map(fault).collect())
+        Ok(self.owners.iter().copied().chain([GATEWAY_FOLDER, CONVERSATIONS]).filter_map(fault).collect())
     }
 }
 
-/// The folder of one conversation, for one kind of turn.
+/// The folder of one conversation, separate for its owner's turns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConversationFolder {
-    /// 16 hexadecimal digits of the hash of its session's key.
+    /// 16 hexadecimal digits of the hash of the session key.
     conversation: String,
     is_owner: bool,
 }
@@ -138,8 +139,8 @@ impl ConversationFolder {
         Self::of_turn(context.session.as_str(), &context.origin, context.trust)
     }
 
-    /// Returns the folder of a turn of this origin in `session`. A sub-agent shares that of the turn that made it, and the run of a
-    /// job that of its chat: they read each other's outputs.
+    /// Returns the folder for a turn of this origin in `session`. A sub-agent shares the folder of the turn that
+    /// started it, and a job's run that of its chat, so that they can read each other's outputs.
     pub fn of_turn(session: &str, origin: &TurnOrigin, trust: Trust) -> Self {
         let session = match &origin.cause {
             TurnCause::SubAgent(task) => task.session.as_str(),
@@ -147,58 +148,62 @@ impl ConversationFolder {
             TurnCause::Person | TurnCause::Heartbeat | TurnCause::Note(_) => session,
         };
         let digest = Sha256::digest(session.as_bytes());
-        let conversation = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let conversation = hex(&digest[..8]);
         Self { conversation, is_owner: trust == Trust::Owner }
     }
 
-    /// Relative to the workspace.
+    /// Returns the path relative to the workspace.
     fn path(&self) -> PathBuf {
-        let ending = if self.is_owner { OF_OWNER } else { "" };
+        let ending = if self.is_owner { OWNER_SUFFIX } else { "" };
         Path::new(CONVERSATIONS).join(format!("{}{ending}", self.conversation))
     }
 
-    /// What its turns may see: the owner also what others of the conversation made.
-    fn seen(&self) -> Vec<PathBuf> {
+    /// Returns the folders that its turns may see; the owner also sees the folder of others in the conversation.
+    fn visible(&self) -> Vec<PathBuf> {
         let others = Self { is_owner: false, ..self.clone() };
         if self.is_owner { vec![self.path(), others.path()] } else { vec![self.path()] }
     }
 
     /// Returns the path of a file, relative to the workspace.
-    pub(super) fn file(&self, kind: &str, name: &str) -> String {
-        self.path().join(kind).join(name).display().to_string()
+    pub(super) fn file(&self, subfolder: &str, name: &str) -> String {
+        self.path().join(subfolder).join(name).display().to_string()
     }
 
-    /// Makes the file `name` among its files of one kind, anew where there is one, and removes the oldest of too many.
+    /// Creates the file `name` in a subfolder, replacing an existing one, and removes the oldest files if there are too
+    /// many.
     ///
     /// # Errors
-    /// When the disk does not take it, or a link or mount stands in the place of a folder.
-    pub(super) fn create(&self, workspace: &Dir, kind: &str, name: &str, keep: &Keep<'_>) -> io::Result<std::fs::File> {
-        let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The disk refuses the file, or a folder is a link or a mount.
+    pub(super) fn create(
+        &self,
+        workspace: &Dir,
+        subfolder: &str,
+        name: &str,
+        limits: &RetentionLimits<'_>,
+    ) -> io::Result<std::fs::File> {
+        let _changing = CHANGE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         let refused = |error: io::Error| match error.raw_os_error() {
             Some(libc::ELOOP | libc::EXDEV) => io::Error::new(
                 error.kind(),
-                format!("{FOLDER} or a folder in it is a link or a mount, and is not used"),
+                format!("{GATEWAY_FOLDER} or a folder in it is a link or a mount, and is not used"),
             ),
             _ => error,
         };
-        make_folder_beneath(workspace, Path::new(CONVERSATIONS)).map_err(refused)?;
-        prune(workspace, kind, self.is_owner, keep).map_err(refused)?;
-        let folder = make_folder_beneath(workspace, &self.path().join(kind)).map_err(refused)?;
-        // Removed first: what stands there may be a link.
-        match folder.remove_file(name) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        create_dir_beneath(workspace, Path::new(CONVERSATIONS)).map_err(refused)?;
+        prune(workspace, subfolder, self.is_owner, limits).map_err(refused)?;
+        let folder = create_dir_beneath(workspace, &self.path().join(subfolder)).map_err(refused)?;
+        // Removed first, as it may be a link.
+        remove_if_present(&folder, name.as_ref())?;
         let file = folder.open_with(name, OpenOptions::new().write(true).create_new(true).mode(0o600))?;
         Ok(file.into_std())
     }
 
-    /// Opens one of its files for reading.
+    /// Opens a file for reading.
     ///
     /// # Errors
-    /// There is none, or it is not the plain file that was made.
-    pub(super) fn open(&self, workspace: &Dir, kind: &str, name: &str) -> io::Result<File> {
-        let path = self.path().join(kind).join(name);
+    /// The file does not exist, or is not the plain file that was created.
+    pub(super) fn open(&self, workspace: &Dir, subfolder: &str, name: &str) -> io::Result<File> {
+        let path = self.path().join(subfolder).join(name);
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = File::from_std(open_beneath(workspace, &path, flags)?.into());
         let metadata = file.metadata()?;
@@ -209,37 +214,35 @@ impl ConversationFolder {
     }
 }
 
-/// How much of one kind of file stays in all conversations together.
-pub(super) struct Keep<'a> {
+/// The bounds of the files of one kind in all conversations together.
+pub(super) struct RetentionLimits<'a> {
     pub files: usize,
     pub bytes: u64,
-    /// Names of files that stay whatever their age.
+    /// Names of files that are kept whatever their age.
     pub spared: &'a HashSet<String>,
 }
 
 /// A file that may be removed.
-struct Kept {
+struct RemovableFile {
     modified: SystemTime,
     size: u64,
     folder: PathBuf,
     name: std::ffi::OsString,
 }
 
-/// Removes the oldest files of a kind until one more fits, and the folders that it leaves empty. The owner's turns and the others
-/// have each their own room.
-fn prune(workspace: &Dir, kind: &str, is_owner: bool, keep: &Keep<'_>) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let open = |path: &Path| open_beneath(workspace, path, flags).map(|handle| Dir::from_std_file(handle.into()));
+/// Removes the oldest files of a kind until one more fits, and the folders that become empty. The owner's turns and
+/// others are counted separately.
+fn prune(workspace: &Dir, subfolder: &str, is_owner: bool, limits: &RetentionLimits<'_>) -> io::Result<()> {
     let mut files = Vec::new();
-    for conversation in open(Path::new(CONVERSATIONS))?.entries()? {
+    for conversation in open_folder(workspace, Path::new(CONVERSATIONS))?.entries()? {
         let name = conversation?.file_name();
-        if name.to_string_lossy().ends_with(OF_OWNER) != is_owner {
+        if name.to_string_lossy().ends_with(OWNER_SUFFIX) != is_owner {
             continue;
         }
-        let path = Path::new(CONVERSATIONS).join(name).join(kind);
-        match open(&path) {
-            Ok(folder) => files_of(&folder, &path, keep, &mut files)?,
-            // It has none of this kind; or something else stands there, which is left alone.
+        let path = Path::new(CONVERSATIONS).join(name).join(subfolder);
+        match open_folder(workspace, &path) {
+            Ok(folder) => collect_files(&folder, &path, limits, &mut files)?,
+            // It has no such subfolder; or the path is something else, which is left alone.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
             Err(error) if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EXDEV)) => {}
             Err(error) => return Err(error),
@@ -249,37 +252,29 @@ fn prune(workspace: &Dir, kind: &str, is_owner: bool, keep: &Keep<'_>) -> io::Re
     let mut bytes = 0;
     for (place, file) in files.iter().enumerate() {
         bytes += file.size;
-        if place + 1 < keep.files && bytes <= keep.bytes {
+        if place + 1 < limits.files && bytes <= limits.bytes {
             continue;
         }
-        match open(&file.folder)?.remove_file(&file.name) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => remove_empty(workspace, &file.folder)?,
-        }
+        remove_if_present(&open_folder(workspace, &file.folder)?, file.name.as_ref())?;
+        remove_empty(workspace, &file.folder)?;
     }
     Ok(())
 }
 
-/// Removes the files of a kind whose names `is_of` knows, in all conversations. A link in the place of a folder is left alone.
+/// Removes the files of a kind whose names match, in all conversations. A link in the place of a folder is left alone.
 ///
 /// # Errors
 /// A file cannot be removed.
-pub(super) fn remove_files(workspace: &Dir, kind: &str, is_of: impl Fn(&str) -> bool) -> io::Result<()> {
-    let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let open = |path: &Path| open_beneath(workspace, path, flags).map(|handle| Dir::from_std_file(handle.into()));
-    let Ok(conversations) = open(Path::new(CONVERSATIONS)) else { return Ok(()) };
+pub(super) fn remove_files(workspace: &Dir, subfolder: &str, matches: impl Fn(&str) -> bool) -> io::Result<()> {
+    let _changing = CHANGE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let Ok(conversations) = open_folder(workspace, Path::new(CONVERSATIONS)) else { return Ok(()) };
     for conversation in conversations.entries()? {
-        let path = Path::new(CONVERSATIONS).join(conversation?.file_name()).join(kind);
-        let Ok(folder) = open(&path) else { continue };
+        let path = Path::new(CONVERSATIONS).join(conversation?.file_name()).join(subfolder);
+        let Ok(folder) = open_folder(workspace, &path) else { continue };
         for entry in folder.entries()? {
             let name = entry?.file_name();
-            if !name.to_str().is_some_and(&is_of) {
-                continue;
-            }
-            match folder.remove_file(&name) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {}
+            if name.to_str().is_some_and(&matches) {
+                remove_if_present(&folder, name.as_ref())?;
             }
         }
         remove_empty(workspace, &path)?;
@@ -287,11 +282,28 @@ pub(super) fn remove_files(workspace: &Dir, kind: &str, is_of: impl Fn(&str) -> 
     Ok(())
 }
 
-fn files_of(folder: &Dir, path: &Path, keep: &Keep<'_>, files: &mut Vec<Kept>) -> io::Result<()> {
+fn open_folder(workspace: &Dir, path: &Path) -> io::Result<Dir> {
+    let handle = open_beneath(workspace, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    Ok(Dir::from_std_file(handle.into()))
+}
+
+fn remove_if_present(folder: &Dir, name: &Path) -> io::Result<()> {
+    match folder.remove_file(name) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn collect_files(
+    folder: &Dir,
+    path: &Path,
+    limits: &RetentionLimits<'_>,
+    files: &mut Vec<RemovableFile>,
+) -> io::Result<()> {
     for entry in folder.entries()? {
         let entry = entry?;
         let name = entry.file_name();
-        if name.to_str().is_some_and(|name| keep.spared.contains(name)) {
+        if name.to_str().is_some_and(|name| limits.spared.contains(name)) {
             continue;
         }
         let metadata = match entry.metadata() {
@@ -302,20 +314,20 @@ fn files_of(folder: &Dir, path: &Path, keep: &Keep<'_>, files: &mut Vec<Kept>) -
         };
         if metadata.is_file() {
             let modified = metadata.modified().map_or(SystemTime::UNIX_EPOCH, cap_std::time::SystemTime::into_std);
-            files.push(Kept { modified, size: metadata.len(), folder: path.to_owned(), name });
+            files.push(RemovableFile { modified, size: metadata.len(), folder: path.to_owned(), name });
         }
     }
     Ok(())
 }
 
-/// Removes a folder and the conversation's above it, as far as they are empty.
+/// Removes a folder and the conversation's folder above it if they are empty.
 fn remove_empty(workspace: &Dir, folder: &Path) -> io::Result<()> {
     for folder in folder.ancestors().take(2) {
         let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { return Ok(()) };
         let parent = open_beneath(workspace, parent, OFlags::RDONLY | OFlags::DIRECTORY)?;
         match rustix::fs::unlinkat(&parent, name, rustix::fs::AtFlags::REMOVEDIR) {
             Ok(()) => {}
-            // Something lies in it.
+            // The folder is not empty.
             Err(rustix::io::Errno::NOTEMPTY | rustix::io::Errno::EXIST) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
@@ -329,11 +341,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_turn_sees_what_is_its_own() {
+    fn each_turn_sees_its_own_folders() {
         let folders = PrivateFolders::new(&["memory"]);
-        let owner = folders.covered_for(&context());
-        let known = folders.covered_for(&ToolContext { trust: Trust::Known, ..context() });
-        let other = folders.covered_for(&ToolContext { trust: Trust::Known, session: "cli:other".into(), ..context() });
+        let owner = folders.visibility_for(&context());
+        let known = folders.visibility_for(&ToolContext { trust: Trust::Known, ..context() });
+        let other =
+            folders.visibility_for(&ToolContext { trust: Trust::Known, session: "cli:other".into(), ..context() });
         assert_eq!(owner.hidden, [Path::new(".daoyou")]);
         assert_eq!(known.hidden, ["memory", ".daoyou-own", ".daoyou"].map(PathBuf::from));
         assert_eq!((owner.shown.len(), known.shown.len()), (2, 1));
@@ -342,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sub_agent_shares_the_folder_of_its_maker() {
+    fn a_sub_agent_shares_the_folder_of_its_parent() {
         let errand = r#"{"cause":{"kind":"sub_agent","session":"cli:direct","turn":"00000000-0000-0000-0000-000000000000",
             "label":"x","depth":1,"waits":true}}"#;
         let own = ConversationFolder::of_turn("cli:direct", &TurnOrigin::default(), Trust::Known);
@@ -351,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_folder_is_told_and_not_used() {
+    fn a_link_in_the_place_of_a_folder_is_reported_and_not_used() {
         let temp = tempfile::tempdir().unwrap();
         let workspace = temp.path().join("ws");
         std::fs::create_dir_all(workspace.join("elsewhere")).unwrap();
@@ -363,9 +376,9 @@ mod tests {
         let faults = folders.faults(&workspace).unwrap();
         assert!(faults.len() >= 2 && faults.iter().all(|fault| fault.contains("is a link")), "{faults:?}");
         let dir = Dir::open_ambient_dir(&workspace, ambient_authority()).unwrap();
-        let keep = Keep { files: 9, bytes: 9, spared: &HashSet::new() };
+        let limits = RetentionLimits { files: 9, bytes: 9, spared: &HashSet::new() };
         let folder = ConversationFolder::of(&context());
-        let error = folder.create(&dir, "spill", "a", &keep).unwrap_err().to_string();
+        let error = folder.create(&dir, "spill", "a", &limits).unwrap_err().to_string();
         assert!(error.contains("a link or a mount"), "{error}");
         assert_eq!(std::fs::read_dir(workspace.join("elsewhere")).unwrap().count(), 0);
     }

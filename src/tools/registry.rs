@@ -1,4 +1,4 @@
-//! The tools there are, by name.
+//! The registry of tools, by name and alias.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,16 +6,18 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use thiserror::Error;
 
-use super::Tool;
 use super::schema::schema_faults;
+use super::tool::Tool;
 use crate::chat::ToolSpec;
 
-/// The longest name that services take.
+/// The longest name that model services accept.
 const NAME_CHARS: usize = 64;
+/// The longest part of an unknown tool's name that an error repeats, in characters.
+const ECHO_CHARS: usize = 80;
 
-/// Why a tool is not taken.
+/// The reason why a tool cannot be registered.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum RegistryError {
+pub enum ToolRegistryError {
     #[error("tool name {0:?}: 1 to 64 of letters, digits, _ and - are allowed")]
     Name(String),
     #[error("there is a tool {0:?} already")]
@@ -24,47 +26,48 @@ pub enum RegistryError {
     Schema { name: String, faults: String },
 }
 
-/// The tools in the order of their registration, which is the order that models see: same bytes from turn to turn.
+/// The tools in the order of their registration. Models see this order, so requests have the same bytes from turn to
+/// turn.
 #[derive(Default)]
-pub struct Registry {
+pub struct ToolRegistry {
     tools: IndexMap<String, Arc<dyn Tool>>,
-    /// Lower case, to the name.
+    /// From lower case to the tool's name.
     aliases: HashMap<String, String>,
     disabled: Vec<String>,
-    /// Known, and switched off.
-    off: Vec<Arc<dyn Tool>>,
-    /// Known, and not for this turn.
+    /// Tools that the configuration disables.
+    disabled_tools: Vec<Arc<dyn Tool>>,
+    /// Tools that this turn does not have.
     withheld: Vec<Arc<dyn Tool>>,
     specs: Arc<[ToolSpec]>,
 }
 
-impl Registry {
-    /// `disabled` tools are not registered; an alias disables too.
+impl ToolRegistry {
+    /// Returns an empty registry. `disabled` names tools, also by alias, that are not registered.
     pub fn new(disabled: &[String]) -> Self {
         Self { disabled: disabled.iter().map(|name| name.to_lowercase()).collect(), ..Self::default() }
     }
 
-    /// Adds a tool, unless it is disabled.
+    /// Adds a tool unless it is disabled.
     ///
     /// # Errors
-    /// When a model's service would refuse it, or its name is taken.
-    pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
+    /// A model service would reject the tool, or its name is taken.
+    pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolRegistryError> {
         let spec = tool.spec();
         let name = spec.name.clone();
         let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || name.len() > NAME_CHARS || !name.chars().all(safe) {
-            return Err(RegistryError::Name(name));
+            return Err(ToolRegistryError::Name(name));
         }
         if self.tools.contains_key(&name) {
-            return Err(RegistryError::Duplicate(name));
+            return Err(ToolRegistryError::Duplicate(name));
         }
         let faults = schema_faults(&spec.parameters);
         if !faults.is_empty() {
-            return Err(RegistryError::Schema { name, faults: faults.join("; ") });
+            return Err(ToolRegistryError::Schema { name, faults: faults.join("; ") });
         }
-        let off = |word: &str| self.disabled.iter().any(|disabled| disabled.eq_ignore_ascii_case(word));
-        if off(&name) || tool.aliases().iter().any(|alias| off(alias)) {
-            self.off.push(tool);
+        let is_disabled = |word: &str| self.disabled.iter().any(|disabled| disabled.eq_ignore_ascii_case(word));
+        if is_disabled(&name) || tool.aliases().iter().any(|alias| is_disabled(alias)) {
+            self.disabled_tools.push(tool);
             return Ok(());
         }
         for alias in std::iter::once(name.as_str()).chain(tool.aliases().iter().copied()) {
@@ -75,8 +78,8 @@ impl Registry {
         Ok(())
     }
 
-    /// The same tools, but for those that `keeps` says no to: they are withheld.
-    pub fn keeping(&self, keeps: impl Fn(&str) -> bool) -> Self {
+    /// Returns the same tools without those for which `keeps` is false; these are withheld.
+    pub fn filtered(&self, keeps: impl Fn(&str) -> bool) -> Self {
         let (kept, gone): (Vec<_>, Vec<_>) = self.tools.iter().partition(|(name, _)| keeps(name));
         let tools: IndexMap<_, _> = kept.into_iter().map(|(name, tool)| (name.clone(), Arc::clone(tool))).collect();
         let aliases = self.aliases.iter().filter(|(_, name)| tools.contains_key(*name));
@@ -84,15 +87,15 @@ impl Registry {
         Self {
             aliases: aliases.map(|(alias, name)| (alias.clone(), name.clone())).collect(),
             disabled: self.disabled.clone(),
-            off: self.off.clone(),
+            disabled_tools: self.disabled_tools.clone(),
             withheld: self.withheld.iter().chain(gone).cloned().collect(),
             specs: tools.values().map(|tool| tool.spec().clone()).collect(),
             tools,
         }
     }
 
-    /// Whether this is the name of a tool that there is, and not here.
-    pub fn withholds(&self, name: &str) -> bool {
+    /// Returns true if the named tool exists but is withheld.
+    pub fn is_withheld(&self, name: &str) -> bool {
         let name = name.trim();
         let is_meant = |word: &str| word.eq_ignore_ascii_case(name);
         self.get(name).is_none()
@@ -102,24 +105,33 @@ impl Registry {
                 .any(|tool| is_meant(&tool.spec().name) || tool.aliases().iter().any(|a| is_meant(a)))
     }
 
-    /// What models are told; shared, not copied.
+    /// Returns the specifications for models, shared and not copied.
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
     }
 
-    /// By name, else by alias, whatever the case.
+    /// Returns a tool by name or alias, in any case.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         let name = name.trim();
         self.tools.get(name).or_else(|| self.tools.get(self.aliases.get(&name.to_lowercase())?))
     }
 
-    /// Every tool there is, those that are switched off last, and whether models are told of it.
+    /// Returns every tool, disabled ones last, and whether models see it.
     pub fn all(&self) -> impl Iterator<Item = (&Arc<dyn Tool>, bool)> {
-        let off = self.off.iter().map(|tool| (tool, false));
-        self.tools.values().map(|tool| (tool, true)).chain(off)
+        let disabled = self.disabled_tools.iter().map(|tool| (tool, false));
+        self.tools.values().map(|tool| (tool, true)).chain(disabled)
     }
 
-    /// In order.
+    /// Returns the error for a call of a tool that this registry does not have.
+    pub fn unknown_tool_error(&self, name: &str) -> String {
+        let name: String = name.chars().take(ECHO_CHARS).collect();
+        let known: Vec<_> = self.names().collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let what = if self.is_withheld(&name) { "is not available in this turn" } else { "not found" };
+        format!("Tool {name:?} {what}. Available tools: {known}")
+    }
+
+    /// Returns the names in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
     }

@@ -1,25 +1,25 @@
-//! The JSON Schema that an arguments struct gives, made small and plain: it is sent with every request, and services that
-//! check strictly refuse what schemars adds.
+//! Simplifies the JSON Schema of an arguments struct: it is sent with every request, and strict services reject what
+//! schemars adds.
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 use crate::chat::ToolSpec;
 
-/// References within references that are followed.
-const DEPTH: u32 = 8;
+/// The deepest nesting of references that is followed.
+const MAX_DEPTH: u32 = 8;
 
-/// What a model is told of a tool whose arguments are `Args`. Doc comments of the fields become their descriptions.
+/// Returns the specification of a tool with arguments `Args`. Doc comments of the fields become descriptions.
 pub fn tool_spec<Args: JsonSchema>(name: &str, description: impl Into<String>) -> ToolSpec {
     let parameters = plain_schema(schemars::schema_for!(Args).as_value());
     ToolSpec { name: name.to_owned(), description: description.into(), parameters }
 }
 
-/// Makes any schema of an object plain: references resolved, optional fields without `null`, no titles, number formats or
-/// versions, nothing beyond the named properties.
+/// Simplifies the schema of an object: references are resolved, optional fields lose `null`, titles, number formats and
+/// versions are removed, and only the named properties are allowed.
 pub fn plain_schema(schema: &Value) -> Value {
     let definitions = schema.get("$defs").or_else(|| schema.get("definitions")).cloned().unwrap_or_default();
-    let mut root = match plain(schema, &definitions, DEPTH) {
+    let mut root = match simplify(schema, &definitions, MAX_DEPTH) {
         Value::Object(root) => root,
         _ => Map::new(),
     };
@@ -31,69 +31,69 @@ pub fn plain_schema(schema: &Value) -> Value {
     Value::Object(root)
 }
 
-/// What a strictly checking service would refuse in the schema of a tool's arguments; empty when all is well.
+/// Returns what a strict service would reject in the schema of a tool's arguments.
 pub fn schema_faults(schema: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     if schema.get("type") != Some(&json!("object")) {
         faults.push("the root is not an object".to_owned());
     }
-    check(schema, "", &mut faults);
+    collect_faults(schema, "", &mut faults);
     faults
 }
 
-fn plain(schema: &Value, definitions: &Value, depth: u32) -> Value {
-    let Value::Object(given) = schema else { return schema.clone() };
-    let mut given = given.clone();
-    if let Some(target) = given.remove("$ref").as_ref().and_then(Value::as_str).and_then(|at| at.rsplit('/').next()) {
-        // A type that holds itself ends here as "anything".
+fn simplify(schema: &Value, definitions: &Value, depth: u32) -> Value {
+    let Value::Object(fields) = schema else { return schema.clone() };
+    let mut fields = fields.clone();
+    if let Some(target) = fields.remove("$ref").as_ref().and_then(Value::as_str).and_then(|at| at.rsplit('/').next()) {
+        // A recursive type ends here as "anything".
         let found =
             definitions.get(target).filter(|_| depth > 0).and_then(Value::as_object).cloned().unwrap_or_default();
-        let own = std::mem::take(&mut given);
-        given = found;
-        given.extend(own);
-        return plain(&Value::Object(given), definitions, depth.saturating_sub(1));
+        let own = std::mem::take(&mut fields);
+        fields = found;
+        fields.extend(own);
+        return simplify(&Value::Object(fields), definitions, depth.saturating_sub(1));
     }
     for key in ["$schema", "$defs", "definitions", "title"] {
-        given.remove(key);
+        fields.remove(key);
     }
-    let number = |format: &Value| format.as_str().is_some_and(|f| f.starts_with("int") || f.starts_with("uint"));
-    if given.get("format").is_some_and(|format| number(format) || format == "double" || format == "float") {
-        given.remove("format");
-        if given.get("minimum") == Some(&json!(0)) {
-            given.remove("minimum");
+    let is_integer = |format: &Value| format.as_str().is_some_and(|f| f.starts_with("int") || f.starts_with("uint"));
+    if fields.get("format").is_some_and(|format| is_integer(format) || format == "double" || format == "float") {
+        fields.remove("format");
+        if fields.get("minimum") == Some(&json!(0)) {
+            fields.remove("minimum");
         }
     }
-    if given.get("default") == Some(&Value::Null) {
-        given.remove("default");
+    if fields.get("default") == Some(&Value::Null) {
+        fields.remove("default");
     }
-    given = without_null(given);
-    given = joined_constants(given);
-    if given.contains_key("$ref") {
-        return plain(&Value::Object(given), definitions, depth);
+    fields = remove_null(fields);
+    fields = join_constants(fields);
+    if fields.contains_key("$ref") {
+        return simplify(&Value::Object(fields), definitions, depth);
     }
     for key in ["properties", "patternProperties"] {
-        if let Some(Value::Object(properties)) = given.get_mut(key) {
-            properties.values_mut().for_each(|property| *property = plain(property, definitions, depth));
+        if let Some(Value::Object(properties)) = fields.get_mut(key) {
+            properties.values_mut().for_each(|property| *property = simplify(property, definitions, depth));
         }
     }
     for key in ["items", "additionalProperties"] {
-        if let Some(inner) = given.get_mut(key) {
-            *inner = plain(inner, definitions, depth);
+        if let Some(inner) = fields.get_mut(key) {
+            *inner = simplify(inner, definitions, depth);
         }
     }
     for key in ["anyOf", "oneOf", "allOf"] {
-        if let Some(Value::Array(choices)) = given.get_mut(key) {
-            choices.iter_mut().for_each(|choice| *choice = plain(choice, definitions, depth));
+        if let Some(Value::Array(choices)) = fields.get_mut(key) {
+            choices.iter_mut().for_each(|choice| *choice = simplify(choice, definitions, depth));
         }
     }
-    if given.contains_key("properties") {
-        given.entry("additionalProperties").or_insert_with(|| json!(false));
+    if fields.contains_key("properties") {
+        fields.entry("additionalProperties").or_insert_with(|| json!(false));
     }
-    Value::Object(given)
+    Value::Object(fields)
 }
 
-/// Absent is how an argument is left out; `null` as a further type only confuses.
-fn without_null(mut schema: Map<String, Value>) -> Map<String, Value> {
+/// Removes `null` from the types: an argument is omitted by leaving it out.
+fn remove_null(mut schema: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|kind| kind != "null");
         if let [only] = types.as_slice() {
@@ -110,16 +110,16 @@ fn without_null(mut schema: Map<String, Value>) -> Map<String, Value> {
         if let [Value::Object(only)] = choices.as_slice() {
             let mut only = only.clone();
             schema.remove(key);
-            // What is said at the field is nearer than what is said at its type.
+            // The description of the field takes precedence over that of its type.
             only.extend(schema);
-            return without_null(only);
+            return remove_null(only);
         }
     }
     schema
 }
 
-/// An enum whose variants have doc comments comes as one schema a variant.
-fn joined_constants(mut schema: Map<String, Value>) -> Map<String, Value> {
+/// Joins the constants of an enum whose variants have doc comments; schemars gives each variant a schema of its own.
+fn join_constants(mut schema: Map<String, Value>) -> Map<String, Value> {
     let constants: Option<Vec<Value>> = schema.get("oneOf").and_then(Value::as_array).and_then(|choices| {
         let words = choices.iter().map(|choice| match (choice.get("const"), choice.get("enum")) {
             (Some(word), _) => Some(vec![word.clone()]),
@@ -136,7 +136,7 @@ fn joined_constants(mut schema: Map<String, Value>) -> Map<String, Value> {
     schema
 }
 
-fn check(schema: &Value, at: &str, faults: &mut Vec<String>) {
+fn collect_faults(schema: &Value, at: &str, faults: &mut Vec<String>) {
     let Value::Object(fields) = schema else {
         return faults.push(format!("{at}: not a schema"));
     };
@@ -153,14 +153,14 @@ fn check(schema: &Value, at: &str, faults: &mut Vec<String>) {
     }
     if fields.get("type") == Some(&json!("array")) {
         match fields.get("items") {
-            Some(items) => check(items, &format!("{at}[]"), faults),
+            Some(items) => collect_faults(items, &format!("{at}[]"), faults),
             None => faults.push(format!("{at}: an array without items")),
         }
     }
     let none = Map::new();
     let properties = fields.get("properties").and_then(Value::as_object).unwrap_or(&none);
     for (name, property) in properties {
-        check(property, &format!("{at}.{name}"), faults);
+        collect_faults(property, &format!("{at}.{name}"), faults);
     }
     for name in fields.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
         if !properties.contains_key(name) {
@@ -175,10 +175,10 @@ mod tests {
 
     use super::*;
 
-    /// Not shown.
+    /// Not sent.
     #[derive(Deserialize, JsonSchema)]
     #[expect(dead_code, reason = "only its schema is looked at")]
-    struct Args {
+    struct ExampleArgs {
         /// What to do.
         action: Action,
         #[serde(default)]
@@ -187,7 +187,7 @@ mod tests {
         count: Option<u32>,
         ratio: Option<f64>,
         tags: Vec<String>,
-        nested: Option<Inner>,
+        nested: Option<NestedArgs>,
         format: String,
     }
 
@@ -201,14 +201,14 @@ mod tests {
 
     #[derive(Deserialize, JsonSchema)]
     #[expect(dead_code, reason = "only its schema is looked at")]
-    struct Inner {
-        again: Option<Box<Inner>>,
+    struct NestedArgs {
+        again: Option<Box<NestedArgs>>,
         action: Option<Action>,
     }
 
     #[test]
-    fn a_struct_gives_a_small_and_strict_schema() {
-        let spec = tool_spec::<Args>("x", "d");
+    fn a_struct_has_a_small_and_strict_schema() {
+        let spec = tool_spec::<ExampleArgs>("x", "d");
         let properties = &spec.parameters["properties"];
         let mut words: Vec<_> = properties["action"]["enum"].as_array().unwrap().clone();
         words.sort_by_key(ToString::to_string);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_service_would_refuse_is_found() {
+    fn schema_faults_that_services_reject_are_found() {
         for (schema, faults) in [
             (json!({ "type": "object", "properties": {} }), 0),
             (json!({ "type": "string" }), 1),

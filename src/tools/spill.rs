@@ -1,4 +1,4 @@
-//! Where output goes whole that is too long for a model: files in the workspace, which `read_file` pages.
+//! Spill files: outputs that are too long for a model, kept whole in the workspace, where `read_file` pages them.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -7,27 +7,30 @@ use std::path::Path;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use daoyou_channels::text::hex;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::private_folders::{ConversationFolder, Keep, remove_files};
+use super::private_folders::{ConversationFolder, RetentionLimits, remove_files};
 
-/// In the folder of a conversation.
-const KIND: &str = "spill";
-/// The newest files that are kept, and the bytes of all of them.
-const KEEP_FILES: usize = 100;
-const KEEP_BYTES: u64 = 200_000_000;
-/// The longest part of a call's id that its file's name takes.
+/// The subfolder of a conversation's folder.
+const SUBFOLDER: &str = "spill";
+/// The number of newest files that are kept, and their total size in bytes.
+const MAX_FILES: usize = 100;
+const MAX_TOTAL_BYTES: u64 = 200_000_000;
+/// The maximum size of one file in bytes: `read_file` must be able to page it.
+const MAX_FILE_BYTES: u64 = 10_000_000;
+/// The longest part of a call's id in the name of its file.
 const NAME_CHARS: usize = 48;
 
 /// The spill files of one workspace.
 #[derive(Debug)]
-pub struct Spill {
+pub struct SpillStore {
     workspace: Dir,
     max_bytes: u64,
 }
 
-/// One file being filled.
+/// A spill file that is being written.
 #[derive(Debug)]
 pub struct SpillFile {
     file: File,
@@ -35,49 +38,52 @@ pub struct SpillFile {
     room: u64,
 }
 
-impl Spill {
-    /// `max_bytes` of one file; what comes after is dropped.
+impl SpillStore {
+    /// Opens the spill files of a workspace. What exceeds `max_bytes`, or 10 MB, of one file is dropped.
     ///
     /// # Errors
-    /// When the workspace cannot be opened.
+    /// The workspace cannot be opened.
     pub fn open(workspace: &Path, max_bytes: u64) -> io::Result<Self> {
-        Ok(Self { workspace: Dir::open_ambient_dir(workspace, ambient_authority())?, max_bytes })
+        Ok(Self {
+            workspace: Dir::open_ambient_dir(workspace, ambient_authority())?,
+            max_bytes: max_bytes.min(MAX_FILE_BYTES),
+        })
     }
 
-    /// Removes the files of these turns.
+    /// Removes the spill files of these turns.
     ///
     /// # Errors
     /// The workspace cannot be opened, or a file cannot be removed.
     pub fn remove(workspace: &Path, turns: &[Uuid]) -> io::Result<()> {
         let of_turns: Vec<String> = turns.iter().map(|turn| format!("{}-", turn.simple())).collect();
         let workspace = Dir::open_ambient_dir(workspace, ambient_authority())?;
-        remove_files(&workspace, KIND, |name| of_turns.iter().any(|turn| name.starts_with(turn.as_str())))
+        remove_files(&workspace, SUBFOLDER, |name| of_turns.iter().any(|turn| name.starts_with(turn.as_str())))
     }
 
-    /// Starts the file of a call, anew when there is one, and removes the oldest of too many.
+    /// Creates the file of a call, replacing an existing one, and removes the oldest files if there are too many.
     ///
     /// # Errors
-    /// When the disk does not take it, or a link or mount stands in the place of a folder.
+    /// The disk refuses the file, or a folder is a link or a mount.
     pub fn create(&self, folder: &ConversationFolder, turn: Uuid, call_id: &str) -> io::Result<SpillFile> {
-        // A model chose the id.
+        // The id comes from a model.
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
         let mut call: String = call_id.chars().take(NAME_CHARS).map(safe).collect();
         if call != call_id {
-            // Two calls may differ only in what is not in the name, and run at the same time.
+            // Two concurrent calls may differ only in the part that is not in the name.
             let digest = Sha256::digest(call_id.as_bytes());
-            call.push_str(&format!("-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]));
+            call.push_str(&format!("-{}", hex(&digest[..4])));
         }
         let name = format!("{}-{call}.txt", turn.simple());
-        let keep = Keep { files: KEEP_FILES, bytes: KEEP_BYTES, spared: &HashSet::new() };
-        let file = folder.create(&self.workspace, KIND, &name, &keep)?;
-        Ok(SpillFile { file, path: folder.file(KIND, &name), room: self.max_bytes })
+        let limits = RetentionLimits { files: MAX_FILES, bytes: MAX_TOTAL_BYTES, spared: &HashSet::new() };
+        let file = folder.create(&self.workspace, SUBFOLDER, &name, &limits)?;
+        Ok(SpillFile { file, path: folder.file(SUBFOLDER, &name), room: self.max_bytes })
     }
 
-    /// Keeps `text` and returns the path of its file, relative to the workspace.
+    /// Writes `text` to a spill file and returns its path relative to the workspace.
     ///
     /// # Errors
-    /// As [`Spill::create`].
-    pub fn keep(&self, folder: &ConversationFolder, turn: Uuid, call_id: &str, text: &str) -> io::Result<String> {
+    /// As [`SpillStore::create`].
+    pub fn save(&self, folder: &ConversationFolder, turn: Uuid, call_id: &str, text: &str) -> io::Result<String> {
         let mut file = self.create(folder, turn, call_id)?;
         file.write(text.as_bytes())?;
         Ok(file.path)
@@ -85,15 +91,15 @@ impl Spill {
 }
 
 impl SpillFile {
-    /// Relative to the workspace.
+    /// Returns the path relative to the workspace.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Appends what still has room.
+    /// Appends as many bytes as still fit.
     ///
     /// # Errors
-    /// When the disk does not take it.
+    /// The disk refuses the write.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let fitting = usize::try_from(self.room).unwrap_or(usize::MAX).min(bytes.len());
         self.file.write_all(&bytes[..fitting])?;
@@ -117,12 +123,12 @@ mod tests {
     #[test]
     fn files_are_bounded_in_size_and_number_and_named_safely() {
         let workspace = tempfile::tempdir().unwrap();
-        let spill = Spill::open(workspace.path(), 10).unwrap();
+        let spill = SpillStore::open(workspace.path(), 10).unwrap();
         let keep = |session: &str, trust, turn, call: &str, text: &str| {
-            spill.keep(&folder(session, trust), turn, call, text).unwrap()
+            spill.save(&folder(session, trust), turn, call, text).unwrap()
         };
         let own = keep("a", Trust::Owner, Uuid::nil(), "call", "mine");
-        for n in 0..KEEP_FILES + 5 {
+        for n in 0..MAX_FILES + 5 {
             let session = if n % 2 == 0 { "a" } else { "b" };
             keep(session, Trust::Known, Uuid::from_u128(7), &format!("call/../{n}"), "0123456789abc");
         }
@@ -133,33 +139,33 @@ mod tests {
         assert_eq!(fs::read_to_string(workspace.path().join(&own)).unwrap(), "mine", "others do not push it out");
         let mut sizes = Vec::new();
         for conversation in fs::read_dir(workspace.path().join(".daoyou/conversations")).unwrap() {
-            let files = fs::read_dir(conversation.unwrap().path().join(KIND)).unwrap();
+            let files = fs::read_dir(conversation.unwrap().path().join(SUBFOLDER)).unwrap();
             sizes.extend(files.map(|entry| entry.unwrap().metadata().unwrap().len()));
         }
-        assert_eq!((sizes.len(), sizes.iter().max()), (KEEP_FILES + 1, Some(&10)));
+        assert_eq!((sizes.len(), sizes.iter().max()), (MAX_FILES + 1, Some(&10)));
     }
 
     #[test]
-    fn the_files_of_a_turn_are_removed_wherever_they_lie() {
+    fn the_files_of_a_turn_are_removed_from_all_conversations() {
         let workspace = tempfile::tempdir().unwrap();
-        let spill = Spill::open(workspace.path(), 10).unwrap();
+        let spill = SpillStore::open(workspace.path(), 10).unwrap();
         let keep =
-            |session: &str, trust, turn| spill.keep(&folder(session, trust), Uuid::from_u128(turn), "1", "x").unwrap();
+            |session: &str, trust, turn| spill.save(&folder(session, trust), Uuid::from_u128(turn), "1", "x").unwrap();
         let kept = keep("a", Trust::Known, 1);
         let gone = [keep("a", Trust::Known, 2), keep("b", Trust::Owner, 2), keep("c", Trust::Known, 3)];
-        Spill::remove(workspace.path(), &[2, 3].map(Uuid::from_u128)).unwrap();
+        SpillStore::remove(workspace.path(), &[2, 3].map(Uuid::from_u128)).unwrap();
         let is_there = |path: &String| workspace.path().join(path).exists();
         assert!(is_there(&kept) && !gone.iter().any(is_there), "{kept} {gone:?}");
         assert_eq!(fs::read_dir(workspace.path().join(".daoyou/conversations")).unwrap().count(), 1);
     }
 
     #[test]
-    fn a_folder_that_leads_away_is_not_used() {
+    fn a_folder_that_is_a_link_is_not_used() {
         let workspace = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(outside.path(), workspace.path().join(".daoyou")).unwrap();
-        let spill = Spill::open(workspace.path(), 10).unwrap();
-        assert!(spill.keep(&folder("a", Trust::Known), Uuid::nil(), "call", "text").is_err());
+        let spill = SpillStore::open(workspace.path(), 10).unwrap();
+        assert!(spill.save(&folder("a", Trust::Known), Uuid::nil(), "call", "text").is_err());
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests of this area share.
+//! The fixtures of the tests of this module.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use daoyou_channels::{SessionKey, Trust};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Beside, Executor, ToolContext, ToolsConfig, build};
+use super::{ToolContext, ToolDeps, ToolExecutor, ToolsConfig, build};
 use crate::chat::ToolCall;
 
 pub(crate) fn context() -> ToolContext {
@@ -26,19 +26,19 @@ pub(crate) fn context() -> ToolContext {
     }
 }
 
-/// A home with its workspace, and the tools over it.
-pub(crate) struct World {
+/// A home with a workspace, and its tools.
+pub(crate) struct ToolWorld {
     pub home: tempfile::TempDir,
-    pub executor: Executor,
+    pub executor: ToolExecutor,
 }
 
-impl World {
+impl ToolWorld {
     pub fn new(config: &ToolsConfig) -> Self {
         let home = tempfile::tempdir().unwrap();
         let workspace = home.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
         let executor =
-            build(config, &workspace, home.path(), PathBuf::from("/proc/self/exe"), Beside::default()).unwrap();
+            build(config, &workspace, home.path(), PathBuf::from("/proc/self/exe"), ToolDeps::default()).unwrap();
         Self { home, executor }
     }
 
@@ -46,17 +46,17 @@ impl World {
         self.home.path().join("workspace").join(name)
     }
 
-    /// What the model reads of a call.
+    /// Returns what the model reads of a call.
     pub async fn says(&self, name: &str, arguments: serde_json::Value) -> String {
         let call = ToolCall { id: "call-1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
         self.executor.run(&call, &context()).await.result.render()
     }
 }
 
-/// What a message says.
-pub(crate) fn said(effect: &super::Effect) -> &str {
+/// Returns the content of a message.
+pub(crate) fn message_content(effect: &super::ToolEffect) -> &str {
     match effect {
-        super::Effect::Message { content, .. } => content,
+        super::ToolEffect::Message { content, .. } => content,
         other => panic!("no message: {other:?}"),
     }
 }

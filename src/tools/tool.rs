@@ -1,6 +1,7 @@
-//! What a tool is.
+//! The `Tool` trait, and the types of a call: its context, its result, its effects.
 
 use std::fmt::Debug;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,73 +12,76 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::Executor;
-use crate::chat::ToolSpec;
+use super::names::aliases_of;
+use crate::chat::{ToolCall, ToolSpec};
 use crate::origin::TurnOrigin;
 use crate::store::{Connection, StoreError};
 
-/// What a restart does with a call that was cut off in the middle.
+/// How a restart treats a call that was interrupted.
 ///
-/// The order is that of caution: a plan is as careful as the most careful tool in it.
+/// Ordered by caution: a plan is as careful as the most careful tool in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Replay {
-    /// Running it again changes nothing more: it is run again.
+pub enum ReplayPolicy {
+    /// The call has no further effect when it runs again, so it is run again.
     Idempotent,
-    /// All it does are [`Effect`]s, which are committed together with its result: cut off, it did nothing.
+    /// The call only returns [`ToolEffect`]s, which are committed together with its result: an interrupted call did
+    /// nothing.
     Atomic,
-    /// Whether it took effect is unknown: the model is told so. `tool_started` is on disk before it runs.
+    /// Whether the call took effect is unknown, and the model is told so. `tool_started` is on disk before the call
+    /// runs.
     Once,
 }
 
-/// Whether calls may run at the same time as others of the same response.
+/// Whether a call may run at the same time as others of the same response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// It only looks: it runs together with the reads beside it.
+pub enum ToolAccess {
+    /// The call only reads: it runs together with neighbouring reads.
     Reads,
-    /// It may change what others see: it runs alone, after those before it and before those behind it.
+    /// The call may change what others see: it runs alone, after the calls before it and before those after it.
     Changes,
 }
 
-/// What a call does inside daoyou. Nothing happens when the tool returns it: the journal commits it with the result.
+/// An effect of a call inside daoyou. It happens when the journal commits it with the result, not when the tool returns
+/// it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub enum ToolEffect {
     /// Puts a message into the outbox.
     Message {
         channel: String,
         chat_id: String,
         content: String,
         attachments: Vec<Attachment>,
-        /// Where the channel knows such a thing.
+        /// For channels that have subjects.
         subject: Option<String>,
     },
-    /// Writes other rows of daoyou's.
-    Rows(Rows),
-    /// The call has no result before this turn has ended: what stands there is void, and the call is run again then. Rows
-    /// beside it are written at once.
+    /// Writes other rows of the store.
+    Rows(RowEffect),
+    /// The call has no result until this turn has ended: its current result is void, and the call runs again then. Rows
+    /// in the same outcome are written at once.
     Await(Uuid),
 }
 
-/// Rows that a call writes in the commit of its result.
+/// Rows that are written in the commit of a call's result.
 #[derive(Clone, Debug)]
-pub struct Rows(pub Arc<dyn WriteRows>);
+pub struct RowEffect(pub Arc<dyn WriteRows>);
 
-impl PartialEq for Rows {
+impl PartialEq for RowEffect {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// What [`Rows`] are made of.
+/// The writer of a [`RowEffect`].
 pub trait WriteRows: Debug + Send + Sync {
-    /// Writes them. What the tool has looked at before may have changed meanwhile: then nothing is written, or what is right
-    /// now. A commit that is tried again calls it again.
+    /// Writes the rows. The state that the tool has read may have changed meanwhile; then the writer writes nothing, or
+    /// what is right now. A retried commit calls it again.
     fn write(&self, connection: &Connection) -> Result<(), StoreError>;
 
-    /// The commit is done: who has something to do now is woken.
-    fn written(&self);
+    /// Called after the commit: wakes whoever has something to do now.
+    fn committed(&self);
 }
 
-/// How a call ended; failure is data. `content` is what the model reads when it went well, `error` when not.
+/// The result of a call; failure is data. The model reads `content` on success, `error` on failure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     pub success: bool,
@@ -88,7 +92,7 @@ pub struct ToolResult {
     pub metadata: Map<String, Value>,
     #[serde(default)]
     pub duration_ms: u64,
-    /// The failure may pass by itself: the executor tries again if the tool allows it. The model is not told.
+    /// The failure may be temporary: the executor tries again if the tool allows it. The model does not see this.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retryable: bool,
 }
@@ -102,13 +106,12 @@ impl ToolResult {
         Self { success: false, error: Some(error.into()), ..Self::default() }
     }
 
-    /// A failure that may pass by itself, e.g. a connection that was refused.
+    /// Returns a failure that may be temporary, such as a refused connection.
     pub fn failed_for_now(error: impl Into<String>) -> Self {
         Self { retryable: true, ..Self::failed(error) }
     }
 
-    /// The one place where a result becomes text for the model: a failure starts with `Error: `, and what there is of
-    /// output follows.
+    /// Formats the result for the model: a failure starts with `Error: `, followed by the output, if any.
     pub fn render(&self) -> String {
         match &self.error {
             Some(error) if self.content.is_empty() => format!("Error: {error}"),
@@ -119,27 +122,33 @@ impl ToolResult {
     }
 }
 
-/// A result and what the call does inside daoyou.
+/// A result, and the effects of the call inside daoyou.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutcome {
     pub result: ToolResult,
-    pub effects: Vec<Effect>,
+    pub effects: Vec<ToolEffect>,
 }
 
 impl ToolOutcome {
-    /// There is no result before `turn` has ended.
-    pub fn not_yet(turn: Uuid, mut effects: Vec<Effect>) -> Self {
-        effects.push(Effect::Await(turn));
+    /// Returns the outcome of a call that has no result until `turn` has ended.
+    pub fn pending(turn: Uuid, mut effects: Vec<ToolEffect>) -> Self {
+        effects.push(ToolEffect::Await(turn));
         Self { result: ToolResult::ok(""), effects }
     }
 
-    /// The turns whose ends are waited for; with any, there is no result yet.
-    pub fn awaited(&self) -> Vec<Uuid> {
-        let turn = |effect: &Effect| match effect {
-            Effect::Await(turn) => Some(*turn),
+    /// Returns the turns that the call waits for; if there are any, there is no result yet.
+    pub fn awaited_turns(&self) -> Vec<Uuid> {
+        let turn = |effect: &ToolEffect| match effect {
+            ToolEffect::Await(turn) => Some(*turn),
             _ => None,
         };
         self.effects.iter().filter_map(turn).collect()
+    }
+}
+
+impl From<Result<String, String>> for ToolOutcome {
+    fn from(done: Result<String, String>) -> Self {
+        done.map_or_else(ToolResult::failed, ToolResult::ok).into()
     }
 }
 
@@ -149,7 +158,7 @@ impl From<ToolResult> for ToolOutcome {
     }
 }
 
-/// For whom a call runs.
+/// The turn that a call runs for.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     pub session: SessionKey,
@@ -158,20 +167,20 @@ pub struct ToolContext {
     /// The channel and chat of the message that the turn answers.
     pub channel: String,
     pub chat_id: String,
-    /// Who wrote it.
+    /// The sender of that message.
     pub sender: String,
     pub trust: Trust,
-    /// The files that came with the messages of the turn, by their paths below the workspace.
+    /// The files that came with the messages of the turn, as paths relative to the workspace.
     pub files: Arc<[String]>,
-    /// The channel's metadata of that message, as JSON: what the channel needs to answer it.
+    /// The channel's metadata of that message as JSON, which the channel needs to answer it.
     pub metadata: Arc<str>,
-    /// Who started the turn.
+    /// Who or what started the turn.
     pub origin: Arc<TurnOrigin>,
     /// Cancelled by `/stop` and by the turn's deadline.
     pub cancel: CancellationToken,
 }
 
-/// The longest output the model sees; what is more is cut in the middle and kept whole in a spill file.
+/// The longest output that the model sees; a longer one is shortened in the middle and kept whole in a spill file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputLimit {
     pub chars: usize,
@@ -184,86 +193,110 @@ impl Default for OutputLimit {
     }
 }
 
-/// One tool. Its name, schema, words for the model and code stand together.
+/// A tool: its name, schema, description for the model, and code.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// Name, description, and the JSON Schema that its arguments struct gives.
+    /// Returns the name, the description, and the JSON Schema of the arguments struct.
     fn spec(&self) -> &ToolSpec;
 
-    /// Other names under which models ask for the same thing.
+    /// Returns other names under which models ask for the same tool.
     fn aliases(&self) -> &'static [&'static str] {
-        &[]
+        aliases_of(&self.spec().name)
     }
 
-    fn replay(&self) -> Replay;
+    fn replay(&self) -> ReplayPolicy;
 
-    fn access(&self) -> Access {
-        Access::Changes
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Changes
     }
 
     fn output_limit(&self) -> OutputLimit {
         OutputLimit::default()
     }
 
-    /// What it says is for this turn alone: where it is too long it is cut, and not kept in a file that others may read.
+    /// Returns true if results are for this turn alone: a long one is shortened and not kept in a file that others may
+    /// read.
     fn is_private(&self) -> bool {
         false
     }
 
-    /// When a call is ended from outside, its retries included; absent: `tools.timeout`.
+    /// Returns the time limit of a call, retries included; `None` for `tools.timeout`.
     fn timeout(&self) -> Option<Duration> {
         None
     }
 
-    /// How long a result may be given again for the same arguments; absent: each call runs. For idempotent tools whose
-    /// result is the same for every session, turn and chat. None of the file tools: files change without daoyou, and to
-    /// read one costs no more than to find out whether it has changed.
+    /// Returns how long a result may be reused for the same arguments; `None`: each call runs. Only for idempotent
+    /// tools whose result is the same for every session, turn and chat. No file tool qualifies: files change without
+    /// daoyou, and reading one costs no more than finding out whether it has changed.
     fn cache_ttl(&self) -> Option<Duration> {
         None
     }
 
-    /// Arguments that must stand as the model wrote them: a plan puts no other call's result into them.
-    fn sealed_arguments(&self) -> &'static [&'static str] {
+    /// Returns the arguments that must be literal: a plan puts no other call's result into them.
+    fn literal_arguments(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// The tools that a call of this one runs in its turn, by the names that the model used. `arguments` is null where the
+    /// Returns the tools that a call of this tool runs, by the names that the model used. `arguments` is null if the
     /// schema does not hold.
-    fn members(&self, _arguments: &Value) -> Vec<String> {
+    fn nested_tools(&self, _arguments: &Value) -> Vec<String> {
         Vec::new()
     }
 
-    /// Whether this call may have no result when it is first run ([`Effect::Await`]). `arguments` is null where the schema
-    /// does not hold.
-    fn waits(&self, _arguments: &Value, _context: &ToolContext) -> bool {
+    /// Returns true if the first run of this call may have no result ([`ToolEffect::Await`]). `arguments` is null if
+    /// the schema does not hold.
+    fn may_wait(&self, _arguments: &Value, _context: &ToolContext) -> bool {
         false
     }
 
-    /// What is said beside the faults of arguments, as the model wrote them, that the schema does not take.
+    /// Returns a hint to append to the schema faults of `arguments`, which are as the model wrote them.
     fn hint(&self, _arguments: &str) -> Option<&'static str> {
         None
     }
 
-    /// Whether this call may run for somebody whose words are data ([`Trust::Untrusted`]): it only looks, and inside the
-    /// workspace alone, or it writes to nobody but him. `arguments` is null where the schema does not hold. A tool that
-    /// does not say so does not run.
-    fn serves_strangers(&self, _arguments: &Value, _context: &ToolContext) -> bool {
+    /// Returns true if this call may run for a sender whose texts are data ([`Trust::Untrusted`]): it only reads inside
+    /// the workspace, or writes to that sender alone. `arguments` is null if the schema does not hold. The default
+    /// refuses.
+    fn allows_untrusted(&self, _arguments: &Value, _context: &ToolContext) -> bool {
         false
     }
 
-    /// Rules that a schema cannot say, in words for the model. Nothing has been done yet, and nothing may be done here.
+    /// Checks rules that a schema cannot express, in words for the model. Nothing has been done yet, and nothing may be
+    /// done here.
     ///
     /// # Errors
-    /// What is wrong and what would be right.
-    fn check(&self, _arguments: &Value, _context: &ToolContext) -> Result<(), String> {
+    /// The fault, and what would be right.
+    fn validate(&self, _arguments: &Value, _context: &ToolContext) -> Result<(), String> {
         Ok(())
     }
 
-    /// Runs one call. `arguments` have passed the schema and [`Tool::check`].
+    /// Runs one call. `arguments` have passed the schema and [`Tool::validate`].
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome;
 
-    /// As [`Tool::call`], for a tool that runs others: `tools` is who runs this one.
-    async fn call_among(&self, arguments: Value, context: &ToolContext, _tools: &Executor) -> ToolOutcome {
+    /// As [`Tool::call`], for a tool that runs other calls through `runner`.
+    async fn call_with_runner(&self, arguments: Value, context: &ToolContext, _runner: &dyn CallRunner) -> ToolOutcome {
         self.call(arguments, context).await
     }
+}
+
+/// Runs the calls of a tool that runs others, such as `parallel`, with all checks and limits of the executor.
+#[async_trait]
+pub trait CallRunner: Send + Sync {
+    /// Returns the tool with this name or alias.
+    fn tool(&self, name: &str) -> Option<&dyn Tool>;
+
+    /// Returns the names of all tools.
+    fn tool_names(&self) -> Vec<&str>;
+
+    /// Returns the error for a call of a tool that does not exist.
+    fn unknown_tool_error(&self, name: &str) -> String;
+
+    /// Returns how many calls may run at the same time.
+    fn parallelism(&self) -> NonZeroUsize;
+
+    /// Runs one call.
+    async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome;
+
+    /// Keeps a text in a spill file and returns its path; `None` if the disk refuses it.
+    async fn spill(&self, text: String, context: &ToolContext) -> Option<String>;
 }

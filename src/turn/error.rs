@@ -110,7 +110,7 @@ impl TurnError {
     }
 
     /// Returns the text for the user.
-    pub fn words(&self, phrases: &Phrases) -> String {
+    pub fn user_text(&self, phrases: &Phrases) -> String {
         let values: Vec<&str> = self.values.iter().map(String::as_str).collect();
         let words = fill(self.code.phrase(phrases), &values);
         let parts = [self.partial.as_str(), &words, self.notice.unwrap_or_default()];
@@ -118,7 +118,7 @@ impl TurnError {
     }
 
     /// Applies `change` to every text that came from outside.
-    pub fn map_words(mut self, change: impl Fn(&mut String)) -> Self {
+    pub fn map_texts(mut self, change: impl Fn(&mut String)) -> Self {
         change(&mut self.partial);
         self.values.iter_mut().for_each(change);
         self
@@ -349,16 +349,16 @@ mod tests {
     fn errors_are_worded_in_the_users_language_and_keep_their_cause() {
         let (en, zh) = (Phrases::of(Locale::En), Phrases::of(Locale::Zh));
         let error = TurnError::new(ErrorCode::TurnTimeout, "turn").with(["10m".to_owned()]);
-        assert_eq!(error.words(en), "I stopped because this took longer than 10m.");
-        assert_eq!(error.words(zh), "处理时间超过 10m，我已停止。");
+        assert_eq!(error.user_text(en), "I stopped because this took longer than 10m.");
+        assert_eq!(error.user_text(zh), "处理时间超过 10m，我已停止。");
         let stopped = TurnError::new(ErrorCode::Stopped, "turn");
-        assert_eq!(stopped.clone().after_saying("").words(en), "(stopped)");
-        assert_eq!(stopped.after_saying(" So far \n").words(en), "So far\n\n(stopped)");
+        assert_eq!(stopped.clone().after_saying("").user_text(en), "(stopped)");
+        assert_eq!(stopped.after_saying(" So far \n").user_text(en), "So far\n\n(stopped)");
         let empty = TurnError::new(ErrorCode::EmptyAnswer, "turn").noting(en.cut_at_length);
-        assert_eq!(empty.words(en), format!("{}\n\n{}", en.empty_answer, en.cut_at_length));
+        assert_eq!(empty.user_text(en), format!("{}\n\n{}", en.empty_answer, en.cut_at_length));
 
         let unknown = TurnError::from(StoreError::Row("a strange row".to_owned()));
-        assert_eq!((unknown.code.word(), unknown.words(en)), ("internal", en.internal.to_owned()));
+        assert_eq!((unknown.code.word(), unknown.user_text(en)), ("internal", en.internal.to_owned()));
         let cause = unknown.source().expect("the cause").to_string();
         assert!(cause.contains("a strange row") && unknown.to_string().contains(&cause), "{unknown}");
     }

@@ -13,7 +13,7 @@ use super::token_budget::{TokenBudget, estimate_usage};
 use super::traits::{Model, Tools};
 use crate::chat::{ToolCall, ToolSpec, Usage};
 use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, FallbackChain, Models};
-use crate::tools::{Access, Executor, Replay, ToolContext, ToolOutcome, ToolResult};
+use crate::tools::{ReplayPolicy, ToolAccess, ToolContext, ToolExecutor, ToolOutcome, ToolResult};
 
 /// The model of a turn: a chain of models within the middleware.
 pub struct LayeredModel<'a> {
@@ -64,7 +64,7 @@ impl Model for LayeredModel<'_> {
 
 /// The tools of a turn: an executor within the middleware.
 pub struct LayeredTools<'a> {
-    pub executor: &'a Executor,
+    pub executor: &'a ToolExecutor,
     pub middleware: &'a MiddlewareStack,
     pub scope: TurnScope<'a>,
 }
@@ -79,11 +79,11 @@ impl Tools for LayeredTools<'_> {
         self.executor.registry().get(name).map(|tool| tool.spec().name.clone())
     }
 
-    fn access_of(&self, name: &str) -> Option<Access> {
+    fn access_of(&self, name: &str) -> Option<ToolAccess> {
         self.executor.access_of(name)
     }
 
-    fn replay_of(&self, call: &ToolCall) -> Option<Replay> {
+    fn replay_of(&self, call: &ToolCall) -> Option<ReplayPolicy> {
         self.executor.replay_of(call)
     }
 
@@ -102,7 +102,7 @@ impl Tools for LayeredTools<'_> {
             Err(error) => {
                 let TurnScope { turn, session, .. } = self.scope;
                 tracing::warn!(%turn, %session, tool = call.name, %error, "a tool call was refused");
-                ToolResult::failed(error.words(self.scope.phrases)).into()
+                ToolResult::failed(error.user_text(self.scope.phrases)).into()
             }
         }
     }
@@ -128,7 +128,7 @@ impl OperationHandler<ModelCall> for ChainHandler<'_> {
 }
 
 struct ExecutorHandler<'a> {
-    executor: &'a Executor,
+    executor: &'a ToolExecutor,
     context: &'a ToolContext,
 }
 

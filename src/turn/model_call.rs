@@ -109,11 +109,11 @@ impl DeltaSink for FirstWord<'_> {
 mod tests {
     use super::*;
     use crate::memory;
-    use crate::tools::Registry;
+    use crate::tools::ToolRegistry;
 
     #[test]
     fn a_call_has_the_name_of_its_tool() {
-        let mut registry = Registry::new(&[]);
+        let mut registry = ToolRegistry::new(&[]);
         for tool in memory::tools(None) {
             registry.register(tool).unwrap();
         }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::progress::{INTERRUPTED, OpenCall, StepBody, TurnProgress};
 use super::turn_loop::{ActiveClock, Turn};
 use crate::chat::{ToolCall, without_notes};
-use crate::tools::{Access, Replay, ToolContext, ToolOutcome, ToolResult};
+use crate::tools::{ReplayPolicy, ToolAccess, ToolContext, ToolOutcome, ToolResult};
 
 /// The progress of a turn, shared by calls that run at the same time.
 struct SharedProgress<'a> {
@@ -67,7 +67,7 @@ impl Turn<'_> {
     fn next_group(&self, open: &[OpenCall]) -> Vec<OpenCall> {
         let looks = |open: &&OpenCall| {
             // An unknown tool does nothing.
-            self.tools.access_of(&open.call.name).is_none_or(|access| access == Access::Reads)
+            self.tools.access_of(&open.call.name).is_none_or(|access| access == ToolAccess::Reads)
         };
         let group: Vec<_> = open.iter().take_while(looks).cloned().collect();
         if group.is_empty() { open.iter().take(1).cloned().collect() } else { group }
@@ -81,7 +81,7 @@ impl Turn<'_> {
         self.events.calls(std::iter::once(&call));
         let began = Instant::now();
         let outcome = self.outcome_of(&call, interrupted, progress).await;
-        let awaited = outcome.awaited();
+        let awaited = outcome.awaited_turns();
         if !awaited.is_empty() {
             let ToolContext { turn, session, .. } = &self.tool_context;
             tracing::info!(%turn, %session, tool = call.name, turns = awaited.len(), "a call waits for other turns");
@@ -114,7 +114,7 @@ impl Turn<'_> {
         if let Some(error) = self.tools.refusal(call, &self.tool_context) {
             return ToolResult::failed(error).into();
         }
-        let once = self.tools.replay_of(call) == Some(Replay::Once);
+        let once = self.tools.replay_of(call) == Some(ReplayPolicy::Once);
         if once && interrupted {
             return ToolResult::failed(INTERRUPTED).into();
         }

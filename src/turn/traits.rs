@@ -9,7 +9,7 @@ use super::error::TurnError;
 use super::progress::StepBody;
 use crate::chat::{ToolCall, ToolSpec};
 use crate::llm::{ChatRequest, ChatResponse, DeltaSink};
-use crate::tools::{Access, Effect, Replay, ToolContext, ToolOutcome};
+use crate::tools::{ReplayPolicy, ToolAccess, ToolContext, ToolEffect, ToolOutcome};
 
 /// The model that answers a turn.
 #[async_trait]
@@ -38,10 +38,10 @@ pub trait Tools: Send + Sync {
     fn canonical_name(&self, name: &str) -> Option<String>;
 
     /// Returns the access of a tool; `None` for an unknown one.
-    fn access_of(&self, name: &str) -> Option<Access>;
+    fn access_of(&self, name: &str) -> Option<ToolAccess>;
 
     /// Returns what may be done with a call that was cut off; `None` for an unknown tool.
-    fn replay_of(&self, call: &ToolCall) -> Option<Replay>;
+    fn replay_of(&self, call: &ToolCall) -> Option<ReplayPolicy>;
 
     /// Returns why this turn may not make the call, if so.
     fn refusal(&self, call: &ToolCall, context: &ToolContext) -> Option<String>;
@@ -63,8 +63,8 @@ pub trait Journal: Send + Sync {
     async fn record_synced(&self, step: &StepBody);
 
     /// Keeps a tool's result, together with what the tool does inside daoyou.
-    async fn record_result(&self, step: &StepBody, effects: &[Effect]);
+    async fn record_result(&self, step: &StepBody, effects: &[ToolEffect]);
 
     /// Keeps what a call that has no result yet does inside daoyou.
-    async fn record_begun(&self, effects: &[Effect]);
+    async fn record_begun(&self, effects: &[ToolEffect]);
 }

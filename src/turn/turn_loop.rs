@@ -50,7 +50,7 @@ pub enum ConversationOutcome {
     Answered(String),
     /// The turn waits for a model or for other turns, and is run again.
     Parked {
-        /// Whether the session is to be looked at again at once.
+        /// The session must be checked again at once.
         look_again: bool,
     },
 }

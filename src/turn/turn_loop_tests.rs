@@ -15,7 +15,7 @@ use crate::llm::{ChatRequest, DeltaSink, LlmError, LlmErrorKind};
 use crate::metrics::TurnMetrics;
 use crate::phrases::{Locale, Phrases};
 use crate::tools::testing::context;
-use crate::tools::{Access, Effect, Replay, ToolOutcome, ToolResult};
+use crate::tools::{ReplayPolicy, ToolAccess, ToolEffect, ToolOutcome, ToolResult};
 use crate::turn::flight_recorder::FlightRecorder;
 
 type Response = Result<ChatResponse, TurnError>;
@@ -65,12 +65,12 @@ impl Tools for ScriptedTools {
         }
     }
 
-    fn access_of(&self, name: &str) -> Option<Access> {
-        Some(if self.canonical_name(name)? == "look" { Access::Reads } else { Access::Changes })
+    fn access_of(&self, name: &str) -> Option<ToolAccess> {
+        Some(if self.canonical_name(name)? == "look" { ToolAccess::Reads } else { ToolAccess::Changes })
     }
 
-    fn replay_of(&self, call: &ToolCall) -> Option<Replay> {
-        Some(if self.canonical_name(&call.name)? == "look" { Replay::Idempotent } else { Replay::Once })
+    fn replay_of(&self, call: &ToolCall) -> Option<ReplayPolicy> {
+        Some(if self.canonical_name(&call.name)? == "look" { ReplayPolicy::Idempotent } else { ReplayPolicy::Once })
     }
 
     fn refusal(&self, call: &ToolCall, _: &ToolContext) -> Option<String> {
@@ -84,7 +84,7 @@ impl Tools for ScriptedTools {
     async fn run(&self, call: &ToolCall, _: &ToolContext) -> ToolOutcome {
         match call.arguments.as_str() {
             "stop" => self.0.cancel(),
-            "later" => return ToolOutcome::not_yet(Uuid::max(), Vec::new()),
+            "later" => return ToolOutcome::pending(Uuid::max(), Vec::new()),
             _ => {}
         }
         ToolResult::ok(&call.arguments).into()
@@ -105,11 +105,11 @@ impl Journal for ScriptedJournal {
         self.record(step).await;
     }
 
-    async fn record_result(&self, step: &StepBody, _: &[Effect]) {
+    async fn record_result(&self, step: &StepBody, _: &[ToolEffect]) {
         self.record(step).await;
     }
 
-    async fn record_begun(&self, _: &[Effect]) {
+    async fn record_begun(&self, _: &[ToolEffect]) {
         self.0.lock().unwrap().push("begun");
     }
 }

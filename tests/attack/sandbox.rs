@@ -77,9 +77,9 @@ impl World {
 
 /// Whether this machine lets commands have namespaces.
 pub(super) fn has_namespaces() -> bool {
-    match guard::namespaces(&binary()) {
-        guard::Namespaces::Work { .. } => true,
-        guard::Namespaces::Missing(reason) => {
+    match guard::namespace_support(&binary()) {
+        guard::NamespaceSupport::Available { .. } => true,
+        guard::NamespaceSupport::Unavailable(reason) => {
             left_out(&reason);
             false
         }

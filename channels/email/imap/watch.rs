@@ -8,14 +8,13 @@ use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::error::ImapError;
 use super::reader::{BlockingContext, MAX_LOSSES, MailboxReader};
 use super::session::{ImapSession, SelectedMailbox};
 use super::settings::WatchSettings;
 use super::stream::ConnectionCloser;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, jittered};
 use crate::channel::StartError;
 use crate::email::account::Account;
 use crate::email::config::DoneAction;
@@ -229,13 +228,6 @@ impl MailboxReader {
             }
         }
     }
-}
-
-/// Returns a random time between half of `wait` and `wait`, so that not all clients of a server reconnect at the same
-/// moment.
-fn jittered(wait: Duration) -> Duration {
-    let chance = f64::from(Uuid::new_v4().as_bytes()[0]) / 255.0;
-    wait.mul_f64(0.5 + chance / 2.0)
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ impl WriteRows for NewSubAgent {
         Ok(())
     }
 
-    fn written(&self) {
+    fn committed(&self) {
         crash::point("spawn_committed", &self.spawn.label);
         if self.is_written.swap(false, Ordering::Relaxed) {
             let NewSpawn { id, session, label, depth, .. } = &self.spawn;

@@ -13,7 +13,7 @@ use crate::phrases::{Phrases, fill};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::usage::{self, Scope};
 use crate::store::{Connection, StoreError, spawns};
-use crate::tools::{OutputLimit, cut};
+use crate::tools::{OutputLimit, truncate_middle};
 
 /// The limit of an answer for the asking turn.
 pub(super) const ANSWER: OutputLimit = OutputLimit { chars: 12_000, lines: 600 };
@@ -37,7 +37,7 @@ pub fn ended(
     phrases: &Phrases,
 ) -> Result<(FollowUps, Option<AwaitingTurn>), StoreError> {
     let EndedTurn { row, reply, error, .. } = *end;
-    let answer = cut(reply, ANSWER, None);
+    let answer = truncate_middle(reply, ANSWER, None);
     let is_first = spawns::end(connection, row.id, error, &answer)?;
     let asking = inbox::of_turn(connection, task.turn)?;
     if task.waits && is_first && asking.iter().any(can_go_on) {
@@ -67,13 +67,13 @@ fn head(
     phrases: &Phrases,
 ) -> Result<String, StoreError> {
     let used = usage::spent(connection, Scope::Turn(end.turn))?.tokens;
-    let took = Span::from_secs(end.row.age().as_secs().max(1)).to_string();
+    let format_elapsed = Span::from_secs(end.row.age().as_secs().max(1)).to_string();
     let tokens = fill(phrases.tokens, &[&thousands(used.input + used.output)]);
     let label = task.label.as_str();
     Ok(match end.error {
-        None => fill(phrases.sub_agent_finished, &[label, &took, &tokens]),
-        Some("stopped") => fill(phrases.sub_agent_stopped, &[label, &took, &tokens]),
-        Some(code) => fill(phrases.sub_agent_failed, &[label, &took, &tokens, code]),
+        None => fill(phrases.sub_agent_finished, &[label, &format_elapsed, &tokens]),
+        Some("stopped") => fill(phrases.sub_agent_stopped, &[label, &format_elapsed, &tokens]),
+        Some(code) => fill(phrases.sub_agent_failed, &[label, &format_elapsed, &tokens, code]),
     })
 }
 

@@ -16,7 +16,7 @@ use crate::chat::ToolSpec;
 use crate::store::spawns::{self, Spawn, SpawnEnd};
 use crate::text::{one_line, truncate};
 use crate::tools::{
-    Effect, Executor, OutputLimit, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec,
+    CallRunner, OutputLimit, ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, tool_spec,
 };
 
 /// The tool's name.
@@ -27,7 +27,7 @@ const MAX_TASK: usize = 20_000;
 const MAX_LABEL: usize = 40;
 
 #[derive(Deserialize, JsonSchema)]
-struct Args {
+struct SpawnArgs {
     task: String,
     /// A short name.
     label: Option<String>,
@@ -54,12 +54,17 @@ impl SpawnTool {
     pub fn new(config: SpawnConfig, bus: WeakBus) -> Self {
         let description = "Give a task to a sub-agent, which works beside you with a context of its own. It knows nothing of this \
              conversation: say all it needs.";
-        Self { spec: tool_spec::<Args>(SPAWN, description), config, bus, places: ChildSlots::default() }
+        Self { spec: tool_spec::<SpawnArgs>(SPAWN, description), config, bus, places: ChildSlots::default() }
     }
 
-    async fn spawn(&self, arguments: Value, context: &ToolContext, tools: &Executor) -> Result<ToolOutcome, String> {
-        let waits = self.waits(&arguments, context);
-        let task = task_of(arguments, waits, tools)?;
+    async fn spawn(
+        &self,
+        arguments: Value,
+        context: &ToolContext,
+        runner: &dyn CallRunner,
+    ) -> Result<ToolOutcome, String> {
+        let waits = self.may_wait(&arguments, context);
+        let task = task_of(arguments, waits, runner)?;
         if !waits {
             context.origin.follow_ups.check()?;
         }
@@ -93,9 +98,9 @@ impl SpawnTool {
         };
         let (waits, told) = (task.waits, begun(&task.label, id));
         let child = NewSubAgent::new(task, context, &self.config, bus, place);
-        let rows = Effect::Rows(Rows(Arc::new(child)));
+        let rows = ToolEffect::Rows(RowEffect(Arc::new(child)));
         Ok(if waits {
-            ToolOutcome::not_yet(id, vec![rows])
+            ToolOutcome::pending(id, vec![rows])
         } else {
             ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] }
         })
@@ -123,28 +128,27 @@ fn look_again(known: &Spawn, waits: bool, bus: &MessageBus) -> ToolOutcome {
         None => {
             // A process that runs chosen sessions alone may not know this one.
             bus.nudge(spawns::session_of(*id).into());
-            ToolOutcome::not_yet(*id, Vec::new())
+            ToolOutcome::pending(*id, Vec::new())
         }
     }
 }
 
-fn task_of(arguments: Value, waits: bool, tools: &Executor) -> Result<SubAgentTask, String> {
-    let args: Args = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
+fn task_of(arguments: Value, waits: bool, runner: &dyn CallRunner) -> Result<SubAgentTask, String> {
+    let args: SpawnArgs = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
     let text = |word: Option<String>| word.map(|word| word.trim().to_owned()).filter(|word| !word.is_empty());
     let named = match args.tools {
         None => None,
-        Some(names) => Some(names.iter().map(|name| known(name, tools)).collect::<Result<Vec<_>, _>>()?),
+        Some(names) => Some(names.iter().map(|name| known(name, runner)).collect::<Result<Vec<_>, _>>()?),
     };
     let label = label_of(&text(args.label).unwrap_or_else(|| args.task.clone()));
     Ok(SubAgentTask { label, model: text(args.model), tools: named, waits, task: args.task })
 }
 
 /// Returns the tool's own name.
-fn known(name: &str, tools: &Executor) -> Result<String, String> {
-    let found = tools.registry().get(name).map(|tool| tool.spec().name.clone());
+fn known(name: &str, runner: &dyn CallRunner) -> Result<String, String> {
+    let found = runner.tool(name).map(|tool| tool.spec().name.clone());
     found.ok_or_else(|| {
-        let yours: Vec<_> = tools.registry().names().collect();
-        format!("Nothing was started: you have no tool {name:?} to give; yours are {}", yours.join(", "))
+        format!("Nothing was started: you have no tool {name:?} to give; yours are {}", runner.tool_names().join(", "))
     })
 }
 
@@ -158,13 +162,9 @@ impl Tool for SpawnTool {
         &self.spec
     }
 
-    fn aliases(&self) -> &'static [&'static str] {
-        &["subagent", "sub_agent", "delegate", "task"]
-    }
-
     /// The same call yields the same sub-agent.
-    fn replay(&self) -> Replay {
-        Replay::Idempotent
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
     }
 
     fn output_limit(&self) -> OutputLimit {
@@ -172,7 +172,7 @@ impl Tool for SpawnTool {
     }
 
     /// Content that is read must not choose the tools of a sub-agent.
-    fn sealed_arguments(&self) -> &'static [&'static str] {
+    fn literal_arguments(&self) -> &'static [&'static str] {
         &["model", "tools", "wait"]
     }
 
@@ -182,11 +182,11 @@ impl Tool for SpawnTool {
     }
 
     /// Somebody waits for the end of a turn on an errand, so its sub-agents end before it.
-    fn waits(&self, arguments: &Value, context: &ToolContext) -> bool {
+    fn may_wait(&self, arguments: &Value, context: &ToolContext) -> bool {
         arguments.get("wait").and_then(Value::as_bool).unwrap_or(false) || context.origin.is_errand()
     }
 
-    fn check(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+    fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
         let task = arguments.get("task").and_then(Value::as_str).unwrap_or_default();
         if task.trim().is_empty() {
             return Err("task is empty; say what is to be done, and all that it needs".to_owned());
@@ -201,8 +201,8 @@ impl Tool for SpawnTool {
         ToolResult::failed("Nothing was started: this tool works among other tools alone").into()
     }
 
-    async fn call_among(&self, arguments: Value, context: &ToolContext, tools: &Executor) -> ToolOutcome {
-        let spawned = self.spawn(arguments, context, tools).await;
+    async fn call_with_runner(&self, arguments: Value, context: &ToolContext, runner: &dyn CallRunner) -> ToolOutcome {
+        let spawned = self.spawn(arguments, context, runner).await;
         spawned.unwrap_or_else(|error| ToolResult::failed(error).into())
     }
 }
@@ -215,11 +215,11 @@ mod tests {
     use crate::chat::ToolCall;
     use crate::origin::TurnOrigin;
     use crate::tools::ToolsConfig;
-    use crate::tools::testing::{World, context};
+    use crate::tools::testing::{ToolWorld, context};
 
     #[tokio::test]
     async fn a_sub_agent_that_cannot_start_says_why() {
-        let mut world = World::new(&ToolsConfig::default());
+        let mut world = ToolWorld::new(&ToolsConfig::default());
         world.executor.register(Arc::new(SpawnTool::new(SpawnConfig::default(), WeakBus::default()))).unwrap();
         for (arguments, expected) in [
             (json!({"task": " "}), "task is empty"),

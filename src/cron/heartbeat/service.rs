@@ -58,7 +58,7 @@ impl Heartbeat {
     /// # Errors
     /// The workspace is not a folder that can be opened.
     pub fn new(bus: Arc<MessageBus>, workspace: &Path, closed: &[PathBuf]) -> std::io::Result<Self> {
-        let workspace = Jail::of_gateway(workspace, FILE_LIMIT)?.without(closed);
+        let workspace = Jail::open_strict(workspace, FILE_LIMIT)?.with_closed(closed);
         Ok(Self { bus, workspace, next: Mutex::default() })
     }
 

@@ -15,7 +15,7 @@ use super::check::{DoctorCheck, Repair};
 use crate::agent::is_prepared;
 use crate::config::Config;
 use crate::gateway::runtime::PRIVATE;
-use crate::guard::stale_temp;
+use crate::guard::stale_temp_folders;
 use crate::home::Home;
 use crate::home::modes::{self, ModeFault, ModeFaultKind};
 use crate::session::commands::SkillFolder;
@@ -206,7 +206,7 @@ pub fn workspace(home: &Home, path: &Path) -> Vec<DoctorCheck> {
 /// Reports the files of the workspace that the gateway cannot read, and faulty private folders.
 pub fn unreadable(workspace: &Path) -> Vec<Finding> {
     const NAME: &str = "workspace files";
-    let closed = PRIVATE.covered_for_all().hidden;
+    let closed = PRIVATE.default_visibility().hidden;
     let prompt = SystemPrompt::new(workspace, "", &closed).map(|prompt| prompt.faults());
     let skills = SkillFolder::open(workspace, &closed).map(|skills| skills.list().1);
     let left_out = prompt.into_iter().chain(skills).flatten().map(|error| {
@@ -226,7 +226,7 @@ pub fn unreadable(workspace: &Path) -> Vec<Finding> {
 
 /// Reports temporary files of killed processes.
 pub fn leftovers(home: &Home) -> Option<DoctorCheck> {
-    let mut left = stale_temp(&home.dir().join("tmp"));
+    let mut left = stale_temp_folders(&home.dir().join("tmp"));
     for entry in fs::read_dir(home.dir()).into_iter().flatten().flatten() {
         let is_draft = entry.file_name().to_str().and_then(|name| name.strip_prefix("token.")).is_some_and(is_hex);
         let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());

@@ -21,7 +21,7 @@ use crate::llm::Models;
 use crate::query::{GatewayQuery, Inspect, InspectError};
 use crate::store::overview::{Overview, overview};
 use crate::store::{Connection, Store, StoreError};
-use crate::tools::{Executor, Replay};
+use crate::tools::{ReplayPolicy, ToolExecutor};
 
 /// Answers queries about a gateway, or about the one that a home would have, with the settings of this moment.
 pub struct Inspector {
@@ -142,7 +142,7 @@ impl Inspector {
     }
 
     /// Returns the gateway's tools, or those that it would have; its workspace must exist.
-    pub(super) fn tools(&self) -> Result<Arc<Executor>, String> {
+    pub(super) fn tools(&self) -> Result<Arc<ToolExecutor>, String> {
         if let Some(runtime) = &self.runtime {
             return Ok(runtime.runner().conversations.tools.all.clone());
         }
@@ -165,7 +165,7 @@ impl Inspector {
                 "description": spec.description,
                 "enabled": enabled,
                 // For a tool that runs others it depends on these.
-                "idempotent": tool.replay() != Replay::Once && tool.members(&Value::Null).is_empty(),
+                "idempotent": tool.replay() != ReplayPolicy::Once && tool.nested_tools(&Value::Null).is_empty(),
                 "aliases": tool.aliases(),
                 "schema": spec.parameters,
             })

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Inspector;
 use crate::chat::ToolCall;
-use crate::guard::{self, MEND, Namespaces, Policy, Sandbox, SandboxMode};
+use crate::guard::{self, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode, SandboxPolicy};
 use crate::tools::{ToolContext, sandbox_of};
 
 const NAME: &str = "sandbox";
@@ -33,7 +33,7 @@ impl Inspector {
                 );
             }
             Ok(sandbox) => sandbox,
-            Err(reason) => return Finding::fail(NAME, format!("exec is refused. {reason}"), MEND),
+            Err(reason) => return Finding::fail(NAME, format!("exec is refused. {reason}"), NAMESPACE_HELP),
         };
         let status = format!("{sandbox}; {status}");
         let workspace = self.home.workspace(&self.config.agent.workspace);
@@ -58,7 +58,7 @@ impl Inspector {
                     (Sandbox::Landlock, Some(reason)) => Finding::warn(
                         NAME,
                         format!("{held}; only the owner's turns can run commands, and chmod fails in them: {reason}"),
-                        MEND,
+                        NAMESPACE_HELP,
                     ),
                     _ if gaps.is_empty() || sandbox == Sandbox::Namespaces => Finding::ok(NAME, held),
                     _ => Finding::warn(NAME, format!("{held}; {}", gaps.join("; ")), "update the kernel"),
@@ -119,16 +119,16 @@ impl Inspector {
             leaks.push("read the token");
         }
         let network = self.config.tools.exec.network;
-        let policy = Policy { read: Vec::new(), links: Vec::new(), write: vec![workspace.to_owned()], network };
+        let policy = SandboxPolicy { read: Vec::new(), links: Vec::new(), write: vec![workspace.to_owned()], network };
         if !guard::status().is_enough() {
             return Ok(leaks);
         }
-        let tried = tokio::task::spawn_blocking(move || guard::try_sockets(&policy).map(|open| (open, policy.network)));
-        let ((internet, unix), allowed) = tried.await.map_err(|error| error.to_string())??;
-        if internet && !allowed {
+        let sockets = tokio::task::spawn_blocking(move || guard::try_sockets(&policy));
+        let sockets = sockets.await.map_err(|error| error.to_string())??;
+        if sockets.internet && !network {
             leaks.push("open a network socket");
         }
-        if unix {
+        if sockets.unix {
             leaks.push("open a Unix socket");
         }
         Ok(leaks)
@@ -162,9 +162,9 @@ pub(super) async fn active_sandbox(mode: SandboxMode) -> Result<Sandbox, String>
 
 /// Returns why namespaces are not available, if they are not.
 async fn missing_namespaces() -> Option<String> {
-    match tokio::task::spawn_blocking(|| guard::namespaces(own_program())).await {
-        Ok(Namespaces::Work { .. }) => None,
-        Ok(Namespaces::Missing(reason)) => Some(reason),
+    match tokio::task::spawn_blocking(|| guard::namespace_support(own_program())).await {
+        Ok(NamespaceSupport::Available { .. }) => None,
+        Ok(NamespaceSupport::Unavailable(reason)) => Some(reason),
         Err(error) => Some(error.to_string()),
     }
 }

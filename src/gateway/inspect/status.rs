@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Inspector, providers, sandbox};
 use crate::bus::{ServiceFault, stored_service_faults};
 use crate::gateway::settings::{heartbeat_settings, timezone};
-use crate::guard::is_still;
+use crate::guard::is_same_process;
 use crate::llm::CircuitState;
 use crate::metrics::CacheMetrics;
 use crate::query;
@@ -103,7 +103,7 @@ impl Inspector {
     async fn processes(&self) -> Result<Value, InspectError> {
         let rows = self.read(processes::open).await?;
         let lives =
-            |row: &ProcessRow| matches!((row.pid, &row.birth), (Some(pid), Some(birth)) if is_still(pid, birth));
+            |row: &ProcessRow| matches!((row.pid, &row.birth), (Some(pid), Some(birth)) if is_same_process(pid, birth));
         let row = |row: ProcessRow| {
             json!({
                 "id": row.id,

@@ -146,7 +146,7 @@ pub fn replace(workspace: &Path, file: &str, before: Option<&str>, text: &str) -
 }
 
 fn jail(workspace: &Path) -> std::io::Result<Jail> {
-    Jail::of_gateway(workspace, LIMIT)
+    Jail::open_strict(workspace, LIMIT)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::memory::forgetting::RETOLD;
 use crate::memory::{MemoryService, MemorySettings};
 use crate::store::memory_lines::{self, SummaryRow};
 use crate::store::{Commit, Connection, StoreError, forgetting, memory_lists, meta};
-use crate::tools::Spill;
+use crate::tools::SpillStore;
 
 /// How often the file is looked at for edits, and again where it was not written to its end.
 const LOOK: Duration = Duration::from_secs(10);
@@ -185,7 +185,7 @@ impl MemoryService {
                 let MemorySettings { config, identities, .. } = &*terms_of_page;
                 let ways = PageContext { config, identities, heading };
                 let imported = import(connection, &page, is_fresh, ways, |new| {
-                    secrets.strike(&mut new.text);
+                    secrets.redact(&mut new.text);
                 })?;
                 // In the same write: what comes later is not on this page.
                 Ok((imported, memory_lists::facts_of_owners(connection)?))
@@ -227,7 +227,7 @@ impl MemoryService {
             return Ok(FileProgress::Whole);
         }
         let turns: Vec<Uuid> = noted.iter().filter_map(|turn| turn.parse().ok()).collect();
-        let removed = in_file(self.settings.workspace.clone(), move |at| Spill::remove(&at, &turns)).await;
+        let removed = in_file(self.settings.workspace.clone(), move |at| SpillStore::remove(&at, &turns)).await;
         if let Err(error) = removed {
             if !std::mem::replace(is_stuck, true) {
                 tracing::warn!(%error, "a file that may hold what was forgotten could not be removed; it is tried again and again");

@@ -11,7 +11,9 @@ use super::caller::{MemoryCall, MemoryCallError, own, owner};
 use crate::chat::ToolSpec;
 use crate::memory::{MemoryService, forget};
 use crate::store::{Connection, StoreError};
-use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows, tool_spec};
+use crate::tools::{
+    ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
+};
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
@@ -37,16 +39,12 @@ impl Tool for ForgetTool {
         &self.spec
     }
 
-    fn aliases(&self) -> &'static [&'static str] {
-        &["delete_memory", "remove_memory", "forget_memory"]
-    }
-
-    fn replay(&self) -> Replay {
-        Replay::Atomic
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Atomic
     }
 
     /// What a page says must not choose what is forgotten.
-    fn sealed_arguments(&self) -> &'static [&'static str] {
+    fn literal_arguments(&self) -> &'static [&'static str] {
         &["id"]
     }
 
@@ -75,7 +73,7 @@ async fn go(
     let id = looked.await??.id;
     // What it was is not said again: it would stand in the log anew.
     let told = format!("Forgotten for good (id {id}). Do not repeat what it was.");
-    let rows = Effect::Rows(Rows(Arc::new(ForgetWrite { desk, id })));
+    let rows = ToolEffect::Rows(RowEffect(Arc::new(ForgetWrite { desk, id })));
     Ok(ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] })
 }
 
@@ -90,7 +88,7 @@ impl WriteRows for ForgetWrite {
         forget(connection, &[self.id]).map(|_| ())
     }
 
-    fn written(&self) {
+    fn committed(&self) {
         self.desk.notify_changes();
     }
 }

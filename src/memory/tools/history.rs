@@ -13,7 +13,7 @@ use super::caller::{MemoryCall, MemoryCallError, is_shared, owner};
 use crate::chat::ToolSpec;
 use crate::memory::{HitLocation, MemoryService, RecallHit, RecallQuery, parse_since, search_messages};
 use crate::text::{one_line, truncate};
-use crate::tools::{Access, Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
 /// Messages that are given when no number is, and at most.
 const USUAL: usize = 8;
@@ -54,19 +54,15 @@ impl Tool for SearchHistoryTool {
         &self.spec
     }
 
-    fn aliases(&self) -> &'static [&'static str] {
-        &["search_conversations", "conversation_search", "search_messages"]
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
     }
 
-    fn replay(&self) -> Replay {
-        Replay::Idempotent
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Reads
     }
 
-    fn access(&self) -> Access {
-        Access::Reads
-    }
-
-    fn check(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+    fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
         let args: Args = serde_json::from_value(arguments.clone()).map_err(|error| error.to_string())?;
         if args.query.trim().is_empty() {
             return Err("query is empty: a few words that were said".to_owned());

@@ -12,7 +12,7 @@ use crate::chat::ToolSpec;
 use crate::memory::{HitLocation, MemoryEntry, MemoryKind, MemoryService, Owner, RecallQuery, list};
 use crate::store::{Commit, Connection, StoreError, memories};
 use crate::text::truncate;
-use crate::tools::{Access, Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
 /// Memories that are given when no number is, and at most.
 const USUAL: usize = 8;
@@ -73,16 +73,12 @@ impl Tool for RecallTool {
         &self.spec
     }
 
-    fn aliases(&self) -> &'static [&'static str] {
-        &["search_memory", "memory_search", "recall_memory"]
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
     }
 
-    fn replay(&self) -> Replay {
-        Replay::Idempotent
-    }
-
-    fn access(&self) -> Access {
-        Access::Reads
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Reads
     }
 
     fn is_private(&self) -> bool {

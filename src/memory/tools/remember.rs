@@ -15,7 +15,9 @@ use crate::memory::{
 };
 use crate::store::{Commit, Connection, StoreError, remembering};
 use crate::text::one_line;
-use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows, tool_spec};
+use crate::tools::{
+    ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
+};
 
 /// How certain it is what somebody had remembered.
 const TOLD: f64 = 0.8;
@@ -72,12 +74,8 @@ impl Tool for RememberTool {
         &self.spec
     }
 
-    fn aliases(&self) -> &'static [&'static str] {
-        &["save_memory", "add_memory", "memorize", "store_memory"]
-    }
-
-    fn replay(&self) -> Replay {
-        Replay::Atomic
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Atomic
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
@@ -112,7 +110,7 @@ async fn remember(
         }
         (None, _, _) => format!("Remembered (id {id}): {}", said(&plan.entry)),
     };
-    let rows = Effect::Rows(Rows(Arc::new(PlannedWrite { desk, plan, id })));
+    let rows = ToolEffect::Rows(RowEffect(Arc::new(PlannedWrite { desk, plan, id })));
     Ok(ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] })
 }
 
@@ -193,7 +191,7 @@ impl WriteRows for PlannedWrite {
         apply_plan(connection, &now, Some(self.id), config).map(|_| ())
     }
 
-    fn written(&self) {
+    fn committed(&self) {
         self.desk.notify_changes();
     }
 }

@@ -9,14 +9,14 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::guard::Secrets;
+use crate::guard::KnownSecrets;
 use crate::memory::{
     Identities, MemoryConfig, MemoryKind, MemoryService, MemorySettings, Owner, list, rebuild_index, tools,
 };
 use crate::store::ownership::{self, Ownership};
 use crate::store::{Commit, Connection, Store, memories, messages};
 use crate::tools::testing::context;
-use crate::tools::{Beside, Effect, Executor, ToolContext, ToolsConfig, build};
+use crate::tools::{ToolContext, ToolDeps, ToolEffect, ToolExecutor, ToolsConfig, build};
 
 struct World {
     folder: tempfile::TempDir,
@@ -36,7 +36,7 @@ impl World {
             zone: TimeZone::UTC,
             workspace: folder.path().to_owned(),
         };
-        let desk = MemoryService::new(store, terms).with_secrets(Secrets::new([Secret::new("sk-canary-1234")]));
+        let desk = MemoryService::new(store, terms).with_secrets(KnownSecrets::new([Secret::new("sk-canary-1234")]));
         Self { folder, desk: Arc::new(desk) }
     }
 
@@ -45,16 +45,16 @@ impl World {
         let tool = tools(Some(&self.desk)).into_iter().find(|tool| tool.spec().name == name).unwrap();
         let outcome = tool.call(arguments, context).await;
         for effect in outcome.effects {
-            let Effect::Rows(rows) = effect else { panic!("rows only") };
+            let ToolEffect::Rows(rows) = effect else { panic!("rows only") };
             self.desk.store.write(Commit::Synced, move |connection| rows.0.write(connection)).await.unwrap();
         }
         outcome.result.render()
     }
 
-    fn executor(&self) -> Executor {
+    fn executor(&self) -> ToolExecutor {
         let workspace = self.folder.path().join("workspace");
         std::fs::create_dir_all(&workspace).unwrap();
-        let beside = Beside { further: tools(Some(&self.desk)), ..Beside::default() };
+        let beside = ToolDeps { further: tools(Some(&self.desk)), ..ToolDeps::default() };
         build(&ToolsConfig::default(), &workspace, self.folder.path(), "/proc/self/exe".into(), beside).unwrap()
     }
 

@@ -16,7 +16,7 @@ use crate::phrases::{counted, fill};
 use crate::store::inbox::{InboxRow, State};
 use crate::store::processes::ProcessRow;
 use crate::store::{StoreError, messages, spawns};
-use crate::tools::Executor;
+use crate::tools::ToolExecutor;
 use crate::turn::error::ErrorCode;
 use crate::turn::limits::wanted_model;
 
@@ -38,7 +38,7 @@ const LISTED_JOBS: usize = 30;
 pub struct CommandHandler {
     pub context: CommandContext,
     pub models: Arc<Models>,
-    pub tools: Arc<Executor>,
+    pub tools: Arc<ToolExecutor>,
     pub jobs: Arc<JobService>,
     pub skills: Arc<SkillFolder>,
     /// `agent.model`.

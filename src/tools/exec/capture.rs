@@ -1,42 +1,42 @@
-//! Takes in what a command prints, in bounded memory: start and end are kept, and the whole goes to a spill file as soon
-//! as it is more than that.
+//! Captures the output of a command in bounded memory: start and end are kept, and the whole goes to a spill file once
+//! it exceeds them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::tools::cut::{Extent, cut_between};
 use crate::tools::private_folders::ConversationFolder;
-use crate::tools::spill::{Spill, SpillFile};
-use crate::tools::{OutputLimit, ToolContext, cut};
+use crate::tools::spill::{SpillFile, SpillStore};
+use crate::tools::truncation::{TextExtent, truncate_middle_of};
+use crate::tools::{OutputLimit, ToolContext, truncate_middle};
 
-/// The start and the end that stay in memory, in bytes each.
-const KEPT: usize = 64 * 1_024;
+/// The size of the start and of the end kept in memory, in bytes.
+const KEPT_BYTES: usize = 64 * 1_024;
 
-/// The output of one command.
-pub(super) struct Capture {
-    spill: Arc<Spill>,
+/// The captured output of one command.
+pub(super) struct OutputCapture {
+    spill: Arc<SpillStore>,
     folder: ConversationFolder,
     turn: Uuid,
     call_id: String,
     front: Vec<u8>,
     back: VecDeque<u8>,
     total: u64,
-    extent: Extent,
+    extent: TextExtent,
     last: u8,
-    file: Overflow,
+    file: SpillState,
 }
 
-enum Overflow {
+enum SpillState {
     NotNeeded,
     Open(SpillFile),
-    /// It could not be written; the log says why.
+    /// The file could not be written; the log has the reason.
     Failed,
 }
 
-impl Capture {
-    pub(super) fn new(spill: Arc<Spill>, context: &ToolContext) -> Self {
+impl OutputCapture {
+    pub(super) fn new(spill: Arc<SpillStore>, context: &ToolContext) -> Self {
         Self {
             spill,
             folder: ConversationFolder::of(context),
@@ -45,42 +45,43 @@ impl Capture {
             front: Vec::new(),
             back: VecDeque::new(),
             total: 0,
-            extent: Extent::default(),
+            extent: TextExtent::default(),
             last: b'\n',
-            file: Overflow::NotNeeded,
+            file: SpillState::NotNeeded,
         }
     }
 
-    /// Writes to the spill file while the command is held up: it goes to the page cache, and only up to the file's bound.
+    /// Adds output. The write to the spill file blocks the command; it goes to the page cache, and only up to the
+    /// file's bound.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
         self.last = *last;
         self.total += bytes.len() as u64;
-        // A byte that continues a character counts with the one that begins it.
+        // Continuation bytes of UTF-8 are not counted.
         self.extent.chars += bytes.iter().filter(|byte| (**byte & 0xc0) != 0x80).count();
         self.extent.lines += bytes.iter().filter(|byte| **byte == b'\n').count();
-        if let Overflow::Open(file) = &mut self.file
+        if let SpillState::Open(file) = &mut self.file
             && let Err(error) = file.write(bytes)
         {
             tracing::warn!(%error, "a long output could not be kept whole");
-            self.file = Overflow::Failed;
+            self.file = SpillState::Failed;
         }
-        let room = KEPT.saturating_sub(self.front.len()).min(bytes.len());
+        let room = KEPT_BYTES.saturating_sub(self.front.len()).min(bytes.len());
         let (front, rest) = bytes.split_at(room);
         self.front.extend_from_slice(front);
-        if self.back.len() + rest.len() > KEPT && matches!(self.file, Overflow::NotNeeded) {
+        if self.back.len() + rest.len() > KEPT_BYTES && matches!(self.file, SpillState::NotNeeded) {
             self.overflow(rest);
         }
-        if rest.len() >= KEPT {
+        if rest.len() >= KEPT_BYTES {
             self.back.clear();
-            self.back.extend(&rest[rest.len() - KEPT..]);
+            self.back.extend(&rest[rest.len() - KEPT_BYTES..]);
         } else {
             self.back.extend(rest);
-            self.back.drain(..self.back.len().saturating_sub(KEPT));
+            self.back.drain(..self.back.len().saturating_sub(KEPT_BYTES));
         }
     }
 
-    /// From now on memory holds not all of it.
+    /// Starts the spill file, since memory no longer holds the whole output.
     fn overflow(&mut self, rest: &[u8]) {
         let filled = self.spill.create(&self.folder, self.turn, &self.call_id).and_then(|mut file| {
             file.write(&self.front)?;
@@ -91,16 +92,16 @@ impl Capture {
             Ok(file)
         });
         self.file = match filled {
-            Ok(file) => Overflow::Open(file),
+            Ok(file) => SpillState::Open(file),
             Err(error) => {
                 tracing::warn!(%error, "a long output could not be kept whole");
-                Overflow::Failed
+                SpillState::Failed
             }
         };
     }
 
-    /// The output, cut to `limit` when it did not stay in memory, and then the path of the whole. What stayed is returned
-    /// whole: cutting it is the executor's.
+    /// Returns the output and, if it exceeded memory, the path of the whole. Output from memory is returned whole: the
+    /// executor shortens it.
     pub(super) fn finish(mut self, limit: OutputLimit) -> (String, Option<String>) {
         if self.total <= (self.front.len() + self.back.len()) as u64 {
             self.front.extend(self.back);
@@ -108,17 +109,17 @@ impl Capture {
         }
         self.extent.lines += usize::from(self.last != b'\n');
         let path = match &self.file {
-            Overflow::Open(file) => Some(file.path().to_owned()),
+            SpillState::Open(file) => Some(file.path().to_owned()),
             _ => None,
         };
-        // The gap lies within a character, perhaps.
+        // The gap may split a character.
         let whole = self.front.iter().rposition(|byte| (byte & 0xc0) != 0x80).unwrap_or(0);
         let front = String::from_utf8_lossy(&self.front[..whole]);
         let back: Vec<u8> = self.back.into_iter().skip_while(|byte| (byte & 0xc0) == 0x80).collect();
         let back = String::from_utf8_lossy(&back);
-        let content = cut_between(&front, &back, self.extent, limit, path.as_deref());
-        // Bytes that are no text count otherwise than they show.
-        (cut(&content, limit, path.as_deref()), path)
+        let content = truncate_middle_of(&front, &back, self.extent, limit, path.as_deref());
+        // Invalid UTF-8 is counted differently than it is shown.
+        (truncate_middle(&content, limit, path.as_deref()), path)
     }
 }
 
@@ -130,29 +131,29 @@ mod tests {
 
     fn capture(chunks: impl IntoIterator<Item = Vec<u8>>) -> (String, Option<String>, tempfile::TempDir) {
         let workspace = tempfile::tempdir().unwrap();
-        let spill = Arc::new(Spill::open(workspace.path(), 1_000_000).unwrap());
-        let mut capture = Capture::new(spill, &crate::tools::testing::context());
+        let spill = Arc::new(SpillStore::open(workspace.path(), 1_000_000).unwrap());
+        let mut capture = OutputCapture::new(spill, &crate::tools::testing::context());
         for chunk in chunks {
             capture.push(&chunk);
-            assert!(capture.front.len() <= KEPT && capture.back.len() <= KEPT);
+            assert!(capture.front.len() <= KEPT_BYTES && capture.back.len() <= KEPT_BYTES);
         }
         let (content, path) = capture.finish(LIMIT);
         (content, path, workspace)
     }
 
     #[test]
-    fn what_fits_in_memory_comes_back_whole() {
+    fn output_that_fits_in_memory_is_returned_whole() {
         let text = "界line\n".repeat(12_000);
         let (content, path, _workspace) = capture(text.as_bytes().chunks(7).map(<[u8]>::to_vec));
         assert_eq!((content.as_str(), path), (text.as_str(), None));
     }
 
     #[test]
-    fn more_is_cut_and_kept_whole_in_a_file() {
+    fn longer_output_is_shortened_and_kept_whole_in_a_file() {
         let text: String = (0..60_000).map(|n| format!("界 {n}\n")).collect();
         for size in [5, 70_000, 400_000] {
             let (content, path, workspace) = capture(text.as_bytes().chunks(size).map(<[u8]>::to_vec));
-            assert!(Extent::of(&content).fits(LIMIT), "{content}");
+            assert!(TextExtent::of(&content).fits(LIMIT), "{content}");
             assert!(content.starts_with("界 0\n") && content.ends_with("界 59999\n"), "{content}");
             let path = path.unwrap();
             assert!(content.contains(&format!("lines cut; the whole output: {path}")), "{content}");
@@ -161,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn endless_output_and_bytes_that_are_no_text_stay_bounded() {
+    fn endless_and_binary_output_stays_bounded() {
         let (content, path, workspace) = capture((0..400).map(|_| vec![0xff; 10_000]));
-        assert!(Extent::of(&content).fits(LIMIT));
+        assert!(TextExtent::of(&content).fits(LIMIT));
         assert_eq!(std::fs::metadata(workspace.path().join(path.unwrap())).unwrap().len(), 1_000_000);
     }
 }

@@ -1,5 +1,5 @@
-//! One command, from the gateway's side: starts the supervisor, gives it its order, takes in the output, and asks it to
-//! end when the time is up. Dropping the future closes the socket, which is the same request.
+//! Runs one command from the gateway's side: starts the supervisor, sends the request, captures the output, and
+//! requests the end when the time is up. Dropping the future closes the socket, which is the same request.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,71 +13,71 @@ use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::capture::Capture;
-use super::link::Link;
-use crate::guard::{Ending, Order, Report, end_group};
+use super::capture::OutputCapture;
+use crate::guard::{CommandExit, ExecReport, ExecRequest, signal_group};
+use crate::tools::supervisor_client::SupervisorClient;
 
-/// What a supervisor may take to end everything once it was asked, and then its output to close.
+/// How long a supervisor may take to end everything, and its output to close afterwards.
 const END_GRACE: Duration = Duration::from_secs(7);
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
-/// Read at once from the command's output, in bytes.
+/// The size of one read of the command's output, in bytes.
 const CHUNK: usize = 32 * 1_024;
 
-/// How a command ended, as the gateway sees it.
+/// How a command ended, from the gateway's side.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    By(Ending),
+pub(super) enum CommandOutcome {
+    Exited(CommandExit),
     TimedOut,
     Cancelled,
     Refused(String),
 }
 
-/// Runs `order` within `limit`; what it prints goes to `capture`.
+/// Runs `request` within `limit`; the output goes to `capture`.
 ///
 /// # Errors
-/// When the supervisor could not be started or broke off.
+/// The supervisor could not be started, or was killed.
 pub(super) async fn run(
     exe: &Path,
     environment: &[(String, String)],
-    order: &Order,
+    request: &ExecRequest,
     limit: Duration,
     cancel: &CancellationToken,
-    capture: &mut Capture,
-) -> io::Result<Ended> {
+    capture: &mut OutputCapture,
+) -> io::Result<CommandOutcome> {
     let deadline = Instant::now() + limit;
-    let mut running = Running::start(exe, environment)?;
-    running.link.order(order).await?;
-    let ended = running.attend(deadline, cancel, capture).await;
+    let mut running = RunningExec::start(exe, environment)?;
+    running.supervisor.send(request).await?;
+    let ended = running.wait(deadline, cancel, capture).await;
     running.finish(capture).await;
     ended
 }
 
-struct Running {
-    link: Link,
+struct RunningExec {
+    supervisor: SupervisorClient,
     output: pipe::Receiver,
-    /// The shell's process group, for the case that the supervisor itself is gone.
+    /// The shell's process group, for the case that the supervisor is gone.
     group: Option<i32>,
 }
 
-impl Running {
+impl RunningExec {
     fn start(exe: &Path, environment: &[(String, String)]) -> io::Result<Self> {
-        // One pipe for both, so that errors stand where they happened.
+        // One pipe for both keeps errors in order with the output.
         let (output, printed) = io::pipe()?;
-        let outputs = (Stdio::from(printed.try_clone()?), Stdio::from(printed));
-        let link = Link::start(exe, environment, outputs)?;
-        Ok(Self { link, output: pipe::Receiver::from_owned_fd(OwnedFd::from(output))?, group: None })
+        let stdout = Stdio::from(printed.try_clone()?);
+        let supervisor = SupervisorClient::start(exe, environment, stdout, Stdio::from(printed))?;
+        Ok(Self { supervisor, output: pipe::Receiver::from_owned_fd(OwnedFd::from(output))?, group: None })
     }
 
-    /// Until the supervisor reports the end, or had its time to.
-    async fn attend(
+    /// Waits until the supervisor reports the end or its time for that is up.
+    async fn wait(
         &mut self,
         deadline: Instant,
         cancel: &CancellationToken,
-        capture: &mut Capture,
-    ) -> io::Result<Ended> {
+        capture: &mut OutputCapture,
+    ) -> io::Result<CommandOutcome> {
         let mut chunk = vec![0; CHUNK];
         let mut printing = true;
-        let mut asked: Option<Ended> = None;
+        let mut requested: Option<CommandOutcome> = None;
         let mut until = deadline;
         loop {
             tokio::select! {
@@ -85,34 +85,34 @@ impl Running {
                     Ok(0) | Err(_) => printing = false,
                     Ok(read) => capture.push(&chunk[..read]),
                 },
-                report = self.link.report() => match report? {
-                    None => return asked.map_or_else(|| Err(io::Error::other("its supervisor was killed")), Ok),
-                    Some(Report::Started { group }) => self.group = Some(group),
-                    Some(Report::Refused { reason }) => return Ok(Ended::Refused(reason)),
-                    Some(Report::Ended(ending)) => {
+                report = self.supervisor.next_report() => match report? {
+                    None => return requested.map_or_else(|| Err(io::Error::other("its supervisor was killed")), Ok),
+                    Some(ExecReport::Started { group }) => self.group = Some(group),
+                    Some(ExecReport::Refused { reason }) => return Ok(CommandOutcome::Refused(reason)),
+                    Some(ExecReport::Ended(ending)) => {
                         self.group = None;
-                        return Ok(asked.unwrap_or(Ended::By(ending)));
+                        return Ok(requested.unwrap_or(CommandOutcome::Exited(ending)));
                     }
                 },
-                () = cancel.cancelled(), if asked.is_none() => {
-                    (asked, until) = (Some(Ended::Cancelled), Instant::now() + END_GRACE);
-                    self.link.end().await;
+                () = cancel.cancelled(), if requested.is_none() => {
+                    (requested, until) = (Some(CommandOutcome::Cancelled), Instant::now() + END_GRACE);
+                    self.supervisor.request_end().await;
                 },
-                () = sleep_until(until) => match asked {
+                () = sleep_until(until) => match requested {
                     Some(ended) => return Ok(ended),
                     None => {
-                        (asked, until) = (Some(Ended::TimedOut), Instant::now() + END_GRACE);
-                        self.link.end().await;
+                        (requested, until) = (Some(CommandOutcome::TimedOut), Instant::now() + END_GRACE);
+                        self.supervisor.request_end().await;
                     }
                 },
             }
         }
     }
 
-    /// Takes in what is still in the pipe, and makes sure that nothing is left when the supervisor could not.
-    async fn finish(&mut self, capture: &mut Capture) {
+    /// Reads the rest of the pipe, and kills the shell's group if the supervisor could not.
+    async fn finish(&mut self, capture: &mut OutputCapture) {
         if let Some(group) = self.group.take() {
-            end_group(group, Signal::KILL);
+            signal_group(group, Signal::KILL);
         }
         let mut chunk = vec![0; CHUNK];
         let drained = timeout(DRAIN_GRACE, async {
@@ -123,6 +123,6 @@ impl Running {
         if drained.await.is_err() {
             tracing::warn!("a command's output stayed open after its end");
         }
-        self.link.collect().await;
+        self.supervisor.wait_for_exit().await;
     }
 }

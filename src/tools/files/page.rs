@@ -1,17 +1,17 @@
-//! One page of a text, by lines.
+//! Pages of a text, by lines.
 
-/// How much of a text is shown at most.
+/// The maximum size of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageLimit {
     pub lines: usize,
     pub chars: usize,
 }
 
-/// The lines from number `offset` (the first is 1) within `limit`, and a note where the text goes on. A text that fits is
-/// returned as it is.
+/// Returns the lines from number `offset` (the first is 1) within `limit`, with a note that says where the text
+/// continues. A text that fits is returned unchanged.
 ///
 /// # Errors
-/// When the text has fewer lines.
+/// The text has fewer lines.
 pub fn page(text: &str, offset: usize, limit: PageLimit) -> Result<String, String> {
     let total = text.split_inclusive('\n').count();
     if text.is_empty() && offset <= 1 {
@@ -28,7 +28,7 @@ pub fn page(text: &str, offset: usize, limit: PageLimit) -> Result<String, Strin
         let length = line.chars().count();
         if chars + length > limit.chars {
             if chars == 0 {
-                // A single line larger than a page: its start, so that the next page can go on.
+                // A line longer than a page: its start is shown, so that the next page can continue.
                 shown.extend(line.chars().take(limit.chars));
                 let left = length - limit.chars;
                 shown.push_str(&format!("\n[line {next} goes on for {left} more characters, not shown]\n"));
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_follow_each_other_to_the_end() {
+    fn each_page_says_where_the_text_continues() {
         let small = PageLimit { lines: 2, chars: 20 };
         for (text, offset, expected) in [
             ("", 1, Ok("(the file is empty)")),

@@ -1,4 +1,4 @@
-//! `read_file`.
+//! The tool `read_file`.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -6,22 +6,22 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::page::{PageLimit, page};
-use super::{Rooms, on_disk};
+use super::scope::{ReadScope, run_on_jail};
 use crate::chat::ToolSpec;
 use crate::guard::Jail;
-use crate::tools::{Access, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, tool_spec};
+use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, tool_spec};
 
-/// A page when the call names no `limit`.
-const PAGE: PageLimit = PageLimit { lines: 200, chars: 5_000 };
-/// A page when it does: at most this.
+/// The default page.
+const DEFAULT_PAGE: PageLimit = PageLimit { lines: 200, chars: 5_000 };
+/// The largest page, for calls with a `limit`.
 const LARGE_PAGE: PageLimit = PageLimit { lines: 1_000, chars: 20_000 };
-/// Notes that stand beside a page.
+/// The size of the notes around a page.
 const NOTES: OutputLimit = OutputLimit { chars: 400, lines: 4 };
-/// Where a NUL marks a file that is no text, in bytes from its start.
-const LOOK_BYTES: usize = 8_192;
+/// How many bytes from the start are searched for a NUL, which marks a binary file.
+const BINARY_CHECK_BYTES: usize = 8_192;
 
 #[derive(Deserialize, JsonSchema)]
-struct Args {
+struct ReadFileArgs {
     path: String,
     /// First line, from 1.
     #[schemars(range(min = 1))]
@@ -34,12 +34,12 @@ struct Args {
 /// Reads a text file by pages of whole lines.
 pub struct ReadFile {
     spec: ToolSpec,
-    rooms: Rooms,
+    scope: ReadScope,
 }
 
 impl ReadFile {
-    pub fn new(rooms: Rooms) -> Self {
-        Self { spec: tool_spec::<Args>("read_file", "Read a text file, a page of lines at a time."), rooms }
+    pub fn new(scope: ReadScope) -> Self {
+        Self { spec: tool_spec::<ReadFileArgs>("read_file", "Read a text file, a page of lines at a time."), scope }
     }
 }
 
@@ -49,21 +49,17 @@ impl Tool for ReadFile {
         &self.spec
     }
 
-    fn aliases(&self) -> &'static [&'static str] {
-        &["read", "cat", "view", "view_file", "open_file", "get_file"]
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
     }
 
-    fn replay(&self) -> Replay {
-        Replay::Idempotent
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Reads
     }
 
-    fn access(&self) -> Access {
-        Access::Reads
-    }
-
-    /// A stranger is shown what he sent himself, and what is open to all.
-    fn serves_strangers(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.rooms.show_strangers(arguments, context)
+    /// An untrusted sender sees the sender's own files, and public ones.
+    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.scope.allows_untrusted(arguments, context)
     }
 
     fn output_limit(&self) -> OutputLimit {
@@ -71,18 +67,18 @@ impl Tool for ReadFile {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        on_disk(self.rooms.of(context), arguments, |jail, args: Args| read(jail, &args)).await
+        run_on_jail(self.scope.for_turn(context), arguments, |jail, args: ReadFileArgs| read(jail, &args)).await
     }
 }
 
-fn read(jail: &Jail, args: &Args) -> Result<String, String> {
+fn read(jail: &Jail, args: &ReadFileArgs) -> Result<String, String> {
     let opened = jail.read(&args.path).map_err(|error| error.to_string())?;
     let size = opened.bytes.len();
-    if opened.bytes.iter().take(LOOK_BYTES).any(|byte| *byte == 0) {
+    if opened.bytes.iter().take(BINARY_CHECK_BYTES).any(|byte| *byte == 0) {
         return Err(format!("{}: a binary file of {size} bytes, not text", opened.shown));
     }
     let limit = match args.limit {
-        None => PAGE,
+        None => DEFAULT_PAGE,
         Some(lines) => PageLimit { lines: (lines as usize).clamp(1, LARGE_PAGE.lines), ..LARGE_PAGE },
     };
     let offset = args.offset.unwrap_or(1) as usize;

@@ -1,30 +1,30 @@
-//! `write_file`.
+//! The tool `write_file`.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Doors, on_disk};
+use super::scope::{WorkspaceJail, run_on_jail};
 use crate::chat::ToolSpec;
-use crate::tools::{Replay, Tool, ToolContext, ToolOutcome, tool_spec};
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, tool_spec};
 
 #[derive(Deserialize, JsonSchema)]
-struct Args {
+struct WriteFileArgs {
     path: String,
     content: String,
 }
 
-/// Replaces a file whole, or makes it.
+/// Writes a whole file.
 pub struct WriteFile {
     spec: ToolSpec,
-    doors: Doors,
+    files: WorkspaceJail,
 }
 
 impl WriteFile {
-    pub fn new(doors: Doors) -> Self {
+    pub fn new(files: WorkspaceJail) -> Self {
         let description = "Write a whole file, replacing what was there. Makes missing folders.";
-        Self { spec: tool_spec::<Args>("write_file", description), doors }
+        Self { spec: tool_spec::<WriteFileArgs>("write_file", description), files }
     }
 }
 
@@ -34,21 +34,17 @@ impl Tool for WriteFile {
         &self.spec
     }
 
-    fn aliases(&self) -> &'static [&'static str] {
-        &["write", "create_file", "save_file"]
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
     }
 
-    fn replay(&self) -> Replay {
-        Replay::Idempotent
-    }
-
-    /// What a file or a page says must not choose what is overwritten.
-    fn sealed_arguments(&self) -> &'static [&'static str] {
+    /// Text from a file or page must not choose the file that is overwritten.
+    fn literal_arguments(&self) -> &'static [&'static str] {
         &["path"]
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        on_disk(self.doors.of(context), arguments, |jail, args: Args| {
+        run_on_jail(self.files.for_turn(context), arguments, |jail, args: WriteFileArgs| {
             let shown = jail.write(&args.path, args.content.as_bytes()).map_err(|error| error.to_string())?;
             Ok(format!("Wrote {} bytes to {shown}", args.content.len()))
         })

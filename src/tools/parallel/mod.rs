@@ -1,4 +1,4 @@
-//! Several calls as one plan: what needs nothing runs at once, the rest when what it needs is there.
+//! Several calls as one plan: calls without needs run at once, the others after the calls that they need.
 
 mod fill;
 mod plan;
@@ -8,6 +8,4 @@ mod tool;
 #[cfg(test)]
 mod tool_tests;
 
-pub use plan::{Plan, PlanError, PlanNode};
-pub use run::{NodeEnd, OnError, RunNode, run_plan};
 pub use tool::{ParallelTool, is_plan};

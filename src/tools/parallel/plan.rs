@@ -1,4 +1,4 @@
-//! The order of a plan: which nodes can run together, and which must wait for others. Pure.
+//! The order of a plan: which nodes can run together, and which must wait. Pure.
 
 use std::collections::HashMap;
 
@@ -9,18 +9,18 @@ const MAX_NODES: usize = 64;
 /// The longest id, in characters.
 const ID_CHARS: usize = 40;
 
-/// One thing to do.
+/// A node of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanNode {
-    /// 1 to 40 of letters, digits, `_` and `-`.
+pub(super) struct PlanNode {
+    /// 1 to 40 letters, digits, `_` and `-`.
     pub id: String,
-    /// The ids of the nodes that must be done before.
+    /// The ids of the nodes that must have succeeded before.
     pub needs: Vec<String>,
 }
 
-/// Why a plan cannot be run.
+/// The reason why a plan cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PlanError {
+pub(super) enum PlanError {
     #[error("the plan is empty")]
     Empty,
     #[error("the plan has {0} calls; at most {MAX_NODES} are allowed")]
@@ -35,76 +35,76 @@ pub enum PlanError {
     Cycle(Vec<String>),
 }
 
-/// Nodes in layers: each node needs only nodes of earlier layers. Nodes are named by their place in the input.
+/// Nodes in layers: each node needs only nodes of earlier layers. Nodes are identified by their index in the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub(super) struct CallPlan {
     ids: Vec<String>,
     needs: Vec<Vec<usize>>,
     layers: Vec<Vec<usize>>,
 }
 
-impl Plan {
-    /// Sorts `nodes` into layers, each in the order of the input.
+impl CallPlan {
+    /// Sorts `nodes` into layers, each in input order.
     ///
     /// # Errors
-    /// When they cannot be; the error names the nodes.
-    pub fn new(nodes: &[PlanNode]) -> Result<Self, PlanError> {
+    /// The nodes form no valid plan; the error names them.
+    pub(super) fn new(nodes: &[PlanNode]) -> Result<Self, PlanError> {
         match nodes.len() {
             0 => return Err(PlanError::Empty),
             1..=MAX_NODES => {}
             many => return Err(PlanError::TooMany(many)),
         }
-        let mut places = HashMap::new();
-        for (place, node) in nodes.iter().enumerate() {
+        let mut indices = HashMap::new();
+        for (index, node) in nodes.iter().enumerate() {
             let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
             if !(1..=ID_CHARS).contains(&node.id.len()) || !node.id.chars().all(safe) {
                 return Err(PlanError::Id(node.id.chars().take(2 * ID_CHARS).collect()));
             }
-            if places.insert(node.id.as_str(), place).is_some() {
+            if indices.insert(node.id.as_str(), index).is_some() {
                 return Err(PlanError::Duplicate(node.id.clone()));
             }
         }
         let ids: Vec<String> = nodes.iter().map(|node| node.id.clone()).collect();
-        let needs = nodes.iter().map(|node| places_of(node, &places, &ids)).collect::<Result<Vec<_>, _>>()?;
+        let needs = nodes.iter().map(|node| need_indices(node, &indices, &ids)).collect::<Result<Vec<_>, _>>()?;
         let layers = layers_of(&needs)
-            .map_err(|circle| PlanError::Cycle(circle.into_iter().map(|place| ids[place].clone()).collect()))?;
+            .map_err(|cycle| PlanError::Cycle(cycle.into_iter().map(|index| ids[index].clone()).collect()))?;
         Ok(Self { ids, needs, layers })
     }
 
-    /// The ids, in the order of the input.
-    pub fn ids(&self) -> &[String] {
+    /// Returns the ids in input order.
+    pub(super) fn ids(&self) -> &[String] {
         &self.ids
     }
 
-    /// What a node needs directly, without repetition.
+    /// Returns the direct needs of a node, without duplicates.
     ///
     /// # Panics
-    /// When the plan has no such node.
-    pub fn needs(&self, node: usize) -> &[usize] {
+    /// The plan has no such node.
+    pub(super) fn needs(&self, node: usize) -> &[usize] {
         &self.needs[node]
     }
 
-    /// In the order in which they run.
-    pub fn layers(&self) -> &[Vec<usize>] {
+    /// Returns the layers in the order in which they run.
+    pub(super) fn layers(&self) -> &[Vec<usize>] {
         &self.layers
     }
 }
 
-fn places_of(node: &PlanNode, places: &HashMap<&str, usize>, ids: &[String]) -> Result<Vec<usize>, PlanError> {
+fn need_indices(node: &PlanNode, indices: &HashMap<&str, usize>, ids: &[String]) -> Result<Vec<usize>, PlanError> {
     let mut needs = Vec::new();
     for need in &node.needs {
-        let Some(place) = places.get(need.as_str()) else {
+        let Some(index) = indices.get(need.as_str()) else {
             let need = need.chars().take(2 * ID_CHARS).collect();
             return Err(PlanError::Unknown { node: node.id.clone(), need, known: ids.join(", ") });
         };
-        if !needs.contains(place) {
-            needs.push(*place);
+        if !needs.contains(index) {
+            needs.push(*index);
         }
     }
     Ok(needs)
 }
 
-/// The layers, or the nodes of a circle with its first one again at the end.
+/// Returns the layers, or the nodes of a cycle with the first one again at the end.
 fn layers_of(needs: &[Vec<usize>]) -> Result<Vec<Vec<usize>>, Vec<usize>> {
     let mut layers: Vec<Vec<usize>> = Vec::new();
     let mut placed = vec![false; needs.len()];
@@ -112,7 +112,7 @@ fn layers_of(needs: &[Vec<usize>]) -> Result<Vec<Vec<usize>>, Vec<usize>> {
         let free = |node: &usize| !placed[*node] && needs[*node].iter().all(|need| placed[*need]);
         let layer: Vec<usize> = (0..needs.len()).filter(free).collect();
         if layer.is_empty() {
-            return Err(circle(needs, &placed));
+            return Err(find_cycle(needs, &placed));
         }
         layer.iter().for_each(|node| placed[*node] = true);
         layers.push(layer);
@@ -120,8 +120,8 @@ fn layers_of(needs: &[Vec<usize>]) -> Result<Vec<Vec<usize>>, Vec<usize>> {
     Ok(layers)
 }
 
-/// Follows the needs of nodes that are not placed, each of which needs another such one, until a node comes again.
-fn circle(needs: &[Vec<usize>], placed: &[bool]) -> Vec<usize> {
+/// Finds a cycle: follows the needs of unplaced nodes, each of which needs another unplaced one, until a node repeats.
+fn find_cycle(needs: &[Vec<usize>], placed: &[bool]) -> Vec<usize> {
     let is_open = |node: &usize| !placed[*node];
     let mut walked: Vec<usize> = Vec::new();
     let mut at = (0..needs.len()).find(is_open);
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// `a b:a c:a,b` as nodes.
+    /// Parses `a b:a c:a,b` into nodes.
     fn nodes(text: &str) -> Vec<PlanNode> {
         let node = |word: &str| {
             let (id, needs) = word.split_once(':').unwrap_or((word, ""));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_run_in_layers_or_the_error_names_them() {
+    fn nodes_form_layers_or_the_error_names_them() {
         let many = (0..65).map(|n| format!("n{n} ")).collect::<String>();
         for (text, expected) in [
             ("a", Ok("a")),
@@ -173,7 +173,7 @@ mod tests {
                 Err("the calls wait for each other, so that none can start: a needs c needs b needs a"),
             ),
         ] {
-            let plan = Plan::new(&nodes(text)).map(|plan| {
+            let plan = CallPlan::new(&nodes(text)).map(|plan| {
                 let layer =
                     |layer: &Vec<usize>| layer.iter().map(|n| plan.ids[*n].clone()).collect::<Vec<_>>().join(" ");
                 plan.layers.iter().map(layer).collect::<Vec<_>>().join(" | ")
@@ -184,21 +184,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_node_stands_once_and_after_all_that_it_needs(
+        fn each_node_is_in_one_layer_after_all_that_it_needs(
             edges in prop::collection::vec((0_usize..20, 0_usize..20), 0..60),
         ) {
             let needs = |n: usize| edges.iter().filter(|(from, _)| *from == n).map(|(_, to)| to.to_string()).collect();
             let nodes: Vec<_> = (0..20).map(|n| PlanNode { id: n.to_string(), needs: needs(n) }).collect();
-            match Plan::new(&nodes) {
+            match CallPlan::new(&nodes) {
                 Ok(plan) => {
                     let layer_of = |node: usize| plan.layers.iter().position(|layer| layer.contains(&node)).unwrap();
                     prop_assert_eq!(plan.layers.iter().map(Vec::len).sum::<usize>(), 20);
                     prop_assert!(edges.iter().all(|(from, to)| layer_of(*from) > layer_of(*to)));
                 }
-                Err(PlanError::Cycle(circle)) => {
-                    prop_assert!(circle.len() > 1 && circle.first() == circle.last());
+                Err(PlanError::Cycle(cycle)) => {
+                    prop_assert!(cycle.len() > 1 && cycle.first() == cycle.last());
                     let number = |id: &String| id.parse::<usize>().unwrap();
-                    prop_assert!(circle.windows(2).all(|w| edges.contains(&(number(&w[0]), number(&w[1])))));
+                    prop_assert!(cycle.windows(2).all(|w| edges.contains(&(number(&w[0]), number(&w[1])))));
                 }
                 Err(error) => prop_assert!(false, "{}", error),
             }

@@ -1,4 +1,4 @@
-//! Runs a plan, layer by layer: the nodes of a layer at the same time, up to a bound.
+//! Runs a plan layer by layer: the nodes of a layer at the same time, up to a limit.
 
 use std::num::NonZeroUsize;
 
@@ -10,27 +10,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::Plan;
+use super::plan::CallPlan;
 
-/// What a failed node does to those that do not need it.
+/// The effect of a failed node on nodes that do not need it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum OnError {
-    /// They run all the same.
+pub(super) enum OnError {
+    /// They still run.
     #[default]
     GoOn,
-    /// Those that run are cancelled, the others do not start.
+    /// Running ones are cancelled, the others do not start.
     StopOthers,
 }
 
-/// How a node of a plan ended.
+/// The outcome of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeEnd<T> {
+pub(super) enum NodeOutcome<T> {
     Done(T),
     Failed(T),
-    /// It has begun something that goes on; the plan is run again when that ends.
+    /// The node has started something that goes on; the plan runs again when that ends.
     Waits(T),
-    /// A node that it needs, named by its place, failed or was itself skipped.
+    /// A node that it needs, identified by its index, failed or was skipped.
     Skipped {
         need: usize,
     },
@@ -38,52 +38,52 @@ pub enum NodeEnd<T> {
     NotRun,
 }
 
-/// What does the work of a plan's nodes.
+/// Does the work of a plan's nodes.
 #[async_trait]
-pub trait RunNode: Sync {
+pub(super) trait NodeRunner: Sync {
     type Output: Send + Sync;
 
-    /// Does one node, named by its place in the plan; all that it needs is `Done` in `ends`. `cancel` asks it to end
-    /// early. Answers `Done`, `Failed` or `Waits`.
+    /// Runs one node, identified by its index; all that it needs is `Done` in `ends`. `cancel` asks it to end early.
+    /// Returns `Done`, `Failed` or `Waits`.
     async fn run(
         &self,
         node: usize,
-        ends: &[NodeEnd<Self::Output>],
+        ends: &[NodeOutcome<Self::Output>],
         cancel: &CancellationToken,
-    ) -> NodeEnd<Self::Output>;
+    ) -> NodeOutcome<Self::Output>;
 }
 
-/// Runs `plan`, at most `at_once` nodes at the same time; answers how each node ended, in the order of the input. A
-/// layer starts when the one before it has ended. `cancel` stops the plan: what has ended is kept, what runs is asked
-/// to end and waited for.
-pub async fn run_plan<R: RunNode>(
-    plan: &Plan,
+/// Runs `plan`, at most `at_once` nodes at the same time, and returns the outcome of each node in input order. A layer
+/// starts when the previous one has ended. `cancel` stops the plan: outcomes so far are kept, and running nodes are
+/// asked to end and awaited.
+pub(super) async fn run_plan<R: NodeRunner>(
+    plan: &CallPlan,
     runner: &R,
     at_once: NonZeroUsize,
     on_error: OnError,
     cancel: &CancellationToken,
-) -> Vec<NodeEnd<R::Output>> {
+) -> Vec<NodeOutcome<R::Output>> {
     let stop = cancel.child_token();
-    let mut ends: Vec<NodeEnd<R::Output>> = plan.ids().iter().map(|_| NodeEnd::NotRun).collect();
+    let mut ends: Vec<NodeOutcome<R::Output>> = plan.ids().iter().map(|_| NodeOutcome::NotRun).collect();
     for layer in plan.layers() {
         let mut ready = Vec::new();
         for node in layer.iter().copied() {
-            let missing = |need: &&usize| matches!(ends[**need], NodeEnd::Failed(_) | NodeEnd::Skipped { .. });
-            let is_done = |need: &usize| matches!(ends[*need], NodeEnd::Done(_));
+            let missing = |need: &&usize| matches!(ends[**need], NodeOutcome::Failed(_) | NodeOutcome::Skipped { .. });
+            let is_done = |need: &usize| matches!(ends[*need], NodeOutcome::Done(_));
             match plan.needs(node).iter().find(missing) {
-                Some(need) => ends[node] = NodeEnd::Skipped { need: *need },
+                Some(need) => ends[node] = NodeOutcome::Skipped { need: *need },
                 None if plan.needs(node).iter().all(is_done) => ready.push(node),
                 None => {}
             }
         }
-        let one = |node: usize| -> BoxFuture<'_, (usize, NodeEnd<R::Output>)> {
+        let one = |node: usize| -> BoxFuture<'_, (usize, NodeOutcome<R::Output>)> {
             let (ends, stop) = (&ends, &stop);
             Box::pin(async move {
                 if stop.is_cancelled() {
-                    return (node, NodeEnd::NotRun);
+                    return (node, NodeOutcome::NotRun);
                 }
                 let end = runner.run(node, ends, stop).await;
-                if matches!(end, NodeEnd::Failed(_)) && on_error == OnError::StopOthers {
+                if matches!(end, NodeOutcome::Failed(_)) && on_error == OnError::StopOthers {
                     stop.cancel();
                 }
                 (node, end)
@@ -106,40 +106,40 @@ mod tests {
 
     use tokio::time::{Instant, sleep};
 
-    use super::super::PlanNode;
+    use super::super::plan::PlanNode;
     use super::*;
 
-    /// As seconds: it waits for something that does not end while the plan runs.
+    /// The script of a node that waits for something that does not end while the plan runs.
     const FOR_EVER: u64 = 99;
 
-    /// Sleeps as many seconds as it is told, fails where it is told to, and remembers when it ran.
+    /// Sleeps and fails as scripted, and records when it ran.
     struct Sleeper {
-        /// By place: seconds, and whether it fails.
+        /// By index: seconds, and whether the node fails.
         script: Vec<(u64, bool)>,
         began: Instant,
         ran: Mutex<HashMap<usize, (u64, u64)>>,
     }
 
     #[async_trait]
-    impl RunNode for Sleeper {
+    impl NodeRunner for Sleeper {
         type Output = String;
 
-        async fn run(&self, node: usize, _: &[NodeEnd<String>], cancel: &CancellationToken) -> NodeEnd<String> {
+        async fn run(&self, node: usize, _: &[NodeOutcome<String>], cancel: &CancellationToken) -> NodeOutcome<String> {
             let from = self.began.elapsed().as_secs();
             let (seconds, fails) = self.script[node];
             let slept = cancel.run_until_cancelled(sleep(Duration::from_secs(seconds))).await;
             self.ran.lock().unwrap().insert(node, (from, self.began.elapsed().as_secs()));
             match slept {
-                None => NodeEnd::Failed(format!("{node} cancelled")),
-                Some(()) if seconds == FOR_EVER => NodeEnd::Waits(format!("{node} waits")),
-                Some(()) if fails => NodeEnd::Failed(format!("{node} failed")),
-                Some(()) => NodeEnd::Done(format!("{node} done")),
+                None => NodeOutcome::Failed(format!("{node} cancelled")),
+                Some(()) if seconds == FOR_EVER => NodeOutcome::Waits(format!("{node} waits")),
+                Some(()) if fails => NodeOutcome::Failed(format!("{node} failed")),
+                Some(()) => NodeOutcome::Done(format!("{node} done")),
             }
         }
     }
 
-    /// One plan, and how each of its nodes ends and when it ran.
-    struct Row {
+    /// A plan, the outcome of each node, and when it ran.
+    struct PlanCase {
         name: &'static str,
         nodes: &'static [(&'static str, &'static [&'static str], u64, bool)],
         on_error: OnError,
@@ -149,43 +149,43 @@ mod tests {
     }
 
     #[rustfmt::skip]
-    const TABLE: &[Row] = &[
-        Row {
+    const TABLE: &[PlanCase] = &[
+        PlanCase {
             name: "without needs all run at once",
             nodes: &[("a", &[], 3, false), ("b", &[], 1, false), ("c", &[], 2, false)],
             on_error: OnError::GoOn, at_once: 8,
             ends: &["0 done", "1 done", "2 done"],
             ran: &[(0, (0, 3)), (1, (0, 1)), (2, (0, 2))],
         },
-        Row {
+        PlanCase {
             name: "no more than the bound",
             nodes: &[("a", &[], 3, false), ("b", &[], 1, false), ("c", &[], 2, false)],
             on_error: OnError::GoOn, at_once: 2,
             ends: &["0 done", "1 done", "2 done"],
             ran: &[(0, (0, 3)), (1, (0, 1)), (2, (1, 3))],
         },
-        Row {
+        PlanCase {
             name: "a layer waits for the whole one before it",
             nodes: &[("a", &["b"], 1, false), ("b", &[], 1, false), ("c", &[], 4, false)],
             on_error: OnError::GoOn, at_once: 8,
             ends: &["0 done", "1 done", "2 done"],
             ran: &[(0, (4, 5)), (1, (0, 1)), (2, (0, 4))],
         },
-        Row {
+        PlanCase {
             name: "what needs a failed one is skipped, the rest goes on",
             nodes: &[("a", &[], 1, true), ("b", &["a"], 1, false), ("c", &["b"], 1, false), ("d", &["e"], 1, false), ("e", &[], 2, false)],
             on_error: OnError::GoOn, at_once: 8,
             ends: &["0 failed", "skipped for 0", "skipped for 1", "3 done", "4 done"],
             ran: &[(0, (0, 1)), (3, (2, 3)), (4, (0, 2))],
         },
-        Row {
+        PlanCase {
             name: "or all others stop, and what was done is kept",
             nodes: &[("a", &[], 2, true), ("b", &["a"], 1, false), ("c", &[], 1, false), ("d", &[], 9, false), ("e", &["c"], 1, false)],
             on_error: OnError::StopOthers, at_once: 8,
             ends: &["0 failed", "skipped for 0", "2 done", "3 cancelled", "not run"],
             ran: &[(0, (0, 2)), (2, (0, 1)), (3, (0, 2))],
         },
-        Row {
+        PlanCase {
             name: "what needs one that waits is not run, the rest goes on",
             nodes: &[("a", &[], FOR_EVER, false), ("b", &["a"], 1, false), ("c", &["b"], 1, false), ("d", &[], 1, false), ("e", &["d"], 1, false)],
             on_error: OnError::GoOn, at_once: 8,
@@ -194,29 +194,29 @@ mod tests {
         },
     ];
 
-    fn plan(row: &Row) -> Plan {
+    fn plan(row: &PlanCase) -> CallPlan {
         let needs = |needs: &[&str]| needs.iter().map(|need| (*need).to_owned()).collect();
         let node =
             |(id, wanted, ..): &(&str, &[&str], u64, bool)| PlanNode { id: (*id).to_owned(), needs: needs(wanted) };
-        Plan::new(&row.nodes.iter().map(node).collect::<Vec<_>>()).unwrap()
+        CallPlan::new(&row.nodes.iter().map(node).collect::<Vec<_>>()).unwrap()
     }
 
-    fn told(end: &NodeEnd<String>) -> String {
+    fn describe(end: &NodeOutcome<String>) -> String {
         match end {
-            NodeEnd::Done(text) | NodeEnd::Failed(text) | NodeEnd::Waits(text) => text.clone(),
-            NodeEnd::Skipped { need } => format!("skipped for {need}"),
-            NodeEnd::NotRun => "not run".to_owned(),
+            NodeOutcome::Done(text) | NodeOutcome::Failed(text) | NodeOutcome::Waits(text) => text.clone(),
+            NodeOutcome::Skipped { need } => format!("skipped for {need}"),
+            NodeOutcome::NotRun => "not run".to_owned(),
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn plans_run_in_layers_and_stop_or_go_on() {
+    async fn layers_run_in_order_and_errors_stop_or_skip_nodes() {
         for row in TABLE {
             let script = row.nodes.iter().map(|(_, _, seconds, fails)| (*seconds, *fails)).collect();
             let sleeper = Sleeper { script, began: Instant::now(), ran: Mutex::default() };
             let (at_once, cancel) = (NonZeroUsize::new(row.at_once).unwrap(), CancellationToken::new());
             let ends = run_plan(&plan(row), &sleeper, at_once, row.on_error, &cancel).await;
-            assert_eq!(ends.iter().map(told).collect::<Vec<_>>(), row.ends, "{}", row.name);
+            assert_eq!(ends.iter().map(describe).collect::<Vec<_>>(), row.ends, "{}", row.name);
             let ran: HashMap<_, _> = row.ran.iter().copied().collect();
             assert_eq!(*sleeper.ran.lock().unwrap(), ran, "{}", row.name);
             assert!(!cancel.is_cancelled(), "{}", row.name);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_plan_that_is_cancelled_keeps_what_it_has() {
+    async fn a_cancelled_plan_keeps_its_outcomes_so_far() {
         let row = &TABLE[2];
         let script = row.nodes.iter().map(|(_, _, seconds, fails)| (*seconds, *fails)).collect();
         let sleeper = Sleeper { script, began: Instant::now(), ran: Mutex::default() };
@@ -233,6 +233,6 @@ mod tests {
             sleep(Duration::from_secs(2)).await;
             cancel.cancel();
         });
-        assert_eq!(ends.iter().map(told).collect::<Vec<_>>(), ["not run", "1 done", "2 cancelled"]);
+        assert_eq!(ends.iter().map(describe).collect::<Vec<_>>(), ["not run", "1 done", "2 cancelled"]);
     }
 }

@@ -1,4 +1,4 @@
-//! `parallel` as a model sees it.
+//! Tests of `parallel` from a model's view.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,22 +7,21 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::chat::{ToolCall, ToolSpec};
-use crate::tools::testing::{World, context, said};
-use crate::tools::{
-    Extent, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult, ToolsConfig, plain_schema,
-};
+use crate::tools::testing::{ToolWorld, context, message_content};
+use crate::tools::truncation::TextExtent;
+use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, ToolsConfig, plain_schema};
 
-fn fresh() -> World {
-    World::new(&ToolsConfig::default())
+fn fresh() -> ToolWorld {
+    ToolWorld::new(&ToolsConfig::default())
 }
 
-async fn run(world: &World, arguments: &Value) -> ToolOutcome {
+async fn run(world: &ToolWorld, arguments: &Value) -> ToolOutcome {
     let call = ToolCall { id: "call-1".to_owned(), name: "parallel".to_owned(), arguments: arguments.to_string() };
     world.executor.run(&call, &context()).await
 }
 
 #[tokio::test]
-async fn results_stand_in_the_order_asked_and_flow_into_each_other() {
+async fn results_are_in_input_order_and_fill_placeholders() {
     let world = fresh();
     let plan = json!({ "calls": [
         { "tool": "read_file", "arguments": { "path": "both.txt" }, "needs": ["write"] },
@@ -43,7 +42,7 @@ async fn results_stand_in_the_order_asked_and_flow_into_each_other() {
 }
 
 #[tokio::test]
-async fn a_failure_skips_what_needs_it_and_stops_the_rest_when_asked_to() {
+async fn a_failure_skips_dependent_calls_and_stops_the_rest_on_request() {
     let world = fresh();
     std::fs::write(world.path("a.txt"), "one").unwrap();
     let plan = |on_error: &str| {
@@ -69,7 +68,7 @@ async fn a_failure_skips_what_needs_it_and_stops_the_rest_when_asked_to() {
 }
 
 #[tokio::test]
-async fn a_plan_that_cannot_be_right_is_not_begun() {
+async fn an_invalid_plan_is_not_started() {
     let world = fresh();
     let write = |id: &str, needs: &[&str]| json!({ "id": id, "tool": "write_file", "arguments": { "path": id, "content": "" }, "needs": needs });
     let with = |call: Value| json!({ "calls": [write("a", &[]), call] });
@@ -103,18 +102,18 @@ async fn a_plan_that_cannot_be_right_is_not_begun() {
 }
 
 #[tokio::test]
-async fn messages_are_sent_with_the_result_in_the_order_asked() {
+async fn messages_are_sent_with_the_result_in_input_order() {
     let world = fresh();
     let message = |content: &str, needs: &[&str]| json!({ "tool": "message", "arguments": { "content": content }, "needs": needs });
     let plan = json!({ "calls": [message("second", &["2"]), message("first", &[]), message(" ", &[])] });
     let outcome = run(&world, &plan).await;
-    let said: Vec<_> = outcome.effects.iter().map(said).collect();
+    let said: Vec<_> = outcome.effects.iter().map(message_content).collect();
     assert_eq!(said, ["second", "first"]);
     assert!(outcome.result.render().contains("[3] message: failed\nError: content is empty"));
 }
 
 #[tokio::test]
-async fn long_results_share_the_room_and_are_kept_whole() {
+async fn long_results_share_the_limit_and_are_kept_whole() {
     let world = fresh();
     for n in 0..40 {
         let lines: String = (0..300).map(|line| format!("file {n} line {line}\n")).collect();
@@ -123,7 +122,7 @@ async fn long_results_share_the_room_and_are_kept_whole() {
     let read = |n: usize| json!({ "id": format!("f{n}"), "tool": "read_file", "arguments": { "path": format!("{n}.txt"), "limit": 300 } });
     let plan = json!({ "calls": (0..40).map(read).collect::<Vec<_>>() });
     let got = run(&world, &plan).await.result.render();
-    assert!(Extent::of(&got).fits(OutputLimit { chars: 20_000, lines: 1_000 }), "{:?}", Extent::of(&got));
+    assert!(TextExtent::of(&got).fits(OutputLimit { chars: 20_000, lines: 1_000 }), "{:?}", TextExtent::of(&got));
     for n in 0..40 {
         let section = got.split(&format!("[f{n}] read_file: done\n")).nth(1).unwrap();
         assert!(section.starts_with(&format!("file {n} line 0\n")), "{section}");
@@ -132,7 +131,7 @@ async fn long_results_share_the_room_and_are_kept_whole() {
     assert_eq!(std::fs::read_to_string(world.path(path)).unwrap().lines().count(), 300, "{path}");
 }
 
-/// Never answers, and says so when it is cancelled.
+/// A tool that never answers, and reports when it is cancelled.
 struct Waits(ToolSpec);
 
 #[async_trait]
@@ -141,8 +140,8 @@ impl Tool for Waits {
         &self.0
     }
 
-    fn replay(&self) -> Replay {
-        Replay::Idempotent
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -156,7 +155,7 @@ impl Tool for Waits {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_whose_time_is_up_or_that_is_cancelled_says_how_far_it_came() {
+async fn a_stopped_plan_reports_how_far_it_came() {
     let mut world = fresh();
     let parameters = plain_schema(&json!({ "type": "object" }));
     let spec = ToolSpec { name: "waits".to_owned(), description: String::new(), parameters };

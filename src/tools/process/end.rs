@@ -1,60 +1,62 @@
-//! How a process in the background ended.
+//! The end of a background process, and its announcement.
 
 use std::fmt;
 use std::time::Duration;
 
+use daoyou_channels::SessionKey;
 use daoyou_channels::settings::Span;
 
-use crate::guard::Ending;
+use super::files::OutputTail;
+use crate::guard::CommandExit;
+use crate::store::processes::ProcessRow;
+use crate::store::{Connection, StoreError};
 
-/// How it ended. In words it is what the store keeps and a model reads.
+/// How a process ended. Its text is kept in the store and read by models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessEnd {
-    By(Ending),
-    /// So long it was given.
+    /// The shell ended.
+    Exited(CommandExit),
+    /// Killed after this time limit.
     TimedOut(Duration),
-    /// By the `process` tool, and how the shell took it.
-    Killed {
-        ending: Option<Ending>,
-        by: Killer,
-    },
+    /// Killed by the `process` tool; `ending` is how the shell ended.
+    Killed { ending: Option<CommandExit>, by: KillRequester },
     /// The gateway stopped.
     Interrupted,
-    /// Something outside killed what looked after it, and it with that.
+    /// Its supervisor was killed from outside, and the process with it.
     Lost,
-    /// A detached one that was gone when somebody looked.
+    /// A detached process that ended while no gateway was watching.
     Unwatched,
-    /// Why.
+    /// The reason.
     NotStarted(String),
 }
 
-/// Which session asked for the end of a process.
+/// The session that requested the end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Killer {
-    /// The one that started it, which its own call tells.
-    Itself,
-    Another,
+pub enum KillRequester {
+    /// The session that started the process; the result of its own call reports the end.
+    OwnSession,
+    OtherSession,
 }
 
 impl ProcessEnd {
-    /// Whether the session is told: not of what its own call was told.
+    /// Returns true if the end is announced. The result of the session's own call already reported the others.
     pub(super) fn is_news(&self) -> bool {
-        !matches!(self, Self::Killed { by: Killer::Itself, .. } | Self::NotStarted(_) | Self::Unwatched)
+        !matches!(self, Self::Killed { by: KillRequester::OwnSession, .. } | Self::NotStarted(_) | Self::Unwatched)
     }
 }
 
 impl fmt::Display for ProcessEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::By(Ending::Code(code)) => write!(f, "exit {code}"),
-            Self::By(Ending::Signal(signal)) => write!(f, "killed by signal {signal}"),
-            Self::By(Ending::Exceeded(limit)) => write!(f, "killed, as {limit}"),
+            Self::Exited(CommandExit::Code(code)) => write!(f, "exit {code}"),
+            Self::Exited(CommandExit::Signal(signal)) => write!(f, "killed by signal {signal}"),
+            Self::Exited(CommandExit::Exceeded(limit)) => write!(f, "killed, as {limit}"),
             Self::TimedOut(limit) => write!(f, "killed, as its time of {} was up", Span(*limit)),
-            Self::Killed { ending: Some(Ending::Code(code)), .. } => write!(f, "ended on request (exit {code})"),
-            Self::Killed { ending: Some(Ending::Signal(signal)), .. } => {
+            Self::Killed { ending: Some(CommandExit::Code(code)), .. } => write!(f, "ended on request (exit {code})"),
+            Self::Killed { ending: Some(CommandExit::Signal(signal)), .. } => {
                 write!(f, "killed on request (signal {signal})")
             }
-            Self::Killed { ending: None | Some(Ending::Exceeded(_)), .. } => f.write_str("killed on request"),
+            Self::Killed { ending: None | Some(CommandExit::Exceeded(_)), .. } => f.write_str("killed on request"),
             Self::Interrupted => f.write_str("interrupted: the gateway stopped while it ran"),
             Self::Lost => f.write_str("killed from outside"),
             Self::Unwatched => f.write_str("ended while no gateway looked after it"),
@@ -63,8 +65,8 @@ impl fmt::Display for ProcessEnd {
     }
 }
 
-/// How long something took, as short as is exact enough: `12.3s`, `2m 3s`, `1h 5m`.
-pub fn took(time: Duration) -> String {
+/// Formats a duration briefly: `12.3s`, `2m 3s`, `1h 5m`.
+pub fn format_elapsed(time: Duration) -> String {
     let secs = time.as_secs();
     match secs {
         0..60 => format!("{secs}.{}s", time.subsec_millis() / 100),
@@ -74,12 +76,31 @@ pub fn took(time: Duration) -> String {
     }
 }
 
+/// Announces the end of a process to the session that started it. Implemented in the gateway, as tools do not know the bus.
+pub trait ProcessEndAnnouncer: Send + Sync {
+    /// Puts the announcement into the inbox, within the commit of the end, and returns its session. A retried commit calls it
+    /// again.
+    ///
+    /// # Errors
+    /// The store refuses the write.
+    fn write(
+        &self,
+        connection: &Connection,
+        process: &ProcessRow,
+        end: &ProcessEnd,
+        printed: &OutputTail,
+    ) -> Result<SessionKey, StoreError>;
+
+    /// Called after the commit: wakes the session that now has something to answer.
+    fn committed(&self, session: SessionKey);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn times_are_short() {
+    fn durations_are_brief() {
         for (ms, expected) in [
             (0, "0.0s"),
             (12_399, "12.3s"),
@@ -88,7 +109,7 @@ mod tests {
             (3_900_000, "1h 5m"),
             (90_000_000, "1d 1h"),
         ] {
-            assert_eq!(took(Duration::from_millis(ms)), expected);
+            assert_eq!(format_elapsed(Duration::from_millis(ms)), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where what is printed in the background goes: files in the workspace, which `read_file` pages.
+//! Output files of background commands in the workspace, which `read_file` pages.
 
 use std::collections::HashSet;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -7,28 +7,28 @@ use std::path::Path;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
-use crate::tools::private_folders::{ConversationFolder, Keep};
+use crate::tools::private_folders::{ConversationFolder, RetentionLimits};
 
-/// In the folder of a conversation.
-const KIND: &str = "background";
-/// The newest files that are kept.
-const KEEP_FILES: usize = 50;
-/// What is looked at of a file's end, in bytes.
-const LOOK: u64 = 64 * 1_024;
+/// The subfolder of a conversation's folder.
+const SUBFOLDER: &str = "background";
+/// The number of newest files that are kept.
+const MAX_FILES: usize = 50;
+/// How much of a file's end is read, in bytes.
+const TAIL_BYTES: u64 = 64 * 1_024;
 
-/// The end of what a process printed.
+/// The end of a process's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tail {
+pub struct OutputTail {
     /// The last lines, without a line break at the end.
     pub text: String,
-    /// Not all that was printed stands in `text`.
+    /// `text` is not the whole output.
     pub is_cut: bool,
-    /// The file with all that is kept, relative to the workspace, and its size in bytes.
+    /// The file with the kept output, relative to the workspace, and its size in bytes.
     pub path: String,
     pub bytes: u64,
 }
 
-/// These files in one workspace.
+/// The output files of one workspace.
 #[derive(Debug)]
 pub(super) struct OutputFiles {
     workspace: Dir,
@@ -36,56 +36,62 @@ pub(super) struct OutputFiles {
 
 impl OutputFiles {
     /// # Errors
-    /// When the workspace cannot be opened.
+    /// The workspace cannot be opened.
     pub(super) fn open(workspace: &Path) -> io::Result<Self> {
         Ok(Self { workspace: Dir::open_ambient_dir(workspace, ambient_authority())? })
     }
 
-    /// Relative to the workspace.
+    /// Returns the path of a process's file relative to the workspace.
     pub(super) fn path_of(folder: &ConversationFolder, id: &str) -> String {
-        folder.file(KIND, &name_of(id))
+        folder.file(SUBFOLDER, &file_name(id))
     }
 
-    /// Makes the file of a process, and removes the oldest of too many, but for those of `running`.
+    /// Creates the file of a process, and removes the oldest files if there are too many, except those of `running`.
     ///
     /// # Errors
-    /// When the disk does not take it, or a link or mount stands in the place of a folder.
+    /// The disk refuses the file, or a folder is a link or a mount.
     pub(super) fn create(
         &self,
         folder: &ConversationFolder,
         id: &str,
         running: &HashSet<String>,
     ) -> io::Result<std::fs::File> {
-        let spared = running.iter().map(|id| name_of(id)).collect();
-        let keep = Keep { files: KEEP_FILES, bytes: u64::MAX, spared: &spared };
-        folder.create(&self.workspace, KIND, &name_of(id), &keep)
+        let spared = running.iter().map(|id| file_name(id)).collect();
+        let limits = RetentionLimits { files: MAX_FILES, bytes: u64::MAX, spared: &spared };
+        folder.create(&self.workspace, SUBFOLDER, &file_name(id), &limits)
     }
 
-    /// The last `lines` lines of a process, of at most `chars` characters.
+    /// Returns the last `lines` lines of a process's output, of at most `chars` characters.
     ///
     /// # Errors
-    /// When there is no such file any more, or it is no plain file: commands can write there.
-    pub(super) fn tail(&self, folder: &ConversationFolder, id: &str, lines: usize, chars: usize) -> io::Result<Tail> {
+    /// The file is gone, or is no plain file: commands can write there.
+    pub(super) fn tail(
+        &self,
+        folder: &ConversationFolder,
+        id: &str,
+        lines: usize,
+        chars: usize,
+    ) -> io::Result<OutputTail> {
         let path = Self::path_of(folder, id);
-        let mut file = folder.open(&self.workspace, KIND, &name_of(id))?;
+        let mut file = folder.open(&self.workspace, SUBFOLDER, &file_name(id))?;
         let metadata = file.metadata()?;
         let bytes = metadata.len();
-        let from = bytes.saturating_sub(LOOK);
+        let from = bytes.saturating_sub(TAIL_BYTES);
         file.seek(SeekFrom::Start(from))?;
         let mut end = Vec::new();
-        file.take(LOOK).read_to_end(&mut end)?;
+        file.take(TAIL_BYTES).read_to_end(&mut end)?;
         let end = String::from_utf8_lossy(&end);
-        let (text, is_cut) = last_of(&end, lines, chars);
-        Ok(Tail { text: text.to_owned(), is_cut: is_cut || from > 0, path, bytes })
+        let (text, is_cut) = last_lines(&end, lines, chars);
+        Ok(OutputTail { text: text.to_owned(), is_cut: is_cut || from > 0, path, bytes })
     }
 }
 
-fn name_of(id: &str) -> String {
+fn file_name(id: &str) -> String {
     format!("{id}.txt")
 }
 
-/// The last lines of a text, and whether there are more.
-fn last_of(text: &str, lines: usize, chars: usize) -> (&str, bool) {
+/// Returns the last lines of a text, and whether there are more.
+fn last_lines(text: &str, lines: usize, chars: usize) -> (&str, bool) {
     let text = text.trim_end_matches(['\n', '\r']);
     let by_lines = text.rmatch_indices('\n').nth(lines.max(1) - 1).map_or(0, |(at, _)| at + 1);
     let by_chars = text.char_indices().rev().nth(chars.max(1) - 1).map_or(0, |(at, _)| at);
@@ -102,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_within_their_bounds() {
+    fn the_last_lines_stay_within_their_bounds() {
         for (text, lines, chars, expected) in [
             ("", 5, 5, ("", false)),
             ("a\nb\nc\n", 2, 99, ("b\nc", true)),
@@ -111,25 +117,25 @@ mod tests {
             ("道友你好", 9, 2, ("你好", true)),
             ("道友", 9, 2, ("道友", false)),
         ] {
-            assert_eq!(last_of(text, lines, chars), expected, "{text:?}");
+            assert_eq!(last_lines(text, lines, chars), expected, "{text:?}");
         }
     }
 
     #[test]
-    fn files_are_few_and_only_plain_ones_are_read() {
+    fn old_files_are_removed_and_only_plain_ones_are_read() {
         let workspace = tempfile::tempdir().unwrap();
         let files = OutputFiles::open(workspace.path()).unwrap();
         let running = HashSet::from(["p0".to_owned()]);
         let own = ConversationFolder::of_turn("a", &crate::origin::TurnOrigin::default(), Trust::Known);
-        for n in 0..KEEP_FILES + 5 {
+        for n in 0..MAX_FILES + 5 {
             let mut file = files.create(&own, &format!("p{n}"), &running).unwrap();
             write!(file, "first\nof {n}\n").unwrap();
         }
         let path = OutputFiles::path_of(&own, "p0");
         let folder = workspace.path().join(&path).parent().unwrap().to_owned();
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), KEEP_FILES + 1);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), MAX_FILES + 1);
         let tail = files.tail(&own, "p0", 1, 99).unwrap();
-        assert_eq!(tail, Tail { text: "of 0".to_owned(), is_cut: true, path, bytes: 11 });
+        assert_eq!(tail, OutputTail { text: "of 0".to_owned(), is_cut: true, path, bytes: 11 });
         std::fs::hard_link(folder.join("p0.txt"), workspace.path().join("other")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.join("link.txt")).unwrap();
         for id in ["p0", "link", "none"] {

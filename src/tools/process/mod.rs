@@ -1,17 +1,15 @@
-//! Commands that run in the background, and the tool that looks after them.
+//! Background commands, and the tool that manages them.
 
-mod announce;
 mod end;
 mod files;
 mod processes;
+mod supervised;
 mod tool;
-mod watch;
-mod whose;
+mod visibility;
 
-pub use announce::Announce;
-pub use end::{Killer, ProcessEnd, took};
-pub use files::Tail;
+pub use end::{KillRequester, ProcessEnd, ProcessEndAnnouncer, format_elapsed};
+pub use files::OutputTail;
 pub use processes::Processes;
 pub use tool::ProcessTool;
 
-pub(in crate::tools) use watch::{GRACE, Launch};
+pub(in crate::tools) use supervised::{GRACE, LaunchRequest};

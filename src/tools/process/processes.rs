@@ -1,5 +1,4 @@
-//! The processes that this gateway started in the background. The table is the truth; what runs has a task, and a place
-//! among those that run at once.
+//! The background processes of this gateway. The table is authoritative; each running process has a task and a slot.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -14,11 +13,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::files::{OutputFiles, Tail};
-use super::watch::{Ask, END_LIMIT, GRACE, Launch, START_LIMIT, Watched};
-use super::whose::{is_for, newest_for};
-use super::{Announce, Killer, ProcessEnd};
-use crate::guard::{birth_of, end_group, is_still};
+use super::end::{KillRequester, ProcessEnd, ProcessEndAnnouncer};
+use super::files::{OutputFiles, OutputTail};
+use super::supervised::{END_LIMIT, GRACE, LaunchRequest, ProcessRequest, START_LIMIT, SupervisedProcess};
+use super::visibility::{belongs_to, newest_of_session};
+use crate::guard::{is_same_process, process_birth, signal_group};
 use crate::origin::TurnOrigin;
 use crate::store::processes::{self, NewProcess, ProcessRow};
 use crate::store::{Commit, Connection, Store, StoreError};
@@ -26,71 +25,77 @@ use crate::text::{one_line, truncate};
 use crate::tools::ToolContext;
 use crate::tools::private_folders::ConversationFolder;
 
-/// Characters of an id: 36 to the power of 6 are two thousand millions.
+/// Characters of an id: 36 to the power of 6 gives two billion ids.
 const ID_CHARS: usize = 6;
-/// The beginning of a command that is kept, in characters.
+/// The kept prefix of a command, in characters.
 const COMMAND_CHARS: usize = 200;
-/// Processes that ended and are still known.
-const KEEP: u32 = 100;
-/// What an announcement shows of the output.
-const TOLD_LINES: usize = 20;
-const TOLD_CHARS: usize = 2_000;
-/// How often a process that is not this gateway's own child is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+/// The number of ended processes that are kept.
+const MAX_ENDED: u32 = 100;
+/// The size of the output in an announcement.
+const ANNOUNCED_LINES: usize = 20;
+const ANNOUNCED_CHARS: usize = 2_000;
+/// How often a process that is not this gateway's child is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// All processes of a home, and those that run under this gateway.
+/// The background processes of a home, and those that run under this gateway.
 pub struct Processes {
     store: Store,
     files: Arc<OutputFiles>,
-    announce: OnceLock<Arc<dyn Announce>>,
-    running: Mutex<Running>,
+    announcer: OnceLock<Arc<dyn ProcessEndAnnouncer>>,
+    running: Mutex<RunningProcesses>,
     tasks: TaskTracker,
 }
 
 #[derive(Default)]
-struct Running {
-    by_id: HashMap<String, Handle>,
-    /// The gateway stops: nothing is started any more.
+struct RunningProcesses {
+    by_id: HashMap<String, ProcessHandle>,
+    /// The gateway stops, and starts no more processes.
     is_closed: bool,
 }
 
-/// A process that runs, or is about to.
-struct Handle {
+/// A process that runs or is about to.
+struct ProcessHandle {
     session: String,
-    /// For people: its label, or else its command.
+    /// Its label, or else its command.
     name: String,
-    ask: watch::Sender<Ask>,
+    request: watch::Sender<ProcessRequest>,
     end: watch::Receiver<Option<ProcessEnd>>,
 }
 
-/// A process that was started.
-pub(in crate::tools) struct Launched {
+/// A started process.
+pub(in crate::tools) struct LaunchedProcess {
     pub id: String,
     pub pid: i32,
 }
 
+/// A process that was started once, and whether it still lives.
+pub(super) struct ProcessStatus {
+    pub row: ProcessRow,
+    pub lives: bool,
+}
+
 impl Processes {
-    /// Those of the home with this store and this workspace.
+    /// Opens the processes of the home with this store and this workspace.
     ///
     /// # Errors
-    /// When the workspace cannot be opened.
+    /// The workspace cannot be opened.
     pub fn open(store: Store, workspace: &Path) -> io::Result<Self> {
         Ok(Self {
             store,
             files: Arc::new(OutputFiles::open(workspace)?),
-            announce: OnceLock::new(),
+            announcer: OnceLock::new(),
             running: Mutex::default(),
             tasks: TaskTracker::new(),
         })
     }
 
-    /// From now on ends are announced; before that they are only known. The first one who is named does it.
-    pub fn announce_by(&self, announce: Arc<dyn Announce>) {
-        let _ = self.announce.set(announce);
+    /// Sets the announcer of ends; without one, ends are only recorded. Only the first call has an effect.
+    pub fn set_announcer(&self, announcer: Arc<dyn ProcessEndAnnouncer>) {
+        let _ = self.announcer.set(announcer);
     }
 
-    /// Looks at what the last gateway left: what it had started is gone with it, or is ended now, and is announced as
-    /// interrupted; what was detached goes on. Returns when it is known what there is; the rest is done beside.
+    /// Handles the processes that the last gateway left: those that are not detached are killed if necessary and
+    /// announced as interrupted; detached ones continue. Returns when they are known; the rest happens in tasks.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -98,17 +103,17 @@ impl Processes {
         let left = self.store.read(processes::open).await?;
         for row in left {
             let processes = Arc::clone(self);
-            self.tasks.spawn(async move { processes.settle(row).await });
+            self.tasks.spawn(async move { processes.recover_process(row).await });
         }
         Ok(())
     }
 
-    async fn settle(&self, row: ProcessRow) {
+    async fn recover_process(&self, row: ProcessRow) {
         if row.detached {
-            self.look_after(&row).await;
+            self.check_detached(&row).await;
             return;
         }
-        // Whoever supervises it has noticed the death of the gateway, and ends it; unless that one is dead, too.
+        // Its supervisor has noticed the death of the gateway and kills it, unless the supervisor is dead as well.
         if !is_gone_within(&row, GRACE + GRACE).await {
             kill(&row).await;
         }
@@ -116,8 +121,8 @@ impl Processes {
         self.write_end(&row.id, &folder_of(&row), &ProcessEnd::Interrupted).await;
     }
 
-    /// Notes that a detached process is gone; answers whether it lives.
-    async fn look_after(&self, row: &ProcessRow) -> bool {
+    /// Records the end of a detached process if it is gone; returns true if it lives.
+    async fn check_detached(&self, row: &ProcessRow) -> bool {
         if is_alive(row) {
             return true;
         }
@@ -125,16 +130,16 @@ impl Processes {
         false
     }
 
-    /// Starts a process for the turn of `context`, and watches over it from then on, whether or not somebody waits here.
+    /// Starts a process for the turn of `context`, and supervises it, whether or not the caller waits.
     ///
     /// # Errors
-    /// Why there is none, in words for the model.
+    /// The process was not started; the error is for the model.
     pub(in crate::tools) async fn start(
         self: &Arc<Self>,
-        launch: Launch,
+        launch: LaunchRequest,
         context: &ToolContext,
-    ) -> Result<Launched, String> {
-        let command = truncate(&one_line(&launch.order.command), COMMAND_CHARS);
+    ) -> Result<LaunchedProcess, String> {
+        let command = truncate(&one_line(&launch.request.command), COMMAND_CHARS);
         let process = NewProcess {
             id: new_id(),
             turn: context.turn,
@@ -149,41 +154,41 @@ impl Processes {
             detached: is_detached(&launch),
         };
         let id = process.id.clone();
-        let life = self.take_place(&process, launch.at_once, context)?;
+        let channels = self.take_slot(&process, launch.at_once, context)?;
         let (answer, answered) = oneshot::channel();
         let processes = Arc::clone(self);
-        self.tasks.spawn(async move { processes.live(process, launch, life, answer).await });
+        self.tasks.spawn(async move { processes.run(process, launch, channels, answer).await });
         match timeout(START_LIMIT + END_LIMIT, answered).await {
-            Ok(Ok(started)) => started.map(|pid| Launched { id, pid }),
+            Ok(Ok(started)) => started.map(|pid| LaunchedProcess { id, pid }),
             Ok(Err(_)) => Err("The command could not be started; the fault is in the gateway's log".to_owned()),
             Err(_) => Err(format!("Whether the command was started is not known yet; look with process list ({id})")),
         }
     }
 
-    /// A place among those that run at once.
-    fn take_place(&self, process: &NewProcess, at_once: u32, context: &ToolContext) -> Result<Life, String> {
+    /// Takes a slot for a running process.
+    fn take_slot(&self, process: &NewProcess, at_once: u32, context: &ToolContext) -> Result<ProcessChannels, String> {
         let mut running = self.lock();
         if running.is_closed {
             return Err("The gateway is stopping; nothing is started any more".to_owned());
         }
         let most = usize::try_from(at_once).unwrap_or(usize::MAX);
         if running.by_id.len() >= most {
-            return Err(too_many(&running, most, context));
+            return Err(too_many_error(&running, most, context));
         }
-        let (ask, asked) = watch::channel(Ask::Nothing);
+        let (request, requests) = watch::channel(ProcessRequest::Nothing);
         let (ended, end) = watch::channel(None);
         let name = process.label.clone().unwrap_or_else(|| truncate(&one_line(&process.command), 40));
-        let handle = Handle { session: process.session.clone(), name, ask, end };
+        let handle = ProcessHandle { session: process.session.clone(), name, request, end };
         running.by_id.insert(process.id.clone(), handle);
-        Ok(Life { asked, ended })
+        Ok(ProcessChannels { requests, ended })
     }
 
-    /// The whole life of a process.
-    async fn live(
+    /// Runs a process from its start to its end.
+    async fn run(
         &self,
         process: NewProcess,
-        launch: Launch,
-        life: Life,
+        launch: LaunchRequest,
+        channels: ProcessChannels,
         answer: oneshot::Sender<Result<i32, String>>,
     ) {
         let id = process.id.clone();
@@ -192,33 +197,33 @@ impl Processes {
             &TurnOrigin::parse(&process.origin),
             Trust::parse(process.trust),
         );
-        let _place = Place { processes: self, id: &id };
-        let watched = match self.begin(process, &folder, &launch).await {
-            Ok(watched) => watched,
+        let _slot = RunningSlot { processes: self, id: &id };
+        let supervised = match self.launch(process, &folder, &launch).await {
+            Ok(supervised) => supervised,
             Err(reason) => {
                 self.write_end(&id, &folder, &ProcessEnd::NotStarted(reason.clone())).await;
                 let _ = answer.send(Err(format!("The command was not started: {reason}")));
                 return;
             }
         };
-        tracing::info!(id, pid = watched.pid, "a command runs in the background");
-        // Whoever asked for it may be gone; it runs all the same.
-        let _ = answer.send(Ok(watched.pid));
-        let Some(end) = watched.attend(launch.timeout, is_detached(&launch), life.asked).await else { return };
+        tracing::info!(id, pid = supervised.pid, "a command runs in the background");
+        // The caller may be gone; the process runs anyway.
+        let _ = answer.send(Ok(supervised.pid));
+        let Some(end) = supervised.wait(launch.timeout, is_detached(&launch), channels.requests).await else { return };
         tracing::info!(id, how = %end, "a background process ended");
         self.write_end(&id, &folder, &end).await;
-        let _ = life.ended.send(Some(end));
+        let _ = channels.ended.send(Some(end));
     }
 
-    /// Its row is on disk before it is started: whatever happens then, it is known.
-    async fn begin(
+    /// Writes the row to disk before the start, so that the process is known whatever happens then.
+    async fn launch(
         &self,
         process: NewProcess,
         folder: &ConversationFolder,
-        launch: &Launch,
-    ) -> Result<Watched, String> {
+        launch: &LaunchRequest,
+    ) -> Result<SupervisedProcess, String> {
         let id = process.id.clone();
-        let insert = move |connection: &Connection| processes::insert(connection, &process, KEEP);
+        let insert = move |connection: &Connection| processes::insert(connection, &process, MAX_ENDED);
         match self.store.write(Commit::Synced, insert).await {
             Ok(true) => {}
             Ok(false) => return Err("its id was taken; try again".to_owned()),
@@ -229,46 +234,51 @@ impl Processes {
         let file = self.on_disk(move |files| files.create(&own, &name, &running)).await;
         let path = || OutputFiles::path_of(folder, &id);
         let file = file.map_err(|error| format!("the file for its output, {}: {error}", path()))?;
-        let watched = Watched::start(launch, file).await?;
-        let (pid, birth) = (watched.pid, birth_of(watched.pid));
+        let supervised = SupervisedProcess::start(launch, file).await?;
+        let (pid, birth) = (supervised.pid, process_birth(supervised.pid));
         let note = move |connection: &Connection| processes::started(connection, &id, pid, birth.as_deref());
         if let Err(error) = self.store.write(Commit::Logged, note).await {
             tracing::warn!(pid, %error, "the process id of a command in the background could not be kept");
         }
-        Ok(watched)
+        Ok(supervised)
     }
 
-    /// Writes the end, and in the same commit its announcement if that is news; a store that cannot take it is tried again
-    /// until it can.
+    /// Writes the end, and in the same commit its announcement if there is one; retries until the store accepts.
     async fn write_end(&self, id: &str, folder: &ConversationFolder, end: &ProcessEnd) {
-        let printed = self.printed(id, folder, TOLD_LINES, TOLD_CHARS).await.unwrap_or_default();
-        let announce = self.announce.get().filter(|_| end.is_news()).cloned();
+        let printed = self.read_tail(id, folder, ANNOUNCED_LINES, ANNOUNCED_CHARS).await.unwrap_or_default();
+        let announcer = self.announcer.get().filter(|_| end.is_news()).cloned();
         let make = || {
-            let (id, end, printed, announce) = (id.to_owned(), end.clone(), printed.clone(), announce.clone());
-            move |connection: &Connection| match (processes::end(connection, &id, &end.to_string())?, announce) {
-                (Some(row), Some(announce)) => announce.write(connection, &row, &end, &printed).map(Some),
+            let (id, end, printed, announcer) = (id.to_owned(), end.clone(), printed.clone(), announcer.clone());
+            move |connection: &Connection| match (processes::end(connection, &id, &end.to_string())?, announcer) {
+                (Some(row), Some(announcer)) => announcer.write(connection, &row, &end, &printed).map(Some),
                 _ => Ok(None),
             }
         };
         let failed = |error: &StoreError| {
             tracing::error!(%error, "the end of a background process could not be written; trying again");
         };
-        // Where the store is closed, the next start announces it.
-        let Some(told) = self.store.write_until(Commit::Synced, make, failed).await else { return };
-        if let (Some(session), Some(announce)) = (told, announce) {
-            announce.written(session);
+        // If the store is closed, the next start announces it.
+        let Some(session) = self.store.write_until(Commit::Synced, make, failed).await else { return };
+        if let (Some(session), Some(announcer)) = (session, announcer) {
+            announcer.committed(session);
         }
     }
 
-    /// The end of what a process printed.
+    /// Returns the end of a process's output.
     ///
     /// # Errors
-    /// Its file is gone, or is not what it was.
-    pub(super) async fn tail(&self, row: &ProcessRow, lines: usize, chars: usize) -> io::Result<Tail> {
-        self.printed(&row.id, &folder_of(row), lines, chars).await
+    /// The file is gone or was changed.
+    pub(super) async fn tail(&self, row: &ProcessRow, lines: usize, chars: usize) -> io::Result<OutputTail> {
+        self.read_tail(&row.id, &folder_of(row), lines, chars).await
     }
 
-    async fn printed(&self, id: &str, folder: &ConversationFolder, lines: usize, chars: usize) -> io::Result<Tail> {
+    async fn read_tail(
+        &self,
+        id: &str,
+        folder: &ConversationFolder,
+        lines: usize,
+        chars: usize,
+    ) -> io::Result<OutputTail> {
         let (id, folder) = (id.to_owned(), folder.clone());
         self.on_disk(move |files| files.tail(&folder, &id, lines, chars)).await
     }
@@ -281,74 +291,74 @@ impl Processes {
         tokio::task::spawn_blocking(move || work(&files)).await.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
-    /// Those that `context` may see, those of his own session first, and whether each lives.
+    /// Returns the processes that `context` may see, those of its session first.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub(super) async fn list(&self, context: &ToolContext, limit: u32) -> Result<Vec<(ProcessRow, bool)>, StoreError> {
+    pub(super) async fn list(&self, context: &ToolContext, limit: u32) -> Result<Vec<ProcessStatus>, StoreError> {
         let session = context.session.to_string();
         let only = (context.trust != Trust::Owner).then(|| session.clone());
-        let look = move |connection: &Connection| match only {
-            Some(session) => newest_for(connection, &session, limit),
+        let read = move |connection: &Connection| match only {
+            Some(session) => newest_of_session(connection, &session, limit),
             None => processes::newest(connection, limit),
         };
-        let rows = self.store.read(look).await?;
+        let rows = self.store.read(read).await?;
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
             let lives = row.ended_at.is_none() && self.lives(&row).await;
-            listed.push((row, lives));
+            listed.push(ProcessStatus { row, lives });
         }
-        listed.sort_by_key(|(row, _)| row.session != session);
+        listed.sort_by_key(|process| process.row.session != session);
         Ok(listed)
     }
 
-    /// A process that `context` may see, and whether it lives.
+    /// Returns a process that `context` may see.
     ///
     /// # Errors
-    /// There is none, in words for the model.
-    pub(super) async fn find(&self, id: &str, context: &ToolContext) -> Result<(ProcessRow, bool), String> {
+    /// There is no such process; the error is for the model.
+    pub(super) async fn find(&self, id: &str, context: &ToolContext) -> Result<ProcessStatus, String> {
         let wanted = id.trim().to_ascii_lowercase();
         let (is_owner, session) = (context.trust == Trust::Owner, context.session.to_string());
-        let look = move |connection: &Connection| {
+        let read = move |connection: &Connection| {
             let Some(row) = processes::find(connection, &wanted)? else { return Ok(None) };
-            Ok((is_owner || is_for(connection, &row, &session)?).then_some(row))
+            Ok((is_owner || belongs_to(connection, &row, &session)?).then_some(row))
         };
-        let found = self.store.read(look).await.map_err(|error| format!("The store cannot be read: {error}"))?;
+        let found = self.store.read(read).await.map_err(|error| format!("The store cannot be read: {error}"))?;
         let Some(row) = found else {
             return Err(format!("There is no background process {:?}; process list names those there are", id.trim()));
         };
         let lives = row.ended_at.is_none() && self.lives(&row).await;
-        Ok((row, lives))
+        Ok(ProcessStatus { row, lives })
     }
 
-    /// Whether a process whose end is not known lives.
+    /// Returns true if a process without a recorded end lives.
     async fn lives(&self, row: &ProcessRow) -> bool {
-        self.lock().by_id.contains_key(&row.id) || (row.detached && self.look_after(row).await)
+        self.lock().by_id.contains_key(&row.id) || (row.detached && self.check_detached(row).await)
     }
 
-    /// Ends a process; answers how it ended, in words.
+    /// Ends a process; returns how it ended, in words.
     ///
     /// # Errors
-    /// It could not be ended, in words for the model.
+    /// The process could not be ended; the error is for the model.
     pub(super) async fn kill(&self, row: &ProcessRow, context: &ToolContext) -> Result<String, String> {
         let (asked, session) = (row.clone(), context.session.to_string());
-        let is_own = self.store.read(move |connection| is_for(connection, &asked, &session)).await;
-        // Whoever would be told of the end is the one who asks for it.
+        let is_own = self.store.read(move |connection| belongs_to(connection, &asked, &session)).await;
+        // If the requesting session is the one that would be told of the end, the result of its call tells it.
         let by = match is_own.map_err(|error| format!("The store cannot be read: {error}"))? {
-            true => Killer::Itself,
-            false => Killer::Another,
+            true => KillRequester::OwnSession,
+            false => KillRequester::OtherSession,
         };
         let killed = ProcessEnd::Killed { ending: None, by };
         let handle = {
             let running = self.lock();
             running.by_id.get(&row.id).map(|handle| {
-                // Nobody listens when it has just ended by itself.
-                let _ = handle.ask.send(Ask::Kill(by));
+                // The receiver is gone if the process has just ended.
+                let _ = handle.request.send(ProcessRequest::Kill(by));
                 handle.end.clone()
             })
         };
         let Some(mut end) = handle else {
-            // One that an earlier gateway had detached.
+            // An earlier gateway detached it.
             if !kill(row).await {
                 return Err(format!("process {} did not end", row.id));
             }
@@ -362,18 +372,18 @@ impl Processes {
         }
     }
 
-    /// The gateway stops: what is not detached is ended and announced, for the next one to answer. Nothing is started from
-    /// now on.
+    /// Stops all processes that are not detached, and announces their ends for the next gateway to answer. No more
+    /// processes start.
     pub async fn stop(&self) {
         {
             let mut running = self.lock();
             running.is_closed = true;
             for handle in running.by_id.values() {
-                // One that was asked to end already does.
-                handle.ask.send_if_modified(|ask| {
-                    let is_free = *ask == Ask::Nothing;
+                // A process that was asked to end already does.
+                handle.request.send_if_modified(|request| {
+                    let is_free = *request == ProcessRequest::Nothing;
                     if is_free {
-                        *ask = Ask::Stop;
+                        *request = ProcessRequest::Stop;
                     }
                     is_free
                 });
@@ -385,48 +395,48 @@ impl Processes {
         }
     }
 
-    /// What [`Processes::stop`] may take.
+    /// Returns how long [`Processes::stop`] may take.
     pub fn stop_limit(&self) -> Duration {
         END_LIMIT + GRACE
     }
 
-    fn lock(&self) -> MutexGuard<'_, Running> {
+    fn lock(&self) -> MutexGuard<'_, RunningProcesses> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What the task of a process listens to, and what it tells.
-struct Life {
-    asked: watch::Receiver<Ask>,
+/// The channels of a process's task: requests to it, and its end.
+struct ProcessChannels {
+    requests: watch::Receiver<ProcessRequest>,
     ended: watch::Sender<Option<ProcessEnd>>,
 }
 
-/// The place of a running process, given back however its task ends.
-struct Place<'a> {
+/// The slot of a running process, which is released however its task ends.
+struct RunningSlot<'a> {
     processes: &'a Processes,
     id: &'a str,
 }
 
-impl Drop for Place<'_> {
+impl Drop for RunningSlot<'_> {
     fn drop(&mut self) {
         self.processes.lock().by_id.remove(self.id);
     }
 }
 
-/// Where the output of a process is.
+/// Returns the folder of a process's output.
 fn folder_of(row: &ProcessRow) -> ConversationFolder {
     ConversationFolder::of_turn(&row.session, &TurnOrigin::parse(&row.origin), Trust::parse(&row.trust))
 }
 
-fn is_detached(launch: &Launch) -> bool {
-    launch.order.background.as_ref().is_some_and(|background| background.detached)
+fn is_detached(launch: &LaunchRequest) -> bool {
+    launch.request.background.as_ref().is_some_and(|background| background.detached)
 }
 
-fn too_many(running: &Running, most: usize, context: &ToolContext) -> String {
+fn too_many_error(running: &RunningProcesses, most: usize, context: &ToolContext) -> String {
     if most == 0 {
         return "No command runs in the background here: tools.exec.background = 0".to_owned();
     }
-    let may_see = |handle: &Handle| context.trust == Trust::Owner || handle.session == context.session.as_str();
+    let may_see = |handle: &ProcessHandle| context.trust == Trust::Owner || handle.session == context.session.as_str();
     let seen = running.by_id.iter().filter(|(_, handle)| may_see(handle));
     let mut named: Vec<String> = seen.map(|(id, handle)| format!("{id} ({})", handle.name)).collect();
     named.sort();
@@ -442,9 +452,9 @@ fn too_many(running: &Running, most: usize, context: &ToolContext) -> String {
     )
 }
 
-/// Whether the process of a row is still itself.
+/// Returns true if the process of a row still lives.
 fn is_alive(row: &ProcessRow) -> bool {
-    matches!((row.pid, &row.birth), (Some(pid), Some(birth)) if is_still(pid, birth))
+    matches!((row.pid, &row.birth), (Some(pid), Some(birth)) if is_same_process(pid, birth))
 }
 
 async fn is_gone_within(row: &ProcessRow, limit: Duration) -> bool {
@@ -453,16 +463,16 @@ async fn is_gone_within(row: &ProcessRow, limit: Duration) -> bool {
         if Instant::now() > deadline {
             return false;
         }
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
     }
     true
 }
 
-/// Ends a process that is nobody's child here: asked first, then killed. Answers whether it is gone.
+/// Kills a process that is not a child of this gateway: with SIGTERM, then SIGKILL. Returns true if it is gone.
 async fn kill(row: &ProcessRow) -> bool {
     for signal in [Signal::TERM, Signal::KILL] {
         let Some(pid) = row.pid.filter(|_| is_alive(row)) else { return true };
-        end_group(pid, signal);
+        signal_group(pid, signal);
         if is_gone_within(row, GRACE).await {
             return true;
         }
@@ -485,7 +495,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_short_and_commands_are_cut() {
+    fn ids_are_short_and_commands_are_truncated() {
         let ids: HashSet<String> = (0..100).map(|_| new_id()).collect();
         assert!(ids.len() == 100 && ids.iter().all(|id| id.len() == 6));
         assert!(ids.iter().flat_map(|id| id.chars()).all(|c| c.is_ascii_digit() || c.is_ascii_lowercase()));

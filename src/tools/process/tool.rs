@@ -1,4 +1,4 @@
-//! `process`: looks after the commands that run in the background.
+//! The tool `process`, which manages background commands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,83 +9,84 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::processes::Processes;
-use super::took;
+use super::format_elapsed;
+use super::processes::{ProcessStatus, Processes};
 use crate::chat::ToolSpec;
 use crate::store::now_ms;
 use crate::store::processes::ProcessRow;
-use crate::tools::{Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
-/// Lines of output that are shown unless more are asked for, and at most.
-const LINES: u32 = 50;
-const MOST_LINES: u32 = 400;
-/// Characters of output at most.
-const CHARS: usize = 7_000;
-/// Processes that a list holds.
-const LISTED: u32 = 40;
+/// The default and the maximum number of output lines.
+const DEFAULT_LINES: u32 = 50;
+const MAX_LINES: u32 = 400;
+/// The maximum number of output characters.
+const MAX_CHARS: usize = 7_000;
+/// The maximum number of listed processes.
+const MAX_LISTED: u32 = 40;
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Action {
+enum ProcessAction {
     List,
     Output,
     Kill,
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Args {
-    action: Action,
+struct ProcessArgs {
+    action: ProcessAction,
     id: Option<String>,
     /// Of the output's end, default 50.
     #[schemars(range(min = 1, max = 400))]
     lines: Option<u32>,
 }
 
-/// Lists processes, reads what they print, and ends them.
+/// Lists processes, reads their output, and ends them.
 pub struct ProcessTool {
     spec: ToolSpec,
     processes: Option<Arc<Processes>>,
 }
 
 impl ProcessTool {
-    /// Absent where no gateway runs.
+    /// `None`: no gateway runs.
     pub fn new(processes: Option<Arc<Processes>>) -> Self {
         let description = "Look after commands in the background.";
-        Self { spec: tool_spec::<Args>("process", description), processes }
+        Self { spec: tool_spec::<ProcessArgs>("process", description), processes }
     }
 
-    async fn run(&self, args: Args, context: &ToolContext) -> Result<String, String> {
+    async fn run(&self, args: ProcessArgs, context: &ToolContext) -> Result<String, String> {
         let processes = self.processes.as_ref().ok_or("No gateway runs here, so nothing runs in the background")?;
         let id = args.id.as_deref().unwrap_or_default();
         match args.action {
-            Action::List => list(processes, context).await,
-            Action::Output => {
-                let lines = args.lines.unwrap_or(LINES).clamp(1, MOST_LINES);
+            ProcessAction::List => list(processes, context).await,
+            ProcessAction::Output => {
+                let lines = args.lines.unwrap_or(DEFAULT_LINES).clamp(1, MAX_LINES);
                 output(processes, id, usize::try_from(lines).unwrap_or(usize::MAX), context).await
             }
-            Action::Kill => kill(processes, id, context).await,
+            ProcessAction::Kill => kill(processes, id, context).await,
         }
     }
 }
 
 async fn list(processes: &Processes, context: &ToolContext) -> Result<String, String> {
-    let listed = processes.list(context, LISTED).await;
+    let listed = processes.list(context, MAX_LISTED).await;
     let listed = listed.map_err(|error| format!("The store cannot be read: {error}"))?;
     if listed.is_empty() {
         return Ok("Nothing runs in the background, and nothing did.".to_owned());
     }
-    let lines = listed.iter().map(|(row, lives)| {
+    let lines = listed.iter().map(|process| {
+        let row = &process.row;
         let elsewhere = SessionKey::from(row.session.as_str()) != context.session;
         let session = if elsewhere { format!(" [session {}]", row.session) } else { String::new() };
-        format!("- {}: {}{session}: {}", named(row), state(row, *lives), row.command)
+        format!("- {}: {}{session}: {}", describe(row), state(process), row.command)
     });
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
 async fn output(processes: &Processes, id: &str, lines: usize, context: &ToolContext) -> Result<String, String> {
-    let (row, lives) = processes.find(id, context).await?;
-    let head = format!("{}: {}.", named(&row), state(&row, lives));
-    let tail = match processes.tail(&row, lines, CHARS).await {
+    let process = processes.find(id, context).await?;
+    let head = format!("{}: {}.", describe(&process.row), state(&process));
+    let tail = match processes.tail(&process.row, lines, MAX_CHARS).await {
         Ok(tail) => tail,
         Err(error) => return Err(format!("{head} Its output cannot be read any more: {error}")),
     };
@@ -97,31 +98,32 @@ async fn output(processes: &Processes, id: &str, lines: usize, context: &ToolCon
 }
 
 async fn kill(processes: &Processes, id: &str, context: &ToolContext) -> Result<String, String> {
-    let (row, lives) = processes.find(id, context).await?;
-    if !lives {
-        return Ok(format!("{} runs no more: {}.", named(&row), state(&row, lives)));
+    let process = processes.find(id, context).await?;
+    let name = describe(&process.row);
+    if !process.lives {
+        return Ok(format!("{name} runs no more: {}.", state(&process)));
     }
-    let how = processes.kill(&row, context).await?;
-    Ok(format!("{}: {how}.", named(&row)))
+    let how = processes.kill(&process.row, context).await?;
+    Ok(format!("{name}: {how}."))
 }
 
-/// `a1b2c3 "label"`.
-fn named(row: &ProcessRow) -> String {
+/// Formats a process as `a1b2c3 "label"`.
+fn describe(row: &ProcessRow) -> String {
     match &row.label {
         Some(label) => format!("{} {label:?}", row.id),
         None => row.id.clone(),
     }
 }
 
-fn state(row: &ProcessRow, lives: bool) -> String {
-    let between = |from: i64, to: i64| took(Duration::from_millis(u64::try_from(to - from).unwrap_or(0)));
+fn state(ProcessStatus { row, lives }: &ProcessStatus) -> String {
+    let between = |from: i64, to: i64| format_elapsed(Duration::from_millis(u64::try_from(to - from).unwrap_or(0)));
     let now = now_ms();
     match (row.ended_at, &row.ending) {
         (Some(ended), ending) => {
             let ending = ending.as_deref().unwrap_or("ended");
             format!("{ending}, after {}, {} ago", between(row.started_at, ended), between(ended, now))
         }
-        (None, _) if lives => {
+        (None, _) if *lives => {
             let detached = if row.detached { ", detached" } else { "" };
             let pid = row.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
             format!("runs for {}{pid}{detached}", between(row.started_at, now))
@@ -136,16 +138,12 @@ impl Tool for ProcessTool {
         &self.spec
     }
 
-    fn aliases(&self) -> &'static [&'static str] {
-        &["processes", "background"]
+    /// Killing an ended process has no effect, and ids are never reused.
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
     }
 
-    /// What has ended is not ended again, and its id is never another's.
-    fn replay(&self) -> Replay {
-        Replay::Idempotent
-    }
-
-    fn check(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+    fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
         let action = arguments.get("action").and_then(Value::as_str).unwrap_or_default();
         let id = arguments.get("id").and_then(Value::as_str).unwrap_or_default();
         if action != "list" && id.trim().is_empty() {
@@ -155,13 +153,9 @@ impl Tool for ProcessTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let done = match serde_json::from_value(arguments) {
-            Ok(args) => self.run(args, context).await,
-            Err(error) => Err(error.to_string()),
-        };
-        match done {
-            Ok(told) => ToolResult::ok(told).into(),
-            Err(error) => ToolResult::failed(error).into(),
+        match serde_json::from_value(arguments) {
+            Ok(args) => self.run(args, context).await.into(),
+            Err(error) => ToolResult::failed(error.to_string()).into(),
         }
     }
 }

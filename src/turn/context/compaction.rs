@@ -8,7 +8,7 @@ use crate::chat::ChatMessage;
 use crate::llm::estimate_tokens;
 use crate::store::messages::MessageRow;
 use crate::store::{Store, StoreError};
-use crate::tools::{OutputLimit, cut};
+use crate::tools::{OutputLimit, truncate_middle};
 use crate::turn::progress::{ContextStep, TurnProgress};
 
 /// Returns what the model is given instead of what it refused as too long; `None` if nothing more can be left out.
@@ -65,7 +65,7 @@ pub fn messages_to_send(progress: &TurnProgress) -> impl Iterator<Item = ChatMes
         (ChatMessage::Tool { call_id, name, content }, Some(limit)) => ChatMessage::Tool {
             call_id,
             name,
-            content: cut(&content, OutputLimit { chars: limit, lines: usize::MAX }, None),
+            content: truncate_middle(&content, OutputLimit { chars: limit, lines: usize::MAX }, None),
         },
         (message, _) => message,
     })

@@ -278,7 +278,7 @@ impl PromptMemoryQuery<'_> {
 
     fn snapshot(&self, kept: Option<&str>) -> Result<MemorySnapshot, StoreError> {
         if let Some(hash) = kept
-            && let Some(snapshot) = self.kept(hash)?
+            && let Some(snapshot) = self.stored_snapshot(hash)?
         {
             return Ok(snapshot);
         }
@@ -289,7 +289,7 @@ impl PromptMemoryQuery<'_> {
     }
 
     /// Returns a stored snapshot if it belongs to the same owner.
-    fn kept(&self, hash: &str) -> Result<Option<MemorySnapshot>, StoreError> {
+    fn stored_snapshot(&self, hash: &str) -> Result<Option<MemorySnapshot>, StoreError> {
         let text = session_memory::snapshot(self.connection, hash)?;
         let owner = self.whose();
         let snapshot = text.filter(|text| hash_of(owner, text) == hash);

@@ -28,7 +28,7 @@ impl ImageLoader {
     /// # Errors
     /// When the workspace is not a folder that can be opened.
     pub fn open(workspace: &Path, closed: &[PathBuf]) -> io::Result<Self> {
-        Ok(Self { jail: Arc::new(Jail::of_gateway(workspace, LARGEST)?.without(closed)) })
+        Ok(Self { jail: Arc::new(Jail::open_strict(workspace, LARGEST)?.with_closed(closed)) })
     }
 
     /// Loads the newest images that `messages` name, within bounds. A file that is missing, too large or no image is
@@ -90,7 +90,7 @@ fn read(jail: &Jail, wanted: Vec<String>) -> Images {
 mod tests {
     use super::*;
 
-    fn said(paths: &[&str]) -> ChatMessage {
+    fn user_message(paths: &[&str]) -> ChatMessage {
         let image = |path: &&str| ImageRef { path: (*path).to_owned(), media_type: "image/png".to_owned() };
         ChatMessage::User { content: "look".to_owned(), images: paths.iter().map(image).collect() }
     }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn the_newest_images_are_sent_and_the_cut_moves_in_steps() {
         let shown = |count: usize| {
-            let messages: Vec<_> = (0..count).map(|n| said(&[&n.to_string()])).collect();
+            let messages: Vec<_> = (0..count).map(|n| user_message(&[&n.to_string()])).collect();
             newest(&messages).first().map_or(0, |image| image.path.parse::<usize>().unwrap())
         };
         let starts: Vec<usize> = (0..18).map(shown).collect();
@@ -116,8 +116,11 @@ mod tests {
         std::fs::write(outside.path().join("d.gif"), b"GIF89a").unwrap();
         std::os::unix::fs::symlink(outside.path().join("d.gif"), folder.path().join("d.gif")).unwrap();
         let out = format!("../{}/d.gif", outside.path().file_name().unwrap().to_string_lossy());
-        let messages =
-            [said(&["a.png", "b.png", "c.gif"]), ChatMessage::assistant("hm"), said(&["d.gif", "gone", &out])];
+        let messages = [
+            user_message(&["a.png", "b.png", "c.gif"]),
+            ChatMessage::assistant("hm"),
+            user_message(&["d.gif", "gone", &out]),
+        ];
         let images = ImageLoader::open(folder.path(), &[]).unwrap().load(&messages).await;
         let paths: Vec<_> = images.digests().into_iter().map(|(path, _)| path.to_owned()).collect();
         assert_eq!(paths, ["a.png"]);
@@ -131,7 +134,7 @@ mod tests {
         for name in &names {
             std::fs::write(folder.path().join(name), &large).unwrap();
         }
-        let jail = Jail::of_gateway(folder.path(), LARGEST).unwrap();
+        let jail = Jail::open_strict(folder.path(), LARGEST).unwrap();
         assert_eq!(read(&jail, names[..4].to_vec()).len(), 4);
         assert_eq!(read(&jail, names).len(), 2, "cut in steps");
     }

@@ -62,9 +62,9 @@ struct CachedPrompt {
 }
 
 /// Device, inode, size and the time of the last change (ctime), which programs cannot set.
-type FileStamp = (u64, u64, u64, i64, i64);
+type FileVersion = (u64, u64, u64, i64, i64);
 
-type FileStamps = [Option<FileStamp>; BOOTSTRAP_FILES.len()];
+type FileStamps = [Option<FileVersion>; BOOTSTRAP_FILES.len()];
 
 impl SystemPrompt {
     /// Creates the prompt for the agent of `owner`, who may be unnamed. It contains nothing of the folders `closed`.
@@ -72,7 +72,7 @@ impl SystemPrompt {
     /// # Errors
     /// When the workspace is not a folder that can be opened.
     pub fn new(workspace: &Path, owner: &str, closed: &[PathBuf]) -> std::io::Result<Self> {
-        let workspace = Jail::of_gateway(workspace, BOOTSTRAP_FILE_LIMIT)?.without(closed);
+        let workspace = Jail::open_strict(workspace, BOOTSTRAP_FILE_LIMIT)?.with_closed(closed);
         Ok(Self { workspace, owner: owner.to_owned(), cached: Mutex::default() })
     }
 
@@ -123,7 +123,7 @@ impl SystemPrompt {
     }
 }
 
-fn stamp(path: &Path) -> Option<FileStamp> {
+fn stamp(path: &Path) -> Option<FileVersion> {
     let found = path.symlink_metadata().ok()?;
     Some((found.dev(), found.ino(), found.size(), found.ctime(), found.ctime_nsec()))
 }

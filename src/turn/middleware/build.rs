@@ -13,10 +13,10 @@ use super::logging::LoggingMiddleware;
 use super::rate_limit::{CallLimiter, RateLimitMiddleware};
 use super::redaction::RedactionMiddleware;
 use super::timing::TimingMiddleware;
-use crate::guard::Secrets;
+use crate::guard::KnownSecrets;
 use crate::metrics::Metrics;
 use crate::store::Store;
-use crate::tools::Executor;
+use crate::tools::ToolExecutor;
 
 /// The middleware around turns, model calls and tool calls.
 #[derive(Default)]
@@ -25,7 +25,7 @@ pub struct MiddlewareStack {
     pub model: MiddlewareChain<ModelCall>,
     pub tool: MiddlewareChain<ToolRun>,
     /// Secrets that a streamed answer must not show.
-    secrets: Option<Secrets>,
+    secrets: Option<KnownSecrets>,
     kept: MiddlewareState,
 }
 
@@ -50,11 +50,11 @@ pub struct MiddlewareSettings {
 pub struct MiddlewareParts {
     pub settings: MiddlewareSettings,
     pub store: Store,
-    pub tools: Arc<Executor>,
+    pub tools: Arc<ToolExecutor>,
     pub timezone: TimeZone,
     pub metrics: Arc<Metrics>,
     /// All secrets of the configuration.
-    pub secrets: Secrets,
+    pub secrets: KnownSecrets,
     pub kept: MiddlewareState,
 }
 
@@ -79,11 +79,11 @@ impl MiddlewareStack {
     }
 
     /// Returns the state for the stack of the next reload.
-    pub fn kept(&self) -> MiddlewareState {
+    pub fn state(&self) -> MiddlewareState {
         self.kept.clone()
     }
 
-    pub fn secrets(&self) -> Option<&Secrets> {
+    pub fn secrets(&self) -> Option<&KnownSecrets> {
         self.secrets.as_ref()
     }
 

@@ -10,7 +10,7 @@ use crate::cache::{CacheLookup, Cacheability, ResultCache};
 use crate::chat::{ToolCall, Usage};
 use crate::llm::{ChatResponse, request_key};
 use crate::metrics::Metrics;
-use crate::tools::{Cacheable, Executor, ToolOutcome};
+use crate::tools::{CacheableCall, ToolExecutor, ToolOutcome};
 use crate::turn::context::user_message::without_time;
 use crate::turn::error::TurnError;
 use crate::turn::scope::TurnScope;
@@ -79,7 +79,7 @@ impl Middleware<ModelCall> for ResponseCache {
 /// Caches the results of tools that declare themselves cacheable.
 pub struct ToolCache {
     pub caches: Arc<Caches>,
-    pub tools: Arc<Executor>,
+    pub tools: Arc<ToolExecutor>,
     pub metrics: Arc<Metrics>,
 }
 
@@ -95,12 +95,12 @@ impl Middleware<ToolRun> for ToolCache {
         call: ToolCall,
         inner: &mut NextLayer<'_, ToolRun>,
     ) -> Result<ToolOutcome, TurnError> {
-        let Some(Cacheable { key, ttl }) = self.tools.cacheable(&call) else { return inner.run(call).await };
+        let Some(CacheableCall { key, ttl }) = self.tools.cacheable(&call) else { return inner.run(call).await };
         let again = call.clone();
         let make = async {
             let outcome = inner.run(call).await?;
             let small = outcome.result.content.len() <= LARGEST;
-            let keep = if small { Cacheable::keep(&outcome) } else { Cacheability::Skip };
+            let keep = if small { CacheableCall::cacheability(&outcome) } else { Cacheability::Skip };
             Ok((outcome, keep))
         };
         match self.caches.tools.get_or(key, ttl, &self.metrics.caches.tools, make).await {
@@ -131,14 +131,16 @@ mod tests {
     use super::*;
     use crate::chat::ToolSpec;
     use crate::phrases::{Locale, Phrases};
-    use crate::tools::{Effect, Limits, Registry, Replay, Spill, Tool, ToolContext, ToolResult, plain_schema};
+    use crate::tools::{
+        ExecutorLimits, ReplayPolicy, SpillStore, Tool, ToolContext, ToolEffect, ToolRegistry, ToolResult, plain_schema,
+    };
     use crate::turn::middleware::around::OperationHandler;
     use crate::turn::middleware::chain::MiddlewareChain;
 
     /// Says which run this is; fails, or does something, where the arguments want it.
     struct Looks {
         spec: ToolSpec,
-        replay: Replay,
+        replay: ReplayPolicy,
         runs: AtomicU32,
     }
 
@@ -148,7 +150,7 @@ mod tests {
             &self.spec
         }
 
-        fn replay(&self) -> Replay {
+        fn replay(&self) -> ReplayPolicy {
             self.replay
         }
 
@@ -162,13 +164,13 @@ mod tests {
                 return ToolResult::failed(format!("run {run}")).into();
             }
             let (channel, chat_id, content) = Default::default();
-            let effect = Effect::Message { channel, chat_id, content, attachments: Vec::new(), subject: None };
+            let effect = ToolEffect::Message { channel, chat_id, content, attachments: Vec::new(), subject: None };
             let effects = if arguments["a"] == "say" { vec![effect] } else { Vec::new() };
             ToolOutcome { result: ToolResult::ok(format!("run {run}")), effects }
         }
     }
 
-    struct Runs(Arc<Executor>, ToolContext);
+    struct Runs(Arc<ToolExecutor>, ToolContext);
 
     #[async_trait]
     impl OperationHandler<ToolRun> for Runs {
@@ -181,15 +183,15 @@ mod tests {
     async fn a_cached_result_is_used_only_for_the_same_arguments() {
         let folder = tempfile::tempdir().unwrap();
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "n": {"type": "integer"}}});
-        let mut registry = Registry::new(&[]);
-        for (name, replay) in [("looks", Replay::Idempotent), ("does", Replay::Once)] {
+        let mut registry = ToolRegistry::new(&[]);
+        for (name, replay) in [("looks", ReplayPolicy::Idempotent), ("does", ReplayPolicy::Once)] {
             let spec =
                 ToolSpec { name: name.to_owned(), description: String::new(), parameters: plain_schema(&schema) };
             registry.register(Arc::new(Looks { spec, replay, runs: AtomicU32::new(0) })).unwrap();
         }
-        let spill = Arc::new(Spill::open(folder.path(), 1_000).unwrap());
-        let limits = Limits { timeout: Duration::from_secs(60), at_once: NonZeroUsize::MIN };
-        let tools = Arc::new(Executor::new(registry, spill, limits));
+        let spill = Arc::new(SpillStore::open(folder.path(), 1_000).unwrap());
+        let limits = ExecutorLimits { timeout: Duration::from_secs(60), at_once: NonZeroUsize::MIN };
+        let tools = Arc::new(ToolExecutor::new(registry, spill, limits));
         let metrics = Arc::new(Metrics::default());
         let mut chain = MiddlewareChain::default();
         let caches = Arc::new(Caches::new(10));

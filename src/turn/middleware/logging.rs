@@ -38,7 +38,7 @@ impl Middleware<TurnRun> for LoggingMiddleware {
     }
 
     async fn on_error(&self, at: &TurnScope<'_>, error: TurnError) -> TurnError {
-        told(at, TurnRun::NAME, &error);
+        log_error(at, TurnRun::NAME, &error);
         error
     }
 }
@@ -66,7 +66,7 @@ impl Middleware<ModelCall> for LoggingMiddleware {
     }
 
     async fn on_error(&self, at: &TurnScope<'_>, error: TurnError) -> TurnError {
-        told(at, ModelCall::NAME, &error);
+        log_error(at, ModelCall::NAME, &error);
         error
     }
 }
@@ -90,11 +90,11 @@ impl Middleware<ToolRun> for LoggingMiddleware {
     }
 
     async fn on_error(&self, at: &TurnScope<'_>, error: TurnError) -> TurnError {
-        told(at, ToolRun::NAME, &error);
+        log_error(at, ToolRun::NAME, &error);
         error
     }
 }
 
-fn told(at: &TurnScope<'_>, around: &str, error: &TurnError) {
+fn log_error(at: &TurnScope<'_>, around: &str, error: &TurnError) {
     tracing::debug!(turn = %at.turn, session = %at.session, code = error.code.word(), around, "failed");
 }

@@ -4,20 +4,20 @@ use async_trait::async_trait;
 
 use super::around::{LayerDecision, Middleware, ModelCall, ModelRequest, ToolRun, TurnRun};
 use crate::chat::ChatMessage;
-use crate::guard::Secrets;
+use crate::guard::KnownSecrets;
 use crate::llm::ChatResponse;
-use crate::tools::{Effect, ToolOutcome};
+use crate::tools::{ToolEffect, ToolOutcome};
 use crate::turn::error::TurnError;
 use crate::turn::scope::TurnScope;
 use crate::turn::turn_loop::ConversationOutcome;
 
-pub struct RedactionMiddleware(pub Secrets);
+pub struct RedactionMiddleware(pub KnownSecrets);
 
 const NAME: &str = "redaction";
 
 impl RedactionMiddleware {
     fn strike(&self, at: &TurnScope<'_>, what: &str, text: &mut String) {
-        if self.0.strike(text) {
+        if self.0.redact(text) {
             tracing::warn!(turn = %at.turn, session = %at.session, "a secret of the configuration was struck out of {what}");
         }
     }
@@ -37,7 +37,7 @@ impl Middleware<TurnRun> for RedactionMiddleware {
     }
 
     async fn on_error(&self, at: &TurnScope<'_>, error: TurnError) -> TurnError {
-        error.map_words(|words| self.strike(at, "the words of an error", words))
+        error.map_texts(|words| self.strike(at, "the words of an error", words))
     }
 }
 
@@ -80,7 +80,7 @@ impl Middleware<ToolRun> for RedactionMiddleware {
             self.strike(at, "a tool's error", error);
         }
         for effect in &mut outcome.effects {
-            let Effect::Message { content, subject, .. } = effect else { continue };
+            let ToolEffect::Message { content, subject, .. } = effect else { continue };
             self.strike(at, "a message", content);
             if let Some(subject) = subject {
                 self.strike(at, "a subject", subject);

@@ -2,13 +2,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::guard::Secrets;
+use crate::guard::KnownSecrets;
 use crate::llm::{Delta, DeltaSink};
 
 /// A sink that holds back what may be the beginning of a secret.
 pub struct SecretFilter<'a> {
     sink: &'a dyn DeltaSink,
-    secrets: &'a Secrets,
+    secrets: &'a KnownSecrets,
     held: Mutex<HeldText>,
 }
 
@@ -19,7 +19,7 @@ struct HeldText {
 }
 
 impl<'a> SecretFilter<'a> {
-    pub fn new(sink: &'a dyn DeltaSink, secrets: &'a Secrets) -> Self {
+    pub fn new(sink: &'a dyn DeltaSink, secrets: &'a KnownSecrets) -> Self {
         Self { sink, secrets, held: Mutex::default() }
     }
 
@@ -33,8 +33,8 @@ impl<'a> SecretFilter<'a> {
     /// Appends `more` to `held` and returns what can be shown.
     fn push(&self, held: &mut String, more: &str) -> String {
         held.push_str(more);
-        self.secrets.strike(held);
-        let open = self.secrets.open_at_end(held);
+        self.secrets.redact(held);
+        let open = self.secrets.partial_match_len(held);
         let rest = held.split_off(held.len() - open);
         std::mem::replace(held, rest)
     }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_secret_split_over_deltas_is_not_shown() {
-        let secrets = Secrets::new([Secret::new("sk-canary-1")]);
+        let secrets = KnownSecrets::new([Secret::new("sk-canary-1")]);
         let table: [(&[Delta<'_>], &str); 6] = [
             (&[Delta::Text("the key is sk-canary-1.")], "the key is (hidden)."),
             (&[Delta::Text("it is sk-"), Delta::Text("can"), Delta::Text("ary-1 now")], "it is (hidden) now"),

@@ -48,7 +48,7 @@ impl DeltaSink for WithoutCalls<'_> {
 struct PlainForm;
 
 impl TextForm for PlainForm {
-    fn said(&self, content: &str, calls: &[ToolCall]) -> String {
+    fn assistant_text(&self, content: &str, calls: &[ToolCall]) -> String {
         let calls = calls.iter().map(|call| format!("[I used the tool {} with {}]", call.name, call.arguments));
         let said = [content.trim().to_owned()].into_iter().filter(|content| !content.is_empty());
         said.chain(calls).collect::<Vec<_>>().join("\n")

@@ -5,7 +5,7 @@ use crate::chat::{ChatMessage, ToolCall};
 /// The text form of calls, results and answers.
 pub trait TextForm {
     /// Writes what the model said, with its calls.
-    fn said(&self, content: &str, calls: &[ToolCall]) -> String;
+    fn assistant_text(&self, content: &str, calls: &[ToolCall]) -> String;
 
     /// Writes the result of a call, one of `count` that were made together.
     fn result(&self, call: Option<&ToolCall>, name: &str, content: &str, count: usize) -> String;
@@ -13,14 +13,14 @@ pub trait TextForm {
 
 /// Returns `messages` with their calls as text. A valid conversation stays valid.
 pub fn as_text(messages: &[ChatMessage], form: &dyn TextForm) -> Vec<ChatMessage> {
-    let mut told: Vec<ChatMessage> = Vec::with_capacity(messages.len());
+    let mut converted: Vec<ChatMessage> = Vec::with_capacity(messages.len());
     let mut calls: &[ToolCall] = &[];
     for message in messages {
         let next = match message {
             ChatMessage::User { .. } => message.clone(),
             ChatMessage::Assistant { content, tool_calls, .. } => {
                 calls = tool_calls;
-                ChatMessage::assistant(form.said(content, tool_calls))
+                ChatMessage::assistant(form.assistant_text(content, tool_calls))
             }
             ChatMessage::Tool { call_id, name, content } => {
                 let call = calls.iter().find(|call| call.id == *call_id);
@@ -28,7 +28,7 @@ pub fn as_text(messages: &[ChatMessage], form: &dyn TextForm) -> Vec<ChatMessage
             }
         };
         // The templates of such models often reject two messages of one side in a row.
-        match (told.last_mut(), next) {
+        match (converted.last_mut(), next) {
             (Some(ChatMessage::User { content: before, images: seen }), ChatMessage::User { content, images }) => {
                 before.push_str("\n\n");
                 before.push_str(&content);
@@ -38,10 +38,10 @@ pub fn as_text(messages: &[ChatMessage], form: &dyn TextForm) -> Vec<ChatMessage
                 before.push_str("\n\n");
                 before.push_str(&content);
             }
-            (_, next) => told.push(next),
+            (_, next) => converted.push(next),
         }
     }
-    told
+    converted
 }
 
 /// Returns true if the conversation ends with tool results.

@@ -78,7 +78,7 @@ pub struct ReactForm<'a> {
 }
 
 impl TextForm for ReactForm<'_> {
-    fn said(&self, content: &str, calls: &[ToolCall]) -> String {
+    fn assistant_text(&self, content: &str, calls: &[ToolCall]) -> String {
         let content = content.trim();
         if calls.is_empty() {
             return format!("Final Answer: {content}");

@@ -1,11 +1,11 @@
-//! Which folders commands may read, and which nothing may.
+//! The folders that commands may read, and those that no tool may touch.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What programs need of a Linux system to run. Of `/etc` only what holds no secrets; nothing of `/home`, `/root`, `/var`,
-/// `/run`, and of `/proc` only what speaks of the machine, not of other processes.
-const SYSTEM: &[&str] = &[
+/// The files of a Linux system that programs need to run. Of `/etc` only files without secrets; nothing of `/home`,
+/// `/root`, `/var` and `/run`, and of `/proc` only files about the machine, not about other processes.
+const SYSTEM_PATHS: &[&str] = &[
     "/usr",
     "/bin",
     "/sbin",
@@ -58,8 +58,8 @@ const SYSTEM: &[&str] = &[
     "/sys/devices/system/cpu",
 ];
 
-/// Folders and files of a user that hold keys.
-const KEYS: &[&str] = &[
+/// Folders and files of a user that contain keys.
+const KEY_PATHS: &[&str] = &[
     ".ssh",
     ".gnupg",
     ".aws",
@@ -77,25 +77,25 @@ const KEYS: &[&str] = &[
     ".local/share/keyrings",
 ];
 
-/// How deep [`readable_paths`] looks for what it must leave out.
-const CARVE_DEPTH: usize = 8;
+/// How deep [`readable_paths`] searches for protected paths.
+const SEARCH_DEPTH: usize = 8;
 
-/// What no tool may read or write, whatever the configuration allows: daoyou's own folder and the user's keys. Only what
-/// exists, with its symbolic links resolved.
+/// Returns the paths that no tool may read or write, whatever the configuration allows: daoyou's own folder and the
+/// user's keys. Only existing paths, with symbolic links resolved.
 pub fn protected_paths(home: &Path) -> Vec<PathBuf> {
     let user = std::env::home_dir().unwrap_or_default();
-    let keys = KEYS.iter().filter(|_| user.is_absolute()).map(|name| user.join(name));
+    let keys = KEY_PATHS.iter().filter(|_| user.is_absolute()).map(|name| user.join(name));
     std::iter::once(home.to_owned()).chain(keys).filter_map(|path| fs::canonicalize(path).ok()).collect()
 }
 
-/// The folders and files that commands may read beside workspace and temp: the system's, and `extra` (`~/` is the user's
-/// home), without `protected`. Landlock only allows, it cannot take back: a folder that holds something protected is
-/// replaced by its other entries.
+/// Returns the folders and files that commands may read in addition to workspace and temp folder: the system's and
+/// `extra` (`~/` is the user's home), without `protected`. Landlock can only allow, so a folder that contains a
+/// protected path is replaced by its other entries.
 pub fn readable_paths(extra: &[String], protected: &[PathBuf]) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for path in named(extra) {
+    for path in configured_paths(extra) {
         if let Ok(path) = fs::canonicalize(path) {
-            carve(&path, protected, CARVE_DEPTH, &mut found);
+            collect_readable(&path, protected, SEARCH_DEPTH, &mut found);
         }
     }
     found.sort();
@@ -103,27 +103,27 @@ pub fn readable_paths(extra: &[String], protected: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// The links among the names of these folders, and where each leads: `/bin` to `/usr/bin`.
+/// Returns the links among these folders with their targets, such as `/bin` to `/usr/bin`.
 pub fn readable_links(extra: &[String]) -> Vec<(PathBuf, PathBuf)> {
-    let links = named(extra).filter_map(|path| {
+    let links = configured_paths(extra).filter_map(|path| {
         let real = fs::canonicalize(&path).ok()?;
         (real != path).then_some((path, real))
     });
     links.collect()
 }
 
-/// The system's folders, and `extra` as paths.
-fn named(extra: &[String]) -> impl Iterator<Item = PathBuf> {
+/// Returns the system folders and `extra` as paths.
+fn configured_paths(extra: &[String]) -> impl Iterator<Item = PathBuf> {
     let user = std::env::home_dir().unwrap_or_default();
     let extra = extra.iter().map(move |path| match path.strip_prefix("~/") {
         Some(rest) => user.join(rest),
         None if path == "~" => user.clone(),
         None => PathBuf::from(path),
     });
-    SYSTEM.iter().map(PathBuf::from).chain(extra.filter(|path| path.is_absolute()))
+    SYSTEM_PATHS.iter().map(PathBuf::from).chain(extra.filter(|path| path.is_absolute()))
 }
 
-fn carve(path: &Path, protected: &[PathBuf], depth: usize, found: &mut Vec<PathBuf>) {
+fn collect_readable(path: &Path, protected: &[PathBuf], depth: usize, found: &mut Vec<PathBuf>) {
     if protected.iter().any(|secret| path.starts_with(secret)) {
         return;
     }
@@ -135,11 +135,11 @@ fn carve(path: &Path, protected: &[PathBuf], depth: usize, found: &mut Vec<PathB
         return;
     }
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        // A link is judged by where it leads.
+        // A link is checked by its target.
         if let Ok(entry) = fs::canonicalize(entry.path())
             && entry.starts_with(path)
         {
-            carve(&entry, protected, depth - 1, found);
+            collect_readable(&entry, protected, depth - 1, found);
         }
     }
 }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_holds_keys_is_replaced_by_its_other_entries() {
+    fn a_folder_with_keys_is_replaced_by_its_other_entries() {
         let user = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(user.path()).unwrap();
         for folder in ["src", "keys", "config/app", "config/secret"] {

@@ -1,5 +1,5 @@
-//! The namespaces of a command, made by bubblewrap: a file system built from nothing, and processes, users, network and IPC
-//! of its own.
+//! The arguments of bubblewrap, which runs a command in namespaces: a new file system, and separate processes, users,
+//! network and IPC.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -8,13 +8,14 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::order::Order;
+use super::protocol::ExecRequest;
 
-/// The program that makes the namespaces.
+/// The program that creates the namespaces.
 const PROGRAM: &str = "bwrap";
-/// Where a command finds its private temp folder, which is also its `TMPDIR`.
+/// The path of a command's private temp folder in its namespaces, which is also its `TMPDIR`.
 pub(super) const TEMP: &str = "/tmp";
-/// Memory that processes share by name; here it lies on the disk, so that it is counted.
+/// The path of memory that processes share by name. In the namespaces it is a folder on disk, so that its size is
+/// counted.
 pub(super) const SHARED: &str = "/dev/shm";
 
 /// Finds bubblewrap in the `PATH` of this process.
@@ -25,19 +26,19 @@ pub fn find_bwrap() -> Option<PathBuf> {
     })
 }
 
-/// The two folders of a command's private temp folder.
-pub(super) struct TempFolders {
-    /// Becomes [`TEMP`].
+/// The two subfolders of a command's private temp folder.
+pub(super) struct PrivateTemp {
+    /// Mounted as [`TEMP`].
     pub temp: PathBuf,
-    /// Becomes [`SHARED`].
+    /// Mounted as [`SHARED`].
     pub shared: PathBuf,
 }
 
-impl TempFolders {
-    /// Makes them in `folder`.
+impl PrivateTemp {
+    /// Creates both in `folder`.
     ///
     /// # Errors
-    /// The disk does not take them.
+    /// They cannot be created.
     pub(super) fn create(folder: &Path) -> io::Result<Self> {
         let folders = Self { temp: folder.join("tmp"), shared: folder.join("shm") };
         fs::create_dir(&folders.temp)?;
@@ -46,25 +47,29 @@ impl TempFolders {
     }
 }
 
-/// The arguments of bubblewrap up to the program that it is to run. `is_root`: this process is root, so that the kernel needs no
-/// user namespace, and what runs inside drops to other ids.
+/// Returns the arguments of bubblewrap up to the program to run. If this process is root (`is_root`), the kernel needs
+/// no user namespace, and the process inside changes its user.
 ///
 /// # Errors
-/// A folder to hide is not what it must be, in words.
-pub(super) fn arguments(order: &Order, private: &TempFolders, is_root: bool) -> Result<Vec<OsString>, String> {
-    let policy = order.sandbox.as_ref().ok_or("namespaces need a policy")?;
-    let mut mounts = Mounts::default();
-    mounts.words(&["--unshare-pid", "--unshare-ipc", "--unshare-uts"]);
-    mounts.words(&["--die-with-parent", "--new-session", "--cap-drop", "ALL"]);
+/// A folder to hide is not a real folder.
+pub(super) fn bwrap_arguments(
+    request: &ExecRequest,
+    private: &PrivateTemp,
+    is_root: bool,
+) -> Result<Vec<OsString>, String> {
+    let policy = request.sandbox.as_ref().ok_or("namespaces need a policy")?;
+    let mut mounts = BwrapArguments::default();
+    mounts.push(&["--unshare-pid", "--unshare-ipc", "--unshare-uts"]);
+    mounts.push(&["--die-with-parent", "--new-session", "--cap-drop", "ALL"]);
     if is_root {
-        mounts.words(&["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]);
+        mounts.push(&["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]);
     } else {
-        mounts.words(&["--unshare-user"]);
+        mounts.push(&["--unshare-user"]);
     }
     if !policy.network {
-        mounts.words(&["--unshare-net"]);
+        mounts.push(&["--unshare-net"]);
     }
-    // What is mounted later covers what lies below: the temp folder first, as others may lie in it.
+    // Later mounts cover earlier ones: the temp folder comes first, as other mounts may lie in it.
     mounts.bind("--bind", &private.temp, Path::new(TEMP));
     for path in policy.read.iter().filter(|path| !path.starts_with("/proc") && !path.starts_with("/dev")) {
         mounts.bind("--ro-bind-try", path, path);
@@ -72,25 +77,25 @@ pub(super) fn arguments(order: &Order, private: &TempFolders, is_root: bool) -> 
     for (link, target) in &policy.links {
         mounts.link(link, target);
     }
-    mounts.words(if order.shares_proc { &["--ro-bind", "/proc", "/proc"] } else { &["--proc", "/proc"] });
-    mounts.words(&["--dev", "/dev"]);
+    mounts.push(if request.shares_proc { &["--ro-bind", "/proc", "/proc"] } else { &["--proc", "/proc"] });
+    mounts.push(&["--dev", "/dev"]);
     mounts.bind("--bind", &private.shared, Path::new(SHARED));
     for path in &policy.write {
         mounts.bind("--bind", path, path);
     }
-    hide(order, &mut mounts)?;
-    // The process inside enters the workspace once it has its ids: root without capabilities may not enter a folder that is
-    // another user's alone.
-    mounts.words(&["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--"]);
+    hide_folders(request, &mut mounts)?;
+    // The process inside enters the workspace after it has changed its user: root without capabilities may not enter a
+    // folder that is private to another user.
+    mounts.push(&["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--"]);
     Ok(mounts.arguments)
 }
 
-/// Covers the hidden folders with empty ones, and mounts the shown ones inside them again.
-fn hide(order: &Order, mounts: &mut Mounts) -> Result<(), String> {
-    let is_inside = |path: &Path| order.hidden.iter().any(|hidden| path != hidden && path.starts_with(hidden));
-    let hidden: Vec<&PathBuf> = order.hidden.iter().filter(|hidden| !is_inside(hidden)).collect();
+/// Covers the hidden folders with empty ones, and mounts the shown folders inside them again.
+fn hide_folders(request: &ExecRequest, mounts: &mut BwrapArguments) -> Result<(), String> {
+    let is_inside = |path: &Path| request.hidden.iter().any(|hidden| path != hidden && path.starts_with(hidden));
+    let hidden: Vec<&PathBuf> = request.hidden.iter().filter(|hidden| !is_inside(hidden)).collect();
     for hidden in &hidden {
-        // A link would have something else covered than what it names.
+        // With a link, another folder than the named one would be covered.
         let real = fs::canonicalize(hidden).map_err(|error| format!("the folder {}: {error}", hidden.display()))?;
         if real != **hidden || !real.is_dir() {
             return Err(format!(
@@ -98,66 +103,68 @@ fn hide(order: &Order, mounts: &mut Mounts) -> Result<(), String> {
                 hidden.display()
             ));
         }
-        // A folder that something is mounted on cannot be renamed. Without that, a command could move a hidden folder away together
-        // with the folder that holds it.
-        let above =
-            hidden.ancestors().skip(1).take_while(|above| *above != order.folder && above.starts_with(&order.folder));
+        // A mount point cannot be renamed. Otherwise a command could move a hidden folder away together with its parent
+        // folder.
+        let above = hidden
+            .ancestors()
+            .skip(1)
+            .take_while(|above| *above != request.folder && above.starts_with(&request.folder));
         for above in above.collect::<Vec<_>>().into_iter().rev() {
             if mounts.pinned.insert(above.to_owned()) {
                 mounts.bind("--bind", above, above);
             }
         }
-        mounts.words(&["--tmpfs"]);
+        mounts.push(&["--tmpfs"]);
         mounts.arguments.push((*hidden).into());
     }
-    for shown in &order.shown {
+    for shown in &request.shown {
         let Some(hidden) = hidden.iter().find(|hidden| shown.starts_with(hidden)) else { continue };
         let between: Vec<_> = shown.ancestors().skip(1).take_while(|above| above != hidden).collect();
         for folder in between.into_iter().rev() {
-            mounts.words(&["--perms", "0755", "--dir"]);
+            mounts.push(&["--perms", "0755", "--dir"]);
             mounts.arguments.push(folder.into());
         }
         mounts.bind("--bind", shown, shown);
     }
     for hidden in hidden {
-        mounts.words(&["--remount-ro"]);
+        mounts.push(&["--remount-ro"]);
         mounts.arguments.push(hidden.into());
     }
     Ok(())
 }
 
 #[derive(Default)]
-struct Mounts {
+struct BwrapArguments {
     arguments: Vec<OsString>,
-    /// Folders that exist for sure.
-    made: BTreeSet<PathBuf>,
+    /// Folders that certainly exist.
+    created: BTreeSet<PathBuf>,
     bound: Vec<PathBuf>,
     pinned: BTreeSet<PathBuf>,
 }
 
-impl Mounts {
-    fn words(&mut self, words: &[&str]) {
-        self.arguments.extend(words.iter().map(OsString::from));
+impl BwrapArguments {
+    fn push(&mut self, arguments: &[&str]) {
+        self.arguments.extend(arguments.iter().map(OsString::from));
     }
 
     fn bind(&mut self, how: &str, from: &Path, to: &Path) {
-        self.parents(to);
-        self.words(&[how]);
+        self.create_parents(to);
+        self.push(&[how]);
         self.arguments.extend([from.into(), to.into()]);
         self.bound.push(to.to_owned());
     }
 
-    /// Makes a link, unless the place of it is bound already, and then has it.
+    /// Creates a link, unless its path is in a bound folder, which then contains it.
     fn link(&mut self, link: &Path, target: &Path) {
         if !self.bound.iter().any(|bound| link.starts_with(bound) && bound != Path::new(TEMP)) {
-            self.parents(link);
-            self.words(&["--symlink"]);
+            self.create_parents(link);
+            self.push(&["--symlink"]);
             self.arguments.extend([target.into(), link.into()]);
         }
     }
 
-    /// Folders that lead to a mount, open to every user; bubblewrap would make some for root alone.
-    fn parents(&mut self, path: &Path) {
+    /// Creates the folders above a mount point, readable for every user; bubblewrap would create some for root alone.
+    fn create_parents(&mut self, path: &Path) {
         let mut at = PathBuf::from("/");
         for part in path.parent().into_iter().flat_map(Path::components) {
             if !matches!(part, Component::Normal(_)) {
@@ -165,8 +172,8 @@ impl Mounts {
             }
             at.push(part);
             let exists = self.bound.iter().any(|bound| at.starts_with(bound) && bound != Path::new(TEMP));
-            if !exists && at != Path::new(TEMP) && at != Path::new("/dev") && self.made.insert(at.clone()) {
-                self.words(&["--perms", "0755", "--dir"]);
+            if !exists && at != Path::new(TEMP) && at != Path::new("/dev") && self.created.insert(at.clone()) {
+                self.push(&["--perms", "0755", "--dir"]);
                 self.arguments.push(at.clone().into());
             }
         }
@@ -176,14 +183,13 @@ impl Mounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::order::Limits;
-    use crate::guard::sandbox::Policy;
+    use crate::guard::protocol::{CommandLimits, SandboxPolicy};
 
-    fn order(folder: &Path, hidden: &[&str], shown: &[&str]) -> Order {
+    fn request(folder: &Path, hidden: &[&str], shown: &[&str]) -> ExecRequest {
         let inside = |names: &[&str]| names.iter().map(|name| folder.join(name)).collect();
         let links = vec![("/bin".into(), "/usr/bin".into())];
-        let policy = Policy { read: vec!["/usr".into()], links, write: vec![folder.to_owned()], network: false };
-        Order {
+        let policy = SandboxPolicy { read: vec!["/usr".into()], links, write: vec![folder.to_owned()], network: false };
+        ExecRequest {
             command: "true".to_owned(),
             folder: folder.to_owned(),
             temp: "/t".into(),
@@ -193,23 +199,23 @@ mod tests {
             hands_over: false,
             hidden: inside(hidden),
             shown: inside(shown),
-            limits: Limits::default(),
+            limits: CommandLimits::default(),
             background: None,
         }
     }
 
-    fn line(order: &Order) -> Result<String, String> {
-        let private = TempFolders { temp: "/t/tmp".into(), shared: "/t/shm".into() };
-        let words = arguments(order, &private, false)?;
+    fn line(request: &ExecRequest) -> Result<String, String> {
+        let private = PrivateTemp { temp: "/t/tmp".into(), shared: "/t/shm".into() };
+        let words = bwrap_arguments(request, &private, false)?;
         Ok(words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "))
     }
 
     #[test]
-    fn what_is_hidden_is_covered_and_what_is_shown_is_mounted_again() {
+    fn hidden_folders_are_covered_and_shown_ones_are_mounted_again() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir_all(root.join("a/b/mine")).unwrap();
-        let found = line(&order(&root, &["a/b"], &["a/b/mine", "else"])).unwrap();
+        let found = line(&request(&root, &["a/b"], &["a/b/mine", "else"])).unwrap();
         let root = root.display().to_string();
         let expected = format!(
             "--bind {root} {root} --bind {root}/a {root}/a --tmpfs {root}/a/b --bind {root}/a/b/mine {root}/a/b/mine \
@@ -228,9 +234,9 @@ mod tests {
         fs::create_dir(root.join("real")).unwrap();
         fs::write(root.join("file"), "").unwrap();
         std::os::unix::fs::symlink(root.join("real"), root.join("link")).unwrap();
-        assert!(line(&order(&root, &["real"], &[])).is_ok());
+        assert!(line(&request(&root, &["real"], &[])).is_ok());
         for hidden in ["link", "file", "none", "link/x"] {
-            assert!(line(&order(&root, &[hidden], &[])).is_err(), "{hidden}");
+            assert!(line(&request(&root, &[hidden], &[])).is_err(), "{hidden}");
         }
     }
 }

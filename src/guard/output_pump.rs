@@ -1,4 +1,4 @@
-//! What a command in the background prints, on its way into a bounded file: its start and its end are kept.
+//! Copies the output of a background command to a bounded file, which keeps the start and the end.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,61 +9,61 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// The end that is kept of an output that is too long, in bytes; less where the whole bound is small.
-const TAIL: u64 = 32 * 1_024;
-/// What the words between start and end may take, in bytes.
-const MARK: u64 = 64;
-/// Read at once, in bytes.
-const CHUNK: usize = 32 * 1_024;
-/// How often the end is written anew while it changes: an endless output must not wear the disk down.
-const REFRESH: Duration = Duration::from_secs(1);
-/// What is still in the pipe at the end has so long to come.
-const DRAIN: Duration = Duration::from_secs(1);
+/// The size of the kept end of an output that is too long, in bytes; smaller if the bound is small.
+const TAIL_BYTES: u64 = 32 * 1_024;
+/// The size of the note between start and end, in bytes.
+const NOTE_BYTES: u64 = 64;
+/// The size of one read, in bytes.
+const CHUNK_BYTES: usize = 32 * 1_024;
+/// How often a changing end is rewritten: an endless output must not wear the disk out.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+/// How long to wait for the rest of the pipe at the end.
+const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 
-/// Moves what is printed into this process's standard output, which must be a file.
-pub(super) struct Pump {
+/// Copies the output of a command to this process's standard output, which must be a file.
+pub(super) struct OutputPump {
     output: Arc<Mutex<BoundedFile>>,
-    /// Closed when all of it was read.
+    /// Closed when the whole output was read.
     read: mpsc::Receiver<()>,
-    /// Closed by the end, for the thread that refreshes.
+    /// Dropped at the end, which stops the refreshing thread.
     _running: mpsc::Sender<()>,
 }
 
-impl Pump {
-    /// Keeps at most `max_bytes`. The writing side is for the command.
+impl OutputPump {
+    /// Starts copying, at most `max_bytes`. Returns the writing end of the pipe for the command.
     ///
     /// # Errors
-    /// There is no standard output, or no pipe can be made.
+    /// There is no standard output, or no pipe can be created.
     pub(super) fn start(max_bytes: u64) -> io::Result<(Self, PipeWriter)> {
         let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         let output = Arc::new(Mutex::new(BoundedFile::new(file, max_bytes)));
         let (printed, writer) = io::pipe()?;
         let (reading, read) = mpsc::channel();
         let (running, stopped) = mpsc::channel::<()>();
-        let filling = output.clone();
+        let filled = output.clone();
         thread::spawn(move || {
-            fill(&filling, printed);
+            copy_output(&filled, printed);
             drop(reading);
         });
         let refreshed = output.clone();
         thread::spawn(move || {
-            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(REFRESH) {
+            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(REFRESH_INTERVAL) {
                 lock(&refreshed).refresh();
             }
         });
         Ok((Self { output, read, _running: running }, writer))
     }
 
-    /// Takes in what is left in the pipe.
+    /// Copies the rest of the pipe.
     pub(super) fn finish(self) {
-        // Either way it is over: what escaped may hold the pipe open.
-        let _ = self.read.recv_timeout(DRAIN);
+        // A process that escaped may hold the pipe open.
+        let _ = self.read.recv_timeout(DRAIN_LIMIT);
         lock(&self.output).refresh();
     }
 }
 
-fn fill(output: &Mutex<BoundedFile>, mut printed: PipeReader) {
-    let mut chunk = vec![0; CHUNK];
+fn copy_output(output: &Mutex<BoundedFile>, mut printed: PipeReader) {
+    let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         match printed.read(&mut chunk) {
             Ok(0) => return,
@@ -78,25 +78,25 @@ fn lock(output: &Mutex<BoundedFile>) -> MutexGuard<'_, BoundedFile> {
     output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that holds the start of what was pushed, and behind it the end.
+/// A file that holds the start of the pushed bytes, and after it their end.
 struct BoundedFile {
     file: File,
-    /// What may stand before the end.
+    /// The maximum size of the start.
     head_bound: u64,
     head: u64,
     tail_bound: usize,
     tail: VecDeque<u8>,
-    /// Bytes that did not go into the head.
+    /// The number of bytes after the start.
     beyond: u64,
     is_stale: bool,
 }
 
 impl BoundedFile {
     fn new(file: File, max_bytes: u64) -> Self {
-        let tail = TAIL.min(max_bytes / 2);
+        let tail = TAIL_BYTES.min(max_bytes / 2);
         Self {
             file,
-            head_bound: max_bytes.saturating_sub(tail + MARK),
+            head_bound: max_bytes.saturating_sub(tail + NOTE_BYTES),
             head: 0,
             tail_bound: usize::try_from(tail).unwrap_or(0),
             tail: VecDeque::new(),
@@ -109,7 +109,7 @@ impl BoundedFile {
         let room = usize::try_from(self.head_bound - self.head).unwrap_or(usize::MAX).min(bytes.len());
         let (head, rest) = bytes.split_at(room);
         if !head.is_empty() {
-            // A disk that takes no more does not hold the command up; what it prints later still has a place.
+            // A full disk does not block the command; later output may still fit.
             drop(self.file.write_all_at(head, self.head));
             self.head += head.len() as u64;
         }
@@ -122,7 +122,7 @@ impl BoundedFile {
         self.is_stale = true;
     }
 
-    /// Writes the end behind the start.
+    /// Writes the end after the start.
     fn refresh(&mut self) {
         if !std::mem::take(&mut self.is_stale) {
             return;
@@ -142,9 +142,9 @@ impl BoundedFile {
 mod tests {
     use super::*;
 
-    /// What is pushed, in pieces of a size, and what the file holds of it within its bound.
+    /// Pushes the bytes in pieces of a size, and compares the file within its bound.
     #[test]
-    fn start_and_end_are_kept_and_the_gap_is_told() {
+    fn start_and_end_are_kept_and_the_gap_is_noted() {
         let all: Vec<u8> = (0..40_000_u32).flat_map(|n| format!("{n}\n").into_bytes()).collect();
         for (max_bytes, piece, is_whole) in [
             (1_000_000, 7, true),

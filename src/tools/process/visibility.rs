@@ -1,15 +1,15 @@
-//! Whose a process is: its session's, and of the chat that this works for.
+//! Which sessions may see a process: the session that started it, and that of the chat for which it works.
 
 use crate::bus::ReplyTarget;
 use crate::origin::TurnOrigin;
 use crate::store::processes::{self, ProcessRow};
 use crate::store::{Connection, StoreError};
 
-/// More than a store keeps.
+/// More rows than a store keeps.
 const ALL: u32 = 1_000;
 
-/// Whether a process was started by this session, or for the chat that it is of: by a sub-agent, by the run of a job.
-pub(super) fn is_for(connection: &Connection, row: &ProcessRow, session: &str) -> Result<bool, StoreError> {
+/// Returns true if a process was started by this session, or for its chat: by a sub-agent, or by the run of a job.
+pub(super) fn belongs_to(connection: &Connection, row: &ProcessRow, session: &str) -> Result<bool, StoreError> {
     if row.session == session {
         return Ok(true);
     }
@@ -18,11 +18,15 @@ pub(super) fn is_for(connection: &Connection, row: &ProcessRow, session: &str) -
     Ok(chat.session.as_str() == session)
 }
 
-/// Those of this session, the newest first.
-pub(super) fn newest_for(connection: &Connection, session: &str, limit: u32) -> Result<Vec<ProcessRow>, StoreError> {
+/// Returns the processes of this session, newest first.
+pub(super) fn newest_of_session(
+    connection: &Connection,
+    session: &str,
+    limit: u32,
+) -> Result<Vec<ProcessRow>, StoreError> {
     let mut found = Vec::new();
     for row in processes::newest(connection, ALL)? {
-        if is_for(connection, &row, session)? {
+        if belongs_to(connection, &row, session)? {
             found.push(row);
         }
     }
@@ -42,10 +46,10 @@ mod tests {
     use crate::store::{Commit, Store};
 
     #[tokio::test]
-    async fn what_a_sub_agent_or_a_job_runs_is_of_its_chat() {
+    async fn processes_of_sub_agents_and_jobs_belong_to_their_chat() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let look = |connection: &Connection| {
+        let work = |connection: &Connection| {
             let asked = InboundDraft::new(InboundMessage::text("webhook:in", "c", "ann", Trust::Known, "x"));
             asked.insert(connection)?;
             let origin = |cause: serde_json::Value| json!({ "cause": cause }).to_string();
@@ -76,13 +80,14 @@ mod tests {
                 processes::insert(connection, &process, 9)?;
             }
             let ids = |session: &str| -> Result<String, StoreError> {
-                let mut ids: Vec<_> = newest_for(connection, session, 9)?.into_iter().map(|row| row.id).collect();
+                let mut ids: Vec<_> =
+                    newest_of_session(connection, session, 9)?.into_iter().map(|row| row.id).collect();
                 ids.sort();
                 Ok(ids.join(" "))
             };
             assert_eq!((ids("webhook:in:c")?, ids("spawn:1")?), ("childs jobs own".to_owned(), "childs".to_owned()));
             Ok(())
         };
-        store.write(Commit::Logged, look).await.unwrap();
+        store.write(Commit::Logged, work).await.unwrap();
     }
 }

@@ -1,16 +1,17 @@
-//! Cutting what is too long for a model: head and tail stay, the middle goes, and a marker says how much it was.
+//! Truncation of texts that are too long for a model: head and tail stay, and a marker in the middle states how much is
+//! missing.
 
-use super::OutputLimit;
+use super::tool::OutputLimit;
 
-/// How much text there is.
+/// The size of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct TextExtent {
     pub chars: usize,
-    /// Line breaks, and one more when the last line has none.
+    /// Line breaks, plus one if the last line has none.
     pub lines: usize,
 }
 
-impl Extent {
+impl TextExtent {
     pub fn of(text: &str) -> Self {
         let breaks = text.bytes().filter(|byte| *byte == b'\n').count();
         let open = usize::from(!text.is_empty() && !text.ends_with('\n'));
@@ -22,47 +23,53 @@ impl Extent {
     }
 }
 
-/// `text` as it is when it fits `limit`; otherwise its head and tail around a marker, within the limit and never longer
-/// than it was. `whole` is where the model can read all of it.
-pub fn cut(text: &str, limit: OutputLimit, whole: Option<&str>) -> String {
-    cut_between(text, text, Extent::of(text), limit, whole)
+/// Returns `text` if it fits `limit`, otherwise its head and tail around a marker, within the limit and never longer
+/// than the text. `whole` is the path where the model can read all of it.
+pub fn truncate_middle(text: &str, limit: OutputLimit, whole: Option<&str>) -> String {
+    truncate_middle_of(text, text, TextExtent::of(text), limit, whole)
 }
 
-/// [`cut`] of a text of which only the start and the end were kept: `front` and `back` may overlap or leave a gap, but
-/// each must be as long as the limit or the text.
-pub fn cut_between(front: &str, back: &str, total: Extent, limit: OutputLimit, whole: Option<&str>) -> String {
+/// [`truncate_middle`] for a text of which only the start and the end were kept. `front` and `back` may overlap or
+/// leave a gap, but each must be as long as the limit or the text.
+pub fn truncate_middle_of(
+    front: &str,
+    back: &str,
+    total: TextExtent,
+    limit: OutputLimit,
+    whole: Option<&str>,
+) -> String {
     if total.fits(limit) {
         return front.to_owned();
     }
-    // The marker shrinks before the text does: tiny limits and short texts have no room for words.
-    let place = whole.map(|path| format!("; the whole output: {path}")).unwrap_or_default();
-    let words = |chars: usize, lines: usize| format!("[... {chars} characters, {lines} lines cut{place} ...]");
-    let room = words(total.chars, total.lines).chars().count();
-    if let Some((head, tail)) = halves(front, back, total, limit, room) {
-        let kept = Extent::of(head).lines + Extent::of(tail).lines;
+    // The marker shrinks before the text does: small limits and short texts have no room for a long marker.
+    let path_note = whole.map(|path| format!("; the whole output: {path}")).unwrap_or_default();
+    let marker = |chars: usize, lines: usize| format!("[... {chars} characters, {lines} lines cut{path_note} ...]");
+    let room = marker(total.chars, total.lines).chars().count();
+    if let Some((head, tail)) = head_and_tail(front, back, total, limit, room) {
+        let kept = TextExtent::of(head).lines + TextExtent::of(tail).lines;
         let chars = total.chars - head.chars().count() - tail.chars().count();
-        return framed(head, &words(chars, total.lines.saturating_sub(kept)), tail);
+        return join_around_marker(head, &marker(chars, total.lines.saturating_sub(kept)), tail);
     }
     for marker in ["[...]", "..."] {
-        if let Some((head, tail)) = halves(front, back, total, limit, marker.len()) {
-            return framed(head, marker, tail);
+        if let Some((head, tail)) = head_and_tail(front, back, total, limit, marker.len()) {
+            return join_around_marker(head, marker, tail);
         }
     }
     prefix(front, limit.chars, limit.lines).to_owned()
 }
 
-/// The marker on a line of its own.
-fn framed(head: &str, marker: &str, tail: &str) -> String {
+/// Puts the marker on a line of its own.
+fn join_around_marker(head: &str, marker: &str, tail: &str) -> String {
     let before = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
     format!("{head}{before}{marker}\n{tail}")
 }
 
-/// Head and tail beside a marker of `marker` characters and its line breaks, when these leave more than half of the
-/// limit, and the result is not longer than the text.
-fn halves<'a>(
+/// Returns head and tail around a marker of `marker` characters with its line breaks, if these leave more than half of
+/// the limit, and the result is not longer than the text.
+fn head_and_tail<'a>(
     front: &'a str,
     back: &'a str,
-    total: Extent,
+    total: TextExtent,
     limit: OutputLimit,
     marker: usize,
 ) -> Option<(&'a str, &'a str)> {
@@ -76,7 +83,7 @@ fn halves<'a>(
     Some((head, tail))
 }
 
-/// The longest start of `text` within both bounds.
+/// Returns the longest prefix of `text` within both bounds.
 fn prefix(text: &str, chars: usize, lines: usize) -> &str {
     let by_chars = text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
     if lines == 0 {
@@ -86,19 +93,19 @@ fn prefix(text: &str, chars: usize, lines: usize) -> &str {
     &text[..by_chars.min(by_lines)]
 }
 
-/// The longest end of `text` within both bounds.
+/// Returns the longest suffix of `text` within both bounds.
 fn suffix(text: &str, chars: usize, lines: usize) -> &str {
     if chars == 0 || lines == 0 {
         return "";
     }
     let by_chars = text.char_indices().rev().nth(chars - 1).map_or(0, |(at, _)| at);
-    // The break that ends the text ends its last line; it starts none.
+    // A final line break ends the last line; it starts none.
     let body = text.strip_suffix('\n').unwrap_or(text);
     let by_lines = body.rmatch_indices('\n').nth(lines - 1).map_or(0, |(at, _)| at + 1);
     &text[by_chars.max(by_lines)..]
 }
 
-/// Ends at a line break when that costs less than half.
+/// Cuts after the last line break if that costs less than half.
 fn whole_lines_of_head(head: &str) -> &str {
     match head.rfind('\n') {
         Some(at) if at + 1 >= head.len() / 2 => &head[..=at],
@@ -106,8 +113,8 @@ fn whole_lines_of_head(head: &str) -> &str {
     }
 }
 
-/// Starts after a line break when that costs less than half. A tail that already starts a line cannot be told from one
-/// that does not; it loses one line at most.
+/// Cuts before the first line break if that costs less than half. A tail that already starts a line cannot be told from
+/// one that does not; it loses one line at most.
 fn whole_lines_of_tail(tail: &str) -> &str {
     match tail.find('\n') {
         Some(at) if at < tail.len() / 2 => &tail[at + 1..],
@@ -122,9 +129,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_goes_and_the_marker_says_how_much() {
+    fn the_marker_states_how_much_of_the_middle_is_missing() {
         let numbered: String = (1..=100).map(|n| format!("line {n}\n")).collect();
-        let got = cut(&numbered, OutputLimit { chars: 8_000, lines: 11 }, Some("spill/x.txt"));
+        let got = truncate_middle(&numbered, OutputLimit { chars: 8_000, lines: 11 }, Some("spill/x.txt"));
         assert!(got.starts_with("line 1\nline 2\nline 3\nline 4\nline 5\n[... "), "{got}");
         assert!(got.contains(" lines cut; the whole output: spill/x.txt ...]\n"), "{got}");
         assert!(got.ends_with("line 99\nline 100\n"), "{got}");
@@ -138,24 +145,24 @@ mod tests {
             (long.as_str(), 20, 9, "xxxxxxx\n[...]\nxxxxxx"),
             ("abc", 0, 5, ""),
         ] {
-            assert_eq!(cut(text, OutputLimit { chars, lines }, None), expected, "{text:?} {chars} {lines}");
+            assert_eq!(truncate_middle(text, OutputLimit { chars, lines }, None), expected, "{text:?} {chars} {lines}");
         }
     }
 
     proptest! {
         #[test]
-        fn a_cut_text_is_within_its_limit_and_not_longer_and_keeps_both_ends(
+        fn a_truncated_text_is_within_its_limit_and_not_longer_and_keeps_both_ends(
             text in "([a-c界🦀\r\n]{0,30}|[a-z ]{0,80}\n){0,40}",
             chars in 0_usize..900,
             lines in 0_usize..40,
             named: bool,
         ) {
             let limit = OutputLimit { chars, lines };
-            let got = cut(&text, limit, named.then_some("a/b.txt"));
-            let extent = Extent::of(&got);
+            let got = truncate_middle(&text, limit, named.then_some("a/b.txt"));
+            let extent = TextExtent::of(&got);
             prop_assert!(extent.chars <= chars && extent.lines <= lines || got == text && extent.fits(limit), "{got:?}");
-            prop_assert!(got.len() <= text.len() && extent.chars <= Extent::of(&text).chars, "{got:?}");
-            if Extent::of(&text).fits(limit) {
+            prop_assert!(got.len() <= text.len() && extent.chars <= TextExtent::of(&text).chars, "{got:?}");
+            if TextExtent::of(&text).fits(limit) {
                 prop_assert_eq!(&got, &text);
             } else if let Some((head, rest)) = got.split_once("[... ") {
                 let (_, tail) = rest.split_once(" ...]\n").unwrap();
@@ -165,13 +172,13 @@ mod tests {
         }
 
         #[test]
-        fn kept_ends_cut_as_the_whole_does(text in "([a-c界]{0,12}\n?){0,60}", chars in 1_usize..120, lines in 1_usize..12) {
+        fn kept_ends_give_the_same_result_as_the_whole_text(text in "([a-c界]{0,12}\n?){0,60}", chars in 1_usize..120, lines in 1_usize..12) {
             let limit = OutputLimit { chars, lines };
-            let total = Extent::of(&text);
+            let total = TextExtent::of(&text);
             let end = text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
             let start = text.char_indices().rev().nth(chars).map_or(0, |(at, _)| at);
             if !total.fits(limit) {
-                prop_assert_eq!(cut_between(&text[..end], &text[start..], total, limit, None), cut(&text, limit, None));
+                prop_assert_eq!(truncate_middle_of(&text[..end], &text[start..], total, limit, None), truncate_middle(&text, limit, None));
             }
         }
     }

@@ -1,0 +1,161 @@
+//! The protocol between the gateway and the supervisor of a command: one request, then reports.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use daoyou_channels::settings::ByteSize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The longest request that is read, in bytes.
+const REQUEST_BYTES: u64 = 4_000_000;
+
+/// The command to run. Its environment is the supervisor's, with `TMPDIR` added.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ExecRequest {
+    /// The command line for `sh -c`.
+    pub command: String,
+    /// The working directory: the workspace.
+    pub folder: PathBuf,
+    /// The folder in which the private temp folder is created.
+    pub temp: PathBuf,
+    /// `None`: the command runs without protection.
+    pub sandbox: Option<SandboxPolicy>,
+    /// The bubblewrap program that creates the namespaces. `None`: only Landlock and seccomp protect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bwrap: Option<PathBuf>,
+    /// The namespaces share this machine's `/proc`, because the kernel refuses a new one where parts of it are covered.
+    #[serde(default)]
+    pub shares_proc: bool,
+    /// The gateway runs as root and created `folder` itself: files of root in it are given to the user of the command.
+    /// By default nothing is given away.
+    #[serde(default)]
+    pub hands_over: bool,
+    /// Folders that are empty for the command. Only namespaces can hide folders: without `bwrap` the request is
+    /// refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hidden: Vec<PathBuf>,
+    /// Folders inside a hidden one that the command may use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<PathBuf>,
+    #[serde(default)]
+    pub limits: CommandLimits,
+    /// `None`: the gateway waits for the command, and reads its output from the supervisor's own output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<BackgroundOptions>,
+}
+
+/// The access that the sandbox allows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SandboxPolicy {
+    /// Folders and files that may be read and executed.
+    pub read: Vec<PathBuf>,
+    /// Links to them, and their targets: a new file system contains no links.
+    #[serde(default)]
+    pub links: Vec<(PathBuf, PathBuf)>,
+    /// Folders that may also be written.
+    pub write: Vec<PathBuf>,
+    /// Internet sockets are allowed. Unix sockets never are: control sockets of daoyou, Docker and others would be ways
+    /// out.
+    pub network: bool,
+}
+
+/// Options of a background command. Its output goes to the file that is the supervisor's standard output.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct BackgroundOptions {
+    /// The maximum size of the kept output.
+    pub output_bytes: u64,
+    /// The time between SIGTERM and SIGKILL.
+    pub grace_ms: u64,
+    /// The command outlives the gateway.
+    pub detached: bool,
+}
+
+/// The limits for a command and all processes that it starts, together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CommandLimits {
+    /// The number of concurrent processes.
+    pub processes: u32,
+    /// The memory in bytes.
+    pub memory: u64,
+    /// The bytes that the command may add to the disk.
+    pub disk: u64,
+    /// The bytes that stay free on the disk, whoever uses it.
+    pub reserve: u64,
+}
+
+impl Default for CommandLimits {
+    fn default() -> Self {
+        Self { processes: 256, memory: 2_000_000_000, disk: 1_000_000_000, reserve: 0 }
+    }
+}
+
+/// A report of the supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecReport {
+    /// The shell runs, as the leader of this process group.
+    Started { group: i32 },
+    /// Nothing was started, for this reason.
+    Refused { reason: String },
+    /// The shell ended, and all processes that it had started are gone.
+    Ended(CommandExit),
+}
+
+/// How a shell ended: by itself with a code, by a signal, or killed by the supervisor for using too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandExit {
+    Code(i32),
+    Signal(i32),
+    Exceeded(LimitExceeded),
+}
+
+/// The limit that a command exceeded, with its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitExceeded {
+    Processes(u64),
+    Memory(u64),
+    Disk(u64),
+    Reserve(u64),
+}
+
+impl fmt::Display for LimitExceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Processes(most) => write!(f, "it ran more processes than tools.exec.max_processes ({most})"),
+            Self::Memory(most) => write!(f, "it used more memory than tools.exec.max_memory ({})", ByteSize(*most)),
+            Self::Disk(most) => write!(f, "it wrote more to the disk than tools.exec.max_disk ({})", ByteSize(*most)),
+            Self::Reserve(kept) => {
+                write!(f, "the disk was nearly full: store.reserve ({}) stays free", ByteSize(*kept))
+            }
+        }
+    }
+}
+
+/// Writes a message as one line of JSON.
+pub(super) fn write_message(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// Reads one line, of at most 4 MB.
+pub(super) fn read_line(stream: &UnixStream) -> io::Result<String> {
+    let mut line = String::new();
+    BufReader::new(stream.take(REQUEST_BYTES)).read_line(&mut line)?;
+    Ok(line)
+}
+
+/// Reads a request as one line of JSON.
+///
+/// # Errors
+/// The request cannot be read or is not valid, in words.
+pub(super) fn read_request<T: DeserializeOwned>(stream: &UnixStream) -> Result<T, String> {
+    let line = read_line(stream).map_err(|error| format!("no request: {error}"))?;
+    serde_json::from_str(&line).map_err(|error| format!("the request is not valid: {error}"))
+}

@@ -1,0 +1,159 @@
+//! The files that file tools may reach in a turn, and the thread on which they work.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use daoyou_channels::Trust;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::crash;
+use crate::guard::Jail;
+use crate::tools::private_folders::PrivateFolders;
+use crate::tools::{ToolContext, ToolOutcome, ToolResult};
+
+/// The path jail of the workspace, with the private folders that each turn may not see.
+#[derive(Clone)]
+pub struct WorkspaceJail {
+    jail: Arc<Jail>,
+    private: PrivateFolders,
+}
+
+impl WorkspaceJail {
+    /// `private` are the folders of the workspace that only some turns may use.
+    pub fn new(jail: Jail, private: PrivateFolders) -> Self {
+        Self { jail: Arc::new(jail), private }
+    }
+
+    /// Returns the jail for the turn of `context`.
+    pub fn for_turn(&self, context: &ToolContext) -> Arc<Jail> {
+        let visibility = self.private.visibility_for(context);
+        Arc::new(self.jail.with_closed(&visibility.hidden).with_reopened(&visibility.shown))
+    }
+}
+
+/// The files that a turn may read.
+#[derive(Clone)]
+pub struct ReadScope {
+    /// The files that the configuration allows.
+    configured: WorkspaceJail,
+    /// The workspace alone, for untrusted senders.
+    workspace: WorkspaceJail,
+    /// The paths of the workspace that untrusted senders may read in addition to their own files.
+    public: Arc<[PathBuf]>,
+}
+
+impl ReadScope {
+    /// `public` are the paths that outside senders may read.
+    pub fn new(configured: WorkspaceJail, workspace: WorkspaceJail, public: &[String]) -> Self {
+        let public = public.iter().filter_map(|path| relative_path(&workspace.jail, path)).collect();
+        Self { configured, workspace, public }
+    }
+
+    /// Returns the jail for the reads of the turn of `context`.
+    pub fn for_turn(&self, context: &ToolContext) -> Arc<Jail> {
+        if context.trust == Trust::Untrusted {
+            self.workspace.for_turn(context)
+        } else {
+            self.configured.for_turn(context)
+        }
+    }
+
+    /// Returns true if an untrusted sender may read the `path` of these arguments: the file came with the sender's own
+    /// message, or is public.
+    pub fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        let Some(path) = relative_path(&self.workspace.jail, arguments["path"].as_str().unwrap_or(".")) else {
+            return false;
+        };
+        let is_own = || context.files.iter().any(|own| Path::new(own) == path);
+        self.public.iter().any(|public| path.starts_with(public)) || is_own()
+    }
+}
+
+/// Parses the arguments and does the work on a thread that may block. Once started, the work completes, even if the caller no
+/// longer waits.
+pub(super) async fn run_on_jail<Args: DeserializeOwned + Send + 'static>(
+    jail: Arc<Jail>,
+    arguments: Value,
+    work: impl FnOnce(&Jail, Args) -> Result<String, String> + Send + 'static,
+) -> ToolOutcome {
+    let path = arguments.get("path").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let args: Args = match serde_json::from_value(arguments) {
+        Ok(args) => args,
+        Err(error) => return ToolResult::failed(error.to_string()).into(),
+    };
+    let work = move || {
+        crash::point("file_work", &path);
+        work(&jail, args)
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.into(),
+        Err(error) => {
+            tracing::error!(%error, "a file tool panicked");
+            ToolResult::failed("The tool failed inside daoyou; the fault is in its log").into()
+        }
+    }
+}
+
+/// Returns a path relative to the workspace without `.`; `None` if it contains `..` or lies elsewhere.
+fn relative_path(jail: &Jail, path: &str) -> Option<PathBuf> {
+    let path = Path::new(path);
+    let path = path.strip_prefix(jail.root()).unwrap_or(path);
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::chat::ToolCall;
+    use crate::tools::testing::context;
+    use crate::tools::{PrivateFolders, ToolDeps, ToolsConfig, build};
+
+    #[tokio::test]
+    async fn private_folders_are_open_to_the_owner_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let workspace = home.path().join("workspace");
+        std::fs::create_dir_all(workspace.join("memory")).unwrap();
+        std::fs::write(workspace.join("memory/MEMORY.md"), "the PIN is 4711").unwrap();
+        std::os::unix::fs::symlink("memory", workspace.join("link")).unwrap();
+        let absolute = workspace.join("memory/MEMORY.md");
+        let config = ToolsConfig { strangers_read: vec![".".to_owned()], ..ToolsConfig::default() };
+        let deps = ToolDeps { private: PrivateFolders::new(&["memory"]), ..ToolDeps::default() };
+        let executor = build(&config, &workspace, home.path(), PathBuf::from("/proc/self/exe"), deps).unwrap();
+        for (name, arguments) in [
+            ("read_file", json!({"path": "memory/MEMORY.md"})),
+            ("read_file", json!({"path": "./link/../memory//MEMORY.md"})),
+            ("read_file", json!({"path": "link/MEMORY.md"})),
+            ("read_file", json!({"path": absolute})),
+            ("list_dir", json!({"path": "memory"})),
+            ("edit_file", json!({"path": "memory/MEMORY.md", "old_text": "4711", "new_text": "4712"})),
+            ("message", json!({"content": "here", "attachments": ["memory/MEMORY.md"]})),
+            ("write_file", json!({"path": "memory/new.md", "content": "- all is free"})),
+            ("write_file", json!({"path": "memory/a/b.md", "content": "- all is free"})),
+        ] {
+            let call = ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
+            for (trust, expected) in
+                [(Trust::Untrusted, "is refused"), (Trust::Known, "off limits"), (Trust::Owner, "")]
+            {
+                let context = ToolContext { trust, ..context() };
+                let result = executor.run(&call, &context).await.result;
+                let is_closed = result.render().contains("off limits") || result.render().contains("is refused");
+                assert_eq!(is_closed, trust != Trust::Owner, "{trust:?} {name} {arguments}: {}", result.render());
+                assert!(trust == Trust::Untrusted || result.render().contains(expected), "{}", result.render());
+            }
+        }
+        assert_eq!(std::fs::read_to_string(absolute).unwrap(), "the PIN is 4712");
+    }
+}

@@ -1,0 +1,145 @@
+//! Supervises one process from the gateway's side, in one small task. The output does not pass through it.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::end::{KillRequester, ProcessEnd};
+use crate::guard::{ExecReport, ExecRequest, signal_group};
+use crate::tools::supervisor_client::SupervisorClient;
+
+/// Between SIGTERM and SIGKILL.
+pub(in crate::tools) const GRACE: Duration = Duration::from_secs(3);
+/// How long a supervisor may take to end everything.
+pub(super) const END_LIMIT: Duration = Duration::from_secs(10);
+/// How long a start may take.
+pub(super) const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// A request to a running process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProcessRequest {
+    Nothing,
+    /// Its end, requested by the `process` tool.
+    Kill(KillRequester),
+    /// The gateway stops.
+    Stop,
+}
+
+/// The request to start a background process.
+pub(in crate::tools) struct LaunchRequest {
+    /// This program.
+    pub exe: PathBuf,
+    pub environment: Vec<(String, String)>,
+    pub request: ExecRequest,
+    pub label: Option<String>,
+    /// The time limit; `None`: unlimited.
+    pub timeout: Option<Duration>,
+    /// How many processes may run at once, this one included.
+    pub at_once: u32,
+}
+
+/// A running process.
+pub(super) struct SupervisedProcess {
+    supervisor: SupervisorClient,
+    /// The shell's process id, which is also its group.
+    pub pid: i32,
+}
+
+impl SupervisedProcess {
+    /// Starts the process with its output to `file`.
+    ///
+    /// # Errors
+    /// The process was not started, for this reason.
+    pub(super) async fn start(launch: &LaunchRequest, file: std::fs::File) -> Result<Self, String> {
+        let failed = |error: io::Error| error.to_string();
+        let mut supervisor =
+            SupervisorClient::start(&launch.exe, &launch.environment, Stdio::from(file), Stdio::null())
+                .map_err(failed)?;
+        let begun = async {
+            supervisor.send(&launch.request).await?;
+            supervisor.next_report().await
+        };
+        let reason = match timeout(START_LIMIT, begun).await {
+            Ok(Ok(Some(ExecReport::Started { group }))) => return Ok(Self { supervisor, pid: group }),
+            Ok(Ok(Some(ExecReport::Refused { reason }))) => reason,
+            Ok(Ok(_)) => "its supervisor was killed".to_owned(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "its supervisor did not answer".to_owned(),
+        };
+        // A detached supervisor that starts late would otherwise keep running.
+        supervisor.request_end().await;
+        Err(reason)
+    }
+
+    /// Waits for the end of the process, at the latest after `limit`. Returns `None` if it lives on without this
+    /// gateway.
+    pub(super) async fn wait(
+        mut self,
+        limit: Option<Duration>,
+        is_detached: bool,
+        mut requests: watch::Receiver<ProcessRequest>,
+    ) -> Option<ProcessEnd> {
+        let mut until = limit.and_then(|limit| Instant::now().checked_add(limit));
+        // The reason of the requested end.
+        let mut reason: Option<ProcessEnd> = None;
+        let end = loop {
+            tokio::select! {
+                report = self.supervisor.next_report() => match report {
+                    Ok(Some(ExecReport::Ended(ending))) => break match reason {
+                        None => ProcessEnd::Exited(ending),
+                        Some(ProcessEnd::Killed { by, .. }) => ProcessEnd::Killed { ending: Some(ending), by },
+                        Some(reason) => reason,
+                    },
+                    Ok(Some(_)) => {}
+                    Ok(None) | Err(_) => {
+                        signal_group(self.pid, Signal::KILL);
+                        break reason.unwrap_or(ProcessEnd::Lost);
+                    }
+                },
+                request = next_request(&mut requests), if reason.is_none() => {
+                    reason = Some(match request {
+                        ProcessRequest::Stop if is_detached => return None,
+                        ProcessRequest::Kill(by) => ProcessEnd::Killed { ending: None, by },
+                        ProcessRequest::Stop | ProcessRequest::Nothing => ProcessEnd::Interrupted,
+                    });
+                    until = Some(Instant::now() + END_LIMIT);
+                    self.supervisor.request_end().await;
+                },
+                () = wait_until(until) => match (reason, limit) {
+                    (None, Some(limit)) => {
+                        reason = Some(ProcessEnd::TimedOut(limit));
+                        until = Some(Instant::now() + END_LIMIT);
+                        self.supervisor.request_end().await;
+                    }
+                    (reason, _) => {
+                        signal_group(self.pid, Signal::KILL);
+                        break reason.unwrap_or(ProcessEnd::Lost);
+                    }
+                },
+            }
+        };
+        self.supervisor.wait_for_exit().await;
+        Some(end)
+    }
+}
+
+/// Returns the next request; never returns if nobody can request any more.
+async fn next_request(requests: &mut watch::Receiver<ProcessRequest>) -> ProcessRequest {
+    let request = requests.wait_for(|request| *request != ProcessRequest::Nothing).await.map(|request| *request);
+    match request {
+        Ok(request) => request,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+async fn wait_until(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
