@@ -1,6 +1,6 @@
 //! Text helpers that all channels share.
 
-/// `1234567` as `1,234,567`.
+/// Groups the digits of a number: `1234567` becomes `1,234,567`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
@@ -15,7 +15,9 @@ pub fn thousands(number: u64) -> String {
 
 /// Returns `bytes` in hexadecimal, in lower case.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]].map(char::from);
+    bytes.iter().flat_map(digits).collect()
 }
 
 #[cfg(test)]
@@ -27,5 +29,10 @@ mod tests {
         for (number, words) in [(0, "0"), (999, "999"), (1_000, "1,000"), (3_400, "3,400"), (1_234_567, "1,234,567")] {
             assert_eq!(thousands(number), words);
         }
+    }
+
+    #[test]
+    fn bytes_are_two_lower_case_digits_each() {
+        assert_eq!(hex(&[0, 0x0a, 0xf0, 0xff]), "000af0ff");
     }
 }

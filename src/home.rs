@@ -1,6 +1,5 @@
-//! The home: the one folder that holds all of a gateway, the lock that gives it to one process, and its token.
+//! The home: the folder that holds all files of a gateway, its lock, and its token.
 
-use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -9,25 +8,26 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use daoyou_channels::settings::Secret;
+use daoyou_channels::text::hex;
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, test_kill_process};
 
 pub mod modes;
 
-/// Bytes of randomness in the token.
+/// The number of random bytes in the token.
 const TOKEN_BYTES: usize = 32;
 
-/// A pid is written right after its lock is taken; a reader in between looks again, so often and after so long.
-const PID_LOOKS: u32 = 10;
+/// A holder writes its pid right after it takes the lock, so a reader in between retries so often, with this pause.
+const PID_ATTEMPTS: u32 = 10;
 const PID_WAIT: Duration = Duration::from_millis(20);
 
-/// The folder of the workspace in the home, where the configuration names no other.
+/// The workspace's folder in the home if the configuration names no other.
 pub const WORKSPACE: &str = "workspace";
 
-/// How often a held lock is tried again.
+/// The pause between attempts to take a held lock.
 const LOCK_WAIT: Duration = Duration::from_millis(20);
 
-/// What is wrong with the home, as one line that says what to do.
+/// A problem with the home, in one line that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     #[error("there is no home: neither --home, nor DAOYOU_HOME, nor HOME is set")]
@@ -41,7 +41,7 @@ pub enum HomeError {
 }
 
 impl HomeError {
-    /// Returns why nothing can be written, if that is what is wrong.
+    /// Returns the kind of the error if the home cannot be written.
     pub fn unwritable(&self) -> Option<ErrorKind> {
         match self {
             Self::Io { error, .. } => Some(error.kind()).filter(|kind| is_unwritable(*kind)),
@@ -50,15 +50,15 @@ impl HomeError {
     }
 }
 
-/// Returns true if an error says that nothing can be written for now: the disk is full, or may only be read.
+/// Returns true if an error says that nothing can be written for now: the disk is full or read-only.
 pub fn is_unwritable(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem)
 }
 
-/// Why the lock was not given.
+/// Why the lock was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process has it. The pid is absent only if that one has not written it yet.
+    /// Another process holds it. The pid is absent only if that process has not written it yet.
     #[error("another gateway{} holds {}; stop it first, or choose another home with --home",
         pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(), home.display())]
     Held { home: PathBuf, pid: Option<u32> },
@@ -66,7 +66,7 @@ pub enum LockError {
     Home(#[from] HomeError),
 }
 
-/// The folder, and the names in it.
+/// The folder, and the paths in it.
 #[derive(Clone, Debug)]
 pub struct Home {
     dir: PathBuf,
@@ -74,12 +74,13 @@ pub struct Home {
 }
 
 impl Home {
-    /// Where the home is, without touching it: `dir` (what `--home` says), else `$DAOYOU_HOME`, else `~/.daoyou`.
+    /// Locates the home without touching it: `dir` (the value of `--home`), else `$DAOYOU_HOME`, else `~/.daoyou`.
     pub fn locate(dir: Option<PathBuf>) -> Result<Self, HomeError> {
         Self::choose(dir, std::env::var_os("DAOYOU_HOME").map(PathBuf::from), std::env::home_dir())
     }
 
-    /// [`Self::locate`], then makes the folder if it is not there, open to its owner alone, and sees that it can be used.
+    /// Does the same as [`Self::locate`], then creates the folder if it is missing, private to its owner, and checks that it
+    /// can be used.
     pub fn open(dir: Option<PathBuf>) -> Result<Self, HomeError> {
         let mut home = Self::locate(dir)?;
         home.prepare()?;
@@ -98,7 +99,7 @@ impl Home {
         self.dir.join("daoyou.db")
     }
 
-    /// The agent's own folder: what `agent.workspace` says (`~/` is the user's folder, a relative path starts in the
+    /// Returns the agent's own folder: the value of `agent.workspace` (`~/` is the user's folder, a relative path starts in the
     /// home), else `workspace` in the home.
     pub fn workspace(&self, configured: &str) -> PathBuf {
         match configured {
@@ -111,7 +112,6 @@ impl Home {
         self.dir.join("daoyou.lock")
     }
 
-    /// The control socket.
     pub fn socket(&self) -> PathBuf {
         self.dir.join("daoyou.sock")
     }
@@ -120,23 +120,23 @@ impl Home {
         self.dir.join("token")
     }
 
-    /// What each running turn does, for the next process.
+    /// The file that says what each running turn does, for the next process.
     pub fn flight(&self) -> PathBuf {
         self.dir.join("daoyou.flight")
     }
 
-    /// What was typed at the terminal.
+    /// The input history of the terminal.
     pub fn history(&self) -> PathBuf {
         self.dir.join("history")
     }
 
-    /// What is not wrong but should be mended; one line each.
+    /// Returns problems that are no errors but should be fixed, one line each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Takes the home as [`Self::lock`] does; while another process has it, tries again for up to `patience`. A process
-    /// that was killed keeps its lock for as long as the system takes to end it, and a service is started anew at once.
+    /// Takes the home as [`Self::lock`] does. While another process holds it, retries for up to `patience`: a killed process
+    /// keeps its lock until the system has ended it, and a service manager restarts a service at once.
     ///
     /// # Errors
     /// As [`Self::lock`].
@@ -150,14 +150,14 @@ impl Home {
         }
     }
 
-    /// Takes the home for this process, until the lock is dropped or the process ends, however it ends.
+    /// Takes the home for this process, until the lock is dropped or the process ends in any way.
     pub fn lock(&self) -> Result<HomeLock, LockError> {
         let path = self.lock_file();
         let failed = |error| HomeError::Io {
             path: path.clone(),
             what: "cannot be locked",
             error,
-            advice: "the home must be a folder of this user's on a local disk",
+            advice: "the home must be a folder of this user on a local disk",
         };
         let mut options = OpenOptions::new();
         let mut file =
@@ -170,16 +170,16 @@ impl Home {
             Err(TryLockError::Error(error)) => return Err(failed(error).into()),
         }
         match file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())) {
-            // The lock holds all the same; only its holder cannot be named.
+            // The lock holds nevertheless; only its holder cannot be named.
             Err(error) if is_unwritable(error.kind()) => {
-                tracing::warn!(path = %path.display(), %error, "the lock is taken, and its file cannot name this process");
+                tracing::warn!(path = %path.display(), %error, "the lock is taken, but its file cannot record the pid of this process");
             }
             written => written.map_err(failed)?,
         }
         Ok(HomeLock { file })
     }
 
-    /// The token that callers of the API show, made at first use: 256 random bits in hexadecimal.
+    /// Returns the token that callers of the API present. The first call creates it: 256 random bits in hexadecimal.
     pub fn token(&self) -> Result<Secret, HomeError> {
         match self.read_token()? {
             Some(token) => Ok(token),
@@ -219,21 +219,21 @@ impl Home {
             .map_err(|error| unusable(&self.dir, error.into()))?;
         if mode & 0o077 != 0 {
             let dir = self.dir.display();
-            self.warnings.push(format!("{dir}: other users of this machine can look into it: chmod 700 {dir}"));
+            self.warnings.push(format!("{dir}: other users of this machine can read it: chmod 700 {dir}"));
         }
         Ok(())
     }
 
-    /// The token, if there is one.
+    /// Returns the token if there is one.
     pub fn read_token(&self) -> Result<Option<Secret>, HomeError> {
-        /// A token of the owner's own may be longer than ours, but not without end.
+        /// A token that the owner chose may be longer than a generated one, up to this limit.
         const MAX_BYTES: u64 = 4_096;
         let path = self.token_file();
         let wrong = |error| HomeError::Io {
             path: path.clone(),
             what: "cannot be read",
             error,
-            advice: "make it a file of this user's, or delete it and a new one is made",
+            advice: "make it a file of this user, or delete it and a new one is created",
         };
         let mut text = String::new();
         match File::open(&path) {
@@ -247,8 +247,8 @@ impl Home {
         }
     }
 
-    /// Writes a new token beside its place and links it in, so that it is there whole or not at all, and one that another
-    /// process made meanwhile stays.
+    /// Writes a new token to a temporary file and links it to its name, so that it is there whole or not at all, and a token
+    /// that another process created meanwhile stays.
     fn make_token(&self) -> Result<(), HomeError> {
         let path = self.token_file();
         let wrong = |error: io::Error| HomeError::Io {
@@ -259,11 +259,7 @@ impl Home {
         };
         let mut bytes = [0; TOKEN_BYTES];
         getrandom::fill(&mut bytes).map_err(|error| wrong(error.into()))?;
-        let mut token = String::with_capacity(2 * TOKEN_BYTES + 1);
-        for byte in bytes {
-            write!(token, "{byte:02x}").map_err(|error| wrong(io::Error::other(error)))?;
-        }
-        token.push('\n');
+        let token = hex(&bytes) + "\n";
         let fresh = self.dir.join(format!("token.{}", &token[..16]));
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).and_then(|mut file| {
             file.write_all(token.as_bytes())?;
@@ -273,14 +269,14 @@ impl Home {
                 _ => Ok(()),
             }
         });
-        // A file that could not be made need not be removed, and one left over by a failure does no harm.
+        // A file that could not be created need not be removed, and a leftover does no harm.
         let removed = fs::remove_file(&fresh);
         made.and(removed).map_err(wrong)?;
         File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(wrong)
     }
 }
 
-/// The lock of a home; letting go of it is letting go of the home.
+/// The lock of a home. Dropping it releases the home.
 #[derive(Debug)]
 pub struct HomeLock {
     file: File,
@@ -295,15 +291,15 @@ impl Drop for HomeLock {
     }
 }
 
-/// The pid of the living process that holds the lock.
+/// Returns the pid of the living process that holds the lock.
 fn holder(path: &Path) -> Option<u32> {
-    for look in 0..PID_LOOKS {
+    for look in 0..PID_ATTEMPTS {
         if look > 0 {
             thread::sleep(PID_WAIT);
         }
         let pid = fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<i32>().ok());
         if let Some(pid) = pid.and_then(Pid::from_raw)
-            // One of another user is refused to us, but lives.
+            // Another user's process may refuse the signal, but it lives.
             && test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
         {
             return u32::try_from(pid.as_raw_nonzero().get()).ok();
@@ -321,7 +317,7 @@ fn unusable(dir: &Path, error: io::Error) -> HomeError {
     }
 }
 
-/// `path` as it is meant: `~/` is `home`, and a relative one starts at `base`.
+/// Expands `path`: `~/` is `home`, and a relative path starts at `base`.
 pub fn expand(path: &str, base: &Path, home: Option<&Path>) -> PathBuf {
     let rest = path.strip_prefix("~/").or_else(|| (path == "~").then_some(""));
     match (rest, home) {
@@ -339,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_home_is_what_is_said_first() {
+    fn the_home_is_located_by_argument_then_variable_then_default() {
         let path = |text: &str| Some(PathBuf::from(text));
         let table = [
             (path("/a"), path("/b"), path("/c"), Some("/a")),
@@ -356,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_workspace_is_where_it_is_said_to_be() {
+    fn the_workspace_follows_the_configuration() {
         let home = Home::choose(Some("/h".into()), None, None).unwrap();
         for (configured, expected) in [("", "/h/workspace"), ("/w", "/w"), ("mine", "/h/mine")] {
             assert_eq!(home.workspace(configured), Path::new(expected));
@@ -364,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_home_is_private_and_an_open_one_is_warned_about() {
+    fn a_new_home_is_private_and_an_open_one_gives_a_warning() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/home");
         let home = Home::open(Some(path.clone())).unwrap();
@@ -386,7 +382,7 @@ mod tests {
             ("/proc/daoyou".into(), "/proc/daoyou: cannot be made: "),
             ("/proc/self/fdinfo".into(), "cannot be used: "),
         ] {
-            // The last is about a right that root is not asked for.
+            // The last path is about a permission that root does not need.
             match Home::open(Some(path.clone())) {
                 Err(error) => {
                     let text = error.to_string();
@@ -398,10 +394,10 @@ mod tests {
     }
 
     #[test]
-    fn one_process_holds_the_lock_and_is_named() {
+    fn the_lock_is_exclusive_and_names_its_holder() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::open(Some(dir.path().to_owned())).unwrap();
-        // What a killed gateway left behind is no lock.
+        // The file of a killed gateway is no lock.
         fs::write(home.lock_file(), "4194304\n").unwrap();
         let lock = home.lock().unwrap();
         let error = home.lock().unwrap_err();
@@ -413,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_made_once_and_private() {
+    fn the_token_is_created_once_and_private() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::open(Some(dir.path().to_owned())).unwrap();
         let tokens: Vec<String> = thread::scope(|scope| {

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taken_value_stays_the_same() {
+    fn a_value_in_use_does_not_change() {
         let live = Live::new(1);
         let taken = live.get();
         live.set(2);

@@ -1,5 +1,4 @@
-//! Log lines on stderr, or in a file where stderr is the screen that somebody chats at: text for people, JSON for
-//! programs.
+//! The log: on stderr, or in a file if stderr is the terminal of a chat; as text for people or JSON for programs.
 
 use std::fmt::Debug;
 use std::fs::OpenOptions;
@@ -23,7 +22,7 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -48,7 +47,7 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
-    /// Reads a level, or directives such as `info,daoyou::llm=debug`. The error says what is not understood.
+    /// Parses a level, or directives such as `info,daoyou::llm=debug`. The error names the invalid part.
     pub fn filter(level: &str) -> Result<EnvFilter, String> {
         for directive in level.split(',').map(str::trim) {
             // The parser takes a misspelled level for the name of a module, which would silence everything else.
@@ -60,27 +59,29 @@ impl LogConfig {
         EnvFilter::builder().parse(level).map_err(|error| format!("{level:?} is not understood: {error}"))
     }
 
-    /// What [`Self::filter`] takes, in words.
+    /// A description of what [`Self::filter`] accepts.
     pub const LEVELS: &str = "\"error\", \"warn\", \"info\", \"debug\", \"trace\", \"off\", or directives such as \"info,daoyou::llm=debug\"";
 }
 
-/// Sets what the log of this process shows.
+/// A handle that changes what the log shows.
 #[derive(Clone, Debug)]
 pub struct LogLevel(reload::Handle<EnvFilter, Registry>);
 
 impl LogLevel {
-    /// From now on `level` holds.
+    /// Replaces the level.
     ///
     /// # Errors
-    /// It is not understood, which a loaded configuration rules out.
+    /// The level is invalid, which a loaded configuration rules out.
     pub fn set(&self, level: &str) -> anyhow::Result<()> {
         let filter = LogConfig::filter(level).map_err(|wrong| anyhow!("log level: {wrong}"))?;
         self.0.reload(filter).context("the log is gone")
     }
 }
 
-/// Starts the log of this process, on stderr or at the end of `file`. An error when the level is not understood, which a
-/// loaded configuration rules out, when the file cannot be written, or when there is a log already.
+/// Starts the log of this process, on stderr or at the end of `file`.
+///
+/// # Errors
+/// The level is invalid, which a loaded configuration rules out; the file cannot be written; or there is a log already.
 pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel> {
     let filter = LogConfig::filter(&config.level).map_err(|wrong| anyhow!("log level: {wrong}"))?;
     let (filter, handle) = reload::Layer::new(filter);
@@ -99,14 +100,14 @@ pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel
     let started = match (config.format, journal) {
         (LogFormat::Json, false) => registry.with(plain.fmt_fields(JsonFields::new()).event_format(json)).try_init(),
         (LogFormat::Json, true) => {
-            registry.with(plain.fmt_fields(JsonFields::new()).event_format(Prioritised(json))).try_init()
+            registry.with(plain.fmt_fields(JsonFields::new()).event_format(PriorityPrefix(json))).try_init()
         }
         (LogFormat::Text, false) => {
-            let colours = colours(terminal, std::env::var("NO_COLOR").ok().as_deref());
-            registry.with(plain.with_ansi(colours)).try_init()
+            let uses_colors = uses_colors(terminal, std::env::var("NO_COLOR").ok().as_deref());
+            registry.with(plain.with_ansi(uses_colors)).try_init()
         }
         (LogFormat::Text, true) => {
-            let format = Prioritised(fmt::format().without_time().with_ansi(false));
+            let format = PriorityPrefix(fmt::format().without_time().with_ansi(false));
             registry.with(plain.with_ansi(false).event_format(format)).try_init()
         }
     };
@@ -114,20 +115,20 @@ pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel
     Ok(LogLevel(handle))
 }
 
-/// Whether `stream` is the journal of systemd, which says so in `JOURNAL_STREAM` as DEVICE:INODE (systemd.exec(5)). What
-/// inherits the variable may have its output elsewhere, so the stream itself must be that file.
+/// Returns true if `stream` is the journal of systemd, which sets `JOURNAL_STREAM` to DEVICE:INODE (systemd.exec(5)). A child
+/// inherits the variable, possibly with another output, so the stream itself is compared.
 pub fn is_journal(stream: impl AsFd) -> bool {
     let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
     rustix::fs::fstat(stream).is_ok_and(|stat| named == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
-/// What stands before a line that an error ends this process with.
+/// Returns the prefix of the line with which an error ends this process.
 pub fn error_prefix() -> &'static str {
     if is_journal(io::stderr()) { priority(Level::ERROR) } else { "" }
 }
 
-/// Writes a field of an event or span as text on one line: what is logged may be a stranger's words, and must neither
-/// command a terminal nor look like a line of its own.
+/// Writes a field of an event or span as text on one line: a logged value may come from a stranger, and must neither control a
+/// terminal nor look like a line of its own.
 fn write_field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
     let text = one_line(&format!("{value:?}"));
     match field.name() {
@@ -141,7 +142,7 @@ fn one_line(text: &str) -> String {
     clean(text).replace('\n', "\\n")
 }
 
-/// Escapes in events of JSON what JSON itself leaves as it is.
+/// Escapes characters in JSON events that JSON itself leaves as they are.
 struct EscapedJson<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for EscapedJson<F>
@@ -157,10 +158,10 @@ where
     }
 }
 
-/// Puts its priority before each line of an event, as the journal reads it (sd-daemon(3)). The journal has the time.
-struct Prioritised<F>(F);
+/// Prefixes each line of an event with its priority, as the journal expects (sd-daemon(3)). The journal adds the time.
+struct PriorityPrefix<F>(F);
 
-impl<S, N, F> FormatEvent<S, N> for Prioritised<F>
+impl<S, N, F> FormatEvent<S, N> for PriorityPrefix<F>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -174,7 +175,7 @@ where
     }
 }
 
-/// The level in the words of syslog(3), as sd-daemon(3) writes them.
+/// Returns the syslog(3) priority of a level in the form of sd-daemon(3).
 fn priority(level: Level) -> &'static str {
     match level {
         Level::ERROR => "<3>",
@@ -184,8 +185,8 @@ fn priority(level: Level) -> &'static str {
     }
 }
 
-/// Colours are for terminals, and not where they are not wanted: <https://no-color.org>.
-fn colours(terminal: bool, no_color: Option<&str>) -> bool {
+/// Returns true if the output is a terminal and `NO_COLOR` is not set: <https://no-color.org>.
+fn uses_colors(terminal: bool, no_color: Option<&str>) -> bool {
     terminal && no_color.is_none_or(str::is_empty)
 }
 
@@ -194,16 +195,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_for_terminals() {
+    fn colors_are_used_on_terminals_only() {
         for (terminal, no_color, expected) in
             [(true, None, true), (true, Some(""), true), (true, Some("1"), false), (false, None, false)]
         {
-            assert_eq!(colours(terminal, no_color), expected, "{terminal} {no_color:?}");
+            assert_eq!(uses_colors(terminal, no_color), expected, "{terminal} {no_color:?}");
         }
     }
 
     #[test]
-    fn a_level_that_is_none_is_refused() {
+    fn an_invalid_level_is_rejected() {
         for (level, good) in [
             ("info", true),
             ("WARN", true),

@@ -120,9 +120,9 @@ async fn what_is_no_whole_backup_touches_nothing() {
         (&bytes[..bytes.len() / 512 / 3 * 512], "cannot be restored"),
         (&flipped, "token is damaged in it"),
         (&newer, "newer daoyou"),
-        (b"", "it is no backup of daoyou"),
-        (b"no archive at all", "it is no backup of daoyou (it is no tar archive)\n"),
-        (&gz, "it is no backup of daoyou (it is no tar archive)\n"),
+        (b"", "it is not a backup of daoyou"),
+        (b"no archive at all", "it is not a backup of daoyou (it is not a tar archive)\n"),
+        (&gz, "it is not a backup of daoyou (it is not a tar archive)\n"),
     ];
     let check = async |says: &str| {
         let ran = gateway.run(&["restore", "bad.tar"]).await;

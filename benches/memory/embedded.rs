@@ -9,8 +9,8 @@ use daoyou::live::LivePart;
 use daoyou::llm::{Embedder, Models, OfflineProvider, Patience, ProviderConfig};
 use daoyou::memory::vectors::EmbeddingIndexer;
 use daoyou::memory::{Identities, MemoryConfig, MemoryService, MemorySettings};
+use daoyou::store::search_index::SearchCorpus;
 use daoyou::store::vectors;
-use daoyou::store::words::Shelf;
 use daoyou_channels::cli::Language;
 use jiff::tz::TimeZone;
 use tokio_util::sync::CancellationToken;
@@ -57,8 +57,8 @@ impl Service {
         while !world
             .store
             .read(|connection| {
-                let newest = vectors::newest(connection, Shelf::Said)?;
-                Ok(vectors::said_done(connection)?.parse().is_ok_and(|done: i64| done >= newest))
+                let newest = vectors::newest(connection, SearchCorpus::Messages)?;
+                Ok(vectors::indexed_up_to(connection)?.parse().is_ok_and(|done: i64| done >= newest))
             })
             .await?
         {

@@ -13,7 +13,7 @@ use daoyou::memory::{
     HitLocation, Identities, MemoryService, Owner, RecallHit, RecallQuery, RecallWeights, rebuild_index,
     recall_weighted,
 };
-use daoyou::store::inbox::{self, NewMessage, State};
+use daoyou::store::inbox::{self, InboxState, NewInboxRow};
 use daoyou::store::{Connection, StoreError, messages};
 use serde_json::Value;
 use uuid::Uuid;
@@ -272,7 +272,7 @@ fn questions(qa: &Value, known: &HashSet<&String>) -> Vec<Question> {
 fn tell(connection: &Connection, turns: &[Turn]) -> Result<(), StoreError> {
     for turn in turns {
         let id = Uuid::now_v7();
-        let message = NewMessage {
+        let message = NewInboxRow {
             id,
             channel: CHANNEL.to_owned(),
             external_id: id.to_string(),
@@ -285,7 +285,7 @@ fn tell(connection: &Connection, turns: &[Turn]) -> Result<(), StoreError> {
             metadata: "{}".to_owned(),
             origin: "{}".to_owned(),
             received_at: 0,
-            state: State::Done,
+            state: InboxState::Done,
         };
         inbox::insert(connection, &message)?;
         let body = serde_json::to_string(&ChatMessage::user(&turn.text))?;

@@ -7,8 +7,8 @@ use daoyou::chat::ChatMessage;
 use daoyou::memory::vectors::nearest;
 use daoyou::memory::{HitLocation, Identities, Owner, RecallQuery, rebuild_index, recall};
 use daoyou::store::memories::{self, NewMemory};
+use daoyou::store::search_index::{self, SearchCorpus};
 use daoyou::store::vectors::{self, NewVector};
-use daoyou::store::words::{self, Shelf};
 use daoyou::store::{Connection, StoreError, messages};
 use uuid::Uuid;
 
@@ -119,9 +119,9 @@ pub async fn measure(entries: usize) -> Result<String> {
 /// Rows of the table: the newest messages have vectors of chance, and each question one that is alike to a message's.
 async fn with_vectors(world: &World, size: usize) -> Result<String> {
     let model = format!("chance@{size}");
-    let said = world.store.read(|connection| vectors::newest(connection, Shelf::Said)).await?;
+    let said = world.store.read(|connection| vectors::newest(connection, SearchCorpus::Messages)).await?;
     let name = model.clone();
-    world.fill(move |connection| vectors::begin(connection, &name)).await?;
+    world.fill(move |connection| vectors::set_model(connection, &name)).await?;
     let begun = Instant::now();
     let mut after = 0;
     while after < said {
@@ -129,12 +129,14 @@ async fn with_vectors(world: &World, size: usize) -> Result<String> {
         let new: Vec<NewVector> = (after + 1..=until)
             .map(|id| NewVector { hash: vectors::hash(&id.to_string()), vector: of_message(id, size), ids: vec![id] })
             .collect();
-        world.fill(move |connection| vectors::put_said(connection, &name, (&after.to_string(), until), &new)).await?;
+        world
+            .fill(move |connection| vectors::put_messages(connection, &name, (&after.to_string(), until), &new))
+            .await?;
         after = until;
     }
     let filled = begun.elapsed().as_secs_f64() * 1e6 / as_f64(usize::try_from(said)?);
     // Only the newest messages keep theirs.
-    let gone = (said - vectors::SAID_KEPT).max(0);
+    let gone = (said - vectors::KEPT_MESSAGES).max(0);
     let mut dice = Dice(11);
     let (mut times, mut found) = (Vec::new(), 0);
     for _ in 0..QUESTIONS {
@@ -146,8 +148,8 @@ async fn with_vectors(world: &World, size: usize) -> Result<String> {
         let ask = ask(&dice.question(1, WORDS), owners(), 10);
         times.push(timed(world, &ask, Some(&vector))?);
         let nearest = world.store.read_here(|connection| {
-            let place =
-                words::said(connection, id)?.map(|said| HitLocation::Message { session: said.session, seq: said.seq });
+            let place = search_index::said(connection, id)?
+                .map(|said| HitLocation::Message { session: said.session, seq: said.seq });
             Ok(nearest(connection, &ask, &vector, 1)?.first().map(|near| &near.0) == place.as_ref())
         })?;
         found += usize::from(nearest);

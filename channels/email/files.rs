@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use super::mail::ParsedMail;
 use super::parse::sanitize_line;
 use crate::message::{Attachment, SessionKey};
+use crate::text::hex;
 
 /// The folder in the workspace.
 const FOLDER: &str = "mail";
@@ -102,10 +103,9 @@ impl MailFiles {
 
 /// Returns the first hexadecimal digits of the SHA-256 of a text.
 fn hash(text: &str, digits: usize) -> String {
-    let hash = Sha256::digest(text.as_bytes());
-    let mut out: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    out.truncate(digits);
-    out
+    let mut hash = hex(&Sha256::digest(text.as_bytes()));
+    hash.truncate(digits);
+    hash
 }
 
 /// Opens a folder, and creates it if it is missing. Always syncs the parent, because a crash may have followed an

@@ -5,6 +5,8 @@
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use crate::text::hex;
+
 const PREFIX: &str = "daoyou.";
 /// The number of hex digits of the hash.
 const HASH_DIGITS: usize = 16;
@@ -44,8 +46,7 @@ pub fn own_message_id(id: &str) -> Option<OwnId> {
 
 /// Returns the first 16 hex digits of the SHA-256 of a thread's root, a Message-ID with angle brackets.
 pub fn root_hash(root: &str) -> String {
-    let digest = Sha256::digest(root.trim().as_bytes());
-    digest.iter().take(HASH_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(root.trim().as_bytes())[..HASH_DIGITS / 2])
 }
 
 fn beginning(outbox: Uuid) -> String {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::mail::ParsedMail;
+use crate::text::hex;
 
 /// The longest Message-ID that is used; longer ones are ignored. Together with the longest address it fits into an
 /// external id.
@@ -153,7 +154,7 @@ pub fn hash(parts: &[&str]) -> String {
         hasher.update(part.len().to_be_bytes());
         hasher.update(part.as_bytes());
     }
-    hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hex(&hasher.finalize()[..16])
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::turn_runner::TurnRunner;
-use crate::bus::{Inbound, MessageBus};
+use crate::bus::{InboundSignal, MessageBus};
 use crate::live::LivePart;
 use crate::session::lanes::Lanes;
 use crate::session::retry_scheduler::RetryScheduler;
@@ -92,9 +92,9 @@ impl AgentLoop {
                 }
                 if let Some(turn) = alone.filter(|turn| !clean && !waited.contains(turn)) {
                     buried = inbox::of_turn(connection, turn)?;
-                    buried.retain(|row| row.state == inbox::State::Running && row.stalled >= SUSPECT_AFTER);
+                    buried.retain(|row| row.state == inbox::InboxState::Running && row.stalled >= SUSPECT_AFTER);
                 }
-                let suspects = if clean { Vec::new() } else { inbox::suspects(connection, SUSPECT_AFTER)? };
+                let suspects = if clean { Vec::new() } else { inbox::stalled(connection, SUSPECT_AFTER)? };
                 Ok((buried, suspects))
             })
             .await?;
@@ -127,26 +127,26 @@ impl AgentLoop {
         self.drain(limit).await;
     }
 
-    async fn take(&mut self, inbound: Inbound) {
+    async fn take(&mut self, inbound: InboundSignal) {
         match inbound {
-            Inbound::Work(session) => {
+            InboundSignal::Work(session) => {
                 // A client of this process waits for the answer.
                 self.lanes.admit(&session);
                 self.lanes.wake(session);
             }
-            Inbound::Cancel(turn) => {
+            InboundSignal::Cancel(turn) => {
                 self.runner.get().running.cancel(turn);
             }
-            Inbound::AskAgain => {
+            InboundSignal::RetryServices => {
                 self.runner.get().models().reset_circuits();
                 self.retries.call_everybody();
             }
-            Inbound::AskSessionAgain(session) => self.retries.call_session(&session),
-            Inbound::Rescan => {
+            InboundSignal::RetrySession(session) => self.retries.call_session(&session),
+            InboundSignal::Rescan => {
                 if let Err(error) = self.rescan().await {
                     tracing::error!(%error, "the inbox could not be read; trying again");
                     tokio::time::sleep(Duration::from_secs(1)).await;
-                    self.bus.look_again();
+                    self.bus.request_rescan();
                 }
             }
         }

@@ -7,7 +7,7 @@ use crate::bus::{EndedTurn, FollowUps, MessageBus};
 use crate::origin::TurnCause;
 use crate::phrases::Phrases;
 use crate::session::retry_scheduler::RetryScheduler;
-use crate::store::inbox::Inserted;
+use crate::store::inbox::InsertOutcome;
 use crate::store::{Connection, StoreError};
 use crate::{crash, cron};
 
@@ -55,12 +55,12 @@ pub(super) fn follow(
     };
     let mut sessions = Vec::with_capacity(messages.len());
     for draft in messages {
-        if draft.insert(connection)? == Inserted::New {
+        if draft.insert(connection)? == InsertOutcome::New {
             sessions.push(draft.message.session_key());
         }
     }
     let told = match notice {
-        Some(notice) => bus.tell_owner(connection, daoyou_channels::new_id(), "notice:errand", notice)?,
+        Some(notice) => bus.write_owner_notice(connection, daoyou_channels::new_id(), "notice:errand", notice)?,
         None => None,
     };
     Ok(AppliedFollowUps { reply, sessions, told, awaiting, sub_agent })
@@ -73,7 +73,7 @@ pub(super) fn wake(bus: &MessageBus, retries: &RetryScheduler, followed: Applied
     }
     if let Some(AwaitingTurn { turn, session }) = followed.awaiting {
         retries.rouse(turn);
-        bus.nudge(session);
+        bus.wake_session(session);
     }
     for session in followed.sessions {
         bus.inbound_written(session, 1);

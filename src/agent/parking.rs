@@ -17,7 +17,7 @@ use crate::phrases::{Phrases, fill};
 use crate::session::retry_scheduler::{
     LONGEST_FAILURE_WAIT, LONGEST_OUTAGE_WAIT, LONGEST_QUOTA_WAIT, RetryScheduler, RetryTerms,
 };
-use crate::store::inbox::{self, InboxRow, State};
+use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::{Commit, Connection, StoreError, meta, now_ms, spawns, turn_steps};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::progress::StepBody;
@@ -101,7 +101,7 @@ impl Parking {
     ) -> Result<bool, TurnError> {
         let StartedTurn { turn, session, rows, last, .. } = started;
         // A dead message that was revived waits anew.
-        let is_revived = rows.first().is_some_and(|first| first.state == State::Queued);
+        let is_revived = rows.first().is_some_and(|first| first.state == InboxState::Queued);
         let before = waiting_since.filter(|_| !is_revived);
         let since = before.unwrap_or_else(now_ms);
         // A clock that is set back lengthens the wait by the same amount.
@@ -180,7 +180,7 @@ impl Parking {
         let must_act = matches!(kind, LlmErrorKind::Auth | LlmErrorKind::Quota);
         let fault =
             ServiceFault { code: kind.code().to_owned(), message: message.clone(), since: now_ms(), is_told: false };
-        if !self.bus.services().note(provider, fault, must_act) {
+        if !self.bus.services().record_fault(provider, fault, must_act) {
             return None;
         }
         let mend = match kind {
@@ -243,14 +243,14 @@ impl ParkingCommit {
         }
         let mut channels = Vec::new();
         for (provider, content) in notices {
-            let told = bus.tell_owner(connection, daoyou_channels::new_id(), "notice:service", content)?;
+            let told = bus.write_owner_notice(connection, daoyou_channels::new_id(), "notice:service", content)?;
             if told.is_some() {
-                bus.services().told(&provider);
+                bus.services().mark_told(&provider);
             }
             channels.extend(told);
         }
         bus.services().write(connection)?;
-        inbox::rest(connection, turn)?;
+        inbox::mark_waiting(connection, turn)?;
         if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == turn.to_string()) {
             meta::set(connection, meta::ALONE, "")?;
         }

@@ -16,9 +16,9 @@ use crate::phrases::Phrases;
 use crate::session::commands::SessionChange;
 use crate::session::retry_scheduler::RetryScheduler;
 use crate::session::session_ownership::SessionMemoryUpdate;
-use crate::store::inbox::{self, InboxRow, State};
-use crate::store::usage::{self, Tokens};
-use crate::store::{Commit, Connection, StoreError, forgetting, messages, meta, points, turn_steps};
+use crate::store::inbox::{self, InboxRow, InboxState};
+use crate::store::usage::{self, TokenCounts};
+use crate::store::{Commit, Connection, StoreError, checkpoints, forgetting, messages, meta, turn_steps};
 use crate::turn::context::private_memory;
 use crate::turn::progress::{TurnProgress, session_messages};
 use crate::turn::spending::{ModelSpending, Spending};
@@ -48,7 +48,7 @@ pub struct TurnEnd {
     /// The error code if the turn failed.
     pub error: Option<&'static str>,
     /// `Done`, or `Dead` if the message is given up.
-    pub state: State,
+    pub state: InboxState,
     pub append: SessionAppend,
     pub change: SessionChange,
     /// What changes in the session's memory, if the turn is added to it.
@@ -99,7 +99,7 @@ impl TurnEnd {
 
     fn outcome(&self) -> TurnOutcome {
         match (self.state, self.error) {
-            (State::Dead, _) => TurnOutcome::Dead,
+            (InboxState::Dead, _) => TurnOutcome::Dead,
             (_, None) => TurnOutcome::Done,
             (_, Some("stopped")) => TurnOutcome::Cancelled,
             (_, Some(code)) => TurnOutcome::Failed(code),
@@ -132,13 +132,13 @@ impl TurnEnd {
             SessionChange::None => {}
             SessionChange::NewEpoch => messages::new_epoch(connection, &last.session)?,
             SessionChange::Model(model) => messages::set_model(connection, &last.session, model.as_deref())?,
-            SessionChange::NamePoint { turn, name } => points::set_name(connection, &last.session, *turn, name)?,
-            SessionChange::Restore(point) => drop(points::restore(connection, point)?),
+            SessionChange::NamePoint { turn, name } => checkpoints::set_name(connection, &last.session, *turn, name)?,
+            SessionChange::Restore(point) => drop(checkpoints::restore(connection, point)?),
             SessionChange::Forget(id) => {
                 memory::forget(connection, &[*id])?;
                 ended.written.is_learned = true;
                 // The words of the command are forgotten as well.
-                forgetting::forget_command(connection, &self.turn.to_string(), &format!("/forget {id}"))?;
+                forgetting::replace_inbox_text(connection, &self.turn.to_string(), &format!("/forget {id}"))?;
             }
         }
         ended.followed = self.follow(connection, bus, rules, last)?;
@@ -221,11 +221,15 @@ impl TurnEnd {
     fn count(&self, connection: &Connection, session: &str, spending: &Spending) -> Result<(), StoreError> {
         let mut models = spending.models().peekable();
         if models.peek().is_none() && !self.model.is_empty() {
-            return usage::add(connection, self.turn, session, &self.model, Tokens::default(), None);
+            return usage::add(connection, self.turn, session, &self.model, TokenCounts::default(), None);
         }
         for (model, ModelSpending { usage: used, cost }) in models {
-            let tokens =
-                Tokens { turns: 1, input: used.input_tokens, output: used.output_tokens, cached: used.cached_tokens };
+            let tokens = TokenCounts {
+                turns: 1,
+                input: used.input_tokens,
+                output: used.output_tokens,
+                cached: used.cached_tokens,
+            };
             let cost = cost.as_ref().map(|cost| (cost.currency.as_str(), cost.micros));
             usage::add(connection, self.turn, session, model, tokens, cost)?;
         }
@@ -273,5 +277,5 @@ fn append_note(connection: &Connection, session: &str, turn: Uuid, note: &Sessio
     let said =
         [ChatMessage::User { content: note.note.clone(), images: Vec::new() }, ChatMessage::assistant(&note.said)];
     let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
-    messages::append_told(connection, session, turn, said.iter().map(ChatMessage::role).zip(bodies))
+    messages::append_note(connection, session, turn, said.iter().map(ChatMessage::role).zip(bodies))
 }

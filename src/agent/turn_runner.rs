@@ -28,7 +28,7 @@ use crate::phrases::Phrases;
 use crate::session::commands::{CommandHandler, CommandReply, SessionChange};
 use crate::session::lanes::{ConcurrencyLimits, Isolation};
 use crate::session::session_ownership::{SessionMemoryUpdate, is_conversation, is_written};
-use crate::store::inbox::{InboxRow, State};
+use crate::store::inbox::{InboxRow, InboxState};
 use crate::turn::context::{attachments, user_message};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::event_emitter::EventEmitter;
@@ -107,7 +107,7 @@ impl TurnRunner {
         let EndResult { more, is_learned } = end.write(&self.bus, &self.job_rules, &self.running.retries).await;
         self.running.lock().remove(&turn);
         self.running.retries.leave(turn);
-        self.bus.forget_faults_if_nobody_waits();
+        self.bus.clear_faults_if_nobody_waits();
         match is_learned {
             true => self.memory.notify_changes(),
             false => self.memory.notify_messages(),
@@ -183,7 +183,7 @@ impl TurnRunner {
         end.error = code.map(ErrorCode::word);
         // A message that is given up adds nothing to the session: revived, it is answered as if it had come then.
         if code == Some(ErrorCode::Unavailable) {
-            return TurnEnd { state: State::Dead, ..end };
+            return TurnEnd { state: InboxState::Dead, ..end };
         }
         let reason = code.map_or("not run: the turn had ended", ErrorCode::open_calls_reason);
         let user = match &state.progress.context {
@@ -203,7 +203,7 @@ impl TurnRunner {
             rows,
             reply: String::new(),
             error: None,
-            state: State::Done,
+            state: InboxState::Done,
             append: SessionAppend::Nothing,
             change: SessionChange::None,
             memory_update: None,
@@ -228,7 +228,7 @@ impl TurnRunner {
         tracing::error!(%turn, "a message crashed the gateway each time it ran and is given up");
         let reply = self.phrases.poison.to_owned();
         let error = Some(ErrorCode::Poison.word());
-        let end = TurnEnd { reply, error, state: State::Dead, ..self.bare_end(turn, rows) };
+        let end = TurnEnd { reply, error, state: InboxState::Dead, ..self.bare_end(turn, rows) };
         end.write(&self.bus, &self.job_rules, &self.running.retries).await;
     }
 

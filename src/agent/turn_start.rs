@@ -17,8 +17,8 @@ use crate::session::lanes::Isolation;
 use crate::session::resets::Resets;
 use crate::session::retry_scheduler::RetryScheduler;
 use crate::session::session_ownership;
-use crate::store::inbox::{self, InboxRow, State};
-use crate::store::turn_steps::{self, StepRow};
+use crate::store::inbox::{self, InboxRow, InboxState};
+use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::{Commit, Connection, Store, StoreError, meta};
 use crate::turn::flight_recorder::FlightRecorder;
 
@@ -59,7 +59,7 @@ pub struct StartedTurn {
     pub rows: Vec<InboxRow>,
     /// The last of them, whose chat gets the reply.
     pub last: InboxRow,
-    pub steps: Vec<StepRow>,
+    pub steps: Vec<TurnStepRow>,
     pub cancel: CancellationToken,
 }
 
@@ -93,7 +93,7 @@ impl TurnStarter {
                 running.retries.call(turn);
                 begin_anew(connection, &rows, &resets, &zone)?;
                 for row in &rows {
-                    inbox::start(connection, row.seq, turn)?;
+                    inbox::mark_running(connection, row.seq, turn)?;
                 }
                 if isolation == Isolation::Alone {
                     meta::set(connection, meta::ALONE, &turn.to_string())?;
@@ -130,17 +130,17 @@ fn take_rows(
     let limit = if collect { COLLECT_LIMIT } else { 1 };
     let mut rows = inbox::open_of_session(connection, session, limit)?;
     let Some(first) = rows.first().cloned() else { return Ok(Vec::new()) };
-    if first.state == State::Waiting && !first.cancel && retries.holds(first.turn) {
+    if first.state == InboxState::Waiting && !first.cancel && retries.holds(first.turn) {
         return Ok(Vec::new());
     }
     let mut own = inbox::of_turn(connection, first.turn)?;
-    own.retain(|row| matches!(row.state, State::Queued | State::Running | State::Waiting));
-    let has_begun = first.state != State::Queued || own.len() > 1 || turn_steps::has_any(connection, first.turn)?;
+    own.retain(|row| matches!(row.state, InboxState::Queued | InboxState::Running | InboxState::Waiting));
+    let has_begun = first.state != InboxState::Queued || own.len() > 1 || turn_steps::has_any(connection, first.turn)?;
     if has_begun {
         return Ok(own);
     }
     let joins = |row: &InboxRow| {
-        row.state == State::Queued
+        row.state == InboxState::Queued
             && !stands_alone(row)
             && (&row.sender, &row.trust, &row.channel, &row.chat_id)
                 == (&first.sender, &first.trust, &first.channel, &first.chat_id)
@@ -153,7 +153,7 @@ fn take_rows(
 /// Begins a new epoch before the first turn of a message, if one is due. Commands and notes belong to the current
 /// epoch.
 fn begin_anew(connection: &Connection, rows: &[InboxRow], resets: &Resets, zone: &TimeZone) -> Result<(), StoreError> {
-    let Some(first) = rows.first().filter(|row| row.state == State::Queued) else { return Ok(()) };
+    let Some(first) = rows.first().filter(|row| row.state == InboxState::Queued) else { return Ok(()) };
     let is_said = command_of(first).is_none() && TurnOrigin::parse(&first.origin).note().is_none();
     if is_said && resets.apply(connection, &first.session, first.received_at, zone)? {
         tracing::info!(session = first.session, turn = %first.turn, "a new conversation begins automatically");

@@ -1,40 +1,40 @@
-//! What of a home goes into its backup: everything but what belongs to the running program alone.
+//! The files of a home that go into its backup: all but those that belong to the running program.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::manifest::{self, FIRST};
+use super::manifest::{self, FIRST_ENTRY};
 
-/// The files and folders that a home may have; more is a mistake.
+/// The most files and folders in a home; a larger number is an error.
 const LIMIT: usize = 1_000_000;
 
-/// Names at the top of the home that are made anew, or copied in their own way. What begins with one of the second list
-/// is left out, too: the database's own files, and what was moved aside.
-const LEFT_OUT: [&str; 6] = ["daoyou.lock", "daoyou.sock", "daoyou.mark", "daoyou.flight", "daoyou.suspect", "tmp"];
-const FAMILIES: [&str; 3] = ["daoyou.db", "daoyou.before-restore-", "daoyou.restoring"];
+/// Names at the top of the home that are not archived as they are, since they are recreated or copied separately.
+/// `EXCLUDED_PREFIXES` covers the database's own files and what was moved aside.
+const EXCLUDED: [&str; 6] = ["daoyou.lock", "daoyou.sock", "daoyou.mark", "daoyou.flight", "daoyou.suspect", "tmp"];
+const EXCLUDED_PREFIXES: [&str; 3] = ["daoyou.db", "daoyou.before-restore-", "daoyou.restoring"];
 
-/// One thing in the home.
+/// An entry of the home.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum HomeEntry {
     Folder,
     File,
     Link(PathBuf),
 }
 
-/// The things of a home by their path in it, a folder before what is in it; and what cannot be taken along, in words.
+/// The entries of a home by their path in it, a folder before its entries; and descriptions of what cannot be archived.
 #[derive(Debug, Default)]
-pub struct Contents {
-    pub items: Vec<(PathBuf, Item)>,
+pub struct HomeContents {
+    pub items: Vec<(PathBuf, HomeEntry)>,
     pub left_out: Vec<String>,
 }
 
-/// Walks through the home at `dir`.
+/// Lists the entries of the home at `dir`.
 ///
 /// # Errors
-/// A folder cannot be read, or there is no end of it.
-pub fn of(dir: &Path) -> io::Result<Contents> {
-    let mut contents = Contents::default();
+/// A folder cannot be read, or there are too many entries.
+pub fn list(dir: &Path) -> io::Result<HomeContents> {
+    let mut contents = HomeContents::default();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         let mut names =
@@ -42,15 +42,15 @@ pub fn of(dir: &Path) -> io::Result<Contents> {
         names.sort_unstable();
         for name in names {
             let path = folder.join(&name);
-            if folder.as_os_str().is_empty() && is_left_out(&name.to_string_lossy()) {
+            if folder.as_os_str().is_empty() && is_excluded(&name.to_string_lossy()) {
                 continue;
             }
             if contents.items.len() >= LIMIT {
                 return Err(io::Error::other(format!("the home holds more than {LIMIT} files")));
             }
-            match item(dir, &path)? {
+            match read_entry(dir, &path)? {
                 Ok(item) => {
-                    if item == Item::Folder {
+                    if item == HomeEntry::Folder {
                         folders.push(path.clone());
                     }
                     contents.items.push((path, item));
@@ -62,28 +62,28 @@ pub fn of(dir: &Path) -> io::Result<Contents> {
     Ok(contents)
 }
 
-fn is_left_out(name: &str) -> bool {
-    LEFT_OUT.contains(&name) || FAMILIES.iter().any(|family| name.starts_with(family))
+fn is_excluded(name: &str) -> bool {
+    EXCLUDED.contains(&name) || EXCLUDED_PREFIXES.iter().any(|family| name.starts_with(family))
 }
 
-/// What stands at `path`; the inner error says why it is left out, if that is worth a word.
-fn item(dir: &Path, path: &Path) -> io::Result<Result<Item, Option<String>>> {
+/// Returns the entry at `path`. The inner error is the reason why it is left out, if worth mentioning.
+fn read_entry(dir: &Path, path: &Path) -> io::Result<Result<HomeEntry, Option<String>>> {
     let full = dir.join(path);
     let kind = match fs::symlink_metadata(&full) {
         Ok(metadata) => metadata.file_type(),
-        // It was there a moment ago.
+        // It was removed since the folder was read.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err(None)),
         Err(error) => return Err(error),
     };
     if kind.is_dir() {
-        return Ok(Ok(Item::Folder));
+        return Ok(Ok(HomeEntry::Folder));
     }
     if kind.is_symlink() {
         let target = fs::read_link(&full)?;
         if manifest::link_stays(path, &target) {
-            return Ok(Ok(Item::Link(target)));
+            return Ok(Ok(HomeEntry::Link(target)));
         }
-        return Ok(Err(Some(format!("the link leads out of the home, to {}", target.display()))));
+        return Ok(Err(Some(format!("the link points outside of the home, to {}", target.display()))));
     }
     if !kind.is_file() {
         return Ok(Err(Some("it is neither a file nor a folder".to_owned())));
@@ -91,12 +91,12 @@ fn item(dir: &Path, path: &Path) -> io::Result<Result<Item, Option<String>>> {
     if is_backup(&full)? {
         return Ok(Err(Some("it is a backup itself".to_owned())));
     }
-    Ok(Ok(Item::File))
+    Ok(Ok(HomeEntry::File))
 }
 
-/// Whether a file is an archive that this program made.
+/// Returns true if a file is an archive of this program.
 fn is_backup(path: &Path) -> io::Result<bool> {
-    let mut name = [0; FIRST.len() + 1];
+    let mut name = [0; FIRST_ENTRY.len() + 1];
     let length = File::open(path)?.read(&mut name)?;
-    Ok(length == name.len() && name.starts_with(FIRST.as_bytes()) && name.ends_with(&[0]))
+    Ok(length == name.len() && name.starts_with(FIRST_ENTRY.as_bytes()) && name.ends_with(&[0]))
 }

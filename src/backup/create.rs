@@ -8,58 +8,58 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use tar::{Builder, EntryType, Header};
 
-use super::contents::{self, Contents, Item};
-use super::manifest::{DATABASE, Entry, FIRST, FORMAT, MANIFEST, Manifest, ROOT, Summing};
+use super::contents::{self, HomeContents, HomeEntry};
+use super::manifest::{ArchivedFile, DATABASE, FIRST_ENTRY, FORMAT, HashingReader, MANIFEST, Manifest, ROOT};
 use crate::home::Home;
-use crate::store::backup::{self, Facts};
+use crate::store::backup::{self, DatabaseFacts};
 
-/// What was written.
+/// The result of a backup.
 #[derive(Debug)]
-pub struct Created {
+pub struct BackupSummary {
     pub files: usize,
-    /// Bytes of the archive.
+    /// The size of the archive in bytes.
     pub size: u64,
-    pub database: Option<Facts>,
-    /// What of the home is not in it, in words.
+    pub database: Option<DatabaseFacts>,
+    /// Descriptions of what is not in the archive.
     pub left_out: Vec<String>,
 }
 
-/// A file that is removed again unless it is kept.
-struct Draft(Option<PathBuf>);
+/// A file that is removed on drop unless its path is taken out.
+struct TemporaryFile(Option<PathBuf>);
 
-impl Drop for Draft {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if let Some(path) = self.0.take()
             && let Err(error) = fs::remove_file(&path)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(path = %path.display(), %error, "a temporary file stays");
+            tracing::warn!(path = %path.display(), %error, "a temporary file could not be removed");
         }
     }
 }
 
-/// Writes a backup of `home` to `file`, whole or not at all. A gateway may run meanwhile; it does not wait.
+/// Writes a backup of `home` to `file`, whole or not at all. A gateway may run meanwhile and does not wait.
 ///
 /// # Errors
-/// `file` is there and not to be overwritten, or something cannot be read or written.
-pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Created> {
+/// `file` exists and is not to be overwritten, or something cannot be read or written.
+pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<BackupSummary> {
     let file = std::path::absolute(file)?;
     if fs::symlink_metadata(&file).is_ok() && !overwrite {
-        bail!("{} is there already: choose another name, or overwrite it with --force", file.display());
+        bail!("{} already exists: choose another name, or overwrite it with --force", file.display());
     }
     let beside = |end: &str| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         file.with_file_name(format!(".{name}.{}.{end}", std::process::id()))
     };
-    let (copy, mut draft) = (Draft(Some(beside("db"))), Draft(Some(beside("tmp"))));
+    let (copy, mut draft) = (TemporaryFile(Some(beside("db"))), TemporaryFile(Some(beside("tmp"))));
     let (copy_path, draft_path) = (beside("db"), beside("tmp"));
     let database = copy_database(home, &copy_path)?;
     let cannot = || format!("{} cannot be written", file.display());
     let mut options = OpenOptions::new();
     let archive = options.write(true).create_new(true).mode(0o600).open(&draft_path).with_context(cannot)?;
-    let contents = contents::of(home.dir()).with_context(|| format!("{} cannot be read", home.dir().display()))?;
+    let contents = contents::list(home.dir()).with_context(|| format!("{} cannot be read", home.dir().display()))?;
     let copied = database.is_some().then_some(copy_path.as_path());
-    let mut writer = Archive { builder: Builder::new(BufWriter::new(archive)), files: Vec::new() };
+    let mut writer = ArchiveWriter { builder: Builder::new(BufWriter::new(archive)), files: Vec::new() };
     let files = writer.fill(home, &contents, copied)?;
     let archive = writer.finish(database.clone()).with_context(cannot)?;
     archive.sync_all().with_context(cannot)?;
@@ -70,20 +70,20 @@ pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Creat
     if let Some(folder) = file.parent() {
         File::open(folder).and_then(|folder| folder.sync_all()).with_context(cannot)?;
     }
-    Ok(Created { files, size, database, left_out: contents.left_out })
+    Ok(BackupSummary { files, size, database, left_out: contents.left_out })
 }
 
-/// A copy of the database at `to`; `None` where there is none yet.
-fn copy_database(home: &Home, to: &Path) -> anyhow::Result<Option<Facts>> {
+/// Copies the database to `to`; returns `None` if there is none yet.
+fn copy_database(home: &Home, to: &Path) -> anyhow::Result<Option<DatabaseFacts>> {
     let database = home.database();
     if !database.exists() {
         return Ok(None);
     }
-    // Whoever runs has looked at it when he started.
+    // A running gateway checked the database when it started.
     if let Ok(_lock) = home.lock() {
-        backup::inspect(&database)?;
+        backup::check_source(&database)?;
     }
-    // Made here so that it is private from the beginning; SQLite takes an empty file.
+    // BackupSummary here so that it is private from the beginning; SQLite accepts an empty file.
     let mut options = OpenOptions::new();
     options
         .write(true)
@@ -94,26 +94,26 @@ fn copy_database(home: &Home, to: &Path) -> anyhow::Result<Option<Facts>> {
     Ok(Some(backup::copy(&database, to)?))
 }
 
-struct Archive {
+struct ArchiveWriter {
     builder: Builder<BufWriter<File>>,
-    files: Vec<Entry>,
+    files: Vec<ArchivedFile>,
 }
 
-impl Archive {
-    /// Everything but the manifest; answers how many files.
-    fn fill(&mut self, home: &Home, contents: &Contents, database: Option<&Path>) -> anyhow::Result<usize> {
-        self.text(FIRST, format!("{FORMAT} {}\n", env!("CARGO_PKG_VERSION")).as_bytes())?;
+impl ArchiveWriter {
+    /// Adds everything but the manifest; returns the number of files.
+    fn fill(&mut self, home: &Home, contents: &HomeContents, database: Option<&Path>) -> anyhow::Result<usize> {
+        self.text(FIRST_ENTRY, format!("{FORMAT} {}\n", env!("CARGO_PKG_VERSION")).as_bytes())?;
         if let Some(database) = database {
             self.file(Path::new(DATABASE), database)?;
         }
         for (path, item) in &contents.items {
             let full = home.dir().join(path);
             match item {
-                Item::Folder => self.folder(path)?,
-                Item::File => {
+                HomeEntry::Folder => self.folder(path)?,
+                HomeEntry::File => {
                     self.file(path, &full).with_context(|| format!("{} cannot be backed up", full.display()))?;
                 }
-                Item::Link(target) => {
+                HomeEntry::Link(target) => {
                     let mut header = header(EntryType::Symlink, 0, 0o777);
                     self.builder.append_link(&mut header, Path::new(ROOT).join(path), target)?;
                 }
@@ -133,13 +133,13 @@ impl Archive {
         let size = metadata.len();
         let mut header = header(EntryType::Regular, size, metadata.permissions().mode() & 0o700);
         header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));
-        // A file that grows is taken as long as it was; one that shrinks cannot be.
-        let mut content = Summing::new(file.take(size));
+        // A file that grows is archived up to its former length; one that shrinks is an error.
+        let mut content = HashingReader::new(file.take(size));
         self.builder.append_data(&mut header, Path::new(ROOT).join(path), &mut content)?;
         if content.length != size {
-            return Err(io::Error::other("it was changed meanwhile; run the backup again"));
+            return Err(io::Error::other("it was changed during the backup; run the backup again"));
         }
-        self.files.push(Entry { path: path.to_owned(), size, sha256: content.finish() });
+        self.files.push(ArchivedFile { path: path.to_owned(), size, sha256: content.finish() });
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl Archive {
         self.builder.append_data(&mut header(EntryType::Regular, text.len() as u64, 0o600), name, text)
     }
 
-    fn finish(mut self, database: Option<Facts>) -> io::Result<File> {
+    fn finish(mut self, database: Option<DatabaseFacts>) -> io::Result<File> {
         let manifest = Manifest {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),

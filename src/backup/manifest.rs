@@ -1,29 +1,30 @@
-//! What stands in an archive, and what is asked of the names in it.
+//! The list in an archive, and the checks of the names in it.
 
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
+use daoyou_channels::text::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::store::backup::Facts;
+use crate::store::backup::DatabaseFacts;
 
-/// The form of the archives that this program writes.
+/// The format of the archives that this program writes.
 pub const FORMAT: u32 = 1;
 
-/// The first entry, by which a backup is known.
-pub const FIRST: &str = "daoyou-backup";
+/// The name of the first entry, which identifies a backup.
+pub const FIRST_ENTRY: &str = "daoyou-backup";
 
-/// The last entry: an archive without it was cut short.
+/// The name of the last entry. An archive without it was cut short.
 pub const MANIFEST: &str = "manifest.json";
 
-/// What the home's own files stand under.
+/// The folder of the home's own files in an archive.
 pub const ROOT: &str = "home";
 
-/// The database's name in the home.
+/// The name of the database in the home.
 pub const DATABASE: &str = "daoyou.db";
 
-/// The list of all that an archive holds.
+/// The list of an archive's contents.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     pub format: u32,
@@ -31,41 +32,41 @@ pub struct Manifest {
     pub version: String,
     /// RFC 3339.
     pub created_at: String,
-    /// Absent where the home had no database yet.
+    /// Absent if the home had no database yet.
     #[serde(default)]
-    pub database: Option<Facts>,
+    pub database: Option<DatabaseFacts>,
     /// The files, by their path in the home.
-    pub files: Vec<Entry>,
+    pub files: Vec<ArchivedFile>,
 }
 
-/// One file.
+/// A file in an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct ArchivedFile {
     pub path: PathBuf,
     pub size: u64,
     /// In hexadecimal.
     pub sha256: String,
 }
 
-/// Reads on from `inner`, and sums up what passes.
-pub struct Summing<R> {
+/// A reader that computes the SHA-256 and the length of what passes through it.
+pub struct HashingReader<R> {
     inner: R,
     sum: Sha256,
     pub length: u64,
 }
 
-impl<R: Read> Summing<R> {
+impl<R: Read> HashingReader<R> {
     pub fn new(inner: R) -> Self {
         Self { inner, sum: Sha256::new(), length: 0 }
     }
 
-    /// SHA-256 of what has passed, in hexadecimal.
+    /// Returns the SHA-256 of what passed, in hexadecimal.
     pub fn finish(self) -> String {
-        self.sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.sum.finalize())
     }
 }
 
-impl<R: Read> Read for Summing<R> {
+impl<R: Read> Read for HashingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.inner.read(buffer)?;
         self.sum.update(&buffer[..length]);
@@ -74,14 +75,14 @@ impl<R: Read> Read for Summing<R> {
     }
 }
 
-/// The path in the home that an entry's name stands for; `None` of one that leads out of it, or is the home itself.
+/// Returns the path in the home for an entry's name, or `None` if the name leads out of the home or is the home itself.
 pub fn in_home(name: &Path) -> Option<PathBuf> {
     let rest = name.strip_prefix(ROOT).ok()?;
     let plain = rest.components().all(|part| matches!(part, Component::Normal(_)));
     (plain && rest.components().next().is_some()).then(|| rest.to_owned())
 }
 
-/// Whether a link at `path` in the home that says `target` stays in the home.
+/// Returns true if a link at `path` in the home to `target` stays in the home.
 pub fn link_stays(path: &Path, target: &Path) -> bool {
     let mut depth = path.components().count().saturating_sub(1);
     for part in target.components() {
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_links_stay_in_the_home() {
+    fn names_and_links_must_stay_in_the_home() {
         for (name, expected) in [
             ("home/config.toml", Some("config.toml")),
             ("home/workspace/a/b", Some("workspace/a/b")),

@@ -1,10 +1,10 @@
-//! A whole home in one file, and back: the database as it is at one moment, the configuration, the workspace, and what
-//! else the owner has put there. The file is a tar archive that anybody can look into.
+//! A whole home in one file, and back: a consistent copy of the database, the configuration, the workspace, and the owner's
+//! other files. The file is a plain tar archive.
 
 mod contents;
 mod create;
 mod manifest;
 mod restore;
 
-pub use create::{Created, create};
-pub use restore::{Restored, restore};
+pub use create::{BackupSummary, create};
+pub use restore::{RestoreSummary, restore};

@@ -1,5 +1,5 @@
-//! `daoyou restore FILE`: unpacked and checked as a whole beside the home, then put in place. What was there is moved
-//! aside.
+//! `daoyou restore FILE`: unpacks and checks the archive beside the home, then exchanges the contents. The former ones are
+//! moved aside.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -11,81 +11,82 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, anyhow, bail};
 use tar::{Archive, EntryType};
 
-use super::manifest::{self, DATABASE, Entry, FIRST, FORMAT, MANIFEST, Manifest, Summing};
+use super::manifest::{self, ArchivedFile, DATABASE, FIRST_ENTRY, FORMAT, HashingReader, MANIFEST, Manifest};
 use crate::home::{Home, HomeLock};
 use crate::store::backup;
 
-/// The longest manifest that is read: some hundred bytes for each file.
+/// The longest manifest that is read; each file takes some hundred bytes in it.
 const MANIFEST_LIMIT: u64 = 1 << 30;
 
-/// Files that belong to what ran here before, beside the database itself.
-const OF_THE_LAST: [&str; 4] = ["daoyou.db-wal", "daoyou.db-shm", "daoyou.flight", "daoyou.suspect"];
+/// Files of the former gateway beside the database itself.
+const RUNTIME_FILES: [&str; 4] = ["daoyou.db-wal", "daoyou.db-shm", "daoyou.flight", "daoyou.suspect"];
 
-/// What is said of a file that `daoyou backup` did not write.
-const NO_BACKUP: &str = "it is no backup of daoyou";
+/// The error text for a file that `daoyou backup` did not write.
+const NO_BACKUP: &str = "it is not a backup of daoyou";
 
-/// What was put in place.
+/// The result of a restore.
 #[derive(Debug)]
-pub struct Restored {
+pub struct RestoreSummary {
     pub files: usize,
     /// When the backup was made, RFC 3339.
     pub created_at: String,
-    /// The folder that what was there before is kept in.
+    /// The folder that holds the former contents of the home.
     pub kept: Option<PathBuf>,
-    /// Which messages are not there because they were accepted after the backup; in words.
+    /// A description of the messages that were accepted after the backup and are missing from it.
     pub missing: Option<String>,
 }
 
-/// A folder that is removed with all that is in it.
-struct Staging(PathBuf);
+/// A folder that is removed with its contents on drop.
+struct StagingFolder(PathBuf);
 
-impl Drop for Staging {
+impl Drop for StagingFolder {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(path = %self.0.display(), %error, "a temporary folder stays");
+            tracing::warn!(path = %self.0.display(), %error, "a temporary folder could not be removed");
         }
     }
 }
 
-/// Puts the backup in `file` in place of what `home` holds.
+/// Replaces the contents of `home` by the backup in `file`.
 ///
 /// # Errors
-/// The archive is not whole, damaged, newer, or not ours: then nothing was touched. Or the home cannot be written.
-pub fn restore(home: &Home, _lock: &HomeLock, file: &Path) -> anyhow::Result<Restored> {
-    sweep(home).with_context(|| format!("{} cannot be cleared", home.dir().display()))?;
-    let staging = Staging(home.dir().join(format!("daoyou.restoring-{}", std::process::id())));
+/// The archive is incomplete, damaged, newer than this program, or no backup: then nothing was changed. Or the home cannot be
+/// written.
+pub fn restore(home: &Home, _lock: &HomeLock, file: &Path) -> anyhow::Result<RestoreSummary> {
+    remove_leftovers(home).with_context(|| format!("{} cannot be cleared", home.dir().display()))?;
+    let staging = StagingFolder(home.dir().join(format!("daoyou.restoring-{}", std::process::id())));
     DirBuilder::new()
         .mode(0o700)
         .create(&staging.0)
         .with_context(|| format!("{} cannot be made", staging.0.display()))?;
-    let no_backup = || format!("{} cannot be restored, and nothing was touched", file.display());
+    let no_backup = || format!("{} cannot be restored, and nothing was changed", file.display());
     let manifest = unpack(file, &staging.0).with_context(no_backup)?;
     let copy = staging.0.join(DATABASE);
     let missing = match copy.exists() {
         true => {
-            let facts = backup::examine(&copy).with_context(no_backup)?;
+            let facts = backup::verify(&copy).with_context(no_backup)?;
             if manifest.database.as_ref() != Some(&facts) {
-                return Err(anyhow!("its database is not the one that its list tells of").context(no_backup()));
+                return Err(anyhow!("its database is not the one that its manifest describes").context(no_backup()));
             }
             backup::prepare(&copy, &home.database())?.map(|loss| loss.what)
         }
         false => None,
     };
     let has_database = copy.exists();
-    let kept = put_in_place(home, &staging.0).with_context(|| {
-        format!("the restore was cut off; run it again: what was there is in {}", home.dir().display())
+    let kept = exchange_contents(home, &staging.0).with_context(|| {
+        format!("the restore was interrupted; run it again: the former contents are in {}", home.dir().display())
     })?;
     if has_database {
-        backup::settle(&home.database())?;
+        backup::reset_mark(&home.database())?;
     }
-    fs::remove_file(unfinished(home))?;
-    Ok(Restored { files: manifest.files.len(), created_at: manifest.created_at, kept, missing })
+    fs::remove_file(unfinished_marker(home))?;
+    Ok(RestoreSummary { files: manifest.files.len(), created_at: manifest.created_at, kept, missing })
 }
 
-/// Removes what a restore that was cut off had unpacked.
-fn sweep(home: &Home) -> io::Result<()> {
+/// Removes what an interrupted restore had unpacked.
+fn remove_leftovers(home: &Home) -> io::Result<()> {
     for entry in fs::read_dir(home.dir())? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().starts_with("daoyou.restoring-") {
@@ -95,12 +96,12 @@ fn sweep(home: &Home) -> io::Result<()> {
     Ok(())
 }
 
-/// While this is there, the home is half restored.
-fn unfinished(home: &Home) -> PathBuf {
+/// Returns the path of the file whose presence means that the home is half restored.
+fn unfinished_marker(home: &Home) -> PathBuf {
     home.dir().join("daoyou.restoring")
 }
 
-/// Unpacks `file` into `folder` and checks that all of it is there as it was; answers its list.
+/// Unpacks `file` into `folder`, verifies its contents, and returns its manifest.
 fn unpack(file: &Path, folder: &Path) -> anyhow::Result<Manifest> {
     let opened = File::open(file)?;
     if !opened.metadata()?.is_file() {
@@ -111,21 +112,21 @@ fn unpack(file: &Path, folder: &Path) -> anyhow::Result<Manifest> {
     for (number, entry) in archive.entries()?.enumerate() {
         let mut entry = match entry {
             Ok(entry) => entry,
-            // What the archive's reader says of any other file names its bytes.
-            Err(_) if number == 0 => bail!("{NO_BACKUP} (it is no tar archive)"),
+            // The tar reader's message about a file that is no archive would quote its bytes.
+            Err(_) if number == 0 => bail!("{NO_BACKUP} (it is not a tar archive)"),
             Err(error) => return Err(error).context("it is damaged"),
         };
         is_empty = false;
         let name = entry.path()?.into_owned();
         if manifest.is_some() {
-            bail!("something follows its list: {}", name.display());
+            bail!("an entry follows its manifest: {}", name.display());
         }
         match (number, name.to_str()) {
-            (0, Some(FIRST)) => check_format(&mut entry)?,
+            (0, Some(FIRST_ENTRY)) => check_format(&mut entry)?,
             (0, _) => bail!(NO_BACKUP),
             (_, Some(MANIFEST)) => {
                 let list: Manifest =
-                    serde_json::from_reader(entry.take(MANIFEST_LIMIT)).context("its list is damaged")?;
+                    serde_json::from_reader(entry.take(MANIFEST_LIMIT)).context("its manifest is damaged")?;
                 manifest = Some(list);
             }
             _ => {
@@ -151,7 +152,7 @@ fn unpack(file: &Path, folder: &Path) -> anyhow::Result<Manifest> {
         }
     }
     let Some(manifest) = manifest else {
-        bail!("{}", if is_empty { NO_BACKUP } else { "it ends too early: its list is missing" });
+        bail!("{}", if is_empty { NO_BACKUP } else { "it ends too early: its manifest is missing" });
     };
     check_files(&manifest.files, &found)?;
     // Links come last, so that nothing is written through one.
@@ -167,33 +168,33 @@ fn check_format(entry: &mut impl Read) -> anyhow::Result<()> {
     entry.take(100).read_to_string(&mut text)?;
     let format: u32 = text.split_whitespace().next().and_then(|word| word.parse().ok()).context(NO_BACKUP)?;
     if format > FORMAT {
-        bail!("it was made by a newer daoyou (form {format}; this one knows up to {FORMAT}): update daoyou");
+        bail!("it was made by a newer daoyou (format {format}; this version reads up to {FORMAT}): update daoyou");
     }
     Ok(())
 }
 
-fn check_files(listed: &[Entry], found: &BTreeMap<PathBuf, (u64, String)>) -> anyhow::Result<()> {
-    for Entry { path, size, sha256 } in listed {
+fn check_files(listed: &[ArchivedFile], found: &BTreeMap<PathBuf, (u64, String)>) -> anyhow::Result<()> {
+    for ArchivedFile { path, size, sha256 } in listed {
         match found.get(path) {
-            None => bail!("{} is missing in it", path.display()),
+            None => bail!("{} is missing from it", path.display()),
             Some((length, sum)) if (length, sum) != (size, sha256) => bail!("{} is damaged in it", path.display()),
             Some(_) => {}
         }
     }
     if listed.len() != found.len() {
-        bail!("it holds files that its list does not tell of");
+        bail!("it holds files that its manifest does not list");
     }
     Ok(())
 }
 
-/// Unpacks one file, private; answers its length and its sum.
+/// Unpacks one file with private permissions; returns its length and its SHA-256.
 fn unpack_file<R: Read>(entry: &mut tar::Entry<'_, R>, folder: &Path, path: &Path) -> io::Result<(u64, String)> {
     make_folder(folder, path.parent().unwrap_or(Path::new("")))?;
     let mode = entry.header().mode()? & 0o700 | 0o600;
     let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(entry.header().mtime()?));
-    // One that is there is one that the archive holds twice.
+    // If the file exists, the archive holds it twice.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(folder.join(path))?;
-    let mut content = Summing::new(entry);
+    let mut content = HashingReader::new(entry);
     io::copy(&mut content, &mut file)?;
     if let Some(modified) = modified {
         file.set_modified(modified)?;
@@ -206,8 +207,8 @@ fn make_folder(folder: &Path, path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder.join(path))
 }
 
-/// Moves what stands in the way aside, and what was unpacked into its place; answers where the former is.
-fn put_in_place(home: &Home, staging: &Path) -> io::Result<Option<PathBuf>> {
+/// Moves the former contents aside and the unpacked ones into their place; returns the folder of the former ones.
+fn exchange_contents(home: &Home, staging: &Path) -> io::Result<Option<PathBuf>> {
     let names = fs::read_dir(staging)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
     let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
     let first = home.dir().join(format!("daoyou.before-restore-{stamp}"));
@@ -215,11 +216,11 @@ fn put_in_place(home: &Home, staging: &Path) -> io::Result<Option<PathBuf>> {
     let mut folders = std::iter::once(first.clone()).chain(later);
     let kept = folders.find(|folder| !folder.exists()).unwrap_or(first);
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600).open(unfinished(home))?.sync_all()?;
-    let of_the_last = OF_THE_LAST.iter().map(Into::into);
+    options.write(true).create(true).truncate(true).mode(0o600).open(unfinished_marker(home))?.sync_all()?;
+    let runtime_files = RUNTIME_FILES.iter().map(Into::into);
     let mut has_kept = false;
-    // The database goes first, so that nothing takes it for whole without its log.
-    let mut in_the_way: Vec<_> = names.iter().cloned().chain(of_the_last).collect();
+    // The database goes first, so that no program takes it for complete without its log.
+    let mut in_the_way: Vec<_> = names.iter().cloned().chain(runtime_files).collect();
     in_the_way.sort_by_key(|name| name != DATABASE);
     for name in in_the_way {
         let from = home.dir().join(&name);

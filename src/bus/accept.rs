@@ -1,27 +1,31 @@
-//! Taking messages in: a row first, then a wake-up.
+//! Accepts messages: writes the row first, then wakes the consumer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use daoyou_channels::{AcceptExtras, Acceptance, ErrorInfo, InboundMessage, Refusal, SessionKey, Trust};
+use daoyou_channels::{
+    AcceptExtras, Acceptance, ErrorInfo, InboundMessage, MessageState, MessageStatus, Refusal, Reply, SessionKey, Trust,
+};
 use uuid::Uuid;
 
-use super::extras::keep;
-use super::message_bus::{CommandAnswer, Inbound, MessageBus, Order};
-use super::states::state_of;
-use super::{BusSettings, OutboundBody, OutboundDraft, scope};
+use super::message_bus::{BusSettings, CommandAnswer, ControlCommand, InboundSignal, MessageBus};
+use super::notices::{NoticeSettings, write_notice};
+use super::outbound::{OutboundBody, OutboundDraft};
 use crate::crash;
 use crate::origin::TurnOrigin;
-use crate::store::inbox::{self, Inserted, NewMessage, State};
-use crate::store::{Commit, Connection, StoreError, messages, processes, spawns};
+use crate::store::inbox::{self, InboxRow, InboxState, InsertOutcome, NewInboxRow};
+use crate::store::{Commit, Connection, StoreError, cursors, messages, notes, outbox, processes, spawns};
 
-/// The longest external id, in bytes; beyond it a sender would fill the index.
+/// The longest external id, in bytes. A longer one would let a sender fill the index.
 const EXTERNAL_ID_LIMIT: usize = 1_024;
 
-/// What a message that starts no turn gets.
-enum OnTheSpot {
-    /// `/stop`: the running turn ends. With what is said of the rest of the message.
+/// The channel of terminals. Each terminal belongs to one person and follows the conversation by its key.
+const TERMINAL: &str = "cli";
+
+/// The answer to a message that starts no turn.
+enum ImmediateAnswer {
+    /// `/stop`: the running turn ends. `unread` is a remark about the text that was not read.
     Stop {
         unread: Option<String>,
     },
@@ -31,19 +35,19 @@ enum OnTheSpot {
 }
 
 impl MessageBus {
-    /// Accepts a message: one commit holds its row and what is `alongside`. Then the consumer is woken.
+    /// Accepts a message: one commit holds its row and `alongside`. Then the bus wakes the consumer.
     ///
     /// # Errors
-    /// The [`Refusal`] that the sender is to be told; nothing is kept then.
+    /// The [`Refusal`] for the sender; nothing is stored then.
     pub async fn publish_inbound(
         self: &Arc<Self>,
         message: InboundMessage,
         alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        self.take_in(message, None, alongside).await
+        self.accept_in_task(message, None, alongside).await
     }
 
-    /// Accepts a message that is answered already, with `reply`: one commit holds both and what is `alongside`.
+    /// Accepts a message that `reply` already answers: one commit holds both and `alongside`.
     ///
     /// # Errors
     /// As [`MessageBus::publish_inbound`].
@@ -53,31 +57,32 @@ impl MessageBus {
         reply: String,
         alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        self.take_in(message, Some(reply), alongside).await
+        self.accept_in_task(message, Some(reply), alongside).await
     }
 
-    async fn take_in(
+    async fn accept_in_task(
         self: &Arc<Self>,
         message: InboundMessage,
         reply: Option<String>,
         alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        // A task of its own: a caller who hangs up drops his future, and what is committed must be woken all the same.
+        // A separate task, because a caller that hangs up drops its future, and the consumer must be woken for what is
+        // committed.
         let bus = self.clone();
         let accepted = tokio::spawn(async move {
             let channel = bus.metrics.messages.channel(&message.channel);
-            let answer = bus.judge(message, reply, alongside).await;
+            let answer = bus.accept(message, reply, alongside).await;
             match &answer {
                 Ok(Acceptance::Accepted { .. }) => channel.accepted.increment(),
                 Ok(Acceptance::Duplicate { .. }) => channel.duplicates.increment(),
-                Err(refusal) => channel.refused.get(reason_of(refusal)).increment(),
+                Err(refusal) => channel.refused.get(refusal_code(refusal)).increment(),
             }
             answer
         });
-        accepted.await.unwrap_or_else(|error| Err(refuse(&StoreError::Row(error.to_string()))))
+        accepted.await.unwrap_or_else(|error| Err(store_refusal(&StoreError::Row(error.to_string()))))
     }
 
-    async fn judge(
+    async fn accept(
         &self,
         mut message: InboundMessage,
         reply: Option<String>,
@@ -93,140 +98,143 @@ impl MessageBus {
         }
         self.disk.check(settings.reserve).map_err(|reason| Refusal::Store { reason, retry_after })?;
         if settings.by_sender {
-            scope::by_sender(&mut message);
+            assign_sender_session(&mut message);
         }
         if let Some(reply) = reply {
-            return self.answer(&settings, OnTheSpot::Reply(reply), message, alongside).await;
+            return self.accept_answered(&settings, ImmediateAnswer::Reply(reply), message, alongside).await;
         }
-        match settings.commands.order(&message) {
-            Some(Order::Stop) => {
-                let unread = settings.commands.unread(&message);
-                self.answer(&settings, OnTheSpot::Stop { unread }, message, alongside).await
+        match settings.commands.control_command(&message) {
+            Some(ControlCommand::Stop) => {
+                let unread = settings.commands.unread_remark(&message);
+                self.accept_answered(&settings, ImmediateAnswer::Stop { unread }, message, alongside).await
             }
-            Some(Order::Status) => {
-                let status =
-                    with_unread(settings.commands.status(self, &message).await, settings.commands.unread(&message));
-                self.answer(&settings, OnTheSpot::Reply(status), message, alongside).await
+            Some(ControlCommand::Status) => {
+                let status = append_remark(
+                    settings.commands.status_reply(self, &message).await,
+                    settings.commands.unread_remark(&message),
+                );
+                self.accept_answered(&settings, ImmediateAnswer::Reply(status), message, alongside).await
             }
-            Some(Order::Command) if self.waits(&message).await? => {
-                let answer = settings.commands.command(&message).await.map_err(|error| refuse(&error))?;
+            Some(ControlCommand::Command) if self.is_session_waiting(&message).await? => {
+                let answer = settings.commands.answer_command(&message).await.map_err(|error| store_refusal(&error))?;
                 let (changes_model, session) = (answer.model.is_some(), message.session_key());
-                let accepted = self.answer(&settings, OnTheSpot::Command(answer), message, alongside).await;
+                let accepted =
+                    self.accept_answered(&settings, ImmediateAnswer::Command(answer), message, alongside).await;
                 if changes_model {
-                    // What waits there may be answered by that model.
-                    self.ask_session_again(session);
+                    // The new model may answer what waits there.
+                    self.retry_session(session);
                 }
                 accepted
             }
-            Some(Order::Command) | None => self.queue(&settings, message, alongside).await,
+            Some(ControlCommand::Command) | None => self.enqueue(&settings, message, alongside).await,
         }
     }
 
-    /// Returns true if the session's current turn waits, so that its lane would answer nothing.
-    async fn waits(&self, message: &InboundMessage) -> Result<bool, Refusal> {
+    /// Returns true if the current turn of the session waits, so that its lane would answer nothing.
+    async fn is_session_waiting(&self, message: &InboundMessage) -> Result<bool, Refusal> {
         let session = message.session_key();
         let current = self.store.read(move |connection| inbox::open_of_session(connection, session.as_str(), 1)).await;
-        let current = current.map_err(|error| refuse(&error))?;
-        Ok(current.first().is_some_and(|row| row.state == State::Waiting))
+        let current = current.map_err(|error| store_refusal(&error))?;
+        Ok(current.first().is_some_and(|row| row.state == InboxState::Waiting))
     }
 
-    async fn queue(
+    async fn enqueue(
         &self,
         settings: &BusSettings,
         message: InboundMessage,
         alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
-        if let Err(refusal) = self.ledger.take(settings.capacities, &message.channel, &session) {
-            // What was accepted before is no new message, and its sender is not to be turned away.
-            let known = self.known(&message).await?;
+        if let Err(refusal) = self.capacity.reserve(settings.capacities, &message.channel, &session) {
+            // A message that was accepted before is a duplicate, and its sender is not refused.
+            let known = self.find_duplicate(&message).await?;
             return known.ok_or(refusal);
         }
-        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, State::Queued)
-            .map_err(|error| refuse(&error))?;
+        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, InboxState::Queued)
+            .map_err(|error| store_refusal(&error))?;
         let id = row.id;
-        let notices = self.notices_of(settings);
+        let notices = self.notice_settings_of(settings);
         let written = self
             .store
             .write(Commit::Synced, move |connection| {
                 let inserted = inbox::insert(connection, &row)?;
-                let told = keep(connection, &alongside, notices.as_ref())?;
+                let told = write_extras(connection, &alongside, notices.as_ref())?;
                 crash::point("accept_before_commit", &row.content);
                 Ok((inserted, told))
             })
             .await;
         match written {
-            Ok((Inserted::New, told)) => {
+            Ok((InsertOutcome::New, told)) => {
                 crash::point("accept_committed", &message.content);
                 tracing::info!(turn = %id, %session, channel = message.channel, "accepted");
-                self.inbound.wake(Inbound::Work(session.clone()));
-                self.told(told);
+                self.inbound.wake(InboundSignal::Work(session.clone()));
+                self.wake_for_notice(told);
                 Ok(Acceptance::Accepted { id, session })
             }
-            Ok((Inserted::Known { .. }, told)) => {
-                self.ledger.give_back(&session, 1);
-                self.inbound.wake(Inbound::Work(session));
-                self.told(told);
-                let known = self.known(&message).await?;
-                known.ok_or_else(|| refuse(&StoreError::Row("a known message is gone".to_owned())))
+            Ok((InsertOutcome::Known { .. }, told)) => {
+                self.capacity.release(&session, 1);
+                self.inbound.wake(InboundSignal::Work(session));
+                self.wake_for_notice(told);
+                let known = self.find_duplicate(&message).await?;
+                known.ok_or_else(|| store_refusal(&StoreError::Row("a known message is gone".to_owned())))
             }
             Err(error) => {
-                self.ledger.give_back(&session, 1);
-                tracing::error!(%session, %error, "a message could not be accepted");
-                Err(refuse(&error))
+                self.capacity.release(&session, 1);
+                tracing::error!(%session, %error, "a message could not be stored");
+                Err(store_refusal(&error))
             }
         }
     }
 
-    /// The owner has something to be told on `channel`.
-    pub(super) fn told(&self, channel: Option<String>) {
+    /// Wakes `channel`, if any, for a notice that was written for the owner.
+    pub(super) fn wake_for_notice(&self, channel: Option<String>) {
         if let Some(channel) = channel {
             self.outbound_written(&channel, 1);
         }
     }
 
-    /// The row is done from the start, its reply in the same commit. Such messages pass the inbound bounds, as `/stop` and
+    /// Writes the row as done and its reply in the same commit. Such messages bypass the inbound capacities, as `/stop` and
     /// `/status` must, but not the outbound one.
-    async fn answer(
+    async fn accept_answered(
         &self,
         settings: &BusSettings,
-        with: OnTheSpot,
+        with: ImmediateAnswer,
         message: InboundMessage,
         alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
-        if let Err(refusal) = self.ledger.may_take(settings.capacities, &message.channel) {
-            return self.known(&message).await?.ok_or(refusal);
+        if let Err(refusal) = self.capacity.check_channel(settings.capacities, &message.channel) {
+            return self.find_duplicate(&message).await?.ok_or(refusal);
         }
-        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, State::Done)
-            .map_err(|error| refuse(&error))?;
+        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, InboxState::Done)
+            .map_err(|error| store_refusal(&error))?;
         let id = row.id;
         let commands = settings.commands.clone();
         let channel = message.channel.clone();
         let known = message.clone();
-        let notices = self.notices_of(settings);
+        let notices = self.notice_settings_of(settings);
         let answer = move |connection: &Connection| {
-            let told = keep(connection, &alongside, notices.as_ref())?;
-            if inbox::insert(connection, &row)? != Inserted::New {
+            let told = write_extras(connection, &alongside, notices.as_ref())?;
+            if inbox::insert(connection, &row)? != InsertOutcome::New {
                 return Ok((told, None));
             }
             let mut error = None;
             let (cancelled, content) = match with {
-                OnTheSpot::Stop { unread } => {
-                    // A stranger ends no turn but his own, and has no sub-agents.
+                ImmediateAnswer::Stop { unread } => {
+                    // An untrusted sender can only stop their own turn, and has no sub-agents.
                     let (current, sub_agents, processes) = if message.trust == Trust::Untrusted {
-                        (inbox::cancel_of_stranger(connection, &row)?, Vec::new(), Vec::new())
+                        (inbox::cancel_of_untrusted(connection, &row)?, Vec::new(), Vec::new())
                     } else {
                         let current = inbox::cancel_current(connection, &row.session)?;
                         let sub_agents = spawns::cancel_below(connection, &row.session)?;
                         (current, sub_agents, processes::open_of_session(connection, &row.session)?)
                     };
-                    let told = commands.stopped(&message, current.is_some(), sub_agents.len(), &processes);
+                    let told = commands.stop_reply(&message, current.is_some(), sub_agents.len(), &processes);
                     let current = current.map(|turn| (turn, row.session.clone()));
-                    (current.into_iter().chain(sub_agents).collect(), with_unread(told, unread))
+                    (current.into_iter().chain(sub_agents).collect(), append_remark(told, unread))
                 }
-                OnTheSpot::Reply(content) => (Vec::new(), content),
-                OnTheSpot::Command(answer) => {
+                ImmediateAnswer::Reply(content) => (Vec::new(), content),
+                ImmediateAnswer::Command(answer) => {
                     if let Some(model) = &answer.model {
                         messages::set_model(connection, &row.session, model.as_deref())?;
                     }
@@ -234,47 +242,108 @@ impl MessageBus {
                     (Vec::new(), answer.reply)
                 }
             };
-            let mut reply = reply_to(id, message, content);
+            let mut reply = reply_draft(id, message, content);
             reply.body.error = error;
             reply.insert(connection)?;
             Ok((told, Some(cancelled)))
         };
-        let (told, written) = self.store.write(Commit::Synced, answer).await.map_err(|error| refuse(&error))?;
-        self.told(told);
+        let (told, written) = self.store.write(Commit::Synced, answer).await.map_err(|error| store_refusal(&error))?;
+        self.wake_for_notice(told);
         match written {
             Some(cancelled) => {
                 self.outbound_written(&channel, 1);
                 for (turn, session) in cancelled {
                     tracing::info!(%session, %turn, "asked to stop");
-                    self.inbound.wake(Inbound::Cancel(turn));
-                    self.inbound.wake(Inbound::Work(session.into()));
+                    self.inbound.wake(InboundSignal::Cancel(turn));
+                    self.inbound.wake(InboundSignal::Work(session.into()));
                 }
                 Ok(Acceptance::Accepted { id, session })
             }
             None => {
-                let known = self.known(&known).await?;
-                known.ok_or_else(|| refuse(&StoreError::Row("a known message is gone".to_owned())))
+                let known = self.find_duplicate(&known).await?;
+                known.ok_or_else(|| store_refusal(&StoreError::Row("a known message is gone".to_owned())))
             }
         }
     }
 
-    /// The first acceptance of a message, if there was one.
-    async fn known(&self, message: &InboundMessage) -> Result<Option<Acceptance>, Refusal> {
+    /// Returns the first acceptance of a message, if there was one.
+    async fn find_duplicate(&self, message: &InboundMessage) -> Result<Option<Acceptance>, Refusal> {
         let Some(external_id) = message.external_id.clone() else { return Ok(None) };
         let channel = message.channel.clone();
         let found = self
             .store
             .read(move |connection| {
                 let row = inbox::find_external(connection, &channel, &external_id)?;
-                row.map(|row| state_of(connection, row)).transpose()
+                row.map(|row| message_state(connection, row)).transpose()
             })
             .await
-            .map_err(|error| refuse(&error))?;
+            .map_err(|error| store_refusal(&error))?;
         Ok(found.map(|state| Acceptance::Duplicate { id: state.id, session: state.session, reply: state.reply }))
     }
 }
 
-/// Returns the origin of a channel's message: a person wrote it, whatever it says of itself.
+/// Sets the session of the message to `CHANNEL:CHAT:SENDER`, unless it has a session or no sender of its own (a sender that
+/// equals the channel).
+fn assign_sender_session(message: &mut InboundMessage) {
+    if message.session.is_some() || message.channel == TERMINAL || message.sender == message.channel {
+        return;
+    }
+    // The part after the last colon is the sender, so that no two pairs of chat and sender get the same key.
+    let sender = message.sender.replace('%', "%25").replace(':', "%3A");
+    let chat = SessionKey::of_chat(&message.channel, &message.chat_id);
+    message.session = Some(SessionKey::from(format!("{chat}:{sender}")));
+}
+
+/// Writes `alongside` within the caller's commit. `notices` says where a notice for the owner goes. Returns the channel that
+/// has to deliver that notice.
+pub(super) fn write_extras(
+    connection: &Connection,
+    alongside: &AcceptExtras,
+    notices: Option<&NoticeSettings>,
+) -> Result<Option<String>, StoreError> {
+    if let Some(cursor) = &alongside.cursor {
+        cursors::set(connection, &cursor.channel, &cursor.source, &cursor.position)?;
+    }
+    for note in &alongside.notes {
+        notes::set(connection, &note.channel, note.kind, &note.key, &note.value)?;
+    }
+    match &alongside.notice {
+        Some(content) => {
+            write_notice(connection, notices, daoyou_channels::new_id(), "notice:channel", content.clone())
+        }
+        None => Ok(None),
+    }
+}
+
+/// Returns the state of a row as channels see it.
+pub(super) fn message_state(connection: &Connection, row: InboxRow) -> Result<MessageState, StoreError> {
+    let status = match row.state {
+        InboxState::Queued => MessageStatus::Queued,
+        InboxState::Running => MessageStatus::Running,
+        InboxState::Waiting => MessageStatus::Waiting,
+        InboxState::Done => MessageStatus::Done,
+        InboxState::Dead => MessageStatus::Dead,
+    };
+    let reply = match status {
+        MessageStatus::Done | MessageStatus::Dead => outbox::reply(connection, row.turn)?,
+        _ => None,
+    };
+    let notice = match status {
+        MessageStatus::Waiting => outbox::find_slot(connection, row.turn, "notice:waiting")?,
+        _ => None,
+    };
+    let notice = notice.map(|notice| serde_json::from_str::<OutboundBody>(&notice.body)).transpose()?;
+    let reply = reply.map(|reply| serde_json::from_str::<OutboundBody>(&reply.body)).transpose()?;
+    Ok(MessageState {
+        id: row.id,
+        session: row.session.into(),
+        status,
+        reply: reply.map(|body| Reply { content: body.content, error: body.error }),
+        notice: notice.map(|body| body.content),
+    })
+}
+
+/// Returns the origin of a channel's message: a person wrote it, whatever its content claims.
 pub(super) fn origin_of(message: &InboundMessage) -> TurnOrigin {
     TurnOrigin { settings: message.settings.clone(), reply: message.reply.clone(), ..TurnOrigin::default() }
 }
@@ -284,9 +353,9 @@ pub(super) fn new_row(
     message: &InboundMessage,
     origin: &TurnOrigin,
     session: &SessionKey,
-    state: State,
-) -> Result<NewMessage, StoreError> {
-    Ok(NewMessage {
+    state: InboxState,
+) -> Result<NewInboxRow, StoreError> {
+    Ok(NewInboxRow {
         id,
         channel: message.channel.clone(),
         external_id: message.external_id.clone().unwrap_or_else(|| id.to_string()),
@@ -303,7 +372,7 @@ pub(super) fn new_row(
     })
 }
 
-pub(super) fn reply_to(turn: Uuid, message: InboundMessage, content: String) -> OutboundDraft {
+pub(super) fn reply_draft(turn: Uuid, message: InboundMessage, content: String) -> OutboundDraft {
     let session = message.session_key();
     OutboundDraft {
         turn,
@@ -322,15 +391,15 @@ pub(super) fn reply_to(turn: Uuid, message: InboundMessage, content: String) -> 
     }
 }
 
-fn with_unread(reply: String, unread: Option<String>) -> String {
+fn append_remark(reply: String, unread: Option<String>) -> String {
     match unread {
         Some(unread) => format!("{reply}\n\n{unread}"),
         None => reply,
     }
 }
 
-/// The stable word for a refusal.
-fn reason_of(refusal: &Refusal) -> &'static str {
+/// Returns the stable code of a refusal.
+fn refusal_code(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::SessionFull { .. } => "session_full",
         Refusal::InboxFull { .. } => "inbox_full",
@@ -341,8 +410,8 @@ fn reason_of(refusal: &Refusal) -> &'static str {
     }
 }
 
-/// What a sender is told when the store cannot take or tell something.
-pub(super) fn refuse(error: &StoreError) -> Refusal {
+/// Returns the refusal for a sender when the store cannot be read or written.
+pub(super) fn store_refusal(error: &StoreError) -> Refusal {
     Refusal::Store { reason: error.to_string(), retry_after: Duration::from_secs(5) }
 }
 
@@ -358,7 +427,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(16))]
-        /// Whatever is sent however often, in any order and at once: each `(channel, external id)` is one message.
+        /// Messages that are sent several times, in any order and concurrently, are accepted once for each `(channel, external
+        /// id)`.
         #[test]
         fn the_same_message_is_accepted_once(sent in prop::collection::vec((0u8..2, 0u8..6), 1..40)) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -381,6 +451,24 @@ mod tests {
                 (first, ids.len())
             });
             prop_assert_eq!((first, ids), (distinct.len(), distinct.len()));
+        }
+    }
+
+    #[test]
+    fn each_sender_has_a_session_of_their_own() {
+        for (channel, chat, sender, own, expected) in [
+            ("webhook:in", "group", "ann", None, "webhook:in:group:ann"),
+            ("webhook:in", "group", "bob", None, "webhook:in:group:bob"),
+            ("webhook:in", "group:ann", "c", None, "webhook:in:group:ann:c"),
+            ("webhook:in", "group", "ann:c", None, "webhook:in:group:ann%3Ac"),
+            ("webhook:in", "group", "ann", Some("webhook:in:ops"), "webhook:in:ops"),
+            ("webhook:in", "default", "webhook:in", None, "webhook:in:default"),
+            ("cli", "direct", "owner", None, "cli:direct"),
+        ] {
+            let mut message = InboundMessage::text(channel, chat, sender, Trust::Known, "hello");
+            message.session = own.map(SessionKey::from);
+            assign_sender_session(&mut message);
+            assert_eq!(message.session_key().as_str(), expected);
         }
     }
 }

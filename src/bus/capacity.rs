@@ -1,33 +1,43 @@
-//! How many messages wait, counted beside the store so that an accept need not count rows.
+//! Capacities: the numbers of waiting messages, counted in memory so that an accept need not count rows, and free disk space.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use daoyou_channels::{Refusal, SessionKey};
 
-use super::Capacities;
-
-/// When a sender who was turned away may come back.
+/// The wait that a refused sender is told.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// The numbers of messages that may wait, with the HTTP status when they are reached. Only messages from outside count.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacities {
+    /// Unfinished messages of one session (429).
+    pub session: usize,
+    /// Unfinished messages of all sessions (503).
+    pub inbound: usize,
+    /// Undelivered messages of one channel (503 to new messages of that channel).
+    pub outbound: usize,
+}
 
 /// The counts of waiting messages.
 #[derive(Default)]
-pub struct Ledger {
-    counts: Mutex<Counts>,
+pub struct CapacityTracker {
+    counts: Mutex<CapacityCounts>,
 }
 
 #[derive(Default)]
-struct Counts {
+struct CapacityCounts {
     inbound: usize,
     sessions: HashMap<SessionKey, usize>,
-    /// May dip below zero for a moment: a delivery can end before its writer has counted it.
+    /// May be negative for a moment: a delivery can end before its writer has counted it.
     outbound: HashMap<String, isize>,
 }
 
-impl Ledger {
-    /// Takes a place for one message of `session` within `bounds`, before it is written.
-    pub fn take(&self, bounds: Capacities, channel: &str, session: &SessionKey) -> Result<(), Refusal> {
+impl CapacityTracker {
+    /// Reserves the place of one message of `session` within `bounds`, before it is written.
+    pub fn reserve(&self, bounds: Capacities, channel: &str, session: &SessionKey) -> Result<(), Refusal> {
         let mut counts = self.lock();
         Self::check_outbound(&counts, bounds, channel)?;
         if counts.inbound >= bounds.inbound {
@@ -42,15 +52,15 @@ impl Ledger {
         Ok(())
     }
 
-    /// Counts messages that stand in the store already.
+    /// Counts messages that are already in the store.
     pub fn add(&self, session: &SessionKey, messages: usize) {
         let mut counts = self.lock();
         *counts.sessions.entry(session.clone()).or_default() += messages;
         counts.inbound += messages;
     }
 
-    /// Gives places back: the messages are finished, or were not written after all.
-    pub fn give_back(&self, session: &SessionKey, messages: usize) {
+    /// Releases the places of messages that are finished or were not written.
+    pub fn release(&self, session: &SessionKey, messages: usize) {
         let mut counts = self.lock();
         counts.inbound = counts.inbound.saturating_sub(messages);
         if let Some(waiting) = counts.sessions.get_mut(session) {
@@ -61,8 +71,8 @@ impl Ledger {
         }
     }
 
-    /// Whether the channel may take anything in at all, by what it has not yet delivered.
-    pub fn may_take(&self, bounds: Capacities, channel: &str) -> Result<(), Refusal> {
+    /// Checks that the undelivered messages of the channel leave room for more.
+    pub fn check_channel(&self, bounds: Capacities, channel: &str) -> Result<(), Refusal> {
         Self::check_outbound(&self.lock(), bounds, channel)
     }
 
@@ -74,17 +84,17 @@ impl Ledger {
         self.change_outbound(channel, -1);
     }
 
-    /// Unfinished messages of all sessions.
+    /// Returns the number of unfinished messages of all sessions.
     pub fn inbound(&self) -> usize {
         self.lock().inbound
     }
 
-    /// Undelivered messages of all channels.
+    /// Returns the number of undelivered messages of all channels.
     pub fn outbound(&self) -> usize {
         usize::try_from(self.lock().outbound.values().sum::<isize>()).unwrap_or(0)
     }
 
-    fn check_outbound(counts: &Counts, bounds: Capacities, channel: &str) -> Result<(), Refusal> {
+    fn check_outbound(counts: &CapacityCounts, bounds: Capacities, channel: &str) -> Result<(), Refusal> {
         let undelivered = counts.outbound.get(channel).copied().unwrap_or_default();
         match usize::try_from(undelivered) {
             Ok(waiting) if waiting >= bounds.outbound => {
@@ -103,8 +113,31 @@ impl Ledger {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Counts> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, CapacityCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The free space to keep on the file system of the store. Accepted messages need it for their answers.
+pub struct DiskReserve {
+    folder: PathBuf,
+}
+
+impl DiskReserve {
+    /// Creates the reserve on the file system of `folder`.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Checks that `reserve` bytes are free; the error says how little is left. A file system that reports no size passes: the
+    /// write itself will fail.
+    pub fn check(&self, reserve: u64) -> Result<(), String> {
+        let Ok(stat) = rustix::fs::statvfs(&self.folder) else { return Ok(()) };
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        if free < reserve {
+            return Err(format!("only {free} bytes are free on disk, and {reserve} are reserved"));
+        }
+        Ok(())
     }
 }
 
@@ -113,21 +146,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_bound_answers_for_itself_and_places_come_back() {
-        let ledger = Ledger::default();
+    fn each_capacity_refuses_separately_and_released_places_are_reused() {
+        let ledger = CapacityTracker::default();
         let bounds = Capacities { session: 2, inbound: 3, outbound: 1 };
         let (a, b) = (SessionKey::from("x:a"), SessionKey::from("x:b"));
-        assert_eq!(ledger.take(bounds, "x", &a), Ok(()));
-        assert_eq!(ledger.take(bounds, "x", &a), Ok(()));
-        assert!(matches!(ledger.take(bounds, "x", &a), Err(Refusal::SessionFull { waiting: 2, .. })));
-        assert_eq!(ledger.take(bounds, "x", &b), Ok(()));
-        assert!(matches!(ledger.take(bounds, "x", &b), Err(Refusal::InboxFull { waiting: 3, .. })));
-        ledger.give_back(&a, 2);
+        assert_eq!(ledger.reserve(bounds, "x", &a), Ok(()));
+        assert_eq!(ledger.reserve(bounds, "x", &a), Ok(()));
+        assert!(matches!(ledger.reserve(bounds, "x", &a), Err(Refusal::SessionFull { waiting: 2, .. })));
+        assert_eq!(ledger.reserve(bounds, "x", &b), Ok(()));
+        assert!(matches!(ledger.reserve(bounds, "x", &b), Err(Refusal::InboxFull { waiting: 3, .. })));
+        ledger.release(&a, 2);
         ledger.add_outbound("x", 1);
-        assert!(matches!(ledger.take(bounds, "x", &a), Err(Refusal::OutboxFull { waiting: 1, .. })));
-        assert_eq!(ledger.take(bounds, "y", &a), Ok(()), "another channel is not held back");
+        assert!(matches!(ledger.reserve(bounds, "x", &a), Err(Refusal::OutboxFull { waiting: 1, .. })));
+        assert_eq!(ledger.reserve(bounds, "y", &a), Ok(()), "another channel is not held back");
         ledger.remove_outbound("x");
-        assert_eq!(ledger.take(bounds, "x", &a), Ok(()));
+        assert_eq!(ledger.reserve(bounds, "x", &a), Ok(()));
         assert_eq!((ledger.inbound(), ledger.outbound()), (3, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! The side channel of running turns: who listens gets it live, nothing of it is kept.
+//! The side channel of running turns: subscribers get events live, and nothing is stored.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use async_channel::{Receiver, Sender, TrySendError};
 use daoyou_channels::{EventSource, SessionEvent};
 
-/// Events that a listener may be behind by; then it loses some.
+/// The number of events that a listener may be behind; beyond it, the listener loses events.
 const BACKLOG: usize = 4_096;
 
-/// Fans events out to whoever subscribed to the channel they belong to.
+/// Sends events to the subscribers of their channel.
 #[derive(Default)]
 pub struct EventHub {
     listeners: Mutex<Vec<Listener>>,
@@ -22,7 +22,7 @@ struct Listener {
 }
 
 impl EventHub {
-    /// Whether anybody listens at all; a turn that nobody watches need not build events.
+    /// Returns true if anybody listens. A turn without listeners need not build events.
     pub fn is_watched(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }

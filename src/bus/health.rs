@@ -1,4 +1,4 @@
-//! How each channel and each model service is, for `/readyz`, `status` and `doctor`.
+//! The health of each channel and each model service, for `/readyz`, `status` and `doctor`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{Connection, StoreError, meta};
 
-/// Where a channel's receiving and sending stand.
+/// The state of a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum ChannelState {
     Starting,
     Running,
-    /// It failed and is tried again.
+    /// It failed and will be restarted.
     Failed {
         error: String,
     },
-    /// It was told to stop, or has no more to receive.
+    /// It was stopped, or has nothing more to receive.
     Stopped,
 }
 
@@ -30,13 +30,13 @@ impl ChannelHealth {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(channel.to_owned(), state);
     }
 
-    /// Sets a state; answers what it was before.
+    /// Sets a state and returns the previous one.
     pub fn exchange(&self, channel: &str, state: ChannelState) -> Option<ChannelState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(channel.to_owned(), state)
     }
 
-    /// Sets a state where it is still `from`.
-    pub fn change(&self, channel: &str, from: &ChannelState, to: ChannelState) {
+    /// Sets a state if the current one is `from`.
+    pub fn compare_and_set(&self, channel: &str, from: &ChannelState, to: ChannelState) {
         let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(state) = states.get_mut(channel).filter(|state| *state == from) {
             *state = to;
@@ -48,29 +48,29 @@ impl ChannelHealth {
     }
 }
 
-/// What keeps a model service from answering, for as long as messages wait for it.
+/// Why a model service does not answer. Kept as long as messages wait for the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceFault {
-    /// The stable word for it, e.g. `llm_auth`.
+    /// The stable code, e.g. `llm_auth`.
     pub code: String,
-    /// In words, for the owner.
+    /// The description for the owner.
     pub message: String,
     /// UTC milliseconds.
     pub since: i64,
-    /// Whether the owner was told of it, and not merely the log.
+    /// Whether a notice reached the owner, and not only the log.
     #[serde(default)]
     pub is_told: bool,
 }
 
-/// The services that messages wait for, by the provider's name. The store has a copy, so that the owner is told once even
-/// when the gateway restarts meanwhile.
+/// The faults of the services that messages wait for, by the provider's name. The store has a copy, so that the owner gets one
+/// notice even if the gateway restarts.
 #[derive(Debug, Default)]
 pub struct ServiceHealth(Mutex<BTreeMap<String, ServiceFault>>);
 
 impl ServiceHealth {
-    /// Notes what a service failed with. Returns true if the owner is to be told: nothing was known of that service, or now
-    /// the owner has to do something (`must_act`) and had not before, or was not reached before.
-    pub fn note(&self, provider: &str, fault: ServiceFault, must_act: bool) -> bool {
+    /// Records why a service failed. Returns true if the owner needs a notice: the fault is new, the owner must act
+    /// (`must_act`) on a changed fault, or no earlier notice reached the owner.
+    pub fn record_fault(&self, provider: &str, fault: ServiceFault, must_act: bool) -> bool {
         let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match faults.get_mut(provider) {
             Some(known) => {
@@ -83,18 +83,18 @@ impl ServiceHealth {
         }
     }
 
-    /// The owner was told what keeps the service from answering.
-    pub fn told(&self, provider: &str) {
+    /// Records that a notice of the fault reached the owner.
+    pub fn mark_told(&self, provider: &str) {
         let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         faults.entry(provider.to_owned()).and_modify(|fault| fault.is_told = true);
     }
 
-    /// The service answers again. Returns true if it had a fault.
+    /// Removes the fault of a service that answers again. Returns true if it had one.
     pub fn clear(&self, provider: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(provider).is_some()
     }
 
-    /// Nothing is known of any service. Returns true if one had a fault.
+    /// Removes all faults. Returns true if there was one.
     pub fn clear_all(&self) -> bool {
         !std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).is_empty()
     }
@@ -108,16 +108,16 @@ impl ServiceHealth {
         meta::set(connection, meta::SERVICE_FAULTS, &serde_json::to_string(&self.all())?)
     }
 
-    /// Reads the copy in the store into this.
+    /// Replaces the faults by the copy from the store.
     pub(super) fn restore(&self, faults: BTreeMap<String, ServiceFault>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = faults;
     }
 }
 
-/// The copy in the store.
+/// Reads the copy in the store.
 pub fn stored_service_faults(connection: &Connection) -> Result<BTreeMap<String, ServiceFault>, StoreError> {
     let stored = meta::get(connection, meta::SERVICE_FAULTS)?.unwrap_or_default();
-    // Written by another version it tells nothing, and is written anew with the next failure.
+    // A copy in the format of another version counts as empty; the next failure replaces it.
     Ok(serde_json::from_str(&stored).unwrap_or_default())
 }
 
@@ -126,19 +126,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_owner_is_told_once_and_not_before_somebody_is_there_to_read_it() {
+    fn a_service_fault_is_reported_once_after_a_notice_reached_the_owner() {
         let services = ServiceHealth::default();
         let fault = |code: &str| {
             let (code, message) = (code.to_owned(), "HTTP 401".to_owned());
             ServiceFault { code, message, since: 7, is_told: false }
         };
-        assert!(services.note("p", fault("llm_unreachable"), false));
-        assert!(services.note("p", fault("llm_unreachable"), false), "it went to the log alone");
-        services.told("p");
-        services.told("q");
-        assert!(!services.note("p", fault("llm_unreachable"), false) && services.all().len() == 1);
-        assert!(services.note("p", fault("llm_auth"), true), "now there is something to do");
-        services.told("p");
-        assert!(!services.note("p", fault("llm_auth"), true));
+        assert!(services.record_fault("p", fault("llm_unreachable"), false));
+        assert!(services.record_fault("p", fault("llm_unreachable"), false), "it went to the log alone");
+        services.mark_told("p");
+        services.mark_told("q");
+        assert!(!services.record_fault("p", fault("llm_unreachable"), false) && services.all().len() == 1);
+        assert!(services.record_fault("p", fault("llm_auth"), true), "now there is something to do");
+        services.mark_told("p");
+        assert!(!services.record_fault("p", fault("llm_auth"), true));
     }
 }

@@ -1,21 +1,21 @@
-//! Messages that daoyou itself puts into the inbox: a job that is due, the end of a sub-agent, what a session is to know.
-//! No capacity holds them back: what was accepted once must not be refused halfway.
+//! Messages that daoyou itself puts into the inbox: due jobs, ends of sub-agents, notes for a session. No capacity limits them,
+//! because work that was accepted must not be refused halfway.
 
 use daoyou_channels::trust::{Author, Standing, trust_of};
 use daoyou_channels::{ErrorInfo, InboundMessage, SessionKey};
 use uuid::Uuid;
 
-use super::accept::{new_row, origin_of, reply_to};
-use super::message_bus::{Inbound, MessageBus};
+use super::accept::{new_row, origin_of, reply_draft};
+use super::message_bus::{InboundSignal, MessageBus};
 use crate::origin::{SessionNote, TurnCause, TurnOrigin};
-use crate::store::inbox::{self, Inserted, State};
+use crate::store::inbox::{self, InboxRow, InboxState, InsertOutcome};
 use crate::store::{Connection, StoreError};
 
-/// An inbound message before it has a row. To be written within somebody's commit, who then tells the bus
-/// ([`MessageBus::inbound_written`]).
+/// An inbound message before it has a row. The caller writes it within a commit of its own and then calls
+/// [`MessageBus::inbound_written`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct InboundDraft {
-    /// The row's, and at first its turn's.
+    /// The id of the row, and at first of its turn.
     pub id: Uuid,
     pub message: InboundMessage,
     pub origin: TurnOrigin,
@@ -28,12 +28,13 @@ impl InboundDraft {
         Self::with_origin(message, origin)
     }
 
-    /// Creates a draft of a message of daoyou's own, with a new id.
+    /// Creates a draft of one of daoyou's own messages, with a new id.
     pub fn with_origin(message: InboundMessage, origin: TurnOrigin) -> Self {
         Self { id: daoyou_channels::new_id(), message, origin }
     }
 
-    /// Creates the draft that adds `note` to the history of `session`. It belongs to no channel: nothing is ever delivered for it.
+    /// Creates the draft that adds `note` to the history of `session`. It belongs to no channel, so nothing is delivered for
+    /// it.
     pub fn of_note(note: &SessionNote, session: SessionKey) -> Self {
         let trust = trust_of(Author::Owner, Standing::Owner);
         let mut message = InboundMessage::text("daoyou", "", "daoyou", trust, note.said.clone());
@@ -41,28 +42,28 @@ impl InboundDraft {
         Self::with_origin(message, TurnOrigin { cause: TurnCause::Note(note.clone()), ..TurnOrigin::default() })
     }
 
-    /// Puts the row into the inbox as `queued`, within the caller's commit. One whose `(channel, external_id)` stands already
-    /// is not written again.
-    pub fn insert(&self, connection: &Connection) -> Result<Inserted, StoreError> {
+    /// Inserts the row into the inbox as `queued`, within the caller's commit, unless its `(channel, external_id)` is already
+    /// known.
+    pub fn insert(&self, connection: &Connection) -> Result<InsertOutcome, StoreError> {
         let session = self.message.session_key();
-        inbox::insert(connection, &new_row(self.id, &self.message, &self.origin, &session, State::Queued)?)
+        inbox::insert(connection, &new_row(self.id, &self.message, &self.origin, &session, InboxState::Queued)?)
     }
 
-    /// Puts the row into the inbox as done and `reply`, if any, into the outbox, within the caller's commit: no turn answers it. The
-    /// caller wakes the channel ([`MessageBus::outbound_written`]).
+    /// Inserts the row into the inbox as done, and `reply`, if any, into the outbox, within the caller's commit. No turn
+    /// answers it. The caller wakes the channel ([`MessageBus::outbound_written`]).
     pub fn insert_answered(
         &self,
         connection: &Connection,
         reply: Option<String>,
         error: Option<ErrorInfo>,
-    ) -> Result<Inserted, StoreError> {
+    ) -> Result<InsertOutcome, StoreError> {
         let session = self.message.session_key();
         let inserted =
-            inbox::insert(connection, &new_row(self.id, &self.message, &self.origin, &session, State::Done)?)?;
-        if inserted == Inserted::New
+            inbox::insert(connection, &new_row(self.id, &self.message, &self.origin, &session, InboxState::Done)?)?;
+        if inserted == InsertOutcome::New
             && let Some(reply) = reply
         {
-            let mut draft = reply_to(self.id, self.message.clone(), reply);
+            let mut draft = reply_draft(self.id, self.message.clone(), reply);
             draft.body.error = error;
             draft.body.context = self.origin.reply.clone();
             draft.insert(connection)?;
@@ -71,15 +72,37 @@ impl InboundDraft {
     }
 }
 
+/// The end of a turn that ran for a job, a heartbeat or a sub-agent's task.
+#[derive(Clone, Copy, Debug)]
+pub struct EndedTurn<'a> {
+    /// The message that the turn answers.
+    pub row: &'a InboxRow,
+    pub turn: Uuid,
+    pub reply: &'a str,
+    /// The stable code of the error if the turn failed.
+    pub error: Option<&'static str>,
+}
+
+/// The consequences of an [`EndedTurn`], written in the commit of that end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FollowUps {
+    /// The text to deliver to the chat of the turn's message, if any.
+    pub reply: Option<String>,
+    /// Messages for other sessions.
+    pub messages: Vec<InboundDraft>,
+    /// A notice for the owner, in Markdown.
+    pub notice: Option<String>,
+}
+
 impl MessageBus {
-    /// Inbox rows were committed along with something else: their places are counted and the consumer is woken.
+    /// Counts inbox rows that the caller committed, and wakes the consumer.
     pub fn inbound_written(&self, session: SessionKey, messages: usize) {
-        self.ledger.add(&session, messages);
-        self.inbound.wake(Inbound::Work(session));
+        self.capacity.add(&session, messages);
+        self.inbound.wake(InboundSignal::Work(session));
     }
 
-    /// A session may have something to do that the consumer has not been told of.
-    pub fn nudge(&self, session: SessionKey) {
-        self.inbound.wake(Inbound::Work(session));
+    /// Wakes the consumer for a session that may have work.
+    pub fn wake_session(&self, session: SessionKey) {
+        self.inbound.wake(InboundSignal::Work(session));
     }
 }

@@ -1,37 +1,30 @@
-//! The message bus: what came in and what is to go out, rows in the store first, then a wake-up.
+//! The message bus. Inbound and outbound messages are rows in the store first; then the bus wakes their consumer.
 //!
-//! Many publish inbound messages, one consumes them (the agent loop); the agent publishes outbound messages, one
-//! consumes them (the channel manager). What is consumed is never a message but "look there": so a restart is nothing
-//! special, it looks.
-
-mod config;
+//! Many publish inbound messages, and the agent loop consumes them. The agent publishes outbound messages, and the channel
+//! manager consumes them. A consumer receives no message but a signal to read the store, so a restart needs no special case.
 
 mod accept;
-mod body;
+mod bus_inbox;
 mod capacity;
-mod disk;
 mod events;
-mod extras;
-mod follow_ups;
 mod health;
 mod inbound;
-mod late;
 mod message_bus;
-mod notice_throttle;
+mod notices;
+mod outbound;
 mod reply_target;
-mod scope;
-mod states;
 #[cfg(test)]
 pub mod testing;
 mod waiters;
 
-pub use body::{OutboundBody, OutboundDraft, message_of};
-pub use config::{BusSettings, Capacities, Notices};
+pub use bus_inbox::BusInbox;
+pub use capacity::Capacities;
 pub use events::EventHub;
-pub use follow_ups::{EndedTurn, FollowUps};
 pub use health::{ChannelHealth, ChannelState, ServiceFault, ServiceHealth, stored_service_faults};
-pub use inbound::InboundDraft;
-pub use late::WeakBus;
-pub use message_bus::{CommandAnswer, ControlCommands, DeadLetter, Inbound, MessageBus, Order};
+pub use inbound::{EndedTurn, FollowUps, InboundDraft};
+pub use message_bus::{
+    BusSettings, CommandAnswer, ControlCommand, ControlCommands, InboundSignal, MessageBus, WeakBus,
+};
+pub use notices::{DeadLetter, NoticeSettings};
+pub use outbound::{OutboundBody, OutboundDraft, message_of};
 pub use reply_target::{ReplyTarget, conversations};
-pub use states::BusInbox;

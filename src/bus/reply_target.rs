@@ -4,11 +4,11 @@ use daoyou_channels::SessionKey;
 
 use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::inbox::{self, InboxRow};
-use crate::store::{Connection, StoreError, conversations as own_conversations, ownership};
+use crate::store::{Connection, StoreError, ownership};
 
-/// Most sub-agents of sub-agents that are followed up.
+/// The deepest nesting of sub-agents that is followed.
 const DEPTH: usize = 8;
-/// Conversations of one chat that receive a note where each sender has one of their own.
+/// The most conversations of one chat that receive a note if each sender has one of their own.
 const CONVERSATIONS: u32 = 3;
 
 /// The chat that a turn works for.
@@ -17,13 +17,13 @@ pub struct ReplyTarget {
     pub session: SessionKey,
     pub channel: String,
     pub chat_id: String,
-    /// The message whose turn works there; `None` is the one that was asked about.
+    /// The message whose turn works there; `None` is the given one.
     pub message: Option<InboxRow>,
 }
 
 impl ReplyTarget {
-    /// Returns the chat of a turn in `session` that answers a message of `(channel, chat_id)` with this origin: for a sub-agent the
-    /// one that the turn which gave the task works for.
+    /// Returns the chat of a turn in `session` that answers a message of `(channel, chat_id)` with this origin. For a
+    /// sub-agent, it is the chat of the turn that gave the task.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -50,7 +50,7 @@ impl ReplyTarget {
                 }
                 TurnCause::SubAgent(task) => {
                     target.session = task.session;
-                    // Rows of the inbox stay; a store that was mended may lack some.
+                    // The inbox keeps its rows, but a repaired store may lack some.
                     let Some(row) = inbox::of_turn(connection, task.turn)?.pop() else { break };
                     target.session = SessionKey::from(row.session.as_str());
                     (target.channel, target.chat_id) = (row.channel.clone(), row.chat_id.clone());
@@ -63,17 +63,17 @@ impl ReplyTarget {
     }
 }
 
-/// Returns the conversations of a chat in which people talk, the most recent first: the chat's own, or some of its senders' where
+/// Returns the conversations of a chat in which people talk, the most recent first: the chat's own, or some of its senders' if
 /// each has one of their own. Never empty.
 ///
 /// # Errors
 /// The store cannot be read.
 pub fn conversations(connection: &Connection, channel: &str, chat_id: &str) -> Result<Vec<SessionKey>, StoreError> {
     let own = SessionKey::of_chat(channel, chat_id);
-    if ownership::of(connection, own.as_str())?.owner.is_some() {
+    if ownership::of_session(connection, own.as_str())?.owner.is_some() {
         return Ok(vec![own]);
     }
-    let found = own_conversations::of_senders(connection, channel, chat_id, CONVERSATIONS)?;
+    let found = ownership::sessions_of_senders(connection, channel, chat_id, CONVERSATIONS)?;
     Ok(if found.is_empty() { vec![own] } else { found.into_iter().map(SessionKey::from).collect() })
 }
 
@@ -87,7 +87,7 @@ mod tests {
     use crate::origin::{JobTurn, SessionNote, SubAgentTurn};
     use crate::store::{Commit, Store, messages};
 
-    /// Adds a row of a session with this cause.
+    /// Inserts a row of a session with this cause.
     fn row(connection: &Connection, session: &str, cause: TurnCause) -> Result<(Uuid, TurnOrigin), StoreError> {
         let mut message = InboundMessage::text("webhook:in", "group", "ann", Trust::Known, "x");
         message.session = Some(SessionKey::from(session));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_cause_has_its_chat() {
+    async fn each_cause_resolves_to_its_chat() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let look = |connection: &Connection| {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_senders_conversations_are_the_chats_where_each_has_one() {
+    async fn a_chat_without_a_session_of_its_own_resolves_to_its_senders_sessions() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let look = |connection: &Connection| {
@@ -160,7 +160,7 @@ mod tests {
                 draft.insert(connection)?;
                 messages::append(connection, session, draft.id, [("user", "{}".to_owned())].into_iter())?;
             }
-            // What it was only told is of no channel, and changes nothing.
+            // A session note comes through no channel and changes nothing.
             let note = SessionNote { note: "n".to_owned(), said: "s".to_owned() };
             let note = InboundDraft::of_note(&note, "webhook:in:group:ann".into());
             note.insert(connection)?;
@@ -168,7 +168,7 @@ mod tests {
             connection.execute("UPDATE sessions SET updated_at = 1 WHERE session LIKE '%:ann'", [])?;
             assert_eq!(told(connection)?, "webhook:in:group:bob webhook:in:group:ann");
             messages::append(connection, "webhook:in:group", Uuid::nil(), [("user", "{}".to_owned())].into_iter())?;
-            ownership::write_there(connection, "webhook:in:group", "owner")?;
+            ownership::record_writer(connection, "webhook:in:group", "owner")?;
             assert_eq!(told(connection)?, "webhook:in:group", "people talk there");
             Ok(())
         };

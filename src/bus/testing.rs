@@ -1,4 +1,4 @@
-//! A bus for tests of what stands on it.
+//! A bus for the tests of other modules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use daoyou_channels::InboundMessage;
 
-use super::{BusSettings, Capacities, CommandAnswer, ControlCommands, MessageBus, Order};
+use super::{BusSettings, Capacities, CommandAnswer, ControlCommand, ControlCommands, MessageBus};
 use crate::live::LivePart;
 use crate::store::processes::ProcessRow;
 use crate::store::{Store, StoreError};
 
-/// A bus over `store` without orders, notices or a reserve; each of its bounds is `capacity`.
+/// Returns a bus of `store` without control commands, notices or a reserve, whose capacities are all `capacity`.
 pub fn bus(store: Store, capacity: usize) -> Arc<MessageBus> {
     let settings = BusSettings {
         commands: Arc::new(NoOrders),
@@ -28,19 +28,19 @@ struct NoOrders;
 
 #[async_trait]
 impl ControlCommands for NoOrders {
-    fn order(&self, _: &InboundMessage) -> Option<Order> {
+    fn control_command(&self, _: &InboundMessage) -> Option<ControlCommand> {
         None
     }
 
-    fn stopped(&self, _: &InboundMessage, _: bool, _: usize, _: &[ProcessRow]) -> String {
+    fn stop_reply(&self, _: &InboundMessage, _: bool, _: usize, _: &[ProcessRow]) -> String {
         String::new()
     }
 
-    async fn status(&self, _: &MessageBus, _: &InboundMessage) -> String {
+    async fn status_reply(&self, _: &MessageBus, _: &InboundMessage) -> String {
         String::new()
     }
 
-    async fn command(&self, _: &InboundMessage) -> Result<CommandAnswer, StoreError> {
+    async fn answer_command(&self, _: &InboundMessage) -> Result<CommandAnswer, StoreError> {
         Ok(CommandAnswer { reply: String::new(), error: None, model: None })
     }
 }

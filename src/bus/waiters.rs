@@ -1,4 +1,4 @@
-//! Who waits for which message to end (`?wait`, `daoyou agent`). They only look; the message does not depend on them.
+//! Callers that wait for the end of a message (`?wait`, `daoyou agent`). The message does not depend on them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,12 +6,12 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-/// The callers who wait, by message.
+/// The callers by message.
 #[derive(Default)]
 pub struct Waiters(Mutex<HashMap<Uuid, Vec<oneshot::Sender<()>>>>);
 
 impl Waiters {
-    /// Completes when the message has ended. Register first, look at the store then: nothing is missed.
+    /// Registers a waiter for the end of `message`. Read the store after the call: then no end is missed.
     pub fn register(&self, message: Uuid) -> Waiter<'_> {
         let (ended, wait) = oneshot::channel();
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -19,8 +19,8 @@ impl Waiters {
         Waiter { waiters: self, message, wait: Some(wait) }
     }
 
-    /// Forgets those who have gone away.
-    fn forget_gone(&self, message: Uuid) {
+    /// Removes the callers of a message that gave up.
+    fn remove_closed(&self, message: Uuid) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(of_message) = waiting.get_mut(&message) {
             of_message.retain(|waiter| !waiter.is_closed());
@@ -30,28 +30,28 @@ impl Waiters {
         }
     }
 
-    /// Nothing more will end: all are told to look for themselves.
+    /// Wakes all callers to read the store, because nothing more will end.
     pub fn wake_all(&self) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for waiter in waiting.drain().flat_map(|(_, of_message)| of_message) {
-            // Whoever gave up waiting has dropped his end.
+            // A caller that gave up has dropped its end.
             let _ = waiter.send(());
         }
     }
 
-    /// The messages have ended.
+    /// Wakes the callers of these messages, which have ended.
     pub fn wake(&self, messages: &[Uuid]) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for message in messages {
             for waiter in waiting.remove(message).unwrap_or_default() {
-                // Whoever gave up waiting has dropped his end.
+                // A caller that gave up has dropped its end.
                 let _ = waiter.send(());
             }
         }
     }
 }
 
-/// Somebody who waits; dropped, nothing of him is left.
+/// A caller that waits. Dropping it unregisters it.
 pub struct Waiter<'a> {
     waiters: &'a Waiters,
     message: Uuid,
@@ -59,10 +59,10 @@ pub struct Waiter<'a> {
 }
 
 impl Waiter<'_> {
-    /// Completes when the message has ended, or nothing more will end.
+    /// Waits until the message has ended, or nothing more will end.
     pub async fn ended(&mut self) {
         if let Some(wait) = &mut self.wait {
-            // A sender that is gone has nothing more to say: whoever waits looks for himself.
+            // A sender that was dropped has the same meaning: the caller reads the store.
             let _ = wait.await;
         }
     }
@@ -71,7 +71,7 @@ impl Waiter<'_> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.wait = None;
-        self.waiters.forget_gone(self.message);
+        self.waiters.remove_closed(self.message);
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_waits_is_told_and_who_leaves_is_forgotten() {
+    async fn waiters_are_woken_and_dropped_ones_are_removed() {
         let waiters = Waiters::default();
         let message = Uuid::from_u128(1);
         let mut first = waiters.register(message);

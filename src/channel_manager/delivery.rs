@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::bus::{ChannelHealth, ChannelState, DeadLetter, MessageBus, message_of};
 use crate::crash;
 use crate::metrics::DeliveryOutcome;
-use crate::store::outbox::{self, Pending};
+use crate::store::outbox::{self, PendingDelivery};
 use crate::store::{Commit, Connection, StoreError, now_ms};
 
 /// What follows for a message after an attempt.
@@ -55,7 +55,7 @@ impl SendingHealth {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((failed, before)) = shown {
             tracing::info!(channel, "the channel sends again");
-            self.health.change(channel, &failed, before);
+            self.health.compare_and_set(channel, &failed, before);
         }
     }
 }
@@ -65,7 +65,7 @@ pub(super) async fn deliver(
     channel: &dyn Channel,
     bus: &MessageBus,
     sending: &SendingHealth,
-    pending: &Pending,
+    pending: &PendingDelivery,
 ) -> Result<NextStep, StoreError> {
     let id = pending.id;
     let resend = match channel.capabilities().resend {
@@ -119,7 +119,7 @@ impl DeliveryAttempt<'_> {
                 Ok(NextStep::Ended)
             }
             Err(SendError::Away) => {
-                self.record(Commit::Logged, move |connection| outbox::mark_away(connection, id)).await?;
+                self.record(Commit::Logged, move |connection| outbox::mark_absent(connection, id)).await?;
                 Ok(NextStep::Away)
             }
             Err(SendError::Held { after, reason }) => self.postpone(after, reason).await,

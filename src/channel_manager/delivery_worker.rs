@@ -14,7 +14,7 @@ use super::delivery::{NextStep, SendingHealth, deliver, millis};
 use super::queue::ChatQueues;
 use crate::bus::{ChannelHealth, MessageBus};
 use crate::metrics::DeliveryOutcome;
-use crate::store::outbox::{self, Pending};
+use crate::store::outbox::{self, PendingDelivery};
 use crate::store::{Commit, StoreError, now_ms};
 
 /// The most messages of one channel in flight, each of another chat.
@@ -44,7 +44,7 @@ pub struct DeliveryWorker {
 
 /// A message that was in flight.
 struct FinishedAttempt {
-    pending: Pending,
+    pending: PendingDelivery,
     next: NextStep,
     /// [`DeliveryWorker::presences`] when it was sent.
     presences: u64,
@@ -139,7 +139,7 @@ impl DeliveryWorker {
     /// Makes the messages due that the owner wants delivered at once.
     fn hasten(&mut self) {
         let name = self.channel.name().to_owned();
-        match self.bus.store().read_here(|connection| outbox::hastened(connection, &name)) {
+        match self.bus.store().read_here(|connection| outbox::made_due(connection, &name)) {
             Ok(hastened) if hastened.is_empty() => {}
             Ok(hastened) => {
                 self.channel.release();
@@ -182,7 +182,7 @@ impl DeliveryWorker {
             NextStep::Ended | NextStep::Dropped => self.queues.finished(&pending.chat_id),
             NextStep::Retry { tries, at } => {
                 self.has_failed = true;
-                self.queues.retry(Pending { tries, next_at: at, ..pending });
+                self.queues.retry(PendingDelivery { tries, next_at: at, ..pending });
             }
             // A screen that came in the meantime has not seen the message.
             NextStep::Away if presences != self.presences => self.queues.retry(pending),
@@ -208,7 +208,7 @@ async fn attempt(
     channel: &dyn Channel,
     bus: &MessageBus,
     sending: &SendingHealth,
-    pending: &Pending,
+    pending: &PendingDelivery,
 ) -> Result<NextStep, StoreError> {
     let delivered = AssertUnwindSafe(deliver(channel, bus, sending, pending)).catch_unwind().await;
     if let Ok(next) = delivered {

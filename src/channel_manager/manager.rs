@@ -236,7 +236,7 @@ async fn supervise_delivery(
         }
         // A change by the receiving side in the meantime stays.
         if let Some(before) = before {
-            health.change(&name, &failed, before);
+            health.compare_and_set(&name, &failed, before);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-use crate::store::outbox::Pending;
+use crate::store::outbox::PendingDelivery;
 
 /// From this number of failures on, a message no longer blocks those behind it.
 const BLOCKS_UNTIL: u32 = 2;
@@ -17,14 +17,14 @@ pub struct ChatQueues {
     /// The chats that have a message in flight.
     in_flight: HashSet<String>,
     /// Messages that were sent while the other side was away.
-    away: Vec<Pending>,
+    away: Vec<PendingDelivery>,
 }
 
 #[derive(Default)]
 struct ChatQueue {
-    in_order: VecDeque<Pending>,
+    in_order: VecDeque<PendingDelivery>,
     /// Messages that failed twice or more, by the time they are due.
-    deferred: BTreeMap<(i64, i64), Pending>,
+    deferred: BTreeMap<(i64, i64), PendingDelivery>,
 }
 
 impl ChatQueue {
@@ -34,7 +34,7 @@ impl ChatQueue {
         head.into_iter().chain(deferred).min()
     }
 
-    fn take(&mut self) -> Option<Pending> {
+    fn take(&mut self) -> Option<PendingDelivery> {
         let is_deferred_first = match (self.in_order.front(), self.deferred.first_key_value()) {
             (Some(head), Some(((at, _), _))) => *at < head.next_at,
             (None, Some(_)) => true,
@@ -50,13 +50,13 @@ impl ChatQueue {
 
 impl ChatQueues {
     /// Adds a message behind those of its chat.
-    pub fn push(&mut self, pending: Pending) {
+    pub fn push(&mut self, pending: PendingDelivery) {
         let chat_id = pending.chat_id.clone();
         self.change(&chat_id, |chat| put(chat, pending, VecDeque::push_back));
     }
 
     /// Takes the next message that is due at `now`; it is in flight from then on.
-    pub fn take_due(&mut self, now: i64) -> Option<Pending> {
+    pub fn take_due(&mut self, now: i64) -> Option<PendingDelivery> {
         let (at, _) = self.due.first()?;
         if *at > now {
             return None;
@@ -73,14 +73,14 @@ impl ChatQueues {
     }
 
     /// Puts the message in flight back for another attempt.
-    pub fn retry(&mut self, pending: Pending) {
+    pub fn retry(&mut self, pending: PendingDelivery) {
         let chat_id = pending.chat_id.clone();
         self.in_flight.remove(&chat_id);
         self.change(&chat_id, |chat| put(chat, pending, VecDeque::push_front));
     }
 
     /// Keeps the message in flight until the other side is present.
-    pub fn away(&mut self, pending: Pending) {
+    pub fn away(&mut self, pending: PendingDelivery) {
         let chat_id = pending.chat_id.clone();
         self.away.push(pending);
         self.finished(&chat_id);
@@ -148,7 +148,7 @@ impl ChatQueues {
     }
 }
 
-fn put(chat: &mut ChatQueue, pending: Pending, into: fn(&mut VecDeque<Pending>, Pending)) {
+fn put(chat: &mut ChatQueue, pending: PendingDelivery, into: fn(&mut VecDeque<PendingDelivery>, PendingDelivery)) {
     if pending.tries >= BLOCKS_UNTIL {
         chat.deferred.insert((pending.next_at, pending.seq), pending);
     } else {
@@ -162,8 +162,14 @@ mod tests {
 
     use super::*;
 
-    fn pending(seq: i64, chat: &str) -> Pending {
-        Pending { seq, id: Uuid::from_u128(seq.unsigned_abs().into()), chat_id: chat.to_owned(), tries: 0, next_at: 0 }
+    fn pending(seq: i64, chat: &str) -> PendingDelivery {
+        PendingDelivery {
+            seq,
+            id: Uuid::from_u128(seq.unsigned_abs().into()),
+            chat_id: chat.to_owned(),
+            tries: 0,
+            next_at: 0,
+        }
     }
 
     fn take(queues: &mut ChatQueues, now: i64) -> Option<i64> {
@@ -225,8 +231,8 @@ mod tests {
     #[test]
     fn a_clock_that_jumped_back_delays_nothing_beyond_its_own_wait() {
         let mut queues = ChatQueues::default();
-        queues.push(Pending { next_at: 1_000_000, tries: 3, ..pending(1, "a") });
-        queues.push(Pending { next_at: 1_000_000, ..pending(2, "b") });
+        queues.push(PendingDelivery { next_at: 1_000_000, tries: 3, ..pending(1, "a") });
+        queues.push(PendingDelivery { next_at: 1_000_000, ..pending(2, "b") });
         queues.bound(50);
         assert_eq!((take(&mut queues, 50), take(&mut queues, 50)), (Some(1), Some(2)));
     }

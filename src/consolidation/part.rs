@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use super::transcript::{LineAuthor, TranscriptLine, lines};
 use crate::llm::estimate_tokens;
 use crate::memory::{Identities, MemoryEntry, Owner};
-use crate::store::messages::{self, MessageRow, Session};
+use crate::store::messages::{self, MessageRow, SessionHead};
 use crate::store::ownership::{self, Ownership};
 use crate::store::session_memory::SessionMemory;
 use crate::store::{Connection, StoreError, forgetting, memories};
@@ -141,7 +141,7 @@ pub(super) fn next(
     let is_backlog = target - from > BACKLOG;
     let rows = messages::range(connection, &task.session, from, target.min(from + ROWS))?;
     let rows: Vec<_> = rows.into_iter().filter(|row| row.epoch == task.epoch).collect();
-    let ownership = ownership::of(connection, &task.session)?;
+    let ownership = ownership::of_session(connection, &task.session)?;
     let lines = lines(connection, &rows, (identities, &ownership))?;
     let (rows, lines) = if is_backlog { (rows, lines) } else { cut(rows, lines, limits.input_tokens) };
     let Some(to) = rows.last().map(|row| row.seq + 1) else { return Ok(None) };
@@ -173,7 +173,7 @@ pub(super) fn next(
 fn target(
     connection: &Connection,
     task: &ConsolidationTask,
-    head: &Session,
+    head: &SessionHead,
     (why, from): (ConsolidationReason, i64),
     limits: &PartLimits,
 ) -> Result<i64, StoreError> {
@@ -193,7 +193,7 @@ fn target(
 fn tight(
     connection: &Connection,
     task: &ConsolidationTask,
-    head: &Session,
+    head: &SessionHead,
     from: i64,
     tokens: usize,
 ) -> Result<i64, StoreError> {
@@ -235,7 +235,7 @@ fn cut(
 
 fn summary_text(connection: &Connection, id: Option<i64>) -> Result<String, StoreError> {
     let row = match id {
-        Some(id) => memories::get(connection, id)?,
+        Some(id) => memories::find(connection, id)?,
         None => None,
     };
     Ok(row.map_or_else(String::new, |row| row.text))
@@ -348,7 +348,7 @@ mod tests {
                 let part = next(connection, task, &LIMITS, &Identities::default())?;
                 connection.execute_batch(change)?;
                 if change.is_empty() {
-                    forgetting::note(connection)?;
+                    forgetting::record(connection)?;
                 }
                 held.push(part.is_some_and(|part| part.still_holds(connection).unwrap()));
             }

@@ -18,7 +18,7 @@ use crate::memory::{MemoryEntry, MemoryKind, MemoryService, list};
 use crate::metrics::Metrics;
 use crate::phrases::Phrases;
 use crate::session::retry_scheduler::RetryScheduler;
-use crate::store::usage::Tokens;
+use crate::store::usage::TokenCounts;
 use crate::store::{Connection, StoreError, memories, messages};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::middleware::{MiddlewareStack, ModelCall, ModelRequest, OperationHandler};
@@ -62,7 +62,7 @@ pub(super) struct Summary {
 #[derive(Clone, Debug, Default)]
 pub(super) struct SummaryUsage {
     pub model: String,
-    pub tokens: Tokens,
+    pub tokens: TokenCounts,
     pub cost: Option<(String, u64)>,
 }
 
@@ -186,7 +186,7 @@ impl Summarizer {
             let mut known = list(connection, &owner, MemoryKind::Fact, KNOWN)?;
             let newest: HashSet<i64> = known.iter().map(|entry| entry.id).collect();
             for id in near.into_iter().filter(|id| !newest.contains(id)).take(NEAR) {
-                known.extend(memories::get(connection, id)?.and_then(MemoryEntry::from_row));
+                known.extend(memories::find(connection, id)?.and_then(MemoryEntry::from_row));
             }
             Ok(known)
         };
@@ -263,7 +263,7 @@ fn used(response: &ChatResponse) -> SummaryUsage {
     let Usage { input_tokens: input, output_tokens: output, cached_tokens: cached, .. } = response.usage;
     SummaryUsage {
         model: response.answered_by.clone(),
-        tokens: Tokens { turns: 1, input, output, cached },
+        tokens: TokenCounts { turns: 1, input, output, cached },
         cost: response.cost.as_ref().map(|cost| (cost.currency.clone(), cost.micros)),
     }
 }

@@ -118,7 +118,7 @@ impl Consolidator {
                 Some(only) => session_memory::due_of(connection, only.as_str(), now)?,
                 None => session_memory::due(connection, now, LOOKED_AT)?,
             };
-            Ok((due, session_memory::next_try(connection, now)?))
+            Ok((due, session_memory::next_retry(connection, now)?))
         };
         let (due, next_try) = store.read(read).await?;
         for (session, epoch, state) in due {
@@ -146,8 +146,8 @@ impl Consolidator {
         let now = now_ms();
         let (from, to) = (self.idle_from, now - idle);
         let read = move |connection: &Connection| {
-            let resting = session_memory::resting(connection, (from, to), IDLE_LEAST_MESSAGES, LOOKED_AT)?;
-            Ok((resting, session_memory::first_used(connection, to)?))
+            let resting = session_memory::idle_sessions(connection, (from, to), IDLE_LEAST_MESSAGES, LOOKED_AT)?;
+            Ok((resting, session_memory::next_use_after(connection, to)?))
         };
         let (resting, next) = store.read(read).await?;
         let is_all = resting.len() < usize::try_from(LOOKED_AT).unwrap_or(usize::MAX);

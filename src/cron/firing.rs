@@ -14,8 +14,8 @@ use super::run_message::{self, RunSlot, RunWork};
 use super::run_times::RunTimes;
 use super::{CronSettings, Job, JobError, JobTask, MisfirePolicy, Schedule};
 use crate::bus::{FollowUps, InboundDraft, MessageBus};
-use crate::store::inbox::Inserted;
-use crate::store::job_runs::{self, NewRun, RunOutcome};
+use crate::store::inbox::InsertOutcome;
+use crate::store::job_runs::{self, JobRunOutcome, NewJobRun};
 use crate::store::jobs::{self, JobRow};
 use crate::store::{Connection, StoreError, meta, usage};
 
@@ -77,7 +77,7 @@ impl FiringReport {
     /// Passes the owner's notices to the bus, within the commit.
     pub(super) fn tell_owner(&mut self, connection: &Connection, bus: &MessageBus) -> Result<(), StoreError> {
         for notice in std::mem::take(&mut self.notices) {
-            let told = bus.tell_owner(connection, daoyou_channels::new_id(), "notice:errand", notice)?;
+            let told = bus.write_owner_notice(connection, daoyou_channels::new_id(), "notice:errand", notice)?;
             self.channels.extend(told);
         }
         Ok(())
@@ -264,7 +264,7 @@ impl PlannedRuns {
                 self.skip_over_budget(connection, settings, (slot.due, midnight), fired)?;
             } else if busy && !queues {
                 let reason = "the run before it was not done";
-                if job_runs::insert(connection, &self.run_row(slot.due, RunOutcome::Skipped, reason))? {
+                if job_runs::insert(connection, &self.run_row(slot.due, JobRunOutcome::Skipped, reason))? {
                     fired.skipped += 1;
                 }
             } else if start_run(connection, &self.job, settings, *slot, work, fired)? {
@@ -285,7 +285,7 @@ impl PlannedRuns {
     ) -> Result<(), StoreError> {
         const TOLD: &str = "cron_braked";
         let (row, reason) = (&self.job.row, "the tokens of cron.tokens_per_day were used up");
-        if job_runs::insert(connection, &self.run_row(due, RunOutcome::Skipped, reason))? {
+        if job_runs::insert(connection, &self.run_row(due, JobRunOutcome::Skipped, reason))? {
             fired.skipped += 1;
         }
         if self.next.is_none() {
@@ -323,16 +323,16 @@ impl PlannedRuns {
             reason = format!("{reason}; it is one of {passed_over}");
         }
         for due in missed {
-            job_runs::insert(connection, &self.run_row(*due, RunOutcome::Missed, &reason))?;
+            job_runs::insert(connection, &self.run_row(*due, JobRunOutcome::Missed, &reason))?;
         }
         fired.missed += u64::try_from(*passed_over).unwrap_or(u64::MAX);
         Ok(())
     }
 
-    fn run_row<'a>(&'a self, due: Timestamp, outcome: RunOutcome, reason: &'a str) -> NewRun<'a> {
+    fn run_row<'a>(&'a self, due: Timestamp, outcome: JobRunOutcome, reason: &'a str) -> NewJobRun<'a> {
         let row = &self.job.row;
         let (due, reason) = (due.as_millisecond(), Some(reason));
-        NewRun { job: &row.id, name: &row.name, due, turn: None, outcome, reason }
+        NewJobRun { job: &row.id, name: &row.name, due, turn: None, outcome, reason }
     }
 }
 
@@ -354,14 +354,14 @@ fn start_run(
     let row = &job.row;
     let (RunWork::Ask(draft) | RunWork::Say(draft, _) | RunWork::Fail(draft, _)) = work;
     let due = slot.due.as_millisecond();
-    let outcome = RunOutcome::Started;
-    let run = NewRun { job: &row.id, name: &row.name, due, turn: Some(draft.id), outcome, reason: None };
+    let outcome = JobRunOutcome::Started;
+    let run = NewJobRun { job: &row.id, name: &row.name, due, turn: Some(draft.id), outcome, reason: None };
     if !job_runs::insert(connection, &run)? {
         return Ok(false);
     }
     match work {
         RunWork::Ask(draft) => {
-            if draft.insert(connection)? == Inserted::New {
+            if draft.insert(connection)? == InsertOutcome::New {
                 fired.sessions.push(draft.message.session_key());
             }
         }
@@ -402,7 +402,7 @@ fn finish_run(
     }
     draft.insert_answered(connection, reply, error)?;
     for message in messages {
-        if message.insert(connection)? == Inserted::New {
+        if message.insert(connection)? == InsertOutcome::New {
             fired.sessions.push(message.message.session_key());
         }
     }

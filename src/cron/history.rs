@@ -1,10 +1,10 @@
 //! The state of a run in the words of `daoyou cron history`.
 
-use crate::store::job_runs::RunRow;
+use crate::store::job_runs::JobRunRow;
 
 /// Returns the outcome of a run: `ok`, `error`, `queued` (it waits for a gateway, or behind other turns), `running`,
 /// `skipped` (the previous run was not done) or `missed` (no gateway ran).
-pub fn outcome(run: &RunRow) -> &'static str {
+pub fn outcome(run: &JobRunRow) -> &'static str {
     let has_ended = matches!(run.state.as_deref(), Some("done" | "dead"));
     match run.outcome.as_str() {
         "ok" => "ok",
@@ -18,7 +18,7 @@ pub fn outcome(run: &RunRow) -> &'static str {
 
 /// Returns the state of the run's output: `sent`; `pending`, on its way; `failed`, tried and not delivered so far, or not
 /// known to have arrived; `dead`, given up; `none`, nothing is to be sent.
-pub fn delivery(run: &RunRow) -> &'static str {
+pub fn delivery(run: &JobRunRow) -> &'static str {
     if !run.sends || matches!(outcome(run), "skipped" | "missed" | "queued" | "running") {
         return "none";
     }
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn outcome_and_delivery_of_a_run_are_one_word_each() {
-        let run = |outcome: &str, state: Option<&str>, sends, delivery: Option<&str>, tries| RunRow {
+        let run = |outcome: &str, state: Option<&str>, sends, delivery: Option<&str>, tries| JobRunRow {
             job: "j".to_owned(),
             name: "n".to_owned(),
             due: 0,

@@ -156,7 +156,7 @@ pub fn export(connection: &Connection) -> Result<Value, StoreError> {
     let mut left_out = Vec::new();
     for job in list(connection, &JobScope::All)? {
         match job {
-            Ok(job) => jobs.push(written(&job, job_runs::last_of(connection, &job.row.id)?.as_ref())),
+            Ok(job) => jobs.push(written(&job, job_runs::newest_run(connection, &job.row.id)?.as_ref())),
             Err(unreadable) => {
                 let UnreadableJob { row, error } = *unreadable;
                 left_out.push(json!({ "id": row.id, "name": row.name, "error": error.to_string(), "body": row.body }));

@@ -145,7 +145,7 @@ pub(super) fn find_row(connection: &Connection, scope: &JobScope, id_or_name: &s
     let not_found = || JobError::NotFound(id_or_name.to_owned());
     let mut rows = match jobs::find(connection, id_or_name)? {
         Some(row) => vec![row],
-        None => jobs::named(connection, id_or_name)?,
+        None => jobs::find_by_name(connection, id_or_name)?,
     };
     // Only the owner sees and removes a row that cannot be read.
     rows.retain(|row| match serde_json::from_str::<JobBody>(&row.body) {
@@ -218,7 +218,7 @@ pub(super) fn next_slot(slots: &RunTimes<'_>, now: Timestamp) -> Result<Timestam
 fn free_name(connection: &Connection, new: &NewJob) -> Result<String, JobError> {
     let given: String = one_line(&new.name).chars().take(MAX_NAME).collect();
     if !given.is_empty() {
-        return match jobs::named(connection, &given)?.into_iter().next() {
+        return match jobs::find_by_name(connection, &given)?.into_iter().next() {
             Some(other) => Err(JobError::NameTaken { name: given, id: other.id }),
             None => Ok(given),
         };
@@ -232,7 +232,7 @@ fn free_name(connection: &Connection, new: &NewJob) -> Result<String, JobError> 
 pub(super) fn numbered(connection: &Connection, name: &str) -> Result<String, JobError> {
     let mut free = name.to_owned();
     let mut number = 1_u32;
-    while !jobs::named(connection, &free)?.is_empty() {
+    while !jobs::find_by_name(connection, &free)?.is_empty() {
         number += 1;
         free = format!("{name} {number}");
     }

@@ -10,7 +10,7 @@ use super::run_message::shown;
 use super::{CronSettings, DeliveryMode, Job, JobTask, Schedule};
 use crate::bus::{EndedTurn, FollowUps, InboundDraft, OutboundBody, conversations};
 use crate::origin::{JobTurn, SessionNote};
-use crate::store::job_runs::{self, RunOutcome};
+use crate::store::job_runs::{self, JobRunOutcome};
 use crate::store::{Connection, StoreError, jobs, outbox};
 
 /// The answer of a model that has nothing to report.
@@ -92,7 +92,7 @@ fn record_success(
         _ => true,
     };
     let sends = has_something && is_news;
-    job_runs::end(connection, &job_turn.job, job_turn.due, RunOutcome::Ok, None, sends)?;
+    job_runs::end(connection, &job_turn.job, job_turn.due, JobRunOutcome::Ok, None, sends)?;
     if let Some(job) = job {
         if job.body.delete_after_run && !job_turn.by_hand {
             jobs::remove(connection, &job_turn.job)?;
@@ -127,7 +127,7 @@ fn record_failure(
         connection,
         &job_turn.job,
         job_turn.due,
-        RunOutcome::Error,
+        JobRunOutcome::Error,
         Some(error),
         is_told || paused.is_some(),
     )?;

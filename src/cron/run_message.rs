@@ -131,7 +131,7 @@ fn names(
     now: Timestamp,
 ) -> Result<PromptNames, StoreError> {
     let zone = job.zone(&settings.zone);
-    let last = job_runs::last_run(connection, &job.row.id)?.and_then(|at| Timestamp::from_millisecond(at).ok());
+    let last = job_runs::last_run_at(connection, &job.row.id)?.and_then(|at| Timestamp::from_millisecond(at).ok());
     Ok(PromptNames {
         time: shown(now, &zone),
         last_run: last.map(|at| shown(at, &zone)).unwrap_or_default(),

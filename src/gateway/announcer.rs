@@ -121,7 +121,7 @@ mod tests {
     use crate::memory::{Identities, sender_of};
     use crate::origin::{SubAgentTurn, TurnCause};
     use crate::phrases::Locale;
-    use crate::store::inbox::{self, InboxRow, NewMessage, State};
+    use crate::store::inbox::{self, InboxRow, InboxState, NewInboxRow};
     use crate::store::{Commit, Store};
     use crate::tools::KillRequester;
 
@@ -153,7 +153,7 @@ mod tests {
         let work = |connection: &Connection| -> Result<_, StoreError> {
             let parent = Uuid::now_v7();
             let own = str::to_owned;
-            let asked = NewMessage {
+            let asked = NewInboxRow {
                 id: parent,
                 channel: own("in"),
                 external_id: own("1"),
@@ -166,7 +166,7 @@ mod tests {
                 metadata: own(r#"{"thread":"7"}"#),
                 origin: own("{}"),
                 received_at: 1,
-                state: State::Queued,
+                state: InboxState::Queued,
             };
             inbox::insert(connection, &asked)?;
             let cause = TurnCause::SubAgent(SubAgentTurn {

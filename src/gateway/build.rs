@@ -33,7 +33,7 @@ use crate::memory::MemoryService;
 use crate::metrics::Metrics;
 use crate::query::GatewayDirectory;
 use crate::session::retry_scheduler::RetryScheduler;
-use crate::store::{Commit, Committed, Store, StoreError};
+use crate::store::{Commit, GroupCommit, Store, StoreError};
 use crate::tools::Processes;
 use crate::turn::flight_recorder::FlightRecorder;
 use crate::turn::middleware::MiddlewareState;
@@ -317,7 +317,7 @@ async fn build_agent(
 
 /// Opens the store of the home; each commit is counted.
 fn open_store(home: &Home, metrics: Arc<Metrics>) -> Result<Store, StoreError> {
-    let on_commit = move |committed: Committed| match committed.took {
+    let on_commit = move |committed: GroupCommit| match committed.took {
         Some(took) => metrics.store.committed(committed.commit == Commit::Synced, committed.writes, took),
         None => metrics.store.failed(),
     };

@@ -154,7 +154,7 @@ impl Reloader {
         // The owner has probably repaired something, if only the account behind a key.
         let runner = runtime.runner();
         runner.models().reset_circuits();
-        runner.bus.forget_service_faults();
+        runner.bus.clear_service_faults();
         runner.running.retries.call_everybody();
         self.current = loaded;
         // More turns may be allowed now; the loop checks that on each probe.

@@ -12,7 +12,7 @@ use daoyou_channels::settings::Secret;
 use daoyou_channels::trust::SenderLists;
 use jiff::tz::TimeZone;
 
-use crate::bus::{BusSettings, Capacities, ControlCommands, Notices};
+use crate::bus::{BusSettings, Capacities, ControlCommands, NoticeSettings};
 use crate::config::{ChannelsConfig, Config, LoadedConfig};
 use crate::cron::heartbeat::HeartbeatSettings;
 use crate::cron::{CronSettings, JobContext, JobNotices};
@@ -86,7 +86,7 @@ fn cron_settings(config: &Config) -> anyhow::Result<CronSettings> {
 }
 
 /// Returns where the owner is notified: on the open terminals, unless another chat is set.
-fn notices(config: &Config) -> Option<Notices> {
+fn notices(config: &Config) -> Option<NoticeSettings> {
     let set = parse_chat(&config.owner.notify);
     let on_terminals = set.is_none();
     let (channel, chat_id) = set.unwrap_or_else(terminal);
@@ -95,7 +95,7 @@ fn notices(config: &Config) -> Option<Notices> {
         return None;
     }
     let phrases = Phrases::of(config.agent.locale.resolve());
-    Some(Notices {
+    Some(NoticeSettings {
         on_terminals,
         channel,
         chat_id,

@@ -11,7 +11,7 @@ use crate::bus::{MessageBus, OutboundBody};
 use crate::home::{Home, modes};
 use crate::live::Live;
 use crate::memory;
-use crate::store::{Commit, Connection, Store, StoreError, meta, now_ms, outbox, retention, space};
+use crate::store::{Commit, Connection, Store, StoreError, disk_usage, meta, now_ms, outbox, retention};
 
 /// The interval of complete checks, which find damage before the damaged data is needed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(86_400);
@@ -179,21 +179,24 @@ impl Upkeep {
         if every.is_zero() || !self.is_due(meta::VACUUMED, every).await? {
             return Ok(());
         }
-        if self.store().read(space::is_worth_it).await? {
+        if self.store().read(disk_usage::is_worth_returning).await? {
             let is_idle = self.wait_until_idle().await;
-            let before = self.store().space().await?;
-            if !self.store().write(Commit::Logged, space::is_in_pieces).await? {
+            let before = self.store().disk_usage().await?;
+            if !self.store().write(Commit::Logged, disk_usage::is_incremental).await? {
                 if !is_idle {
                     return Ok(());
                 }
-                self.store().write_alone(space::convert).await?;
+                self.store().write_alone(disk_usage::make_incremental).await?;
             }
-            while self.store().write(Commit::Logged, |connection| space::give_back(connection, PAGES_PER_WRITE)).await?
+            while self
+                .store()
+                .write(Commit::Logged, |connection| disk_usage::return_pages(connection, PAGES_PER_WRITE))
+                .await?
                 > 0
             {
                 tokio::time::sleep(WRITE_PAUSE).await;
             }
-            let after = self.store().space().await?;
+            let after = self.store().disk_usage().await?;
             tracing::info!(before = before.size, after = after.size, "free space of the database given back");
         }
         self.record_run(meta::VACUUMED).await

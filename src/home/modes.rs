@@ -1,5 +1,5 @@
-//! The modes of the home and of what lies in it: open to its owner alone. Checked and repaired at start, at each reload and every
-//! hour, since a command or a careless `chmod -R` may change them while the gateway runs.
+//! The modes of the home and its entries: private to the owner. They are checked and repaired at start, at each reload and
+//! every hour, since a command or a careless `chmod -R` may change them while the gateway runs.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -12,36 +12,36 @@ use rustix::process::geteuid;
 
 use super::Home;
 
-/// The bits of everybody but the owner.
+/// The permission bits of all but the owner.
 const OF_OTHERS: RawMode = 0o077;
-/// What the gateway makes in its home.
+/// The entries that the gateway creates in its home.
 const OWN: [&str; 5] = ["config.toml", "history", "outgoing", "tmp", "token"];
 const OWN_PREFIX: &str = "daoyou.";
 
-/// Something in the home that others can use, or that belongs to somebody else.
+/// An entry of the home that others can use or own.
 #[derive(Debug)]
 pub struct ModeFault {
     pub path: PathBuf,
     pub kind: ModeFaultKind,
 }
 
-/// What is wrong.
+/// What is wrong with the entry.
 #[derive(Debug)]
 pub enum ModeFaultKind {
-    /// Others may use it.
+    /// Others can use it.
     Open { mode: u32, right: u32 },
     /// It belongs to this user.
     Foreign { owner: u32 },
-    /// A link stands there, whose target is not looked at.
+    /// It is a link, whose target is not checked.
     Link,
-    /// It cannot be looked at.
+    /// It cannot be examined.
     Unknown(io::Error),
 }
 
-/// Returns what is wrong with the modes and owners of a home, the home itself first.
+/// Returns the faults in the modes and owners of a home, the home itself first.
 pub fn faults(home: &Home) -> Vec<ModeFault> {
     let dir = home.dir();
-    // The home's own path is the owner's choice, and may be a link.
+    // The path of the home is the owner's choice and may be a link.
     let mut found = Vec::from_iter(fault_of(dir, OFlags::PATH | OFlags::DIRECTORY));
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -64,7 +64,7 @@ pub fn faults(home: &Home) -> Vec<ModeFault> {
 fn fault_of(path: &Path, flags: OFlags) -> Option<ModeFault> {
     let kind = match open(path, flags) {
         Ok((_, found)) => kind_of(path, &found)?,
-        // It is gone again: a draft, or a journal of the database.
+        // It was removed since the folder was read: a temporary file, or a journal of the database.
         Err(error) if error.kind() == ErrorKind::NotFound => return None,
         Err(error) => ModeFaultKind::Unknown(error),
     };
@@ -75,12 +75,12 @@ fn kind_of(path: &Path, found: &Stat) -> Option<ModeFaultKind> {
     let kind = FileType::from_raw_mode(found.st_mode);
     let is_config = path.file_name().is_some_and(|name| name == "config.toml");
     if kind == FileType::Symlink {
-        // A configuration may be managed elsewhere; what it may show is checked where it is read.
+        // The configuration may be managed elsewhere; its contents are protected where they are read.
         return (!is_config).then_some(ModeFaultKind::Link);
     }
     let mode = found.st_mode & 0o7777;
     if found.st_uid != geteuid().as_raw() {
-        // An administrator may own the configuration, and let the gateway's group read it.
+        // An administrator may own the configuration and let the gateway's group read it.
         let is_given = is_config && found.st_uid == 0 && mode & 0o027 == 0;
         return (!is_given).then_some(ModeFaultKind::Foreign { owner: found.st_uid });
     }
@@ -94,26 +94,27 @@ fn open(path: &Path, flags: OFlags) -> io::Result<(OwnedFd, Stat)> {
     Ok((handle, found))
 }
 
-/// Sets the mode of what stands at `path`, and follows no link there.
+/// Sets the mode of the entry at `path`, without following links.
 ///
 /// # Errors
-/// A link stands there, it belongs to somebody else, or the file system does not take it.
+/// It is a link, it belongs to another user, or the file system refuses.
 pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     let (handle, found) = open(path, OFlags::PATH | OFlags::NOFOLLOW)?;
     if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
         return Err(io::Error::other("it is a link; put the file itself there"));
     }
-    // A handle that only names a file, which a socket or a file without rights allows alone, is changed by its name in /proc.
+    // A path-only handle, the only kind that a socket or a file without permissions allows, is changed through its name in
+    // /proc.
     fs::set_permissions(format!("/proc/self/fd/{}", handle.as_raw_fd()), Permissions::from_mode(mode))
 }
 
-/// Repairs what can be repaired in a home, and says each in the log.
+/// Repairs the faults of a home as far as possible, and logs each.
 pub fn repair(home: &Home) {
     for ModeFault { path, kind } in faults(home) {
         let shown = path.display();
         match kind {
             ModeFaultKind::Open { mode, right } => {
-                // Only the home itself may be behind a link.
+                // Only the home itself may be reached through a link.
                 let target = if path == home.dir() { fs::canonicalize(&path) } else { Ok(path.clone()) };
                 match target.and_then(|target| set_mode(&target, right)) {
                     Ok(()) => tracing::warn!(
@@ -134,7 +135,7 @@ pub fn repair(home: &Home) {
             ModeFaultKind::Link => {
                 tracing::error!(path = %shown, "it is a link, whose target is not protected: put the file itself there");
             }
-            ModeFaultKind::Unknown(error) => tracing::error!(path = %shown, %error, "its mode cannot be looked at"),
+            ModeFaultKind::Unknown(error) => tracing::error!(path = %shown, %error, "its mode cannot be read"),
         }
     }
 }
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_closed_and_links_are_left_alone() {
+    fn open_modes_are_repaired_and_links_are_not_followed() {
         let temp = tempfile::tempdir().unwrap();
         let home = Home::open(Some(temp.path().join("home"))).unwrap();
         let at = |name: &str| home.dir().join(name);
@@ -177,7 +178,7 @@ mod tests {
             ("daoyou.db-wal", 0o600),
             ("daoyou.lock", 0o600),
             ("daoyou.sock", 0o600),
-            // Not the gateway's own.
+            // Not created by the gateway.
             ("other", 0o777),
             ("workspace", 0o777),
             ("../outside", 0o777),

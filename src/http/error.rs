@@ -11,7 +11,7 @@ use crate::cron::JobError;
 use crate::memory::MemoryError;
 use crate::query::InspectError;
 use crate::store::StoreError;
-use crate::store::points::PointError;
+use crate::store::checkpoints::CheckpointError;
 
 /// 408: a part of a request did not arrive in time.
 pub fn late(what: &str, limit: Duration) -> HttpError {
@@ -48,10 +48,10 @@ impl From<StoreError> for HttpError {
     }
 }
 
-impl From<PointError> for HttpError {
-    fn from(error: PointError) -> Self {
+impl From<CheckpointError> for HttpError {
+    fn from(error: CheckpointError) -> Self {
         match error {
-            PointError::Store(error) => error.into(),
+            CheckpointError::Store(error) => error.into(),
             other => no_point(other.code(), other.to_string()),
         }
     }

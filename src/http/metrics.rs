@@ -16,7 +16,7 @@ use super::state::{AppState, SharedState};
 use crate::bus::ChannelState;
 use crate::llm::{CircuitState, Models};
 use crate::metrics::{self, CircuitSample, Metrics, QueueDepth, ScrapedState};
-use crate::store::queues::{self, Depth};
+use crate::store::queues::{self, QueueBacklog};
 
 /// The route label of requests that no route matches.
 const UNMATCHED: &str = "unmatched";
@@ -67,7 +67,7 @@ fn circuits(models: &Models) -> Vec<CircuitSample> {
     circuits.collect()
 }
 
-fn depth(depth: Depth) -> QueueDepth {
-    let Depth { channel, state, messages, oldest_ms } = depth;
+fn depth(depth: QueueBacklog) -> QueueDepth {
+    let QueueBacklog { channel, state, messages, oldest_ms } = depth;
     QueueDepth { channel, state, messages, oldest_ms }
 }

@@ -8,7 +8,7 @@ use super::remember::{also_said, remove, replaced_before};
 use super::{MemoryEntry, MemoryKind, Owner, vectors, word_index};
 use crate::store::forgetting::{self, FORGOTTEN};
 use crate::store::memory_lines::{self, SummaryRow};
-use crate::store::{Connection, StoreError, memories, meta, remembering, session_memory};
+use crate::store::{Connection, StoreError, memories, messages, meta, session_memory};
 
 /// What [`forget`] removed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,7 +39,7 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<ForgetOutcome, Sto
     if entries.is_empty() {
         return Ok(ForgetOutcome::default());
     }
-    forgetting::note(connection)?;
+    forgetting::record(connection)?;
     let owners: BTreeSet<&Owner> = entries.iter().map(|entry| &entry.owner).collect();
     for owner in &owners {
         drop_prompt_snapshots(connection, owner)?;
@@ -79,11 +79,11 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<ForgetOutcome, Sto
 fn take(connection: &Connection, ids: &[i64]) -> Result<Vec<MemoryEntry>, StoreError> {
     let mut entries = Vec::new();
     for id in ids {
-        let Some(row) = memories::get(connection, *id)? else { continue };
+        let Some(row) = memories::find(connection, *id)? else { continue };
         let older = replaced_before(connection, *id)?;
         entries.extend(std::iter::once(row).chain(older).filter_map(MemoryEntry::from_row));
         remove(connection, *id)?;
-        forgetting::drop_summary(connection, *id)?;
+        forgetting::detach_summary(connection, *id)?;
     }
     Ok(entries)
 }
@@ -109,7 +109,7 @@ fn sources(connection: &Connection, entries: &[MemoryEntry]) -> Result<BTreeSet<
         let Some(source) = &entry.source else { continue };
         let turn = match (&source.turn, source.seq) {
             (Some(turn), _) => Some(turn.clone()),
-            (None, Some(seq)) => remembering::turn_of(connection, &source.session, seq)?,
+            (None, Some(seq)) => messages::turn_of(connection, &source.session, seq)?,
             (None, None) => None,
         };
         turns.extend(turn.map(|turn| (source.session.clone(), turn)));
@@ -135,7 +135,7 @@ fn retell(
     for SummaryRow { id, session, text, at, .. } in summaries {
         let Some(left) = without_mentions(&text, telling) else { continue };
         let left = if left.is_empty() { FORGOTTEN.to_owned() } else { left };
-        remembering::retell(connection, id, &left)?;
+        memories::set_text(connection, id, &left)?;
         word_index::remove(connection, id)?;
         vectors::remove(connection, id)?;
         word_index::put(connection, id)?;
@@ -201,10 +201,10 @@ mod tests {
             assert_eq!((forgotten.entries.len(), forgotten.turns), (2, 2));
             let mut left = vec![session_memory::snapshot(connection, "h")?.unwrap_or_default()];
             for id in 1..=summary {
-                left.extend(memories::get(connection, id)?.map(|row| row.text));
+                left.extend(memories::find(connection, id)?.map(|row| row.text));
             }
             left.extend(messages::range(connection, "s", 0, 10)?.into_iter().map(|row| row.body));
-            assert!(memories::get(connection, other)?.is_some());
+            assert!(memories::find(connection, other)?.is_some());
             assert!(meta::get(connection, RETOLD)?.is_some_and(|noted| noted.starts_with("[[\"s\",")));
             assert_eq!(forget(connection, &[now.id(), 99])?, ForgetOutcome::default());
             Ok(left)

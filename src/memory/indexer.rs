@@ -15,7 +15,7 @@ use super::{Identities, sender_of, word_index};
 use crate::crash;
 use crate::live::LivePart;
 use crate::origin::TurnOrigin;
-use crate::store::words::{self, NewSaid};
+use crate::store::search_index::{self, NewIndexedMessage};
 use crate::store::{Commit, Connection, Store, StoreError, inbox, meta, now_ms};
 
 /// The pause between two writes.
@@ -154,7 +154,7 @@ impl MessageIndexer {
     /// Removes the terms of deleted messages from the file.
     async fn sweep(&self, store: &Store) -> Result<(), StoreError> {
         const ROWS: usize = 200;
-        while store.read_here(words::has_unsaid)? {
+        while store.read_here(search_index::has_removed)? {
             if !store.write(Commit::Logged, |connection| word_index::sweep(connection, ROWS)).await? {
                 return Ok(());
             }
@@ -200,13 +200,13 @@ const SESSIONS: usize = 32;
 pub(super) struct MessageBatch {
     session: String,
     range: (i64, i64),
-    messages: Vec<NewSaid>,
+    messages: Vec<NewIndexedMessage>,
 }
 
 impl MessageBatch {
     pub(super) fn put(&self, connection: &Connection) -> Result<(), StoreError> {
-        match words::put_said(connection, &self.session, self.range, &self.messages) {
-            Err(error) if error.is_of_index() => word_index::distrust(connection),
+        match search_index::index_messages(connection, &self.session, self.range, &self.messages) {
+            Err(error) if error.is_index_fault() => word_index::distrust(connection),
             other => other.map(drop),
         }
     }
@@ -241,7 +241,7 @@ pub(super) fn read_some(
     identities: &Identities,
     since: i64,
 ) -> Result<Vec<MessageBatch>, StoreError> {
-    let behind = words::behind(connection, since, SESSIONS)?;
+    let behind = search_index::unindexed_sessions(connection, since, SESSIONS)?;
     behind.into_iter().map(|(session, from, end)| read_piece(connection, identities, session, from, end)).collect()
 }
 
@@ -252,7 +252,7 @@ fn read_piece(
     from: i64,
     end: i64,
 ) -> Result<MessageBatch, StoreError> {
-    let unread = words::unread(connection, &session, (from, end), BATCH)?;
+    let unread = search_index::unindexed_messages(connection, &session, (from, end), BATCH)?;
     let to = unread.last().filter(|_| unread.len() >= BATCH).map_or(end, |last| last.seq + 1);
     let mut speakers = HashMap::new();
     let mut messages = Vec::new();
@@ -267,7 +267,7 @@ fn read_piece(
         };
         let speaker = if unread.role == "user" { name.clone() } else { String::new() };
         let words = word_index::said_words(&text, &session, owner, &speaker);
-        messages.push(NewSaid { seq: unread.seq, body: unread.body, owner: owner.clone(), speaker, words });
+        messages.push(NewIndexedMessage { seq: unread.seq, body: unread.body, owner: owner.clone(), speaker, words });
     }
     Ok(MessageBatch { session, range: (from, to), messages })
 }
@@ -293,7 +293,7 @@ fn speaker_of(
     let least = rows.iter().min_by_key(|row| Trust::parse(&row.trust).rank());
     // What is told to a session, or was imported, is of whoever the session belongs to.
     let Some(row) = least.filter(|row| TurnOrigin::parse(&row.origin).note().is_none()) else {
-        let owner = words::session_owner(connection, session)?.unwrap_or_default();
+        let owner = search_index::session_owner(connection, session)?.unwrap_or_default();
         return Ok(MessageSpeaker { owner, name: String::new() });
     };
     let owner = identities.owner_of_row(row);

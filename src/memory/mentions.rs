@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use super::{MemoryEntry, MemoryKind};
-use crate::store::words::{Shelf, find, size};
+use crate::store::search_index::{SearchCorpus, find, size};
 use crate::store::{Connection, StoreError};
 use crate::text::{comparison_key, is_han_or_kana, query_terms, sentences, visit_terms};
 
@@ -32,12 +32,12 @@ impl MentionDetector {
     /// By the words of `entry`, and by those of its terms that are rare in what was said.
     pub(super) fn with_rare_terms(connection: &Connection, entry: &MemoryEntry) -> Result<Self, StoreError> {
         let mut telling = Self::of_entry(entry);
-        let most = COMMON.max(usize::try_from(size(connection, Shelf::Said)?).unwrap_or(0) / COMMON_SHARE);
+        let most = COMMON.max(usize::try_from(size(connection, SearchCorpus::Messages)?).unwrap_or(0) / COMMON_SHARE);
         for term in std::mem::take(&mut telling.terms) {
-            match find(connection, Shelf::Said, &format!("\"{term}\""), most + 1) {
+            match find(connection, SearchCorpus::Messages, &format!("\"{term}\""), most + 1) {
                 Ok(found) if found.len() > most => {}
                 // An index that is damaged says nothing of what is common.
-                Err(error) if !error.is_of_index() => return Err(error),
+                Err(error) if !error.is_index_fault() => return Err(error),
                 _ => drop(telling.terms.insert(term)),
             }
         }

@@ -4,7 +4,7 @@ use super::HitLocation;
 use super::message_text::spoken_text;
 use super::term_query::TermQuery;
 use super::word_index::{scope, suspect};
-use crate::store::words::{self, Said, Shelf};
+use crate::store::search_index::{self, IndexedMessage, SearchCorpus};
 use crate::store::{Connection, StoreError};
 use crate::text::{first_match, one_line};
 
@@ -51,7 +51,7 @@ pub fn search_messages(
     limit: usize,
 ) -> Result<Vec<HistoryHit>, StoreError> {
     match found(connection, text, session, since, limit) {
-        Err(error) if error.is_of_index() => {
+        Err(error) if error.is_index_fault() => {
             suspect(&error);
             Ok(Vec::new())
         }
@@ -66,15 +66,16 @@ fn found(
     since: Option<i64>,
     limit: usize,
 ) -> Result<Vec<HistoryHit>, StoreError> {
-    let is_asked =
-        |row: &Said| session.is_none_or(|session| row.session == session) && since.is_none_or(|since| row.at >= since);
-    let question = TermQuery::ask(connection, text, vec![(Shelf::Said, scope(None, session))], limit)?;
-    let mut rows: Vec<(Said, String)> = Vec::new();
-    for id in question.candidates(connection, Shelf::Said, 0.0)? {
+    let is_asked = |row: &IndexedMessage| {
+        session.is_none_or(|session| row.session == session) && since.is_none_or(|since| row.at >= since)
+    };
+    let question = TermQuery::ask(connection, text, vec![(SearchCorpus::Messages, scope(None, session))], limit)?;
+    let mut rows: Vec<(IndexedMessage, String)> = Vec::new();
+    for id in question.candidates(connection, SearchCorpus::Messages, 0.0)? {
         if rows.len() >= question.wanted().max(limit.min(LIMIT)) {
             break;
         }
-        let row = words::said(connection, id)?.filter(is_asked);
+        let row = search_index::find_message(connection, id)?.filter(is_asked);
         if let Some((row, text)) = row.and_then(|row| spoken_text(&row.body).map(|text| (row, text))) {
             rows.push((row, text));
         }
@@ -83,7 +84,7 @@ fn found(
     let mut lines: Vec<(f64, HistoryHit)> = Vec::with_capacity(rows.len());
     for ((row, text), fit) in rows.into_iter().zip(fits).filter(|(_, fit)| fit.score > 0.0) {
         let at = first_match(&text, question.terms()).unwrap_or(0);
-        let Said { session, seq, role, owner, at: when, .. } = row;
+        let IndexedMessage { session, seq, role, owner, at: when, .. } = row;
         let excerpt = excerpt(&text, at);
         let similarity = fit.similarity;
         lines.push((fit.score, HistoryHit { session, seq, role, owner, at: when, excerpt, similarity }));

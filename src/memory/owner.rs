@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use daoyou_channels::Trust;
+use daoyou_channels::text::hex;
 use sha2::{Digest, Sha256};
 
 use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
-use crate::store::turn_steps::hex;
 use crate::store::{Connection, StoreError, memory_lists};
 
 /// The owner of memories, in the form that the store keeps.
@@ -211,7 +211,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::inbox::State;
+    use crate::store::inbox::InboxState;
 
     #[test]
     fn who_is_who() {
@@ -248,7 +248,7 @@ mod tests {
             origin: origin.to_owned(),
             received_at: 0,
             turn: Uuid::nil(),
-            state: State::Done,
+            state: InboxState::Done,
             stalled: 0,
             cancel: false,
         };

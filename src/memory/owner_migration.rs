@@ -2,7 +2,7 @@
 //! too.
 
 use super::{Identities, Owner};
-use crate::store::{Connection, StoreError, forgetting, inbox, ownership};
+use crate::store::{Connection, StoreError, forgetting, inbox, memories, ownership};
 
 /// Gives what is known and the sessions to the names that their owners have now; answers whether anything changed hands. What
 /// a name had that nobody has any more goes back to whoever said it.
@@ -13,13 +13,13 @@ pub fn migrate_owners(connection: &Connection, identities: &Identities) -> Resul
     let mut is_changed = false;
     for (sender, name) in identities.pairs() {
         let old = Owner::from_stored(&format!("sender:{sender}"));
-        is_changed |= ownership::hand_over(connection, old.as_str(), Owner::named(name).as_str())?;
+        is_changed |= ownership::transfer(connection, old.as_str(), Owner::named(name).as_str())?;
     }
-    for (memory, owner, turn) in ownership::of_names(connection)? {
+    for (memory, owner, turn) in ownership::memories_of_names(connection)? {
         let Some(turn) = turn.and_then(|turn| turn.parse().ok()) else { continue };
         let said_by = inbox::of_turn(connection, turn)?.pop().and_then(|row| identities.owner_of_row(&row));
         if let Some(said_by) = said_by.filter(|said_by| said_by.as_str() != owner) {
-            ownership::give_memory(connection, memory, said_by.as_str())?;
+            memories::set_owner(connection, memory, said_by.as_str())?;
             is_changed = true;
         }
     }
@@ -39,14 +39,14 @@ mod tests {
     use crate::memory::{
         MemoryConfig, MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, list, rebuild_index, remember,
     };
-    use crate::store::inbox::{NewMessage, State};
+    use crate::store::inbox::{InboxState, NewInboxRow};
     use crate::store::{Commit, Store};
 
     /// Ann writes by webhook and by mail; each says one thing.
     fn told(connection: &Connection) -> Result<(), StoreError> {
         for (channel, sender, text) in [("webhook:in", "ann", "My cat is Momo"), ("email", "ann@x.org", "I like tea")] {
             let turn = Uuid::now_v7();
-            let message = NewMessage {
+            let message = NewInboxRow {
                 id: turn,
                 channel: channel.to_owned(),
                 external_id: turn.to_string(),
@@ -59,7 +59,7 @@ mod tests {
                 metadata: "{}".to_owned(),
                 origin: "{}".to_owned(),
                 received_at: 0,
-                state: State::Done,
+                state: InboxState::Done,
             };
             inbox::insert(connection, &message)?;
             connection.execute("UPDATE inbox SET turn = ?1 WHERE id = ?1", [turn.to_string()])?;

@@ -17,8 +17,8 @@ use super::vectors::standing_out;
 use super::word_index::beside;
 use super::{MemoryKind, Owner};
 use crate::store::memories::{self, MemoryRow};
+use crate::store::search_index::SearchCorpus;
 use crate::store::vectors::newest;
-use crate::store::words::Shelf;
 use crate::store::{Connection, StoreError, forgetting};
 use crate::text::{query_terms, sentences, visit_terms};
 
@@ -93,7 +93,11 @@ struct StoreState {
 impl StoreState {
     fn read(connection: &Connection, changes: &AtomicU64) -> Result<Self, StoreError> {
         let changes = changes.load(Ordering::Relaxed);
-        Ok(Self { newest: newest(connection, Shelf::Memories)?, forgets: forgetting::count(connection)?, changes })
+        Ok(Self {
+            newest: newest(connection, SearchCorpus::Memories)?,
+            forgets: forgetting::count(connection)?,
+            changes,
+        })
     }
 }
 
@@ -211,7 +215,7 @@ impl PassageIndexes {
             if hits.len() >= fitting.limit {
                 break;
             }
-            let row = memories::get(connection, id)?;
+            let row = memories::find(connection, id)?;
             // What went in another way than by a new row is seen here.
             match row.filter(|row| {
                 row.replaced_by.is_none() && fitting.owners.iter().any(|owner| owner.as_str() == row.owner)
@@ -373,7 +377,7 @@ impl PassageIndex {
             return Ok(false);
         }
         if more > 0 {
-            let rows = memories::behind(connection, self.state.newest, self.owner.as_str())?;
+            let rows = memories::added_after(connection, self.state.newest, self.owner.as_str())?;
             if rows.len() > AT_ONCE {
                 return Ok(false);
             }

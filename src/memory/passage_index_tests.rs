@@ -11,7 +11,7 @@ use crate::llm::{Embedder, Models, OfflineProvider, ProviderConfig};
 use crate::memory::vectors::EmbeddingIndexer;
 use crate::memory::vectors::stub::Embeddings;
 use crate::memory::{Identities, MemoryConfig, MemoryService, MemorySettings, recall};
-use crate::store::memories::NewMemory;
+use crate::store::memories::{self, NewMemory};
 use crate::store::{Commit, Store};
 use crate::text::without_fillers;
 
@@ -244,7 +244,7 @@ async fn the_index_keeps_up_with_what_is_known() {
     .unwrap();
     world.desk.notify_changes();
     assert!(world.texts("red bicycle cellar").await.contains(&both[0].to_owned()));
-    write(|connection, old, _| crate::store::remembering::give(connection, old, "name:ann")).await.unwrap();
+    write(|connection, old, _| memories::set_owner(connection, old, "name:ann")).await.unwrap();
     assert!(!world.texts("red bicycle cellar").await.contains(&both[0].to_owned()));
 }
 
@@ -254,11 +254,11 @@ async fn one_with_very_much_keeps_his_index_beside_what_everyone_may_know() {
     let world = World::new();
     let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <= 20000)
                 INSERT INTO memories (owner, kind, text, origin, confidence, created_at)
-                SELECT 'owner', 'fact', 'Shelf ' || i || ' holds a jar', 'told', 1, 0 FROM n";
+                SELECT 'owner', 'fact', 'SearchCorpus ' || i || ' holds a jar', 'told', 1, 0 FROM n";
     world.desk.store.write(Commit::Logged, move |connection| Ok(connection.execute(fill, [])?)).await.unwrap();
     world.know("everyone", vec![("fact", String::new(), "The red bicycle pump hangs at the door".to_owned())]).await;
     for _ in 0..2 {
-        assert_eq!(world.texts("what does shelf 20001 hold?").await.first().unwrap(), "Shelf 20001 holds a jar");
+        assert_eq!(world.texts("what does shelf 20001 hold?").await.first().unwrap(), "SearchCorpus 20001 holds a jar");
         assert_eq!(world.texts("where is the red bicycle pump?").await, ["The red bicycle pump hangs at the door"]);
     }
     // What comes later is found without all being read again, and replaces nothing that has room.

@@ -10,7 +10,7 @@ use super::message_text::{IS_DATA, found_in_memory, without_memory, written};
 use super::remember::remove;
 use super::{MemoryEntry, MemoryKind, Owner, word_index};
 use crate::chat::ChatMessage;
-use crate::store::forgetting::{self, Carrier, FORGOTTEN};
+use crate::store::forgetting::{self, ExposedMessage, FORGOTTEN};
 use crate::store::{Connection, StoreError, meta};
 use crate::text::{comparison_key, narrow, one_line};
 
@@ -38,17 +38,22 @@ pub(super) fn redact_prompts(
     let since = entries.iter().map(|entry| entry.created_at).min().unwrap_or_default() - SLACK;
     let turns: Vec<&str> = sources.iter().map(|(_, turn)| turn.as_str()).collect();
     let (mut copies, mut struck, mut open) = (BTreeSet::new(), Vec::new(), TurnRows::default());
-    forgetting::carriers(connection, (owner.as_str(), since), &turns, |Carrier { session, turn, seq, body }| {
-        if turns.contains(&turn.as_str()) {
-            copies.insert((session, turn));
-            return;
-        }
-        if open.place.0 != session || open.place.1 != turn {
-            let place = (session, turn);
-            struck.extend(std::mem::replace(&mut open, TurnRows { place, rows: Vec::new() }).struck(&marks));
-        }
-        open.rows.push((seq, body));
-    })?;
+    forgetting::visit_exposed(
+        connection,
+        (owner.as_str(), since),
+        &turns,
+        |ExposedMessage { session, turn, seq, body }| {
+            if turns.contains(&turn.as_str()) {
+                copies.insert((session, turn));
+                return;
+            }
+            if open.place.0 != session || open.place.1 != turn {
+                let place = (session, turn);
+                struck.extend(std::mem::replace(&mut open, TurnRows { place, rows: Vec::new() }).struck(&marks));
+            }
+            open.rows.push((seq, body));
+        },
+    )?;
     struck.extend(open.struck(&marks));
     // A conversation that began with another one's messages has the same turns.
     for (session, turn) in copies.difference(sources) {
@@ -64,7 +69,7 @@ pub(super) fn redact_prompts(
 
 /// Takes out the words of a turn in which something was said, and what was noted beside; answers whether it had ended.
 pub(super) fn forget_turn(connection: &Connection, session: &str, turn: &str) -> Result<bool, StoreError> {
-    for task in forgetting::beside(connection, session, turn)? {
+    for task in forgetting::task_memories(connection, session, turn)? {
         remove(connection, task)?;
     }
     // First what the words are found by, which may need the words.
@@ -100,12 +105,12 @@ fn strike_turn(
 ) -> Result<(), StoreError> {
     let mut unsaid = Vec::new();
     for (seq, RedactedMessage { body, is_wordless, is_asked }) in left {
-        forgetting::rewrite(connection, session, seq, &body)?;
+        forgetting::replace_body(connection, session, seq, &body)?;
         if is_wordless {
             unsaid.push(seq);
         }
         if is_wordless && is_asked {
-            forgetting::forget_command(connection, turn, FORGOTTEN)?;
+            forgetting::replace_inbox_text(connection, turn, FORGOTTEN)?;
         }
     }
     forgetting::forget_steps(connection, turn)?;
@@ -113,7 +118,7 @@ fn strike_turn(
         word_index::remove_said(connection, session, &unsaid)?;
         forgetting::forget_delivered(connection, turn)?;
         // What is noted of a turn holds its answer.
-        for task in forgetting::beside(connection, session, turn)? {
+        for task in forgetting::task_memories(connection, session, turn)? {
             remove(connection, task)?;
         }
     }
@@ -165,7 +170,7 @@ impl PendingRedactions {
 
     /// Writes it, without turns that have ended.
     fn write(mut self, connection: &Connection) -> Result<(), StoreError> {
-        let open = forgetting::running(connection, Owner::everyone().as_str())?;
+        let open = forgetting::running_turns(connection, Owner::everyone().as_str())?;
         for (turns, _) in &mut self.0 {
             turns.retain(|turn| open.contains(turn));
         }
@@ -193,13 +198,13 @@ pub(super) fn redact_running_turns(
     telling: Vec<MentionDetector>,
 ) -> Result<(), StoreError> {
     let mut anew = BTreeSet::new();
-    forgetting::resting_steps(connection, owner.as_str(), |turn, body| {
+    forgetting::visit_resting_steps(connection, owner.as_str(), |turn, body| {
         if telling.iter().any(|telling| telling.is_named_in(&body) || telling.is_stated_in(&body)) {
             anew.insert(turn);
         }
     })?;
-    anew.iter().try_for_each(|turn| forgetting::begin_anew(connection, turn))?;
-    let running = forgetting::running(connection, owner.as_str())?;
+    anew.iter().try_for_each(|turn| forgetting::restart_turn(connection, turn))?;
+    let running = forgetting::running_turns(connection, owner.as_str())?;
     let mut waiting = PendingRedactions::read(connection)?;
     if !running.is_empty() && !telling.is_empty() {
         waiting.0.push((running, telling));
@@ -215,7 +220,7 @@ fn read(body: &str) -> Option<ChatMessage> {
 fn places(connection: &Connection, sources: &BTreeSet<TurnKey>) -> Result<Vec<String>, StoreError> {
     let mut places = Vec::new();
     for (session, turn) in sources {
-        let said = forgetting::of_turn(connection, session, turn)?;
+        let said = forgetting::messages_of_turn(connection, session, turn)?;
         places.extend(said.into_iter().map(|(seq, _)| format!(" · {session} #{seq} · ")));
     }
     Ok(places)
@@ -251,7 +256,7 @@ impl ForgottenMarks {
             let body = match given(message) {
                 Some(message) if !is_wordless => serde_json::to_string(&message).ok()?,
                 None if !is_wordless => return None,
-                _ => forgetting::wordless(body),
+                _ => forgetting::without_words(body),
             };
             Some(RedactedMessage { body, is_wordless, is_asked })
         });
@@ -481,7 +486,7 @@ mod tests {
             let id = remember(connection, &new, &MemoryConfig::default())?.id();
             crate::memory::rebuild_index(connection, &crate::memory::Identities::default())?;
             forget(connection, &[id])?;
-            assert!(memories::get(connection, id)?.is_none() && meta::get(connection, meta::FORGETS)?.is_some());
+            assert!(memories::find(connection, id)?.is_none() && meta::get(connection, meta::FORGETS)?.is_some());
             let steps = "SELECT group_concat(body) FROM turn_steps";
             let steps: String = connection.query_row(steps, [], |row| row.get(0))?;
             let ask = crate::memory::RecallQuery {

@@ -10,7 +10,7 @@ use super::vectors::nearest;
 use super::word_index::{beside, scope, suspect};
 use super::{MemoryKind, Owner};
 use crate::store::memories::{self, MemoryRow};
-use crate::store::words::{self, Said, Shelf};
+use crate::store::search_index::{self, IndexedMessage, SearchCorpus};
 use crate::store::{Connection, StoreError};
 
 /// The nearest from this one on are the crowd: alike merely because all is, in this question's light.
@@ -78,7 +78,7 @@ pub fn recall_weighted(
     // What has too few of the words may be meant all the same.
     let least = if vector.is_some() { 0.0 } else { ask.least };
     let by_words = match search.by_words(least) {
-        Err(error) if error.is_of_index() => {
+        Err(error) if error.is_index_fault() => {
             suspect(&error);
             Vec::new()
         }
@@ -113,28 +113,32 @@ impl RecallSearch<'_> {
     /// What holds the words, each with how much of the question's weight; memories only that hold at `least` so much.
     fn by_words(&mut self, least: f64) -> Result<Vec<(HitLocation, f64)>, StoreError> {
         let mut shelves = Vec::new();
-        for (shelf, is_asked) in [(Shelf::Memories, !self.ask.kinds.is_empty()), (Shelf::Said, self.ask.messages)] {
+        for (shelf, is_asked) in
+            [(SearchCorpus::Memories, !self.ask.kinds.is_empty()), (SearchCorpus::Messages, self.ask.messages)]
+        {
             if is_asked {
                 shelves.push((shelf, self.scope(shelf)?));
             }
         }
         let question = TermQuery::ask(self.connection, &self.ask.text, shelves, self.ask.limit)?;
         let mut order = Vec::new();
-        for id in question.candidates(self.connection, Shelf::Memories, least)? {
+        for id in question.candidates(self.connection, SearchCorpus::Memories, least)? {
             if order.len() >= question.wanted() {
                 break;
             }
-            if let Some(entry) = memories::get(self.connection, id)?.and_then(|row| self.of_memory(&row)) {
+            if let Some(entry) = memories::find(self.connection, id)?.and_then(|row| self.of_memory(&row)) {
                 order.push(HitLocation::Memory(id));
                 self.entries.insert(HitLocation::Memory(id), entry);
             }
         }
         let of_memories = order.len();
-        for id in question.candidates(self.connection, Shelf::Said, 0.0)? {
+        for id in question.candidates(self.connection, SearchCorpus::Messages, 0.0)? {
             if order.len() - of_memories >= question.wanted() {
                 break;
             }
-            let Some((found, entry)) = words::said(self.connection, id)?.and_then(|said| self.of_said(said)) else {
+            let Some((found, entry)) =
+                search_index::find_message(self.connection, id)?.and_then(|said| self.of_said(said))
+            else {
                 continue;
             };
             order.push(found.clone());
@@ -180,7 +184,7 @@ impl RecallSearch<'_> {
         let mut beside: HashMap<HitLocation, f64> = HashMap::new();
         for (found, score) in best.into_iter().take(WITH_NEIGHBOURS) {
             let HitLocation::Message { session, seq } = &found else { continue };
-            for neighbour in words::beside(self.connection, session, *seq)?.into_iter().flatten() {
+            for neighbour in search_index::neighbors(self.connection, session, *seq)?.into_iter().flatten() {
                 let Some((next, mut entry)) = self.of_said(neighbour) else { continue };
                 if !own.contains_key(&next) {
                     let TermScore { score, similarity } = fit(&entry);
@@ -212,9 +216,9 @@ impl RecallSearch<'_> {
             if !self.entries.contains_key(&found) {
                 let entry = match &found {
                     HitLocation::Memory(id) => {
-                        memories::get(self.connection, *id)?.and_then(|row| self.of_memory(&row))
+                        memories::find(self.connection, *id)?.and_then(|row| self.of_memory(&row))
                     }
-                    HitLocation::Message { session, seq } => words::said_at(self.connection, session, *seq)?
+                    HitLocation::Message { session, seq } => search_index::message_at(self.connection, session, *seq)?
                         .and_then(|said| self.of_said(said))
                         .map(|(_, entry)| entry),
                 };
@@ -260,9 +264,9 @@ impl RecallSearch<'_> {
         hits
     }
 
-    fn scope(&self, shelf: Shelf) -> Result<Option<String>, StoreError> {
+    fn scope(&self, shelf: SearchCorpus) -> Result<Option<String>, StoreError> {
         let owners: Vec<&str> = self.ask.owners.iter().map(Owner::as_str).collect();
-        let has_others = words::has_others(self.connection, shelf, &owners)?;
+        let has_others = search_index::has_others(self.connection, shelf, &owners)?;
         let owners = has_others.then_some(self.ask.owners.as_slice());
         Ok(scope(owners, self.ask.session.as_deref()))
     }
@@ -290,7 +294,7 @@ impl RecallSearch<'_> {
         Some(RecallCandidate { kind: Some(kind), text, beside, at: row.created_at, similarity: 0.0 })
     }
 
-    fn of_said(&self, row: Said) -> Option<(HitLocation, RecallCandidate)> {
+    fn of_said(&self, row: IndexedMessage) -> Option<(HitLocation, RecallCandidate)> {
         let is_asked = self.is_asked_owner(&row.owner)
             && self.ask.session.as_ref().is_none_or(|session| row.session == *session)
             && self.is_in_time(row.at);

@@ -12,7 +12,7 @@ use crate::memory::{
     Identities, MemoryConfig, MemoryService, MemorySettings, MessageIndexer, rebuild_index, search_messages,
     word_index as terms,
 };
-use crate::store::inbox::{NewMessage, State};
+use crate::store::inbox::{InboxState, NewInboxRow};
 use crate::store::memories::NewMemory;
 use crate::store::{Commit, Store, inbox, messages};
 
@@ -54,7 +54,7 @@ impl World {
         self.write(move |connection| {
             let id = Uuid::now_v7();
             let text = |text: &str| text.to_owned();
-            let row = NewMessage {
+            let row = NewInboxRow {
                 id,
                 channel: text("email"),
                 external_id: id.to_string(),
@@ -67,7 +67,7 @@ impl World {
                 metadata: text("{}"),
                 origin: text("{}"),
                 received_at: 1,
-                state: State::Queued,
+                state: InboxState::Queued,
             };
             inbox::insert(connection, &row)?;
             let rows = log.iter().map(|m| (m.role(), serde_json::to_string(m).unwrap()));
@@ -343,7 +343,7 @@ async fn a_mended_database_finds_again_what_was_taken_over() {
     world.index().await;
     world.desk.store.close().await;
     let path = world.folder.path().join("daoyou.db");
-    crate::store::mend(&path, "a test says so").unwrap();
+    crate::store::repair(&path, "a test says so").unwrap();
     let store = Store::open(&path).unwrap();
     let terms = (*world.desk.settings).clone();
     let again = World { desk: Arc::new(MemoryService::new(store, terms)), folder: world.folder };

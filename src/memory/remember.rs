@@ -7,7 +7,7 @@ use super::learned::IMPLIED;
 use super::validation::validate_truncated;
 use super::{MemoryConfig, MemoryEntry, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, vectors, word_index};
 use crate::store::memories::{self, MemoryRow, NewMemory};
-use crate::store::{Connection, StoreError, now_ms, remembering};
+use crate::store::{Connection, StoreError, now_ms};
 use crate::text::comparison_key;
 
 /// The outcome of remembering an entry.
@@ -76,7 +76,7 @@ pub fn remember_replacing(
     config: &MemoryConfig,
 ) -> Result<RememberOutcome, StoreError> {
     let entry = validate_truncated(new).map_err(|unfit| StoreError::Row(unfit.to_string()))?;
-    let old = memories::get(connection, old)?.and_then(MemoryEntry::from_row);
+    let old = memories::find(connection, old)?.and_then(MemoryEntry::from_row);
     let plan = plan(connection, entry, old)?;
     apply_plan(connection, &plan, None, config)
 }
@@ -91,16 +91,19 @@ pub fn plan(
     instead: Option<MemoryEntry>,
 ) -> Result<RememberPlan, StoreError> {
     let (owner, kind) = (entry.owner.as_str(), entry.kind.as_str());
-    let named =
-        || Ok::<_, StoreError>(memories::named(connection, owner, kind, &entry.name)?.and_then(MemoryEntry::from_row));
+    let named = || {
+        Ok::<_, StoreError>(
+            memories::find_by_name(connection, owner, kind, &entry.name)?.and_then(MemoryEntry::from_row),
+        )
+    };
     let same = comparison_key(&entry.text);
     let (known, rival) = match entry.kind {
         MemoryKind::Task => (None, None),
         MemoryKind::Fact => {
-            let texts = remembering::texts(connection, owner, kind)?;
+            let texts = memories::current_texts(connection, owner, kind)?;
             let known = texts.iter().find(|(_, text)| comparison_key(text) == same).map(|(id, _)| *id);
             let rival = || exclusive_claim(&entry.text).and_then(|new| contradicted(&texts, &new));
-            let get = |id: i64| Ok::<_, StoreError>(memories::get(connection, id)?.and_then(MemoryEntry::from_row));
+            let get = |id: i64| Ok::<_, StoreError>(memories::find(connection, id)?.and_then(MemoryEntry::from_row));
             match known {
                 Some(id) => (get(id)?, None),
                 None => (None, rival().map(get).transpose()?.flatten()),
@@ -163,7 +166,7 @@ pub fn apply_plan(
     }
     if matches!(new.kind, MemoryKind::Preference | MemoryKind::Case) {
         let name = (new.owner.as_str(), new.kind.as_str(), new.name.as_str());
-        for old in remembering::replace_named(connection, name, id, now_ms())? {
+        for old in memories::replace_named(connection, name, id, now_ms())? {
             word_index::remove(connection, old)?;
         }
     }
@@ -189,14 +192,14 @@ fn insert(connection: &Connection, new: &NewMemoryEntry, reserved: Option<i64>) 
     };
     match reserved {
         // A commit that is tried again has taken it back before.
-        Some(id) => remembering::insert_as(connection, id, &row, now_ms()).map(|()| id),
+        Some(id) => memories::insert_with_id(connection, id, &row, now_ms()).map(|()| id),
         None => memories::insert(connection, &row),
     }
 }
 
 /// It was said again, by `again`: it is more certain, and the turn is noted, since forgetting has to find it.
 fn confirm(connection: &Connection, id: i64, again: &NewMemoryEntry) -> Result<(), StoreError> {
-    let Some(known) = memories::get(connection, id)?.and_then(MemoryEntry::from_row) else { return Ok(()) };
+    let Some(known) = memories::find(connection, id)?.and_then(MemoryEntry::from_row) else { return Ok(()) };
     // What does not outweigh it says nothing for it either.
     if comparison_key(&known.text) != comparison_key(&again.text) {
         return Ok(());
@@ -221,7 +224,7 @@ fn confirm(connection: &Connection, id: i64, again: &NewMemoryEntry) -> Result<(
             also.drain(..surplus);
         }
     }
-    remembering::confirm(connection, id, confidence, &detail.to_string())
+    memories::confirm(connection, id, confidence, &detail.to_string())
 }
 
 /// Other turns in which a memory was said: session and turn.
@@ -244,10 +247,10 @@ fn keep_history_short(connection: &Connection, id: i64) -> Result<(), StoreError
 pub fn current_entry(connection: &Connection, id: i64) -> Result<Option<MemoryEntry>, StoreError> {
     // As many as a chain of replaced ones may have, and a few more.
     const STEPS: usize = 32;
-    let mut found = memories::get(connection, id)?.and_then(MemoryEntry::from_row);
+    let mut found = memories::find(connection, id)?.and_then(MemoryEntry::from_row);
     for _ in 0..STEPS {
         let Some(next) = found.as_ref().and_then(|entry| entry.replaced_by) else { break };
-        found = memories::get(connection, next)?.and_then(MemoryEntry::from_row).or(found);
+        found = memories::find(connection, next)?.and_then(MemoryEntry::from_row).or(found);
     }
     Ok(found)
 }
@@ -255,10 +258,10 @@ pub fn current_entry(connection: &Connection, id: i64) -> Result<Option<MemoryEn
 /// Returns all memories that `id` replaced, directly or not, the nearest first.
 pub(super) fn replaced_before(connection: &Connection, id: i64) -> Result<Vec<MemoryRow>, StoreError> {
     const MOST: usize = 1_000;
-    let mut found: Vec<MemoryRow> = memories::replaced_by(connection, id)?;
+    let mut found: Vec<MemoryRow> = memories::replaced_memories(connection, id)?;
     let mut at = 0;
     while let Some(row) = found.get(at).filter(|_| found.len() < MOST) {
-        let older = memories::replaced_by(connection, row.id)?;
+        let older = memories::replaced_memories(connection, row.id)?;
         found.extend(older.into_iter().filter(|row| row.id != id));
         at += 1;
     }
@@ -274,11 +277,11 @@ fn keep_within(
     config: &MemoryConfig,
 ) -> Result<(), StoreError> {
     let surplus = match kind {
-        MemoryKind::Task => remembering::old_tasks(connection, owner.as_str(), config.keep_tasks)?,
+        MemoryKind::Task => memories::tasks_beyond(connection, owner.as_str(), config.keep_tasks)?,
         MemoryKind::Summary => Vec::new(),
         MemoryKind::Fact | MemoryKind::Preference | MemoryKind::Case => {
-            let over = remembering::count_known(connection, owner.as_str())? - i64::from(config.max_entries);
-            let least = if over > 0 { remembering::least_used(connection, owner.as_str(), newest)? } else { None };
+            let over = memories::count_known(connection, owner.as_str())? - i64::from(config.max_entries);
+            let least = if over > 0 { memories::least_used(connection, owner.as_str(), newest)? } else { None };
             if let Some(id) = least {
                 tracing::info!(id, %owner, most = config.max_entries, "a memory goes, as there are more than may be kept");
             }

@@ -27,12 +27,12 @@ pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, 
 /// The store cannot be written.
 pub fn prune_orphaned_summaries(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     let mut rows = 0;
-    for session in memory_lists::gone(connection, before_ms, SESSIONS)? {
+    for session in memory_lists::unused_sessions(connection, before_ms, SESSIONS)? {
         // Before the others go, and take with them what they had replaced.
         for kept in memory_lists::release_summaries(connection, &session)? {
             word_index::put(connection, kept)?;
         }
-        for summary in memory_lists::summaries(connection, &session)? {
+        for summary in memory_lists::own_summaries(connection, &session)? {
             remove(connection, summary)?;
             rows += 1;
         }
@@ -56,8 +56,8 @@ mod tests {
 
     use super::*;
     use crate::memory::{Identities, MemoryConfig, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, remember};
+    use crate::store::search_index::SearchCorpus;
     use crate::store::session_memory::{self, SessionMemory};
-    use crate::store::words::Shelf;
     use crate::store::{Commit, Store, memories, messages};
 
     /// A copy was given the first summary along, and went on: the second stands in the place of the first.
@@ -97,11 +97,11 @@ mod tests {
                 }
                 connection.execute("UPDATE sessions SET updated_at = 1 WHERE session = 'copy'", [])?;
                 prune_orphaned_summaries(connection, 2)?;
-                let rows = ids.iter().map(|id| memories::get(connection, *id));
+                let rows = ids.iter().map(|id| memories::find(connection, *id));
                 let rows = rows.collect::<Result<Vec<_>, _>>()?;
                 left.push(rows.into_iter().flatten().map(|row| row.text).collect::<Vec<_>>().join(" "));
                 let named = session_memory::get(connection, "source", 0)?.summary;
-                let row = memories::get(connection, named.unwrap_or_default())?;
+                let row = memories::find(connection, named.unwrap_or_default())?;
                 assert!(
                     row.is_some_and(|row| row.replaced_by.is_none()),
                     "what a living conversation names is its newest"
@@ -145,12 +145,12 @@ mod tests {
                 prune_orphaned_summaries(connection, 2)?,
                 prune_orphaned_summaries(connection, 2)?,
             ];
-            let left = [memories::get(connection, first)?, memories::get(connection, summary)?];
+            let left = [memories::find(connection, first)?, memories::find(connection, summary)?];
             let state = session_memory::get(connection, "old", 0)?;
-            crate::store::words::sweep(connection, 10)?;
-            let is_swept = !crate::store::words::has_unsaid(connection)?;
-            let found = crate::store::words::find(connection, Shelf::Said, "red", 10)?.len();
-            let of_memories = crate::store::words::find(connection, Shelf::Memories, "red", 10)?.len();
+            crate::store::search_index::sweep(connection, 10)?;
+            let is_swept = !crate::store::search_index::has_removed(connection)?;
+            let found = crate::store::search_index::find(connection, SearchCorpus::Messages, "red", 10)?.len();
+            let of_memories = crate::store::search_index::find(connection, SearchCorpus::Memories, "red", 10)?.len();
             Ok((pruned, left, state, is_swept, [found, of_memories]))
         };
         let (pruned, left, state, is_swept, found) = store.write(Commit::Logged, work).await.unwrap();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::bm25::TermWeights;
-use crate::store::words::{Shelf, find, size};
+use crate::store::search_index::{SearchCorpus, find, size};
 use crate::store::{Connection, StoreError};
 use crate::text::{SearchTerm, TermPrefixes, query_terms, visit_terms};
 
@@ -38,7 +38,7 @@ pub struct TermQuery {
 
 /// What one shelf has of each term.
 struct PostingLists {
-    shelf: Shelf,
+    shelf: SearchCorpus,
     scope: Option<String>,
     lists: Vec<Vec<i64>>,
     counts: Vec<f64>,
@@ -60,7 +60,7 @@ impl TermQuery {
     pub fn ask(
         connection: &Connection,
         text: &str,
-        shelves: Vec<(Shelf, Option<String>)>,
+        shelves: Vec<(SearchCorpus, Option<String>)>,
         hits: usize,
     ) -> Result<Self, StoreError> {
         let wanted = hits.saturating_mul(2).clamp(CANDIDATES.0, CANDIDATES.1);
@@ -106,7 +106,7 @@ impl TermQuery {
 
     /// The ids on a shelf that may fit at least so well (see [`TermScore::similarity`]), the likeliest first, without having read
     /// them: they may be anybody's.
-    pub fn candidates(&self, connection: &Connection, shelf: Shelf, least: f64) -> Result<Vec<i64>, StoreError> {
+    pub fn candidates(&self, connection: &Connection, shelf: SearchCorpus, least: f64) -> Result<Vec<i64>, StoreError> {
         let Some(lists) = self.shelves.iter().find(|lists| lists.shelf == shelf) else { return Ok(Vec::new()) };
         let mut held = lists.rare();
         lists.look_together(connection, &self.terms, &mut held)?;
@@ -155,7 +155,7 @@ impl PostingLists {
     /// `narrow` is the scope where most of the shelf is within it, so that it is not worth asking for each time.
     fn probe(
         connection: &Connection,
-        (shelf, scope, narrow): (Shelf, Option<String>, Option<&str>),
+        (shelf, scope, narrow): (SearchCorpus, Option<String>, Option<&str>),
         terms: &[SearchTerm],
         highest: i64,
         wanted: usize,

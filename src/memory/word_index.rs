@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use daoyou_channels::text::hex;
 use sha2::{Digest, Sha256};
 
 use super::owner_migration::migrate_owners;
 use super::{Identities, MemoryKind, Owner};
 use crate::store::memories::{self, MemoryRow};
-use crate::store::turn_steps::hex;
-use crate::store::{Connection, StoreError, meta, words};
+use crate::store::{Connection, StoreError, meta, search_index};
 use crate::text::{SEGMENT_VERSION, index_terms};
 
 /// A reader, which cannot say so in the store, met damage in an index. A false alarm costs one check.
@@ -20,13 +20,13 @@ static SUSPECTED: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// The store cannot be written, or has no such row.
 pub fn put(connection: &Connection, id: i64) -> Result<(), StoreError> {
-    let Some(row) = memories::get(connection, id)? else {
+    let Some(row) = memories::find(connection, id)? else {
         return Err(StoreError::Row(format!("memory {id} has no row, so no words can lead to it")));
     };
     if row.replaced_by.is_some() {
         return remove(connection, id);
     }
-    tolerate(connection, words::put_memory(connection, id, &memory_words(&row)))
+    tolerate(connection, search_index::put_memory(connection, id, &memory_words(&row)))
 }
 
 /// Has a memory found no more, in the caller's write. Its words leave the file with [`purge_memories`], or with time.
@@ -34,7 +34,7 @@ pub fn put(connection: &Connection, id: i64) -> Result<(), StoreError> {
 /// # Errors
 /// The store cannot be written.
 pub fn remove(connection: &Connection, id: i64) -> Result<(), StoreError> {
-    tolerate(connection, words::remove_memory(connection, id))
+    tolerate(connection, search_index::remove_memory(connection, id))
 }
 
 /// Has the messages of a turn found no more, in the caller's write; their rows are still there. The indexer then takes the
@@ -43,7 +43,7 @@ pub fn remove(connection: &Connection, id: i64) -> Result<(), StoreError> {
 /// # Errors
 /// The store cannot be written.
 pub fn remove_turn(connection: &Connection, session: &str, turn: &str) -> Result<(), StoreError> {
-    words::unsay(connection, session, turn)?;
+    search_index::remove_turn(connection, session, turn)?;
     meta::set(connection, meta::WORDS_REMOVED, "yes")?;
     sweep(connection, usize::from(u16::MAX)).map(drop)
 }
@@ -56,7 +56,7 @@ pub fn remove_said(connection: &Connection, session: &str, seqs: &[i64]) -> Resu
     if seqs.is_empty() {
         return Ok(());
     }
-    seqs.iter().try_for_each(|seq| words::unsay_one(connection, session, *seq))?;
+    seqs.iter().try_for_each(|seq| search_index::remove_message(connection, session, *seq))?;
     meta::set(connection, meta::WORDS_REMOVED, "yes")?;
     sweep(connection, usize::from(u16::MAX)).map(drop)
 }
@@ -66,8 +66,8 @@ pub fn remove_said(connection: &Connection, session: &str, seqs: &[i64]) -> Resu
 /// # Errors
 /// The store cannot be read.
 pub fn check(connection: &Connection) -> Result<Vec<String>, StoreError> {
-    match words::faults(connection) {
-        Err(error) if error.is_of_index() => Ok(vec![error.to_string()]),
+    match search_index::faults(connection) {
+        Err(error) if error.is_index_fault() => Ok(vec![error.to_string()]),
         other => other,
     }
 }
@@ -82,7 +82,7 @@ pub fn distrust(connection: &Connection) -> Result<(), StoreError> {
 
 /// Removes the words of messages that are gone, of so many at most; answers whether the index is sound.
 pub(super) fn sweep(connection: &Connection, limit: usize) -> Result<bool, StoreError> {
-    tolerate(connection, words::sweep(connection, limit))?;
+    tolerate(connection, search_index::sweep(connection, limit))?;
     is_trusted(connection)
 }
 
@@ -91,7 +91,7 @@ pub(super) fn sweep(connection: &Connection, limit: usize) -> Result<bool, Store
 /// # Errors
 /// The store cannot be written.
 pub fn purge_memories(connection: &Connection) -> Result<(), StoreError> {
-    tolerate(connection, words::purge_memories(connection))
+    tolerate(connection, search_index::purge_memories(connection))
 }
 
 /// Takes the last of what was removed out of the file, a piece at a time; answers whether there is more to do.
@@ -99,8 +99,8 @@ pub(super) fn purge(connection: &Connection, begins: bool) -> Result<bool, Store
     if begins {
         purge_memories(connection)?;
     }
-    match words::purge_said(connection, begins) {
-        Err(error) if error.is_of_index() => distrust(connection).map(|()| false),
+    match search_index::purge_messages(connection, begins) {
+        Err(error) if error.is_index_fault() => distrust(connection).map(|()| false),
         other => other,
     }
 }
@@ -129,7 +129,7 @@ pub(super) fn made_by(identities: &Identities) -> String {
 /// Empties the index; what is to stand in it follows in pieces. Where others are one and the same now, so are their memories.
 pub(super) fn begin_anew(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
     migrate_owners(connection, identities)?;
-    words::clear(connection)?;
+    search_index::clear(connection)?;
     meta::set(connection, meta::WORDS_MEMORIES, "0")?;
     meta::set(connection, meta::WORDS_REMOVED, "")?;
     meta::set(connection, meta::WORDS, &made_by(identities))
@@ -140,7 +140,7 @@ pub(super) fn put_memories(connection: &Connection) -> Result<bool, StoreError> 
     const PIECE: usize = 32;
     let next = meta::get(connection, meta::WORDS_MEMORIES)?.unwrap_or_default();
     let Ok(from) = next.parse::<i64>() else { return Ok(false) };
-    let ids = words::memory_ids(connection, from, PIECE)?;
+    let ids = search_index::memory_ids(connection, from, PIECE)?;
     for id in &ids {
         put(connection, *id)?;
     }
@@ -202,7 +202,7 @@ pub(super) fn scope(owners: Option<&[Owner]>, session: Option<&str>) -> Option<S
 /// What met damage in an index is done without it: the index is made anew, and nobody's write fails for it.
 fn tolerate(connection: &Connection, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
     match outcome {
-        Err(error) if error.is_of_index() => {
+        Err(error) if error.is_index_fault() => {
             tracing::warn!(%error, "the index of words is damaged, and is made anew; nothing else is harmed");
             distrust(connection)
         }

@@ -26,13 +26,13 @@ impl CacheMetrics {
     }
 
     pub(super) fn write(&self, page: &mut MetricsPage) {
-        page.counter("daoyou_cache_lookups_total", "Lookups in caches, by what came of them.");
+        page.counter("daoyou_cache_lookups_total", "Cache lookups by outcome.");
         for (cache, counts) in self.all() {
             for (outcome, count) in [("hit", &counts.hits), ("miss", &counts.misses)] {
                 page.sample(&[("cache", cache), ("outcome", outcome)], count.get());
             }
         }
-        page.gauge("daoyou_cache_entries", "What caches hold.");
+        page.gauge("daoyou_cache_entries", "Entries in caches.");
         for (cache, counts) in self.all() {
             page.sample(&[("cache", cache)], counts.entries.get());
         }

@@ -44,14 +44,14 @@ impl CronMetrics {
     pub(super) fn write(&self, page: &mut MetricsPage) {
         page.counter(
             "daoyou_cron_slots_total",
-            "Times at which jobs were due: run, skipped (the run before was not done) or missed (nobody was there).",
+            "Due times of jobs: run, skipped (the previous run was not done) or missed (the gateway did not run).",
         );
         for (outcome, count) in [("run", &self.fired), ("skipped", &self.skipped), ("missed", &self.missed)] {
             page.sample(&[("outcome", outcome)], count.get());
         }
-        page.counter("daoyou_cron_failures_total", "Runs of jobs that failed.");
+        page.counter("daoyou_cron_failures_total", "Failed runs of jobs.");
         page.sample(&[], self.failed.get());
-        page.histogram("daoyou_cron_lateness_seconds", "How long after its time each run was begun.");
+        page.histogram("daoyou_cron_lateness_seconds", "Delay between a run's due time and its start.");
         page.buckets(&[], &self.lateness);
     }
 }

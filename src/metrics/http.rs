@@ -61,7 +61,7 @@ impl HttpMetrics {
 
     pub(super) fn write(&self, page: &mut MetricsPage) {
         let routes = self.routes.all();
-        page.counter("daoyou_http_requests_total", "Requests answered, by route and status.");
+        page.counter("daoyou_http_requests_total", "Answered requests by route and status.");
         for (route, requests) in &routes {
             for (status, count) in requests.by_status.all() {
                 page.sample(&[("route", route), ("status", &status)], count.get());
@@ -69,14 +69,14 @@ impl HttpMetrics {
         }
         page.histogram(
             "daoyou_http_request_duration_seconds",
-            "From a request's head to its answer's head; callers with ?wait hold theirs open for the reply.",
+            "Time from a request's head to its answer's head; requests with ?wait stay open for the reply.",
         );
         for (route, requests) in &routes {
             page.buckets(&[("route", route)], &requests.duration);
         }
-        page.gauge("daoyou_http_connections", "Connections that are open now.");
+        page.gauge("daoyou_http_connections", "Open connections.");
         page.sample(&[], self.connections.get());
-        page.counter("daoyou_http_connections_rejected_total", "Connections that the server closed, by why.");
+        page.counter("daoyou_http_connections_rejected_total", "Connections that the server closed, by reason.");
         for (reason, count) in self.rejected.all() {
             page.sample(&[("reason", &reason)], count.get());
         }

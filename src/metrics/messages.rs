@@ -87,20 +87,16 @@ impl MessageMetrics {
                 page.sample(&[("channel", channel)], value(counts).get());
             }
         };
-        each("daoyou_messages_accepted_total", "Messages accepted: on disk, and to be answered.", |of| &of.accepted);
-        each(
-            "daoyou_messages_duplicate_total",
-            "Messages that had been accepted before under the same id, and were not taken again.",
-            |of| &of.duplicates,
-        );
-        each(
-            "daoyou_delivery_retries_total",
-            "Tries to deliver a message that failed and were put off to a later one.",
-            |of| &of.retries,
-        );
+        each("daoyou_messages_accepted_total", "Accepted messages, which are on disk and will be answered.", |of| {
+            &of.accepted
+        });
+        each("daoyou_messages_duplicate_total", "Messages that were accepted before under the same id.", |of| {
+            &of.duplicates
+        });
+        each("daoyou_delivery_retries_total", "Failed delivery attempts that will be retried.", |of| &of.retries);
         page.counter(
             "daoyou_messages_refused_total",
-            "Messages that were refused: their senders were told, and nothing of them is kept.",
+            "Refused messages, of which the senders were told and nothing is stored.",
         );
         for (channel, counts) in &channels {
             for (reason, count) in counts.refused.all() {
@@ -109,7 +105,7 @@ impl MessageMetrics {
         }
         page.counter(
             "daoyou_deliveries_total",
-            "Messages that left the outbox: sent, unknown (they may have arrived) or dead (given up).",
+            "Messages that left the outbox: sent, unknown (may have arrived) or dead (given up).",
         );
         for (channel, counts) in &channels {
             for (outcome, count) in [("sent", &counts.sent), ("unknown", &counts.unknown), ("dead", &counts.dead)] {

@@ -39,7 +39,7 @@ impl Metrics {
     /// Writes the page, with the state that is read at each scrape.
     pub fn render(&self, scraped: &ScrapedState) -> String {
         let mut page = MetricsPage::default();
-        page.gauge("daoyou_build_info", "Always 1; the labels say which build this is.");
+        page.gauge("daoyou_build_info", "Always 1; the labels identify the build.");
         let build = if cfg!(debug_assertions) { "debug" } else { "release" };
         page.sample(&[("version", env!("CARGO_PKG_VERSION")), ("build", build)], 1);
         self.messages.write(&mut page);

@@ -50,7 +50,7 @@ struct QueueFamilies<'a> {
 
 impl ScrapedState {
     pub(super) fn write(&self, page: &mut MetricsPage) {
-        page.gauge("daoyou_accepting", "1 while messages are accepted, 0 while every one is refused.");
+        page.gauge("daoyou_accepting", "1 while messages are accepted, 0 while all are refused.");
         page.sample(&[], u8::from(self.takes_messages));
         page.gauge("daoyou_channel_up", "1 while the channel receives, 0 while it starts, fails or stops.");
         for (channel, is_up) in &self.channels {
@@ -62,7 +62,7 @@ impl ScrapedState {
                 depths: &self.inbox,
                 states: &["queued", "running", "waiting", "dead"],
                 ended: &["dead"],
-                messages: ("daoyou_inbox_messages", "Messages accepted and not done, by state."),
+                messages: ("daoyou_inbox_messages", "Accepted messages that are not done, by state."),
                 age: ("daoyou_inbox_oldest_age_seconds", "Age of the oldest message that is neither done nor dead."),
             },
         );
@@ -72,16 +72,19 @@ impl ScrapedState {
                 depths: &self.outbox,
                 states: &["pending", "sending", "unknown", "dead"],
                 ended: &["unknown", "dead"],
-                messages: ("daoyou_outbox_messages", "Messages to deliver and not sent, by state."),
+                messages: ("daoyou_outbox_messages", "Messages to deliver that are not sent, by state."),
                 age: ("daoyou_outbox_oldest_age_seconds", "Age of the oldest message that is still to be delivered."),
             },
         );
-        page.gauge("daoyou_provider_circuit_closed", "1 while the model service is asked as usual, 0 while it is left alone or tried, as it failed again and again.",
+        page.gauge("daoyou_provider_circuit_closed", "1 while the circuit breaker of the model service is closed, 0 while it is open or half open after repeated failures.",
         );
         for circuit in &self.circuits {
             page.sample(&[("provider", &circuit.provider)], u8::from(circuit.is_closed));
         }
-        page.counter("daoyou_provider_circuit_opened_total", "How often the model service began to be left alone.");
+        page.counter(
+            "daoyou_provider_circuit_opened_total",
+            "How often the circuit breaker of the model service opened.",
+        );
         for circuit in &self.circuits {
             page.sample(&[("provider", &circuit.provider)], circuit.opened);
         }

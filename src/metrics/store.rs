@@ -1,4 +1,4 @@
-//! CommitMetrics of the store.
+//! Metrics of the store's commits.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl StoreMetrics {
         let kinds = [("synced", &self.synced), ("logged", &self.logged)];
         page.histogram(
             "daoyou_store_commit_duration_seconds",
-            "How long commits took: synced ones wait for the disk, logged ones reach it with the next synced one.",
+            "Duration of commits: synced ones wait for the disk, logged ones reach it with the next synced one.",
         );
         for (kind, commits) in kinds {
             page.buckets(&[("commit", kind)], &commits.duration);

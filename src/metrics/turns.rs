@@ -166,26 +166,28 @@ impl TurnMetrics {
     }
 
     pub(super) fn write(&self, page: &mut MetricsPage) {
-        page.counter("daoyou_turns_total", "Turns that ended, by how.");
+        page.counter("daoyou_turns_total", "Ended turns by outcome.");
         for (outcome, count) in
             [("done", &self.done), ("failed", &self.failed), ("cancelled", &self.cancelled), ("dead", &self.dead)]
         {
             page.sample(&[("outcome", outcome)], count.get());
         }
-        page.counter("daoyou_turn_failures_total", "Turns that failed, by the code of their error.");
+        page.counter("daoyou_turn_failures_total", "Failed turns by error code.");
         for (code, count) in self.codes.all() {
             page.sample(&[("code", &code)], count.get());
         }
-        page.gauge("daoyou_turns_running", "Turns that run now.");
+        page.gauge("daoyou_turns_running", "Running turns.");
         page.sample(&[], self.running.get());
-        page.histogram("daoyou_turn_phase_duration_seconds", "Where the time of a turn went: waiting in its lane, all its model calls, all its tools, the commit of its end.",
+        page.histogram(
+            "daoyou_turn_phase_duration_seconds",
+            "Time of a turn by phase: waiting in its lane, all model calls, all tools, the commit of its end.",
         );
         for (phase, histogram) in
             [("waiting", &self.waiting), ("model", &self.model), ("tools", &self.tools), ("end", &self.end)]
         {
             page.buckets(&[("phase", phase)], histogram);
         }
-        page.histogram("daoyou_turn_duration_seconds", "From the acceptance of a message to the end of its turn.");
+        page.histogram("daoyou_turn_duration_seconds", "Time from the acceptance of a message to the end of its turn.");
         page.buckets(&[], &self.whole);
         self.write_model_calls(page);
         self.write_tokens(page);
@@ -197,14 +199,14 @@ impl TurnMetrics {
         let providers = self.by_provider.all();
         page.counter(
             "daoyou_model_calls_total",
-            "Calls of models with their retries, by how they ended; cut_off is a turn that was stopped meanwhile.",
+            "Model calls including their retries, by outcome; cut_off means that the turn was stopped meanwhile.",
         );
         for (provider, calls) in &providers {
             for (outcome, count) in [("ok", &calls.ok), ("failed", &calls.failed), ("cut_off", &calls.cut_off)] {
                 page.sample(&[("provider", provider), ("outcome", outcome)], count.get());
             }
         }
-        page.histogram("daoyou_model_call_duration_seconds", "How long calls of models took.");
+        page.histogram("daoyou_model_call_duration_seconds", "Duration of model calls.");
         for (provider, calls) in &providers {
             page.buckets(&[("provider", provider)], &calls.duration);
         }
@@ -225,10 +227,7 @@ impl TurnMetrics {
     }
 
     fn write_costs(&self, page: &mut MetricsPage) {
-        page.counter(
-            "daoyou_model_cost_total",
-            "What models cost, in units of the currency, where their price is known.",
-        );
+        page.counter("daoyou_model_cost_total", "Cost of models with a known price, in units of the currency.");
         for (provider, models) in self.models.all() {
             for (model, used) in models.all() {
                 for (currency, micros) in used.costs.all() {
@@ -241,13 +240,13 @@ impl TurnMetrics {
 
     fn write_tools(&self, page: &mut MetricsPage) {
         let tools = self.by_tool.all();
-        page.counter("daoyou_tool_calls_total", "Calls of tools, by how they ended.");
+        page.counter("daoyou_tool_calls_total", "Tool calls by outcome.");
         for (tool, calls) in &tools {
             for (outcome, count) in [("ok", &calls.ok), ("failed", &calls.failed)] {
                 page.sample(&[("tool", tool), ("outcome", outcome)], count.get());
             }
         }
-        page.histogram("daoyou_tool_call_duration_seconds", "How long calls of tools took.");
+        page.histogram("daoyou_tool_call_duration_seconds", "Duration of tool calls.");
         for (tool, calls) in &tools {
             page.buckets(&[("tool", tool)], &calls.duration);
         }

@@ -10,7 +10,7 @@ use crate::cron::{
     self, FiringReport, Job, JobContext, JobError, JobOrigin, JobRequest, JobScope, JobTask, Schedule, UnreadableJob,
 };
 use crate::llm::costs_in_words;
-use crate::store::job_runs::{self, RunRow};
+use crate::store::job_runs::{self, JobRunRow};
 use crate::store::usage::Costs;
 use crate::store::{Commit, Connection, Store, StoreError};
 
@@ -200,7 +200,7 @@ fn schedule(schedule: &Schedule) -> Value {
     }
 }
 
-fn run(run: &RunRow) -> Value {
+fn run(run: &JobRunRow) -> Value {
     let costs: Costs = match (run.cost.and_then(|cost| u64::try_from(cost).ok()), &run.currency) {
         (Some(cost), Some(currency)) => Costs::from([(currency.clone(), cost)]),
         _ => Costs::default(),

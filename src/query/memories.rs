@@ -192,13 +192,13 @@ fn page(
 }
 
 fn entry(connection: &Connection, id: i64) -> Result<MemoryEntry, MemoryError> {
-    memories::get(connection, id)?.and_then(MemoryEntry::from_row).ok_or(MemoryError::NotFound(id))
+    memories::find(connection, id)?.and_then(MemoryEntry::from_row).ok_or(MemoryError::NotFound(id))
 }
 
 /// One memory, and those that it replaced, the newest first.
 fn show(connection: &Connection, id: i64) -> Result<Value, MemoryError> {
     let mut shown = view(&entry(connection, id)?);
-    let before = memories::replaced_by(connection, id)?;
+    let before = memories::replaced_memories(connection, id)?;
     shown["before"] = before.into_iter().filter_map(MemoryEntry::from_row).map(|entry| view(&entry)).collect();
     Ok(shown)
 }
@@ -295,7 +295,7 @@ fn import(connection: &Connection, text: &str, desk: &MemoryService) -> Result<V
         desk.redact_secrets(entry);
         // Compared as the file has it. This finds tasks, which `remember` would write each time, and replaced memories too.
         let (owner, kind) = (entry.owner.as_str(), entry.kind.as_str());
-        if memories::holds(connection, owner, kind, &entry.name, &entry.text)? {
+        if memories::contains(connection, owner, kind, &entry.name, &entry.text)? {
             known += 1;
             continue;
         }
@@ -327,7 +327,7 @@ fn stats(connection: &Connection, terms: &MemorySettings, now: Timestamp) -> Res
         let owner = memory::owner_label(&owner);
         json!({ "owner": owner, "kind": count.kind, "known": count.current, "replaced": count.replaced })
     });
-    let index = memory_lists::index(connection)?;
+    let index = memory_lists::search_index_state(connection)?;
     let vectors = vectors::count(connection)?;
     let (text_bytes, snapshot_bytes) = memory_lists::sizes(connection)?;
     Ok(json!({

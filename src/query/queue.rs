@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::rows::{LIST_LIMIT, inbound, outbound};
 use crate::bus::OutboundBody;
 use crate::origin::TurnOrigin;
-use crate::store::inbox::State;
+use crate::store::inbox::InboxState;
 use crate::store::{Connection, StoreError, inbox, outbox, turn_steps};
 
 /// The most messages or deliveries of one class that one request retries.
@@ -95,7 +95,7 @@ pub(super) fn retry_all(connection: &Connection, classes: &[RetryClass]) -> Resu
     for class in classes {
         match class {
             RetryClass::Dead | RetryClass::Unknown => {
-                for id in outbox::in_state(connection, class.as_str(), RETRY_LIMIT)? {
+                for id in outbox::ids_in_state(connection, class.as_str(), RETRY_LIMIT)? {
                     after.extend(
                         outbox::retry(connection, id)?.map(|row| AfterCommit::Deliver { channel: row.channel }),
                     );
@@ -120,10 +120,10 @@ pub(super) fn retry_all(connection: &Connection, classes: &[RetryClass]) -> Resu
                 }
             }
             RetryClass::Waiting => {
-                waiting = inbox::waiting(connection)?;
+                waiting = inbox::count_waiting(connection)?;
                 after.push(AfterCommit::RetryServices);
-                for id in outbox::put_off(connection, RETRY_LIMIT)? {
-                    after.extend(outbox::hasten(connection, id)?.map(|channel| AfterCommit::Hasten { channel }));
+                for id in outbox::waiting_for_retry(connection, RETRY_LIMIT)? {
+                    after.extend(outbox::make_due(connection, id)?.map(|channel| AfterCommit::Hasten { channel }));
                     deliveries += 1;
                 }
             }
@@ -144,7 +144,7 @@ fn revive_failed(connection: &Connection, turn: Uuid) -> Result<Option<(String, 
     let Some(row) = rows.first().filter(|row| is_failed && !TurnOrigin::parse(&row.origin).is_errand()) else {
         return Ok(None);
     };
-    let messages = inbox::revive_done(connection, turn)?;
+    let messages = inbox::requeue_done(connection, turn)?;
     if messages > 0 {
         turn_steps::append(connection, turn, "note", turn_steps::RETRIED)?;
     }
@@ -157,11 +157,11 @@ pub(super) fn retry(connection: &Connection, id: Uuid) -> Result<Option<AppliedC
         let answer = json!({ "id": row.id, "state": "pending" });
         return Ok(Some(AppliedChange { answer, after: AfterCommit::Deliver { channel: row.channel } }));
     }
-    if let Some(channel) = outbox::hasten(connection, id)? {
+    if let Some(channel) = outbox::make_due(connection, id)? {
         let answer = json!({ "id": id, "state": "pending", "tried_again": true });
         return Ok(Some(AppliedChange { answer, after: AfterCommit::Hasten { channel } }));
     }
-    if inbox::find(connection, id)?.is_some_and(|row| row.state == State::Waiting) {
+    if inbox::find(connection, id)?.is_some_and(|row| row.state == InboxState::Waiting) {
         let answer = json!({ "id": id, "state": "waiting", "asked_again": true });
         return Ok(Some(AppliedChange { answer, after: AfterCommit::RetryServices }));
     }

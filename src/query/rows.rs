@@ -7,7 +7,7 @@ use crate::llm::costs_in_words;
 use crate::store::inbox::InboxRow;
 use crate::store::losses::Loss;
 use crate::store::outbox::OutboxRow;
-use crate::store::usage::{Costs, Spent, Tokens};
+use crate::store::usage::{Costs, TokenCounts, UsageTotal};
 
 /// The most rows of a list.
 pub const LIST_LIMIT: u32 = 200;
@@ -17,8 +17,8 @@ pub fn timestamp(ms: i64) -> String {
     Timestamp::from_millisecond(ms).map(|at| at.to_string()).unwrap_or_default()
 }
 
-/// Tokens and cost, in total and by model.
-pub fn usage(spent: &Spent) -> Value {
+/// TokenCounts and cost, in total and by model.
+pub fn usage(spent: &UsageTotal) -> Value {
     let mut view = used(spent.tokens, &spent.costs);
     let models = spent.models.iter().map(|one| {
         let mut view = used(one.tokens, &one.costs);
@@ -30,7 +30,7 @@ pub fn usage(spent: &Spent) -> Value {
     view
 }
 
-fn used(tokens: Tokens, costs: &Costs) -> Value {
+fn used(tokens: TokenCounts, costs: &Costs) -> Value {
     let amount = |(currency, micros): (&String, &u64)| json!({ "currency": currency, "micros": micros });
     json!({
         "turns": tokens.turns,

@@ -7,9 +7,9 @@ use super::rows::{self, LIST_LIMIT, timestamp};
 use crate::chat::{ChatMessage, without_notes};
 use crate::llm::costs_in_words;
 use crate::memory::{self, MemoryError, MemorySettings, Owner, session_file};
+use crate::store::checkpoints::CheckpointError;
 use crate::store::ownership::{self, Ownership};
-use crate::store::points::PointError;
-use crate::store::usage::{self, Scope};
+use crate::store::usage::{self, UsageScope};
 use crate::store::{Connection, StoreError, messages, session_import};
 
 /// The most faults of an import that its error lists.
@@ -20,7 +20,7 @@ pub(super) fn list(connection: &Connection) -> Result<Value, StoreError> {
     let rows = messages::list(connection, LIST_LIMIT)?;
     rows.into_iter()
         .map(|row| {
-            let spent = usage::spent(connection, Scope::Session(&row.session))?;
+            let spent = usage::total(connection, UsageScope::Session(&row.session))?;
             Ok(json!({
                 "session": row.session,
                 "messages": row.messages,
@@ -48,8 +48,8 @@ pub(super) fn show(connection: &Connection, key: &str) -> Result<Option<Value>, 
             Ok(json!({ "seq": row.seq, "at": timestamp(row.at), "turn": row.turn, "role": row.role, "message": message }))
         })
         .collect::<Result<Vec<_>, StoreError>>()?;
-    let used = rows::usage(&usage::spent(connection, Scope::Session(key))?);
-    let ownership = ownership::of(connection, key)?;
+    let used = rows::usage(&usage::total(connection, UsageScope::Session(key))?);
+    let ownership = ownership::of_session(connection, key)?;
     Ok(Some(json!({
         "session": key,
         "owner": ownership.owner.map(|owner| memory::owner_label(&Owner::from_stored(&owner)).to_owned()),
@@ -185,7 +185,7 @@ pub fn import(
     let ownership = Ownership { owner: Some(owner.as_str().to_owned()), is_shared };
     let begun = session_import::begin(connection, session, &ownership, &file.messages);
     begun.map_err(|error| match error {
-        PointError::Store(error) => MemoryError::Store(error),
+        CheckpointError::Store(error) => MemoryError::Store(error),
         other => MemoryError::Wrong(other.to_string()),
     })?;
     Ok(json!({ "session": session, "owner": memory::owner_label(&owner), "messages": file.messages.len() }))

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::queue::{self, AfterCommit, AppliedChange, RetryClass};
 use super::{sessions, turns};
-use crate::store::points::{PointError, settle};
+use crate::store::checkpoints::{CheckpointError, separate_store_errors};
 use crate::store::{Commit, Connection, Store, losses};
 
 /// Something to read.
@@ -75,19 +75,19 @@ impl StoreChange {
 ///
 /// # Errors
 /// The store cannot be read, or the turn is ambiguous or not well named.
-pub async fn read(store: &Store, query: StoreQuery) -> Result<Option<Value>, PointError> {
-    store.read(move |connection| settle(answer(connection, &query))).await?
+pub async fn read(store: &Store, query: StoreQuery) -> Result<Option<Value>, CheckpointError> {
+    store.read(move |connection| separate_store_errors(answer(connection, &query))).await?
 }
 
 /// Makes a change in one synced commit; `None` if its subject does not exist.
 ///
 /// # Errors
 /// The store cannot be written, or the turn cannot be restored or forked.
-pub async fn apply(store: &Store, change: StoreChange) -> Result<Option<AppliedChange>, PointError> {
-    store.write(Commit::Synced, move |connection| settle(write(connection, &change))).await?
+pub async fn apply(store: &Store, change: StoreChange) -> Result<Option<AppliedChange>, CheckpointError> {
+    store.write(Commit::Synced, move |connection| separate_store_errors(write(connection, &change))).await?
 }
 
-fn answer(connection: &Connection, query: &StoreQuery) -> Result<Option<Value>, PointError> {
+fn answer(connection: &Connection, query: &StoreQuery) -> Result<Option<Value>, CheckpointError> {
     Ok(match query {
         StoreQuery::Sessions => Some(sessions::list(connection)?),
         StoreQuery::Session(key) => sessions::show(connection, key)?,
@@ -99,7 +99,7 @@ fn answer(connection: &Connection, query: &StoreQuery) -> Result<Option<Value>, 
     })
 }
 
-fn write(connection: &Connection, change: &StoreChange) -> Result<Option<AppliedChange>, PointError> {
+fn write(connection: &Connection, change: &StoreChange) -> Result<Option<AppliedChange>, CheckpointError> {
     let done = |answer: Value| Some(AppliedChange { answer, after: AfterCommit::Nothing });
     Ok(match change {
         StoreChange::ClearSession(key) => done(sessions::clear(connection, key)?),

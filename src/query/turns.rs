@@ -5,8 +5,8 @@ use uuid::Uuid;
 
 use super::rows::{self, LIST_LIMIT, inbound, outbound, timestamp};
 use crate::llm::costs_in_words;
-use crate::store::points::{self, PointError};
-use crate::store::usage::{self, Scope};
+use crate::store::checkpoints::{self, CheckpointError};
+use crate::store::usage::{self, UsageScope};
 use crate::store::{Connection, StoreError, inbox, messages, outbox, spawns, turn_steps};
 
 /// How many random keys are tried for a fork.
@@ -21,7 +21,7 @@ pub(super) fn list(connection: &Connection, session: Option<&str>, limit: Option
     };
     rows.iter()
         .map(|row| {
-            let spent = usage::spent(connection, Scope::Turn(row.turn))?;
+            let spent = usage::total(connection, UsageScope::Turn(row.turn))?;
             let models: Vec<_> = spent.models.iter().map(|model| model.model.as_str()).collect();
             let mut view = inbound(row);
             view["model"] = if models.is_empty() { Value::Null } else { json!(models.join(", ")) };
@@ -37,8 +37,8 @@ pub(super) fn list(connection: &Connection, session: Option<&str>, limit: Option
 }
 
 /// Returns a turn with its messages, steps, usage and deliveries, and whether its session can be restored to it.
-pub(super) fn show(connection: &Connection, id: &str) -> Result<Value, PointError> {
-    let turn = points::turn_of(connection, id)?;
+pub(super) fn show(connection: &Connection, id: &str) -> Result<Value, CheckpointError> {
+    let turn = checkpoints::find_turn(connection, id)?;
     let rows = inbox::of_turn(connection, turn)?;
     let steps = turn_steps::of_turn(connection, turn)?;
     let intact = turn_steps::chain_holds(&steps);
@@ -50,9 +50,9 @@ pub(super) fn show(connection: &Connection, id: &str) -> Result<Value, PointErro
         })
         .collect::<Vec<_>>();
     let sent = outbox::of_turn(connection, turn)?;
-    let checkpoint = match points::of_turn(connection, turn) {
+    let checkpoint = match checkpoints::of_turn(connection, turn) {
         Ok(_) => json!({ "restorable": true, "code": null, "reason": null }),
-        Err(PointError::Store(error)) => return Err(error.into()),
+        Err(CheckpointError::Store(error)) => return Err(error.into()),
         Err(error) => json!({ "restorable": false, "code": error.code(), "reason": error.to_string() }),
     };
     Ok(json!({
@@ -63,7 +63,7 @@ pub(super) fn show(connection: &Connection, id: &str) -> Result<Value, PointErro
         "steps": steps,
         "intact": intact,
         "checkpoint": checkpoint,
-        "used": rows::usage(&usage::spent(connection, Scope::Turn(turn))?),
+        "used": rows::usage(&usage::total(connection, UsageScope::Turn(turn))?),
         "outbox": sent.iter().map(outbound).collect::<Vec<_>>(),
     }))
 }
@@ -84,12 +84,12 @@ fn sub_agent(connection: &Connection, turn: Uuid) -> Result<Value, StoreError> {
 
 /// Restores the session of a turn to the end of that turn. For a home without a running gateway: in a running one only the
 /// session's lane writes the session.
-pub(super) fn restore(connection: &Connection, id: &str) -> Result<Value, PointError> {
-    let point = points::of_turn(connection, points::turn_of(connection, id)?)?;
-    if points::is_busy(connection, &point.session)? {
-        return Err(PointError::Busy(point.session));
+pub(super) fn restore(connection: &Connection, id: &str) -> Result<Value, CheckpointError> {
+    let point = checkpoints::of_turn(connection, checkpoints::find_turn(connection, id)?)?;
+    if checkpoints::is_busy(connection, &point.session)? {
+        return Err(CheckpointError::Busy(point.session));
     }
-    points::restore(connection, &point)?;
+    checkpoints::restore(connection, &point)?;
     Ok(restored(connection, point.turn, &point.session)?)
 }
 
@@ -101,10 +101,10 @@ pub fn restored(connection: &Connection, turn: Uuid, session: &str) -> Result<Va
 }
 
 /// Copies the session of a turn, up to the end of that turn, into a new session; without `session` under a random key.
-pub(super) fn fork(connection: &Connection, id: &str, session: Option<&str>) -> Result<Value, PointError> {
-    let point = points::of_turn(connection, points::turn_of(connection, id)?)?;
+pub(super) fn fork(connection: &Connection, id: &str, session: Option<&str>) -> Result<Value, CheckpointError> {
+    let point = checkpoints::of_turn(connection, checkpoints::find_turn(connection, id)?)?;
     let copied = match session {
-        Some(session) => points::fork(connection, &point, session).map(|copied| (session.to_owned(), copied)),
+        Some(session) => checkpoints::fork(connection, &point, session).map(|copied| (session.to_owned(), copied)),
         None => fork_with_random_key(connection, &point),
     };
     let (session, copied) = copied?;
@@ -112,14 +112,17 @@ pub(super) fn fork(connection: &Connection, id: &str, session: Option<&str>) -> 
 }
 
 /// Forks under a random key with a prefix that no channel uses, so that no later chat gets this history.
-fn fork_with_random_key(connection: &Connection, point: &points::Point) -> Result<(String, usize), PointError> {
+fn fork_with_random_key(
+    connection: &Connection,
+    point: &checkpoints::Checkpoint,
+) -> Result<(String, usize), CheckpointError> {
     let mut tried = 0;
     loop {
         // The last bytes of an id are random.
         let session = format!("fork:{}", &daoyou_channels::new_id().simple().to_string()[24..]);
         tried += 1;
-        match points::fork(connection, point, &session) {
-            Err(PointError::Exists(_)) if tried < KEY_TRIES => {}
+        match checkpoints::fork(connection, point, &session) {
+            Err(CheckpointError::Exists(_)) if tried < KEY_TRIES => {}
             forked => return Ok((session, forked?)),
         }
     }

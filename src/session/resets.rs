@@ -201,7 +201,7 @@ mod tests {
                     let said = [("user", "{}".to_owned())].into_iter();
                     match letter {
                         's' => messages::append(connection, &session, Uuid::now_v7(), said)?,
-                        't' => messages::append_told(connection, &session, Uuid::now_v7(), said)?,
+                        't' => messages::append_note(connection, &session, Uuid::now_v7(), said)?,
                         _ => messages::new_epoch(connection, &session)?,
                     }
                     let back = |table: &str, columns: &[&str]| {

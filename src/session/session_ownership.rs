@@ -19,7 +19,7 @@ pub fn begin(
 ) -> Result<(), StoreError> {
     let Some(last) = rows.last().filter(|row| is_written(row)) else { return Ok(()) };
     let writer = identities.writer_of(last);
-    let Ownership { owner, is_shared } = ownership::of(connection, session)?;
+    let Ownership { owner, is_shared } = ownership::of_session(connection, session)?;
     let Some(owner) = owner else { return begin_unowned(connection, session, identities, &writer) };
     let is_his = owner == writer.as_str();
     if is_his && !is_shared {
@@ -27,7 +27,7 @@ pub fn begin(
     }
     // [identities] may have merged senders since.
     let digest = identities.digest();
-    if is_shared && ownership::read_by(connection, session)?.as_ref() == Some(&digest) {
+    if is_shared && ownership::identities_used(connection, session)?.as_ref() == Some(&digest) {
         return Ok(());
     }
     let is_known_as = !is_shared && identities.now(&Owner::from_stored(&owner)) == writer;
@@ -35,8 +35,8 @@ pub fn begin(
         let owner = Some(writer.as_str().to_owned());
         return ownership::set(connection, session, &Ownership { owner, is_shared: false });
     }
-    ownership::write_there(connection, session, writer.as_str())?;
-    ownership::set_read_by(connection, session, &digest)
+    ownership::record_writer(connection, session, writer.as_str())?;
+    ownership::set_identities_used(connection, session, &digest)
 }
 
 /// As [`begin`], for a session without an owner.
@@ -48,10 +48,10 @@ fn begin_unowned(
 ) -> Result<(), StoreError> {
     // The messages may be older than the owners of sessions.
     for row in ownership::writers(connection, session)?.iter().filter(|row| is_written(row)) {
-        ownership::write_there(connection, session, identities.writer_of(row).as_str())?;
+        ownership::record_writer(connection, session, identities.writer_of(row).as_str())?;
     }
-    match ownership::of(connection, session)?.owner {
-        Some(_) => ownership::write_there(connection, session, writer.as_str()),
+    match ownership::of_session(connection, session)?.owner {
+        Some(_) => ownership::record_writer(connection, session, writer.as_str()),
         None => Ok(()),
     }
 }
@@ -93,9 +93,9 @@ impl SessionMemoryUpdate {
     /// Writes the change after the turn's messages. `is_tight` says that the model could not be given the whole
     /// conversation.
     pub fn write(&self, connection: &Connection, session: &str, is_tight: bool) -> Result<(), StoreError> {
-        let Ownership { owner, .. } = ownership::of(connection, session)?;
+        let Ownership { owner, .. } = ownership::of_session(connection, session)?;
         if owner.is_none() {
-            ownership::write_there(connection, session, self.writer.as_str())?;
+            ownership::record_writer(connection, session, self.writer.as_str())?;
         }
         let Some(most) = self.consolidate_at else { return Ok(()) };
         let head = messages::session(connection, session)?;
@@ -115,7 +115,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::inbox::{self, NewMessage, State};
+    use crate::store::inbox::{self, InboxState, NewInboxRow};
     use crate::store::{Commit, Store};
 
     /// A turn of `sender`; one that is trusted as `?` is a stranger's.
@@ -129,7 +129,7 @@ mod tests {
         let own = str::to_owned;
         inbox::insert(
             connection,
-            &NewMessage {
+            &NewInboxRow {
                 id,
                 channel: own("in"),
                 external_id: id.to_string(),
@@ -142,7 +142,7 @@ mod tests {
                 metadata: own("{}"),
                 origin: own("{}"),
                 received_at: 1,
-                state: State::Queued,
+                state: InboxState::Queued,
             },
         )?;
         let rows = inbox::of_turn(connection, id)?;
@@ -194,7 +194,7 @@ mod tests {
                     }
                 }
                 let due = session_memory::get(connection, &session, 0)?.due;
-                Ok((ownership::of(connection, &session)?, due))
+                Ok((ownership::of_session(connection, &session)?, due))
             };
             let (found, noted) = store.write(Commit::Logged, look).await.unwrap();
             let expected = Ownership { owner: Some(owner.to_owned()), is_shared };

@@ -1,4 +1,4 @@
-//! Copies of the database: made while others write, checked as a whole, and taken up again later.
+//! Copies of the database: made during writes, verified as a whole, and prepared for use in a home.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use rusqlite::OpenFlags;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::health::{damaged, is_damage};
+use super::health::{damaged_error, is_damage};
+use super::high_water_mark::{self, HighWaterMark, MarkRecord, StoredMark};
 use super::losses::{self, Loss, LossKind};
-use super::mark::{self, Found, Mark, Record};
 use super::{StoreError, database, inbox, meta, migrations, opening};
 
-/// What a copy of a database is.
+/// The identity and extent of a database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
-    /// The id of the database; absent of one that never ran.
+pub struct DatabaseFacts {
+    /// The id of the database; absent if it was never opened by a gateway.
     pub id: Option<Uuid>,
     /// The highest seq accepted.
     pub seq: i64,
@@ -22,49 +22,47 @@ pub struct Facts {
     pub format: i64,
 }
 
-/// Opens the database and closes it, so that what is wrong with it is known before it is copied. Nobody else may have it
-/// open.
+/// Opens the database and closes it, so that its faults are found before it is copied. No other process may have it open.
 ///
 /// # Errors
-/// It is damaged, newer, another program's, or cannot be opened.
-pub fn inspect(path: &Path) -> Result<(), StoreError> {
+/// The database is damaged, newer than this program, another program's, or cannot be opened.
+pub fn check_source(path: &Path) -> Result<(), StoreError> {
     opening::open(path).map(drop)
 }
 
-/// Writes the database at `from` as it is at this moment to the new file `to`. Others may write meanwhile, and do not
-/// wait.
+/// Writes a consistent copy of the database at `from` to the new file `to`. Writers do not wait meanwhile.
 ///
 /// # Errors
-/// `from` cannot be read, or `to` not be written.
-pub fn copy(from: &Path, to: &Path) -> Result<Facts, StoreError> {
+/// `from` cannot be read, or `to` cannot be written.
+pub fn copy(from: &Path, to: &Path) -> Result<DatabaseFacts, StoreError> {
     let copied = || -> Result<(), StoreError> {
         let connection = database::open(from, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         migrations::check(&connection, from)?;
         connection.execute("VACUUM INTO ?", [to.to_string_lossy()])?;
         Ok(())
     };
-    copied().map_err(|error| in_words(from, error))?;
-    facts(to)
+    copied().map_err(|error| to_open_error(from, error))?;
+    read_facts(to)
 }
 
-/// Reads all of a copy.
+/// Verifies a copy completely.
 ///
 /// # Errors
-/// It is damaged, newer than this program, or no database of ours.
-pub fn examine(path: &Path) -> Result<Facts, StoreError> {
+/// The copy is damaged, newer than this program, or another program's.
+pub fn verify(path: &Path) -> Result<DatabaseFacts, StoreError> {
     let faults = database::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE).and_then(|connection| {
         migrations::check(&connection, path)?;
         database::integrity(&connection)
     });
-    let faults = faults.map_err(|error| in_words(path, error))?;
+    let faults = faults.map_err(|error| to_open_error(path, error))?;
     if !faults.is_empty() {
-        return Err(damaged(path, &database::in_short(&faults)));
+        return Err(damaged_error(path, &database::summarize(&faults)));
     }
-    facts(path)
+    read_facts(path)
 }
 
-/// Makes a copy ready to stand at `home`, the path of the home's own database: its numbers go on from what was accepted
-/// there, and it knows which messages it does not have. Answers that.
+/// Prepares a copy for use at `home`, the path of the home's own database: its numbers continue after those accepted there, and
+/// the messages that it lacks are recorded and returned.
 ///
 /// # Errors
 /// The copy cannot be written.
@@ -74,60 +72,64 @@ pub fn prepare(copy: &Path, home: &Path) -> Result<Option<Loss>, StoreError> {
     let transaction = connection.transaction()?;
     let id: Option<Uuid> = meta::get(&transaction, meta::ID)?.and_then(|id| id.parse().ok());
     let known = inbox::last_seq(&transaction)?;
-    let accepted = match mark::read(&mark::path_of(home)) {
-        Ok(Found::Mark(mark)) if Some(mark.database) == id => mark.seq,
+    let accepted = match high_water_mark::read(&high_water_mark::path_of(home)) {
+        Ok(StoredMark::Valid(mark)) if Some(mark.database) == id => mark.seq,
         _ => known,
     };
-    // It was copied while a gateway ran, not left by one that died.
+    // The copy was made while a gateway ran; no gateway died on it.
     meta::set(&transaction, meta::CLEAN, "yes")?;
     meta::set(&transaction, meta::ALONE, "")?;
-    let loss = (accepted > known).then(|| later_than(known, accepted));
+    let loss = (accepted > known).then(|| loss_after_backup(known, accepted));
     if let Some(loss) = &loss {
-        inbox::go_on_from(&transaction, accepted)?;
+        inbox::continue_after(&transaction, accepted)?;
         losses::add(&transaction, loss.clone())?;
     }
     transaction.commit()?;
     Ok(loss)
 }
 
-/// The database at `path` was put in its place on purpose: its mark says the same as it does.
+/// Sets the high-water mark of the database at `path`, which was exchanged on purpose, to the database's own state.
 ///
 /// # Errors
-/// It cannot be read, or the mark not be written.
-pub fn settle(path: &Path) -> Result<(), StoreError> {
-    let Facts { id, seq, .. } = facts(path)?;
-    let failed = |error: std::io::Error| StoreError::Open { path: mark::path_of(path), reason: error.to_string() };
+/// The database cannot be read, or the mark cannot be written.
+pub fn reset_mark(path: &Path) -> Result<(), StoreError> {
+    let DatabaseFacts { id, seq, .. } = read_facts(path)?;
+    let failed =
+        |error: std::io::Error| StoreError::Open { path: high_water_mark::path_of(path), reason: error.to_string() };
     match id {
-        Some(database) => Mark::set(&mark::path_of(path), Record { database, seq }).map(drop).map_err(failed),
-        None => super::aside::remove(&mark::path_of(path)).map_err(failed),
+        Some(database) => {
+            HighWaterMark::set(&high_water_mark::path_of(path), MarkRecord { database, seq }).map(drop).map_err(failed)
+        }
+        None => super::files::remove(&high_water_mark::path_of(path)).map_err(failed),
     }
 }
 
-/// What was accepted after the copy was made. Whoever restores is told at once, so nothing more has to be shown.
-fn later_than(known: i64, accepted: i64) -> Loss {
+/// Returns the loss of messages accepted after the copy was made. The restore command reports it, so it counts as told and
+/// acknowledged.
+fn loss_after_backup(known: i64, accepted: i64) -> Loss {
     let mut loss = Loss::new(LossKind::Restored, vec![(known + 1, accepted)], String::new());
     loss.what = format!(
         "{} messages accepted after the backup are not in it (seq {})",
         loss.messages,
-        losses::in_words(&loss.seqs)
+        losses::format_ranges(&loss.seqs)
     );
     (loss.told, loss.acknowledged) = (true, true);
     loss
 }
 
-fn facts(path: &Path) -> Result<Facts, StoreError> {
-    let read = || -> Result<Facts, StoreError> {
+fn read_facts(path: &Path) -> Result<DatabaseFacts, StoreError> {
+    let read = || -> Result<DatabaseFacts, StoreError> {
         let connection = database::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         let id = meta::get(&connection, meta::ID)?.and_then(|id| id.parse().ok());
         let format = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-        Ok(Facts { id, seq: inbox::last_seq(&connection)?, format })
+        Ok(DatabaseFacts { id, seq: inbox::last_seq(&connection)?, format })
     };
-    read().map_err(|error| in_words(path, error))
+    read().map_err(|error| to_open_error(path, error))
 }
 
-fn in_words(path: &Path, error: StoreError) -> StoreError {
+fn to_open_error(path: &Path, error: StoreError) -> StoreError {
     match error {
-        StoreError::Sqlite(error) if is_damage(&error) => damaged(path, &error.to_string()),
+        StoreError::Sqlite(error) if is_damage(&error) => damaged_error(path, &error.to_string()),
         StoreError::Sqlite(error) => StoreError::Open { path: path.to_owned(), reason: error.to_string() },
         other => other,
     }

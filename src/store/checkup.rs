@@ -1,4 +1,4 @@
-//! A look at a database file that changes nothing of it, for `doctor`.
+//! Read-only inspection of a database file, for `doctor`.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -6,71 +6,70 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::database::{cut_page, is_of_index};
-use super::memory_lists::{self, IndexState};
-use super::overview::{Overview, overview};
+use super::database::{is_index_fault, truncated_page};
+use super::memory_lists::{self, SearchIndexState};
+use super::overview::{StoreOverview, overview};
 use super::{StoreError, migrations};
 
-/// The most words of SQLite about damage that are kept.
-const WORDS: usize = 5;
+/// The most lines of SQLite about damage that are kept.
+const MAX_MESSAGES: usize = 5;
 
-/// A database file as it was found.
+/// The result of an inspection.
 #[derive(Clone, Debug)]
-pub struct Checkup {
-    /// The number of its format, and the newest one that this program knows.
+pub struct DatabaseInspection {
+    /// The file's format, and the newest format that this program knows.
     pub format: i64,
     pub known: i64,
     pub page_bytes: u64,
     pub pages: u64,
     pub free_pages: u64,
-    pub soundness: Soundness,
-    /// What is wrong with the index of words, in SQLite's words: it is made from other tables, and can be made anew.
+    pub soundness: DatabaseIntegrity,
+    /// SQLite's messages about faults of the search index. The index is derived from other tables and can be rebuilt.
     pub index_faults: Vec<String>,
-    /// How far that index is, and the rest; absent where the tables are those of another format.
-    pub index: Option<IndexState>,
-    /// Absent where the tables are those of another format.
-    pub overview: Option<Overview>,
+    /// The state of the search index; absent if the file has another format.
+    pub index: Option<SearchIndexState>,
+    /// Absent if the file has another format.
+    pub overview: Option<StoreOverview>,
 }
 
-/// Whether SQLite can read all of it.
+/// Whether SQLite can read the whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Soundness {
-    /// No damage: so many tables of all were read through, and the indexes of so many compared with them.
+pub enum DatabaseIntegrity {
+    /// No damage was found. Of `tables`, `read` were read completely, and the indexes of `compared` were compared with them.
     Sound { tables: usize, read: usize, compared: usize },
-    /// What SQLite says.
+    /// SQLite's messages.
     Damaged(Vec<String>),
 }
 
-/// Looks at the file at `path`, which must exist; the check for damage ends after `budget`.
+/// Inspects the file at `path`, which must exist. The check for damage ends after `budget`.
 ///
 /// # Errors
-/// It is no database, or is newer than this program, or cannot be read.
-pub fn examine(path: &Path, budget: Duration) -> Result<Checkup, StoreError> {
+/// It is no database, newer than this program, or unreadable.
+pub fn inspect(path: &Path, budget: Duration) -> Result<DatabaseInspection, StoreError> {
     let log = path.with_extension("db-wal");
     if !log.exists() {
-        let found = examine_as(path, Access::Still, budget);
-        // If a gateway has begun to write meanwhile, what was found may be half of it.
+        let found = inspect_as(path, InspectionMode::Immutable, budget);
+        // If a gateway began to write meanwhile, the result may mix old and new pages.
         if !log.exists() {
             return found;
         }
     }
-    examine_as(path, Access::Shared, budget)
+    inspect_as(path, InspectionMode::Shared, budget)
 }
 
-/// How a file is opened that is only to be read.
+/// How a file is opened for reading.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
-    /// It has no log, so nobody writes it: read as it is. Opened in the usual way, a log and its index would be made, and
-    /// left there.
-    Still,
-    /// A log is there, of a gateway that runs or was killed; it is read along.
+enum InspectionMode {
+    /// It has no log, so nobody writes it. The usual way of opening would create a log and its index and leave them there.
+    Immutable,
+    /// It has the log of a gateway that runs or was killed; the log is read as well.
     Shared,
 }
 
-fn open(path: &Path, access: Access) -> rusqlite::Result<Connection> {
+fn open(path: &Path, access: InspectionMode) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     match (access, path.to_str()) {
-        (Access::Still, Some(path)) => {
+        (InspectionMode::Immutable, Some(path)) => {
             let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
             Connection::open_with_flags(format!("file:{path}?immutable=1"), flags | OpenFlags::SQLITE_OPEN_URI)
         }
@@ -78,7 +77,7 @@ fn open(path: &Path, access: Access) -> rusqlite::Result<Connection> {
     }
 }
 
-fn examine_as(path: &Path, access: Access, budget: Duration) -> Result<Checkup, StoreError> {
+fn inspect_as(path: &Path, access: InspectionMode, budget: Duration) -> Result<DatabaseInspection, StoreError> {
     let opened = |error: rusqlite::Error| StoreError::Open { path: path.to_owned(), reason: error.to_string() };
     let connection = open(path, access).map_err(opened)?;
     connection.busy_timeout(Duration::from_secs(1))?;
@@ -91,23 +90,29 @@ fn examine_as(path: &Path, access: Access, budget: Duration) -> Result<Checkup, 
     let (page_bytes, pages, free_pages) = (number("page_size")?, number("page_count")?, number("freelist_count")?);
     let mut index_faults = Vec::new();
     let mut soundness = check(&connection, budget, &mut index_faults)?;
-    // With a log, the page may stand there.
-    if access == Access::Still
-        && let (Soundness::Sound { .. }, Some(page)) = (&soundness, cut_page(path).unwrap_or_default())
+    // With a log, the page may be in the log.
+    if access == InspectionMode::Immutable
+        && let (DatabaseIntegrity::Sound { .. }, Some(page)) = (&soundness, truncated_page(path).unwrap_or_default())
     {
-        soundness = Soundness::Damaged(vec![format!("it ends inside page {page}: it was cut short")]);
+        soundness = DatabaseIntegrity::Damaged(vec![format!("it ends inside page {page}: it was cut short")]);
     }
-    let is_ours = format == known && !matches!(soundness, Soundness::Damaged(_));
+    let is_ours = format == known && !matches!(soundness, DatabaseIntegrity::Damaged(_));
     let overview = if is_ours { Some(overview(&connection, i64::MAX, 0)?) } else { None };
-    let index = if is_ours { Some(memory_lists::index(&connection)?) } else { None };
-    Ok(Checkup { format, known, page_bytes, pages, free_pages, soundness, index_faults, index, overview })
+    let index = if is_ours { Some(memory_lists::search_index_state(&connection)?) } else { None };
+    Ok(DatabaseInspection { format, known, page_bytes, pages, free_pages, soundness, index_faults, index, overview })
 }
 
-/// Reads every table through, then compares the indexes, table by table, until the time is up.
-fn check(connection: &Connection, budget: Duration, index_faults: &mut Vec<String>) -> Result<Soundness, StoreError> {
+/// Reads every table, then compares the indexes table by table, until the time is up.
+fn check(
+    connection: &Connection,
+    budget: Duration,
+    index_faults: &mut Vec<String>,
+) -> Result<DatabaseIntegrity, StoreError> {
     let tables = match table_names(connection) {
         Ok(tables) => tables,
-        Err(error) => return damage(error).map(|words| Soundness::Damaged(words.into_iter().collect())),
+        Err(error) => {
+            return damage_message(error).map(|words| DatabaseIntegrity::Damaged(words.into_iter().collect()));
+        }
     };
     let until = Instant::now() + budget;
     let handle = connection.get_interrupt_handle();
@@ -119,7 +124,7 @@ fn check(connection: &Connection, budget: Duration, index_faults: &mut Vec<Strin
     });
     let soundness = check_tables(connection, &tables, until, index_faults);
     drop(done);
-    // It only interrupts; a panic there would have changed nothing.
+    // The thread only interrupts; a panic in it would have changed nothing.
     let _ = clock.join();
     soundness
 }
@@ -134,39 +139,39 @@ fn check_tables(
     tables: &[String],
     until: Instant,
     index_faults: &mut Vec<String>,
-) -> Result<Soundness, StoreError> {
+) -> Result<DatabaseIntegrity, StoreError> {
     let mut passed = [0, 0];
     for (pass, pragma) in ["quick_check", "integrity_check"].into_iter().enumerate() {
         for table in tables {
             if Instant::now() >= until {
                 break;
             }
-            let words = match said(connection, pragma, table) {
+            let words = match run_check(connection, pragma, table) {
                 Ok(words) => words,
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => break,
-                Err(error) if StoreError::is_of_index_error(&error) => vec![format!("fts5: {table}: {error}")],
-                Err(error) => damage(error)?.into_iter().collect(),
+                Err(error) if StoreError::is_index_error(&error) => vec![format!("fts5: {table}: {error}")],
+                Err(error) => damage_message(error)?.into_iter().collect(),
             };
-            // A full-text index that is damaged is no reason to distrust what it is made from.
-            let (of_index, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| is_of_index(word));
+            // A damaged full-text index is no reason to distrust the tables that it is derived from.
+            let (of_index, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| is_index_fault(word));
             index_faults.extend(of_index.into_iter().filter(|fault| !index_faults.contains(fault)).collect::<Vec<_>>());
             if words.iter().any(|word| word != "ok") {
-                return Ok(Soundness::Damaged(words));
+                return Ok(DatabaseIntegrity::Damaged(words));
             }
             passed[pass] += 1;
         }
     }
-    Ok(Soundness::Sound { tables: tables.len(), read: passed[0], compared: passed[1] })
+    Ok(DatabaseIntegrity::Sound { tables: tables.len(), read: passed[0], compared: passed[1] })
 }
 
-fn said(connection: &Connection, pragma: &str, table: &str) -> rusqlite::Result<Vec<String>> {
+fn run_check(connection: &Connection, pragma: &str, table: &str) -> rusqlite::Result<Vec<String>> {
     let table = table.replace('\'', "''");
     let mut statement = connection.prepare(&format!("PRAGMA {pragma}('{table}')"))?;
-    statement.query_map([], |row| row.get(0))?.take(WORDS).collect()
+    statement.query_map([], |row| row.get(0))?.take(MAX_MESSAGES).collect()
 }
 
-/// Damage may also show itself as an error.
-fn damage(error: rusqlite::Error) -> Result<Option<String>, StoreError> {
+/// Returns the message of an error that means damage.
+fn damage_message(error: rusqlite::Error) -> Result<Option<String>, StoreError> {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Ok(Some(error.to_string())),
         _ => Err(error.into()),
@@ -179,7 +184,7 @@ mod tests {
 
     use super::*;
     use crate::store::losses::{self, Loss, LossKind};
-    use crate::store::{aside, opening};
+    use crate::store::{files, opening};
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -198,45 +203,47 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_file_is_read_through_and_not_changed() {
+    fn a_sound_file_is_read_completely_and_not_changed() {
         let (_folder, path) = made();
         let before = fs::read(&path).unwrap();
-        let checkup = examine(&path, LONG).unwrap();
-        let Soundness::Sound { tables, read, compared } = checkup.soundness else { panic!("{checkup:?}") };
+        let checkup = inspect(&path, LONG).unwrap();
+        let DatabaseIntegrity::Sound { tables, read, compared } = checkup.soundness else { panic!("{checkup:?}") };
         assert_eq!((tables > 8, read, compared), (true, tables, tables));
-        assert_eq!((checkup.format, checkup.overview), (checkup.known, Some(Overview::default())));
+        assert_eq!((checkup.format, checkup.overview), (checkup.known, Some(StoreOverview::default())));
         assert!(fs::read(&path).unwrap() == before);
-        assert!(!aside::log_of(&path).exists(), "no log is left there");
+        assert!(!files::log_path(&path).exists(), "no log is left there");
         let writer = opening::open(&path).unwrap().connection;
         let loss = Loss::new(LossKind::Missing, vec![(1, 3)], "three".to_owned());
         losses::add(&writer, loss.clone()).unwrap();
-        assert_eq!(examine(&path, LONG).unwrap().overview.unwrap().losses, [loss], "in the log");
+        assert_eq!(inspect(&path, LONG).unwrap().overview.unwrap().losses, [loss], "in the log");
         assert_eq!(
-            examine(&path, Duration::ZERO).unwrap().soundness,
-            Soundness::Sound { tables, read: 0, compared: 0 }
+            inspect(&path, Duration::ZERO).unwrap().soundness,
+            DatabaseIntegrity::Sound { tables, read: 0, compared: 0 }
         );
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn faults_of_a_file_are_reported() {
         let (_folder, path) = made();
         let whole = fs::read(&path).unwrap();
         let mut holed = whole.clone();
         let middle = holed.len() / 2;
         holed[middle..middle + 8_192].fill(0xa5);
         fs::write(&path, holed).unwrap();
-        assert!(matches!(examine(&path, LONG).unwrap().soundness, Soundness::Damaged(words) if !words.is_empty()));
+        assert!(
+            matches!(inspect(&path, LONG).unwrap().soundness, DatabaseIntegrity::Damaged(words) if !words.is_empty())
+        );
         fs::write(&path, b"a diary, not a database").unwrap();
-        assert!(matches!(examine(&path, LONG), Err(StoreError::Open { .. })));
+        assert!(matches!(inspect(&path, LONG), Err(StoreError::Open { .. })));
         fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-        match examine(&path, LONG) {
-            Ok(checkup) => assert!(matches!(checkup.soundness, Soundness::Damaged(_)), "{checkup:?}"),
+        match inspect(&path, LONG) {
+            Ok(checkup) => assert!(matches!(checkup.soundness, DatabaseIntegrity::Damaged(_)), "{checkup:?}"),
             Err(error) => assert!(error.to_string().contains("malformed"), "{error}"),
         }
         fs::write(&path, &whole).unwrap();
         let connection = Connection::open(&path).unwrap();
         connection.pragma_update(None, "user_version", 999).unwrap();
         drop(connection);
-        assert!(matches!(examine(&path, LONG), Err(StoreError::Newer { found: 999, .. })));
+        assert!(matches!(inspect(&path, LONG), Err(StoreError::Newer { found: 999, .. })));
     }
 }

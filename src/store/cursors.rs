@@ -1,12 +1,13 @@
-//! How far a channel that reads from a cursor has come.
+//! The positions up to which channels have read their sources, and the positions that they skipped.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
+use super::sql::{execute, select_optional, select_value};
 use super::{StoreError, now_ms};
 
-/// A place that was passed over.
+/// A skipped position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PassedOver {
+pub struct SkippedPosition {
     pub source: String,
     pub position: String,
     pub reason: String,
@@ -15,21 +16,18 @@ pub struct PassedOver {
 }
 
 pub fn get(connection: &Connection, channel: &str, source: &str) -> Result<Option<String>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT position FROM cursors WHERE channel = ? AND source = ?")?;
-    Ok(statement.query_row([channel, source], |row| row.get(0)).optional()?)
+    let sql = "SELECT position FROM cursors WHERE channel = ? AND source = ?";
+    select_optional(connection, sql, [channel, source], |row| row.get(0))
 }
 
 pub fn set(connection: &Connection, channel: &str, source: &str, position: &str) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "INSERT INTO cursors (channel, source, position, updated_at) VALUES (?, ?, ?, ?)
-             ON CONFLICT (channel, source) DO UPDATE SET position = excluded.position, updated_at = excluded.updated_at",
-        )?
-        .execute(params![channel, source, position, now_ms()])?;
+    let sql = "INSERT INTO cursors (channel, source, position, updated_at) VALUES (?, ?, ?, ?)
+             ON CONFLICT (channel, source) DO UPDATE SET position = excluded.position, updated_at = excluded.updated_at";
+    execute(connection, sql, params![channel, source, position, now_ms()])?;
     Ok(())
 }
 
-/// Moves on without a turn, and records why.
+/// Moves the cursor without a turn, and records the reason.
 pub fn skip(
     connection: &Connection,
     channel: &str,
@@ -38,24 +36,23 @@ pub fn skip(
     reason: &str,
 ) -> Result<(), StoreError> {
     set(connection, channel, source, position)?;
-    connection
-        .prepare_cached(
-            "INSERT OR REPLACE INTO skipped (channel, source, position, reason, at) VALUES (?, ?, ?, ?, ?)",
-        )?
-        .execute(params![channel, source, position, reason, now_ms()])?;
+    let sql = "INSERT OR REPLACE INTO skipped (channel, source, position, reason, at) VALUES (?, ?, ?, ?, ?)";
+    execute(connection, sql, params![channel, source, position, reason, now_ms()])?;
     Ok(())
 }
 
-/// How many places `channel` passed over, and the last of them, at most `limit`, the newest first.
-pub fn passed_over(connection: &Connection, channel: &str, limit: u32) -> Result<(usize, Vec<PassedOver>), StoreError> {
-    let count = connection
-        .prepare_cached("SELECT count(*) FROM skipped WHERE channel = ?")?
-        .query_row([channel], |row| row.get(0))?;
+/// Returns the number of positions that `channel` skipped, and the last of them, at most `limit`, the newest first.
+pub fn skipped(
+    connection: &Connection,
+    channel: &str,
+    limit: u32,
+) -> Result<(usize, Vec<SkippedPosition>), StoreError> {
+    let count = select_value(connection, "SELECT count(*) FROM skipped WHERE channel = ?", [channel])?;
     let mut statement = connection.prepare_cached(
         "SELECT source, position, reason, at FROM skipped INDEXED BY skipped_at WHERE channel = ? ORDER BY at DESC LIMIT ?",
     )?;
     let rows = statement.query_map(params![channel, limit], |row| {
-        Ok(PassedOver { source: row.get(0)?, position: row.get(1)?, reason: row.get(2)?, at: row.get(3)? })
+        Ok(SkippedPosition { source: row.get(0)?, position: row.get(1)?, reason: row.get(2)?, at: row.get(3)? })
     })?;
     Ok((count, rows.collect::<Result<_, _>>()?))
 }

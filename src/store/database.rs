@@ -1,4 +1,4 @@
-//! Opening connections, the same way everywhere.
+//! Opens connections with the same settings everywhere.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -9,38 +9,39 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::health::{damaged, is_damage};
+use super::health::{damaged_error, is_damage};
 use super::{StoreError, migrations};
 
-/// How long a connection waits for locks of others.
-pub const BUSY: Duration = Duration::from_secs(5);
+/// How long a connection waits for the locks of others.
+pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pages in the write-ahead log before they are moved into the database file.
+/// The number of pages in the write-ahead log at which SQLite moves them into the database file.
 const CHECKPOINT_PAGES: u32 = 2_000;
 
-/// Opens the file, or makes an empty one, and only looks: what is damaged, newer or not ours stays untouched, its log too.
+/// Opens the file, or creates an empty one, without changing it: a damaged, newer or foreign file stays untouched, and so does
+/// its log.
 ///
 /// # Errors
-/// [`StoreError::Damaged`], [`StoreError::Newer`] or [`StoreError::Foreign`]; or it cannot be opened.
-pub fn open_to_look(path: &Path) -> Result<Connection, StoreError> {
+/// [`StoreError::Damaged`], [`StoreError::Newer`] or [`StoreError::Foreign`]; or the file cannot be opened.
+pub fn open_for_check(path: &Path) -> Result<Connection, StoreError> {
     let look = || -> Result<Connection, StoreError> {
-        make_private(path).map_err(|error| StoreError::unopened(path, &error, error.to_string()))?;
+        create_private(path).map_err(|error| StoreError::open_error(path, &error, error.to_string()))?;
         let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
         migrations::check(&connection, path)?;
-        touch(&connection)?;
+        read_first_pages(&connection)?;
         Ok(connection)
     };
-    look().map_err(|error| in_words(path, error))
+    look().map_err(|error| to_open_error(path, error))
 }
 
-/// The one connection that writes: makes what is looked at ours to write, and brings it up to this program's format.
-pub fn make_writer(path: &Path, connection: Connection) -> Result<Connection, StoreError> {
+/// Turns a checked connection into the one that writes, and migrates the file to this program's format.
+pub fn into_writer(path: &Path, connection: Connection) -> Result<Connection, StoreError> {
     let make = |mut connection: Connection| -> Result<Connection, StoreError> {
-        // Takes effect in a file that is still empty: what is deleted can be given back to the disk in small pieces.
+        // Takes effect while the file is empty: free pages can be returned to the disk in small steps.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
-        // What is deleted is overwritten: what was forgotten is not to be found in the file.
+        // Overwrites deleted content, so that forgotten words are not found in the file.
         connection.pragma_update(None, "secure_delete", true)?;
         connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
@@ -48,38 +49,38 @@ pub fn make_writer(path: &Path, connection: Connection) -> Result<Connection, St
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         Ok(connection)
     };
-    make(connection).map_err(|error| in_words(path, error))
+    make(connection).map_err(|error| to_open_error(path, error))
 }
 
-/// A connection that only reads.
+/// Opens a connection that only reads.
 pub fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
 }
 
-/// Any connection of ours.
+/// Opens a connection with the common settings.
 pub fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(|error| StoreError::Open { path: path.to_owned(), reason: error.to_string() })?;
-    // Closing moves the log into the file. Only the writer is to do that: whoever looked must change nothing.
+    // Closing a connection moves the log into the file. Only the writer may do that; readers must change nothing.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    connection.busy_timeout(BUSY)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(64);
-    // Without it, each new value bound in a query that a partial index might serve has the statement compiled again.
+    // Without it, SQLite recompiles a statement for each new bound value if a partial index might serve it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // 1 MiB a connection: the window of a session is a few pages, and an idle daemon is to stay small.
+    // 1 MiB for each connection: the window of a session takes a few pages, and an idle daemon should stay small.
     connection.pragma_update(None, "cache_size", -1024)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(connection)
 }
 
-/// Returns the number of the last page if the file ends inside it. SQLite notices only when it reads that page, which it
-/// may do for the first time long after the start if nothing stands on it.
+/// Returns the number of the last page if the file ends inside it. SQLite notices only when it reads that page, possibly long
+/// after the start.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn cut_page(path: &Path) -> std::io::Result<Option<u32>> {
+pub fn truncated_page(path: &Path) -> std::io::Result<Option<u32>> {
     const MAGIC: &[u8; 16] = b"SQLite format 3\0";
     let file = match File::open(path) {
         Ok(file) => file,
@@ -88,7 +89,7 @@ pub fn cut_page(path: &Path) -> std::io::Result<Option<u32>> {
     };
     let size = file.metadata()?.len();
     let mut header = [0; 18];
-    // Any other beginning is damage of another kind, which opening the file meets at once.
+    // Any other header is another kind of damage, which opening the file reports.
     if size < header.len() as u64 || file.read_exact_at(&mut header, 0).is_err() || &header[..16] != MAGIC {
         return Ok(None);
     }
@@ -102,10 +103,10 @@ pub fn cut_page(path: &Path) -> std::io::Result<Option<u32>> {
     Ok(u32::try_from(size / page + 1).ok())
 }
 
-/// Whether the whole file holds together; else the first faults, in SQLite's words. Reads all of it.
+/// Checks the whole file and returns the first faults in SQLite's words; none if it is sound. Reads all of it.
 ///
 /// # Errors
-/// It cannot be read at all.
+/// The file cannot be read.
 pub fn integrity(connection: &Connection) -> Result<Vec<String>, StoreError> {
     const FAULTS: u32 = 10;
     let mut statement = connection.prepare(&format!("PRAGMA integrity_check({FAULTS})"))?;
@@ -113,20 +114,20 @@ pub fn integrity(connection: &Connection) -> Result<Vec<String>, StoreError> {
     let mut faults = Vec::new();
     for line in lines {
         let line = line?;
-        let of_file = |line: &&str| *line != "ok" && !line.starts_with("***") && !is_of_index(line);
+        let of_file = |line: &&str| *line != "ok" && !line.starts_with("***") && !is_index_fault(line);
         faults.extend(line.lines().filter(of_file).map(str::to_owned));
     }
     Ok(faults)
 }
 
-/// Whether a line of a check tells of a damaged index of words, which is made anew by whoever looks after it: no reason to
-/// distrust the file.
-pub fn is_of_index(line: &str) -> bool {
+/// Returns true if a line of a check reports a damaged search index, which is rebuilt automatically and no reason to distrust
+/// the file.
+pub fn is_index_fault(line: &str) -> bool {
     line.contains("FTS5 table") || line.starts_with("fts5: ")
 }
 
-/// The first of some faults, and how many there are more.
-pub fn in_short(faults: &[String]) -> String {
+/// Summarizes faults: the first one, and the number of others.
+pub fn summarize(faults: &[String]) -> String {
     match faults {
         [] => String::new(),
         [one] => one.clone(),
@@ -134,8 +135,8 @@ pub fn in_short(faults: &[String]) -> String {
     }
 }
 
-/// Reads the schema and the newest rows: what the next minutes need. The rest is checked in quiet hours.
-fn touch(connection: &Connection) -> Result<(), StoreError> {
+/// Reads the schema and the newest rows, which the next minutes need. The rest is checked later.
+fn read_first_pages(connection: &Connection) -> Result<(), StoreError> {
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if tables == 0 {
         return Ok(());
@@ -149,17 +150,17 @@ fn touch(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// SQLite would make the file for everybody to read, and gives its log the same rights.
-fn make_private(path: &Path) -> std::io::Result<()> {
+/// Creates the file for its owner alone. SQLite would make it readable for others, and gives the log the same permissions.
+fn create_private(path: &Path) -> std::io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
 }
 
-fn in_words(path: &Path, error: StoreError) -> StoreError {
+fn to_open_error(path: &Path, error: StoreError) -> StoreError {
     match error {
-        StoreError::Sqlite(error) if is_damage(&error) => damaged(path, &error.to_string()),
+        StoreError::Sqlite(error) if is_damage(&error) => damaged_error(path, &error.to_string()),
         full @ StoreError::Sqlite(_) if full.is_full() => {
             StoreError::Full { path: path.to_owned(), reason: full.to_string() }
         }

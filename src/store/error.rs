@@ -1,4 +1,4 @@
-//! What can go wrong with the store.
+//! Errors of the store.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub enum StoreError {
     #[error("database: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// What stands in a row cannot be read back.
+    /// A row's content is invalid.
     #[error("database: {0}")]
     Row(String),
     #[error("the group of writes this belonged to was rolled back: {0}")]
@@ -18,14 +18,14 @@ pub enum StoreError {
     )]
     Newer { path: PathBuf, found: i64, known: i64 },
     #[error(
-        "{path} is damaged ({reason}): `daoyou gateway` moves it aside and takes over what can be read; `daoyou restore FILE` puts a backup in its place"
+        "{path} is damaged ({reason}): `daoyou gateway` moves it aside and recovers what can be read; `daoyou restore FILE` replaces it by a backup"
     )]
     Damaged { path: PathBuf, reason: String },
     #[error("{path} is a database of another program: move it away, or choose another home with --home")]
     Foreign { path: PathBuf },
     #[error("{path} cannot be opened: {reason}")]
     Open { path: PathBuf, reason: String },
-    /// The disk has no room for what opening or mending the database has to write.
+    /// The disk has no room for the files that opening or repairing the database writes.
     #[error("{path} cannot be opened: {reason}")]
     Full { path: PathBuf, reason: String },
     #[error("the store is closed")]
@@ -33,7 +33,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns true if the disk, or what its user may have of it, is full.
+    /// Returns true if the disk, or the user's quota, is full.
     pub fn is_full(&self) -> bool {
         match self {
             Self::Full { .. } => true,
@@ -42,8 +42,8 @@ impl StoreError {
         }
     }
 
-    /// The failure to open the database at `path` because of `error`, in the words of `reason`.
-    pub(super) fn unopened(path: &Path, error: &io::Error, reason: String) -> Self {
+    /// Returns the failure to open the database at `path` because of `error`, with the description `reason`.
+    pub(super) fn open_error(path: &Path, error: &io::Error, reason: String) -> Self {
         let within = error.get_ref().and_then(|error| error.downcast_ref::<Self>());
         let path = path.to_owned();
         match matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
@@ -54,13 +54,13 @@ impl StoreError {
         }
     }
 
-    /// Whether an index of words is damaged. It is made from other tables, and can be made anew.
-    pub fn is_of_index(&self) -> bool {
-        matches!(self, Self::Sqlite(error) if Self::is_of_index_error(error))
+    /// Returns true if a search index is damaged. It is derived from other tables and can be rebuilt.
+    pub fn is_index_fault(&self) -> bool {
+        matches!(self, Self::Sqlite(error) if Self::is_index_error(error))
     }
 
-    /// The same of an error of SQLite's.
-    pub(super) fn is_of_index_error(error: &rusqlite::Error) -> bool {
+    /// Does the same for an error of SQLite.
+    pub(super) fn is_index_error(error: &rusqlite::Error) -> bool {
         matches!(error, rusqlite::Error::SqliteFailure(failure, _)
             if failure.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB)
     }

@@ -1,4 +1,4 @@
-//! The entry of the fuzz target `wal_salvage`.
+//! The entry point of the fuzz target `wal_salvage`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -8,12 +8,12 @@ use std::sync::LazyLock;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
-use super::rows::make_fresh;
-use super::{database, inbox, mend, wal};
+use super::salvage_rows::create_fresh;
+use super::{database, inbox, repair, wal};
 
 const MESSAGES: u128 = 8;
 
-/// A database whose messages stand in its log, as a killed process leaves it.
+/// A database with messages in its log, as a killed process leaves it.
 struct Killed {
     database: Vec<u8>,
     log: Vec<u8>,
@@ -23,7 +23,7 @@ static KILLED: LazyLock<Killed> = LazyLock::new(|| {
     let folder = fresh_folder("sound");
     let path = folder.join("daoyou.db");
     File::create(&path).expect("a file in a folder of ours");
-    let connection = make_fresh(&path).expect("an empty database");
+    let connection = create_fresh(&path).expect("an empty database");
     connection.pragma_update(None, "journal_mode", "WAL").expect("a database can have a log");
     connection.pragma_update(None, "wal_autocheckpoint", 0).expect("a log can stay as it is");
     for number in 0..MESSAGES {
@@ -42,7 +42,7 @@ fn content(number: u128) -> String {
 
 fn insert(connection: &Connection, number: u128) {
     let text = |text: &str| text.to_owned();
-    let message = inbox::NewMessage {
+    let message = inbox::NewInboxRow {
         id: Uuid::from_u128(number + 1),
         channel: text("webhook:in"),
         external_id: format!("m{number}"),
@@ -55,12 +55,12 @@ fn insert(connection: &Connection, number: u128) {
         metadata: text("{}"),
         origin: text("{}"),
         received_at: 1,
-        state: inbox::State::Queued,
+        state: inbox::InboxState::Queued,
     };
     inbox::insert(connection, &message).expect("a message that is new");
 }
 
-/// An empty folder of this process.
+/// Creates an empty folder of this process.
 fn fresh_folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("daoyou-fuzz-{}-{name}", std::process::id()));
     if folder.exists() {
@@ -70,9 +70,8 @@ fn fresh_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Takes a byte for what is damaged, and the damage: any bytes in the place of the log, or changes of single bytes of log or
-/// database. Asserts that what can be read is taken over into a sound database, and that a damaged log adds no message that
-/// was never written.
+/// The first byte selects what is damaged: any bytes in place of the log, or changed bytes of the log or the database. Asserts
+/// that the readable rows end up in a sound database, and that a damaged log adds no message that was never written.
 pub fn wal(data: &[u8]) {
     let Some((mode, rest)) = data.split_first() else { return };
     let (mut database, mut log) = (KILLED.database.clone(), KILLED.log.clone());
@@ -92,7 +91,7 @@ pub fn wal(data: &[u8]) {
     fs::write(&path, &database).expect("a file in a folder of ours");
     fs::write(folder.join("daoyou.db-wal"), &log).expect("a file in a folder of ours");
     lay_over(&folder);
-    // The whole of mending is slow: three of four inputs do without.
+    // The complete repair is slow, so it runs for one of four inputs.
     if mode & 0b1100 == 0 {
         let is_log_alone = mode % 4 != 2;
         mend_and_check(&path, is_log_alone);
@@ -100,7 +99,7 @@ pub fn wal(data: &[u8]) {
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }
 
-/// Bytes as a place of three bytes and what is to be changed there.
+/// Reads `changes` as positions of three bytes and a mask for the byte there.
 fn change(bytes: &mut [u8], changes: &[u8]) {
     for change in changes.chunks_exact(4) {
         let place = number(&change[..3]) % bytes.len();
@@ -112,10 +111,10 @@ fn number(bytes: &[u8]) -> usize {
     bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte))
 }
 
-/// Lays the frames over a copy of the database; it has whole pages then.
+/// Applies the frames to a copy of the database, which then consists of whole pages.
 fn lay_over(folder: &Path) {
     let (log, copy) = (folder.join("daoyou.db-wal"), folder.join("copy.db"));
-    let frames = wal::survey(&log).expect("a log that is there can be read");
+    let frames = wal::read_frames(&log).expect("a log that is there can be read");
     fs::copy(folder.join("daoyou.db"), &copy).expect("a file in a folder of ours");
     let file = File::options().write(true).open(&copy).expect("a file in a folder of ours");
     frames.apply(&log, &file).expect("frames that were found are there");
@@ -123,7 +122,7 @@ fn lay_over(folder: &Path) {
 }
 
 fn mend_and_check(path: &Path, is_log_alone: bool) {
-    mend(path, "fuzzed").expect("what can be read is taken over");
+    repair(path, "fuzzed").expect("what can be read is taken over");
     let connection = database::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE).expect("a mended database opens");
     assert_eq!(database::integrity(&connection).expect("a mended database can be checked"), Vec::<String>::new());
     let mut statement = connection.prepare("SELECT content FROM inbox").expect("a mended database has messages");

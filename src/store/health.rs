@@ -1,5 +1,5 @@
-//! Whether the database can be trusted. Who finds that it cannot says so here: nothing more is written, and the next
-//! start looks closely, because a file beside the database says that it must.
+//! Whether the database is trusted. Once damage is found, nothing more is written, and a file beside the database makes the
+//! next start check it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,32 +11,32 @@ use tokio_util::sync::CancellationToken;
 
 use super::StoreError;
 
-/// What the file beside a database says of it.
+/// The state in the file beside a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Suspicion {
+pub enum DamageSuspicion {
     None,
-    /// A read or write met damage.
+    /// A read or write found damage.
     Damaged,
-    /// It was checked as a whole, and held.
+    /// A complete check found no damage.
     Checked,
-    /// It was checked, held, and met damage again.
+    /// A complete check found no damage, and damage was found again later.
     DamagedAgain,
 }
 
-/// The state of one open database.
+/// The health of one open database.
 #[derive(Debug)]
-pub struct Health {
+pub struct DatabaseHealth {
     path: PathBuf,
     damage: OnceLock<String>,
     noticed: CancellationToken,
 }
 
-impl Health {
+impl DatabaseHealth {
     pub fn new(database: &Path) -> Self {
         Self { path: database.to_owned(), damage: OnceLock::new(), noticed: CancellationToken::new() }
     }
 
-    /// Looks at an error: one that tells of a damaged database is remembered, here and for the next start.
+    /// Records damage if `error` means it, for this process and for the next start.
     pub fn observe(&self, error: &StoreError) {
         if let StoreError::Sqlite(error) = error {
             self.observe_sqlite(error);
@@ -49,31 +49,31 @@ impl Health {
         }
     }
 
-    /// The database is damaged.
+    /// Records damage.
     pub fn report(&self, reason: &str) {
         if self.damage.set(reason.to_owned()).is_err() {
             return;
         }
         let path = self.path.display();
-        tracing::error!(%path, reason, "the database is damaged; nothing more is written to it");
-        let again = matches!(suspicion(&self.path), Suspicion::Checked | Suspicion::DamagedAgain);
+        tracing::error!(%path, reason, "the database is damaged; no more writes are accepted");
+        let again = matches!(suspicion(&self.path), DamageSuspicion::Checked | DamageSuspicion::DamagedAgain);
         let word = if again { DAMAGED_AGAIN } else { DAMAGED };
         if let Err(error) = fs::write(suspect_file(&self.path), format!("{word}\n{reason}\n")) {
-            tracing::error!(%path, %error, "the next start could not be told to check the database");
+            tracing::error!(%path, %error, "the suspicion of damage could not be recorded for the next start");
         }
         self.noticed.cancel();
     }
 
     /// # Errors
-    /// The database is damaged, and not to be written to.
+    /// The database is damaged and must not be written.
     pub fn check(&self) -> Result<(), StoreError> {
         match self.damage.get() {
-            Some(reason) => Err(damaged(&self.path, reason)),
+            Some(reason) => Err(damaged_error(&self.path, reason)),
             None => Ok(()),
         }
     }
 
-    /// Waits for damage; answers what it is.
+    /// Waits for damage and returns its description.
     pub async fn damaged(&self) -> String {
         self.noticed.cancelled().await;
         self.damage.get().cloned().unwrap_or_default()
@@ -84,36 +84,36 @@ const DAMAGED: &str = "damaged";
 const CHECKED: &str = "checked";
 const DAMAGED_AGAIN: &str = "damaged again";
 
-/// What is suspected of a database.
-pub fn suspicion(database: &Path) -> Suspicion {
-    let Ok(text) = fs::read_to_string(suspect_file(database)) else { return Suspicion::None };
+/// Returns the recorded suspicion of a database.
+pub fn suspicion(database: &Path) -> DamageSuspicion {
+    let Ok(text) = fs::read_to_string(suspect_file(database)) else { return DamageSuspicion::None };
     match text.lines().next() {
-        Some(CHECKED) => Suspicion::Checked,
-        Some(DAMAGED_AGAIN) => Suspicion::DamagedAgain,
-        _ => Suspicion::Damaged,
+        Some(CHECKED) => DamageSuspicion::Checked,
+        Some(DAMAGED_AGAIN) => DamageSuspicion::DamagedAgain,
+        _ => DamageSuspicion::Damaged,
     }
 }
 
-/// The database was checked as a whole, and held. If it fails again all the same, it is not believed again.
-pub fn clear_of_suspicion(database: &Path) -> std::io::Result<()> {
+/// Records that a complete check found no damage. If damage is found again, the next check is not trusted.
+pub fn record_sound_check(database: &Path) -> std::io::Result<()> {
     fs::write(suspect_file(database), format!("{CHECKED}\n"))
 }
 
-/// Forgets what was suspected: the database is another one, or served its time without a fault.
-pub fn forget_suspicion(database: &Path) {
+/// Removes the suspicion: the database was exchanged, or ran without a fault until its end.
+pub fn remove_suspicion(database: &Path) {
     if let Err(error) = fs::remove_file(suspect_file(database))
         && error.kind() != std::io::ErrorKind::NotFound
     {
-        tracing::warn!(%error, "the mark of a suspected database could not be removed");
+        tracing::warn!(%error, "the record of suspected damage could not be removed");
     }
 }
 
-/// Whether an error says that the file is damaged. A full-text index is made from other tables, and no reason to
-/// distrust them.
+/// Returns true if an error means that the file is damaged. A full-text index is derived from other tables, so its damage does
+/// not count.
 pub fn is_damage(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(failure, _) => {
-            // A page that is not there as a whole is no fault of the disk's: the file was cut short.
+            // A short read means that the file was cut, not that the disk failed.
             failure.extended_code == SQLITE_IOERR_SHORT_READ
                 || matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
                     && failure.extended_code != SQLITE_CORRUPT_VTAB
@@ -122,7 +122,7 @@ pub fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
-pub fn damaged(database: &Path, reason: &str) -> StoreError {
+pub fn damaged_error(database: &Path, reason: &str) -> StoreError {
     StoreError::Damaged { path: database.to_owned(), reason: reason.to_owned() }
 }
 
@@ -135,25 +135,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damage_is_remembered_for_the_next_start_and_a_good_check_is_believed_once() {
+    fn damage_is_recorded_for_the_next_start_and_a_sound_check_is_trusted_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("daoyou.db");
         let fault = |code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
-        let health = Health::new(&path);
+        let health = DatabaseHealth::new(&path);
         for harmless in [rusqlite::ffi::SQLITE_FULL, rusqlite::ffi::SQLITE_IOERR, SQLITE_CORRUPT_VTAB] {
             health.observe_sqlite(&fault(harmless));
             assert!(health.check().is_ok(), "{harmless}");
         }
-        assert_eq!(suspicion(&path), Suspicion::None);
-        for expected in [Suspicion::Damaged, Suspicion::DamagedAgain] {
-            let health = Health::new(&path);
+        assert_eq!(suspicion(&path), DamageSuspicion::None);
+        for expected in [DamageSuspicion::Damaged, DamageSuspicion::DamagedAgain] {
+            let health = DatabaseHealth::new(&path);
             health.observe(&StoreError::Sqlite(fault(rusqlite::ffi::SQLITE_CORRUPT)));
             assert!(matches!(health.check(), Err(StoreError::Damaged { .. })));
             assert_eq!(suspicion(&path), expected);
-            clear_of_suspicion(&path).unwrap();
-            assert_eq!(suspicion(&path), Suspicion::Checked);
+            record_sound_check(&path).unwrap();
+            assert_eq!(suspicion(&path), DamageSuspicion::Checked);
         }
-        forget_suspicion(&path);
-        assert_eq!(suspicion(&path), Suspicion::None);
+        remove_suspicion(&path);
+        assert_eq!(suspicion(&path), DamageSuspicion::None);
     }
 }

@@ -1,13 +1,14 @@
 //! Accepted messages: `queued → running ⇄ waiting → done | dead`. `seq` is the order of acceptance.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::StoreError;
+use super::sql::{execute, select, select_optional, select_value};
 
-/// A row to be accepted.
+/// A row to insert.
 #[derive(Clone, Debug)]
-pub struct NewMessage {
+pub struct NewInboxRow {
     pub id: Uuid,
     pub channel: String,
     pub external_id: String,
@@ -18,18 +19,18 @@ pub struct NewMessage {
     pub content: String,
     /// JSON array.
     pub attachments: String,
-    /// JSON object of the channel's.
+    /// JSON object that the channel owns.
     pub metadata: String,
     /// JSON object: who started the turn.
     pub origin: String,
     pub received_at: i64,
-    /// `queued`, or `done` for what is answered at once.
-    pub state: State,
+    /// `queued`, or `done` for a message that is answered at once.
+    pub state: InboxState,
 }
 
-/// Where a message stands.
+/// The state of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum InboxState {
     Queued,
     Running,
     Waiting,
@@ -37,7 +38,7 @@ pub enum State {
     Dead,
 }
 
-impl State {
+impl InboxState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -56,7 +57,7 @@ impl State {
     }
 }
 
-/// A row as it stands.
+/// A row of the inbox.
 #[derive(Clone, Debug)]
 pub struct InboxRow {
     pub seq: i64,
@@ -73,7 +74,7 @@ pub struct InboxRow {
     pub origin: String,
     pub received_at: i64,
     pub turn: Uuid,
-    pub state: State,
+    pub state: InboxState,
     pub stalled: i64,
     pub cancel: bool,
 }
@@ -88,34 +89,35 @@ impl InboxRow {
 const COLUMNS: &str = "seq, id, channel, external_id, session, chat_id, sender, trust, content, attachments, metadata,
     received_at, turn, state, stalled, cancel, origin";
 
-/// What is unfinished, in the words of the index of it. Not the three states that are: for more than two values SQLite
-/// makes a table anew each time, also to see at each write whether a row belongs into the index.
+/// The condition for unfinished rows, in the words of their index. It does not list the three states: for more than two values
+/// SQLite builds a temporary table each time, even to decide at each write whether a row belongs into the index.
 pub(super) const OPEN: &str = "state NOT IN ('done', 'dead')";
 
-/// What became of an [`insert`].
+/// The outcome of an [`insert`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Inserted {
+pub enum InsertOutcome {
     New,
-    /// `(channel, external_id)` stands already, as this message.
+    /// `(channel, external_id)` is known, as this message.
     Known {
         id: Uuid,
         session: String,
     },
 }
 
-/// Adds a row unless its `(channel, external_id)` is known. A known one uses no `seq` up: a gap in them is a loss.
-pub fn insert(connection: &Connection, message: &NewMessage) -> Result<Inserted, StoreError> {
-    // Looked for and not left to ON CONFLICT, which would use a seq up.
+/// Inserts a row unless its `(channel, external_id)` is known. A known one uses up no `seq`, because a gap in them means a
+/// loss.
+pub fn insert(connection: &Connection, message: &NewInboxRow) -> Result<InsertOutcome, StoreError> {
+    // A lookup instead of ON CONFLICT, which would use up a seq.
     if let Some(row) = find_external(connection, &message.channel, &message.external_id)? {
-        return Ok(Inserted::Known { id: row.id, session: row.session });
+        return Ok(InsertOutcome::Known { id: row.id, session: row.session });
     }
-    connection
-        .prepare_cached(
-            "INSERT INTO inbox (id, channel, external_id, session, chat_id, sender, trust, content, attachments,
+    let sql = "INSERT INTO inbox (id, channel, external_id, session, chat_id, sender, trust, content, attachments,
                 metadata, received_at, turn, state, origin)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1, ?12, ?13)",
-        )?
-        .execute(params![
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1, ?12, ?13)";
+    execute(
+        connection,
+        sql,
+        params![
             message.id.to_string(),
             message.channel,
             message.external_id,
@@ -129,18 +131,19 @@ pub fn insert(connection: &Connection, message: &NewMessage) -> Result<Inserted,
             message.received_at,
             message.state.as_str(),
             message.origin,
-        ])?;
-    Ok(Inserted::New)
+        ],
+    )?;
+    Ok(InsertOutcome::New)
 }
 
-/// The highest `seq` ever given, also to rows that are gone.
+/// Returns the highest `seq` ever given, including those of deleted rows.
 pub fn last_seq(connection: &Connection) -> Result<i64, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'inbox'")?;
-    Ok(statement.query_row([], |row| row.get(0)).optional()?.unwrap_or(0))
+    let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'inbox'";
+    Ok(select_optional(connection, sql, [], |row| row.get(0))?.unwrap_or(0))
 }
 
-/// The next `seq` given is above `seq`.
-pub fn go_on_from(connection: &Connection, seq: i64) -> Result<(), StoreError> {
+/// Makes the next `seq` higher than `seq`.
+pub fn continue_after(connection: &Connection, seq: i64) -> Result<(), StoreError> {
     if last_seq(connection)? >= seq {
         return Ok(());
     }
@@ -150,7 +153,7 @@ pub fn go_on_from(connection: &Connection, seq: i64) -> Result<(), StoreError> {
 }
 
 pub fn find(connection: &Connection, id: Uuid) -> Result<Option<InboxRow>, StoreError> {
-    one(connection, "id = ?1", params![id.to_string()])
+    find_one(connection, "id = ?1", params![id.to_string()])
 }
 
 pub fn find_external(
@@ -158,35 +161,33 @@ pub fn find_external(
     channel: &str,
     external_id: &str,
 ) -> Result<Option<InboxRow>, StoreError> {
-    one(connection, "channel = ?1 AND external_id = ?2", params![channel, external_id])
+    find_one(connection, "channel = ?1 AND external_id = ?2", params![channel, external_id])
 }
 
-/// The rows that a turn answers, in order.
+/// Returns the rows that a turn answers, in order.
 pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<InboxRow>, StoreError> {
-    many(connection, "turn = ?1 ORDER BY seq", params![turn.to_string()])
+    find_many(connection, "turn = ?1 ORDER BY seq", params![turn.to_string()])
 }
 
-/// The session's unfinished rows in order, at most `limit`.
+/// Returns the session's unfinished rows in order, at most `limit`.
 pub fn open_of_session(connection: &Connection, session: &str, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
-    all_open(connection, "session = ?1 ORDER BY seq LIMIT ?2", params![session, limit])
+    find_open(connection, "session = ?1 ORDER BY seq LIMIT ?2", params![session, limit])
 }
 
-/// Every session with unfinished rows: its key, how many, and the oldest one's seq.
+/// Returns every session with unfinished rows: its key, their number, and the oldest one's seq.
 pub fn open_sessions(connection: &Connection) -> Result<Vec<(String, usize, i64)>, StoreError> {
     let sql = format!("SELECT session, count(*), min(seq) FROM inbox WHERE {OPEN} GROUP BY session ORDER BY min(seq)");
-    let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    select(connection, &sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }
 
-/// How many messages wait for something.
-pub fn waiting(connection: &Connection) -> Result<usize, StoreError> {
+/// Returns the number of waiting messages.
+pub fn count_waiting(connection: &Connection) -> Result<usize, StoreError> {
     let sql = format!("SELECT count(*) FROM inbox INDEXED BY inbox_open WHERE {OPEN} AND state = 'waiting'");
-    Ok(connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))?)
+    select_value(connection, &sql, [])
 }
 
-/// The turns that were answered with an error and not stopped by their user, the oldest first; none of slash commands, which
-/// have no steps: done once more they would do something that is wanted no longer.
+/// Returns the turns that were answered with an error and not stopped by their user, the oldest first. Slash commands, which
+/// have no steps, are left out: their repetition would no longer be wanted.
 pub fn failed_turns(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT DISTINCT i.turn FROM inbox i JOIN outbox o ON o.turn = i.turn AND o.slot = 'reply'
@@ -198,136 +199,129 @@ pub fn failed_turns(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, St
     turns.iter().map(|turn| Ok(turn.parse()?)).collect()
 }
 
-/// The messages of a turn that ended are queued again; answers how many there are.
-pub fn revive_done(connection: &Connection, turn: Uuid) -> Result<usize, StoreError> {
+/// Queues the messages of a turn that ended again; returns their number.
+pub fn requeue_done(connection: &Connection, turn: Uuid) -> Result<usize, StoreError> {
     let sql = "UPDATE inbox SET state = 'queued', stalled = 0, cancel = 0 WHERE turn = ? AND state = 'done'";
-    Ok(connection.prepare_cached(sql)?.execute([turn.to_string()])?)
+    execute(connection, sql, [turn.to_string()])
 }
 
-/// Unfinished rows that were started again and again without getting anywhere, the oldest first.
-pub fn suspects(connection: &Connection, stalled: i64) -> Result<Vec<InboxRow>, StoreError> {
-    all_open(connection, "stalled >= ?1 ORDER BY seq", params![stalled])
+/// Returns unfinished rows that were started `stalled` times without progress, the oldest first.
+pub fn stalled(connection: &Connection, stalled: i64) -> Result<Vec<InboxRow>, StoreError> {
+    find_open(connection, "stalled >= ?1 ORDER BY seq", params![stalled])
 }
 
-/// Unfinished rows whose turn is to be cancelled.
+/// Returns unfinished rows whose turn is to be cancelled.
 pub fn cancelled(connection: &Connection) -> Result<Vec<InboxRow>, StoreError> {
-    all_open(connection, "cancel = 1 ORDER BY seq", params![])
+    find_open(connection, "cancel = 1 ORDER BY seq", params![])
 }
 
-/// Rows whose turn waits for a model service or for sub-agents, the oldest first.
+/// Returns rows whose turn waits for a model service or for sub-agents, the oldest first.
 pub fn all_waiting(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
-    all_open(connection, "state = 'waiting' ORDER BY seq LIMIT ?1", params![limit])
+    find_open(connection, "state = 'waiting' ORDER BY seq LIMIT ?1", params![limit])
 }
 
-/// Rows that were given up, the newest first.
+/// Returns rows that were given up, the newest first.
 pub fn dead(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
-    many(connection, "state = 'dead' ORDER BY seq DESC LIMIT ?1", params![limit])
+    find_many(connection, "state = 'dead' ORDER BY seq DESC LIMIT ?1", params![limit])
 }
 
-/// The newest rows.
+/// Returns the newest rows.
 pub fn newest(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
-    many(connection, "TRUE ORDER BY seq DESC LIMIT ?1", params![limit])
+    find_many(connection, "TRUE ORDER BY seq DESC LIMIT ?1", params![limit])
 }
 
-/// The newest rows of one session.
+/// Returns the newest rows of one session.
 pub fn newest_of_session(connection: &Connection, session: &str, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
-    many(connection, "session = ?1 ORDER BY seq DESC LIMIT ?2", params![session, limit])
+    find_many(connection, "session = ?1 ORDER BY seq DESC LIMIT ?2", params![session, limit])
 }
 
-/// `queued`, `running` or `waiting` → `running`, counts the start, and lets the row be answered by `turn`.
-pub fn start(connection: &Connection, seq: i64, turn: Uuid) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("UPDATE inbox SET state = 'running', stalled = stalled + 1, turn = ? WHERE seq = ?")?
-        .execute(params![turn.to_string(), seq])?;
+/// Marks a `queued`, `running` or `waiting` row as `running`, counts the start, and records that `turn` answers it.
+pub fn mark_running(connection: &Connection, seq: i64, turn: Uuid) -> Result<(), StoreError> {
+    let sql = "UPDATE inbox SET state = 'running', stalled = stalled + 1, turn = ? WHERE seq = ?";
+    execute(connection, sql, params![turn.to_string(), seq])?;
     Ok(())
 }
 
-/// The turn got somewhere.
+/// Resets the count of starts, because the turn made progress.
 pub fn reset_stalled(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("UPDATE inbox SET stalled = 0 WHERE turn = ? AND stalled > 0")?
-        .execute([turn.to_string()])?;
+    let sql = "UPDATE inbox SET stalled = 0 WHERE turn = ? AND stalled > 0";
+    execute(connection, sql, [turn.to_string()])?;
     Ok(())
 }
 
-/// `running` → `waiting`; a start that only led to waiting does not count.
-pub fn rest(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "UPDATE inbox SET state = 'waiting', stalled = max(0, stalled - 1) WHERE turn = ? AND state = 'running'",
-        )?
-        .execute([turn.to_string()])?;
+/// Marks the `running` rows of a turn as `waiting`. A start that only led to waiting does not count.
+pub fn mark_waiting(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
+    let sql = "UPDATE inbox SET state = 'waiting', stalled = max(0, stalled - 1) WHERE turn = ? AND state = 'running'";
+    execute(connection, sql, [turn.to_string()])?;
     Ok(())
 }
 
-/// Takes back the count of a start that an orderly stop cut off.
+/// Takes back the count of a start that an orderly stop interrupted.
 pub fn undo_start(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("UPDATE inbox SET stalled = max(0, stalled - 1) WHERE turn = ? AND state = 'running'")?
-        .execute([turn.to_string()])?;
+    let sql = "UPDATE inbox SET stalled = max(0, stalled - 1) WHERE turn = ? AND state = 'running'";
+    execute(connection, sql, [turn.to_string()])?;
     Ok(())
 }
 
-/// Ends the unfinished rows of a turn; answers how many there were.
-pub fn finish(connection: &Connection, turn: Uuid, state: State) -> Result<usize, StoreError> {
+/// Ends the unfinished rows of a turn; returns their number.
+pub fn finish(connection: &Connection, turn: Uuid, state: InboxState) -> Result<usize, StoreError> {
     let sql = format!("UPDATE inbox SET state = ?, cancel = 0 WHERE turn = ? AND {OPEN}");
-    Ok(connection.prepare_cached(&sql)?.execute(params![state.as_str(), turn.to_string()])?)
+    execute(connection, &sql, params![state.as_str(), turn.to_string()])
 }
 
-/// Marks the session's running row as to be cancelled, or where none runs yet the one that is next; answers its turn.
+/// Marks the session's running row, or the next one if none runs, for cancellation; returns its turn.
 pub fn cancel_current(connection: &Connection, session: &str) -> Result<Option<Uuid>, StoreError> {
-    let running = all_open(connection, "session = ?1 AND state = 'running' ORDER BY seq LIMIT 1", params![session])?;
+    let running = find_open(connection, "session = ?1 AND state = 'running' ORDER BY seq LIMIT 1", params![session])?;
     let row = match running.into_iter().next() {
         Some(row) => Some(row),
         None => open_of_session(connection, session, 1)?.into_iter().next(),
     };
     let Some(row) = row else { return Ok(None) };
-    connection.prepare_cached("UPDATE inbox SET cancel = 1 WHERE seq = ?")?.execute([row.seq])?;
+    execute(connection, "UPDATE inbox SET cancel = 1 WHERE seq = ?", [row.seq])?;
     Ok(Some(row.turn))
 }
 
-/// Marks the running row, or where none runs the next one, of the session that the stranger wrote who wrote `message`; answers
-/// its turn. Another's rows under the same name stay as they are.
-pub fn cancel_of_stranger(connection: &Connection, message: &NewMessage) -> Result<Option<Uuid>, StoreError> {
-    let NewMessage { session, channel, sender, .. } = message;
-    let own = all_open(
+/// Marks the running row, or the next one if none runs, that the untrusted sender of `message` wrote in the session; returns
+/// its turn. Rows of other senders with the same name are not affected.
+pub fn cancel_of_untrusted(connection: &Connection, message: &NewInboxRow) -> Result<Option<Uuid>, StoreError> {
+    let NewInboxRow { session, channel, sender, .. } = message;
+    let own = find_open(
         connection,
         "session = ?1 AND channel = ?2 AND sender = ?3 AND trust = 'untrusted'
          ORDER BY state = 'running' DESC, seq LIMIT 1",
         params![session, channel, sender],
     )?;
     let Some(row) = own.into_iter().next() else { return Ok(None) };
-    connection.prepare_cached("UPDATE inbox SET cancel = 1 WHERE seq = ?")?.execute([row.seq])?;
+    execute(connection, "UPDATE inbox SET cancel = 1 WHERE seq = ?", [row.seq])?;
     Ok(Some(row.turn))
 }
 
-/// A dead row is queued again, with those that died in the same turn; answers its session and how many there are, or
-/// `None` when it is not dead.
+/// Queues a dead row again, with those that died in the same turn. Returns its session and their number, or `None` if it is not
+/// dead.
 pub fn revive(connection: &Connection, id: Uuid) -> Result<Option<(String, usize)>, StoreError> {
-    let Some(row) = find(connection, id)?.filter(|row| row.state == State::Dead) else { return Ok(None) };
-    let rows = connection
-        .prepare_cached("UPDATE inbox SET state = 'queued', stalled = 0, cancel = 0 WHERE turn = ? AND state = 'dead'")?
-        .execute([row.turn.to_string()])?;
+    let Some(row) = find(connection, id)?.filter(|row| row.state == InboxState::Dead) else { return Ok(None) };
+    let sql = "UPDATE inbox SET state = 'queued', stalled = 0, cancel = 0 WHERE turn = ? AND state = 'dead'";
+    let rows = execute(connection, sql, [row.turn.to_string()])?;
     Ok(Some((row.session, rows)))
 }
 
-/// A dead row is put away for good; answers whether there was one.
+/// Marks a dead row as done; returns whether there was one.
 pub fn drop_dead(connection: &Connection, id: Uuid) -> Result<bool, StoreError> {
     let sql = "UPDATE inbox SET state = 'done' WHERE id = ? AND state = 'dead'";
-    Ok(connection.prepare_cached(sql)?.execute([id.to_string()])? == 1)
+    Ok(execute(connection, sql, [id.to_string()])? == 1)
 }
 
-fn one(
+fn find_one(
     connection: &Connection,
     filter: &str,
     parameters: &[&dyn rusqlite::ToSql],
 ) -> Result<Option<InboxRow>, StoreError> {
-    Ok(many(connection, filter, parameters)?.into_iter().next())
+    Ok(find_many(connection, filter, parameters)?.into_iter().next())
 }
 
-/// Unfinished rows that meet `condition`, which ends with their order. Told which index to take: the order alone would
-/// have it read every row that there ever was, and the session alone every row of that.
-fn all_open(
+/// Returns the unfinished rows that meet `condition`, which ends with their order. The index is given: by the order alone
+/// SQLite would read every row that ever was, and by the session alone every row of the session.
+fn find_open(
     connection: &Connection,
     condition: &str,
     parameters: &[&dyn rusqlite::ToSql],
@@ -339,7 +333,7 @@ fn open_query(condition: &str) -> String {
     format!("SELECT {COLUMNS} FROM inbox INDEXED BY inbox_open WHERE {OPEN} AND {condition}")
 }
 
-fn many(
+fn find_many(
     connection: &Connection,
     filter: &str,
     parameters: &[&dyn rusqlite::ToSql],
@@ -376,7 +370,7 @@ fn read_row(row: &Row<'_>) -> Result<InboxRow, StoreError> {
         metadata: row.get(10)?,
         received_at: row.get(11)?,
         turn: row.get_ref(12)?.as_str().map_err(rusqlite::Error::from)?.parse()?,
-        state: State::parse(row.get_ref(13)?.as_str().map_err(rusqlite::Error::from)?)?,
+        state: InboxState::parse(row.get_ref(13)?.as_str().map_err(rusqlite::Error::from)?)?,
         stalled: row.get(14)?,
         cancel: row.get(15)?,
         origin: row.get(16)?,
@@ -388,10 +382,9 @@ mod tests {
     use super::*;
     use crate::store::{Commit, Store};
 
-    /// What is asked at each start and each message does not read what is done, and what is asked of one session does not
-    /// read the others.
+    /// Queries at each start and for each message read no finished rows, and queries about one session read no other one.
     #[tokio::test]
-    async fn queries_read_what_they_are_about() {
+    async fn queries_use_their_indexes() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let plans = store

@@ -1,23 +1,24 @@
-//! What became of each slot of each job: a slot is taken once, whatever happens.
+//! The outcome of each slot of each job. A slot is taken only once.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
+use super::sql::{execute, select_optional, select_value};
 use super::{StoreError, now_ms};
 
-/// What was decided when the slot came, or when its turn ended.
+/// The outcome at the time of the slot, or after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunOutcome {
+pub enum JobRunOutcome {
     Started,
     Ok,
     Error,
-    /// The run before it was not done.
+    /// The previous run was not done.
     Skipped,
-    /// Nobody was there when it was due, and it was not made up for.
+    /// The gateway did not run at that time, and the slot is not made up for.
     Missed,
 }
 
-impl RunOutcome {
+impl JobRunOutcome {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -29,22 +30,22 @@ impl RunOutcome {
     }
 }
 
-/// A slot that is taken.
+/// A slot to take.
 #[derive(Clone, Debug)]
-pub struct NewRun<'a> {
+pub struct NewJobRun<'a> {
     pub job: &'a str,
     pub name: &'a str,
     /// UTC milliseconds.
     pub due: i64,
-    /// The inbox row that is committed with it.
+    /// The inbox row in the same commit.
     pub turn: Option<Uuid>,
-    pub outcome: RunOutcome,
+    pub outcome: JobRunOutcome,
     pub reason: Option<&'a str>,
 }
 
-/// A run as it stands, with the state of its message and its delivery.
+/// A run, with the state of its message and its delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunRow {
+pub struct JobRunRow {
     pub job: String,
     pub name: String,
     pub due: i64,
@@ -56,75 +57,74 @@ pub struct RunRow {
     pub sends: bool,
     /// Of the inbox row: `queued`, `running`, `waiting`, `done`, `dead`.
     pub state: Option<String>,
-    /// Of the outbox row, its tries and its last error; what was last seen of it when it is gone.
+    /// The state of the outbox row, its attempts and its last error; the last known state if the row was deleted.
     pub delivery: Option<String>,
     pub tries: u32,
     pub last_error: Option<String>,
     pub input_tokens: i64,
     pub output_tokens: i64,
-    /// In millionths, with its currency. Where models were paid in several, what was paid in the one of the largest number: amounts
-    /// of two currencies make no sum.
+    /// In millionths of the currency. If the models were paid in several currencies, the largest amount: amounts in different
+    /// currencies cannot be added.
     pub cost: Option<i64>,
     pub currency: Option<String>,
 }
 
-/// Takes a slot; answers whether it was free.
-pub fn insert(connection: &Connection, run: &NewRun<'_>) -> Result<bool, StoreError> {
+/// Takes a slot; returns whether it was free.
+pub fn insert(connection: &Connection, run: &NewJobRun<'_>) -> Result<bool, StoreError> {
     let now = now_ms();
-    let ended = (run.outcome != RunOutcome::Started).then_some(now);
+    let ended = (run.outcome != JobRunOutcome::Started).then_some(now);
     let sql = "INSERT INTO job_runs (job, name, due, at, turn, outcome, reason, ended, sends)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (job, due) DO NOTHING";
     let turn = run.turn.map(|turn| turn.to_string());
     let (outcome, sends) = (run.outcome.as_str(), run.turn.is_some());
     let parameters = params![run.job, run.name, run.due, now, turn, outcome, run.reason, ended, sends];
-    Ok(connection.prepare_cached(sql)?.execute(parameters)? == 1)
+    Ok(execute(connection, sql, parameters)? == 1)
 }
 
-/// The turn of a run has ended. `sends` tells whether its answer goes to the chat.
+/// Records the end of a run's turn. `sends` tells whether its answer goes to the chat.
 pub fn end(
     connection: &Connection,
     job: &str,
     due: i64,
-    outcome: RunOutcome,
+    outcome: JobRunOutcome,
     reason: Option<&str>,
     sends: bool,
 ) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("UPDATE job_runs SET outcome = ?, reason = ?, sends = ?, ended = ? WHERE job = ? AND due = ?")?
-        .execute(params![outcome.as_str(), reason, sends, now_ms(), job, due])?;
+    let sql = "UPDATE job_runs SET outcome = ?, reason = ?, sends = ?, ended = ? WHERE job = ? AND due = ?";
+    execute(connection, sql, params![outcome.as_str(), reason, sends, now_ms(), job, due])?;
     Ok(())
 }
 
-/// When the job last ran, whatever came of it.
-pub fn last_run(connection: &Connection, job: &str) -> Result<Option<i64>, StoreError> {
+/// Returns when the job last ran, with any outcome.
+pub fn last_run_at(connection: &Connection, job: &str) -> Result<Option<i64>, StoreError> {
     let sql =
         "SELECT at FROM job_runs WHERE job = ? AND outcome IN ('started', 'ok', 'error') ORDER BY due DESC LIMIT 1";
-    Ok(connection.prepare_cached(sql)?.query_row([job], |row| row.get(0)).optional()?)
+    select_optional(connection, sql, [job], |row| row.get(0))
 }
 
-/// Deletes the runs of a job but the `keep` newest; those that are not done stay.
+/// Deletes the runs of a job except the `keep` newest; unfinished ones stay.
 pub fn prune(connection: &Connection, job: &str, keep: u32) -> Result<(), StoreError> {
     let sql = "DELETE FROM job_runs WHERE job = ?1 AND outcome <> 'started'
                AND due <= (SELECT due FROM job_runs WHERE job = ?1 ORDER BY due DESC LIMIT 1 OFFSET ?2)";
-    connection.prepare_cached(sql)?.execute(params![job, keep])?;
+    execute(connection, sql, params![job, keep])?;
     Ok(())
 }
 
-/// Whether the slot is taken.
+/// Returns true if the slot is taken.
 pub fn is_taken(connection: &Connection, job: &str, due: i64) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM job_runs WHERE job = ? AND due = ?)";
-    Ok(connection.prepare_cached(sql)?.query_row(params![job, due], |row| row.get(0))?)
+    select_value(connection, sql, params![job, due])
 }
 
-/// The message of a run of the job that is not done yet.
+/// Returns the message of an unfinished run of the job.
 pub fn unfinished(connection: &Connection, job: &str) -> Result<Option<Uuid>, StoreError> {
     let sql = "SELECT r.turn FROM job_runs r INDEXED BY job_runs_started CROSS JOIN inbox i ON i.id = r.turn
                WHERE r.job = ? AND r.outcome = 'started' AND i.state NOT IN ('done', 'dead') LIMIT 1";
-    let turn: Option<String> = connection.prepare_cached(sql)?.query_row([job], |row| row.get(0)).optional()?;
+    let turn: Option<String> = select_optional(connection, sql, [job], |row| row.get(0))?;
     turn.map(|turn| turn.parse().map_err(StoreError::from)).transpose()
 }
 
-/// How a job ran last.
+/// The last run of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastRun {
     pub at: i64,
@@ -132,15 +132,15 @@ pub struct LastRun {
     pub reason: Option<String>,
 }
 
-/// The run of a job's newest slot.
-pub fn last_of(connection: &Connection, job: &str) -> Result<Option<LastRun>, StoreError> {
+/// Returns the run of a job's newest slot.
+pub fn newest_run(connection: &Connection, job: &str) -> Result<Option<LastRun>, StoreError> {
     let sql = "SELECT at, outcome, reason FROM job_runs WHERE job = ? ORDER BY due DESC LIMIT 1";
     let read = |row: &Row<'_>| Ok(LastRun { at: row.get(0)?, outcome: row.get(1)?, reason: row.get(2)? });
-    Ok(connection.prepare_cached(sql)?.query_row([job], read).optional()?)
+    select_optional(connection, sql, [job], read)
 }
 
-/// The newest runs of a job, the newest first, also of one that is gone; found by its id or its name.
-pub fn of_job(connection: &Connection, id_or_name: &str, limit: u32) -> Result<Vec<RunRow>, StoreError> {
+/// Returns the newest runs of a job, the newest first, found by its id or its name, even if the job was deleted.
+pub fn of_job(connection: &Connection, id_or_name: &str, limit: u32) -> Result<Vec<JobRunRow>, StoreError> {
     let sql = "SELECT r.job, r.name, r.due, r.at, r.ended, r.turn, r.outcome, r.reason, r.sends, i.state,
                    coalesce(o.state, r.delivery), coalesce(o.tries, 0), o.last_error,
                    (SELECT coalesce(sum(u.input_tokens), 0) FROM usage u WHERE u.turn = r.turn),
@@ -165,9 +165,9 @@ pub fn of_job(connection: &Connection, id_or_name: &str, limit: u32) -> Result<V
     Ok(found)
 }
 
-fn read_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
+fn read_row(row: &Row<'_>) -> Result<JobRunRow, StoreError> {
     let turn: Option<String> = row.get(5)?;
-    Ok(RunRow {
+    Ok(JobRunRow {
         job: row.get(0)?,
         name: row.get(1)?,
         due: row.get(2)?,
@@ -191,11 +191,11 @@ fn read_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::usage::{self, Tokens};
+    use crate::store::usage::{self, TokenCounts};
     use crate::store::{Commit, Store};
 
     #[tokio::test]
-    async fn a_history_is_found_by_id_or_name_and_tells_what_was_paid_in_one_currency() {
+    async fn a_history_is_found_by_id_or_name_and_has_the_cost_in_one_currency() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let look = |connection: &Connection| {
@@ -203,10 +203,10 @@ mod tests {
             for (job, name, due, turn) in
                 [("a", "news", 1, None), ("b", "news", 2, None), ("a", "news", 3, Some(turn)), ("news", "c", 4, None)]
             {
-                let (outcome, reason) = (RunOutcome::Ok, None);
-                insert(connection, &NewRun { job, name, due, turn, outcome, reason })?;
+                let (outcome, reason) = (JobRunOutcome::Ok, None);
+                insert(connection, &NewJobRun { job, name, due, turn, outcome, reason })?;
             }
-            let used = Tokens { turns: 1, input: 1, output: 1, cached: 0 };
+            let used = TokenCounts { turns: 1, input: 1, output: 1, cached: 0 };
             for (model, cost) in [("a/x", ("USD", 40)), ("a/y", ("USD", 30)), ("b/z", ("CNY", 60)), ("c/c", ("ZAR", 1))]
             {
                 usage::add(connection, turn, "s", model, used, Some(cost))?;
@@ -215,7 +215,7 @@ mod tests {
             Ok(["a", "news", "none"].map(|asked| of_job(connection, asked, 3)))
         };
         let [by_id, by_name, none] = store.write(Commit::Logged, look).await.unwrap().map(Result::unwrap);
-        let due = |rows: &[RunRow]| rows.iter().map(|row| row.due).collect::<Vec<_>>();
+        let due = |rows: &[JobRunRow]| rows.iter().map(|row| row.due).collect::<Vec<_>>();
         assert_eq!((due(&by_id), due(&by_name), none), (vec![3, 1], vec![4, 3, 2], Vec::new()));
         assert_eq!((by_id[0].cost, by_id[0].currency.as_deref(), by_id[0].input_tokens), (Some(70), Some("USD"), 5));
         assert_eq!((by_id[1].cost, by_id[1].currency.as_deref()), (None, None));

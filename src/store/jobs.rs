@@ -1,11 +1,11 @@
-//! Scheduled prompts: when each is due next, and how it went. What one does stands in its body, which this file does not
-//! read.
+//! Scheduled prompts: the next due time of each, and the result of its runs. This file does not interpret the bodies.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::sql::{execute, select, select_one, select_optional, select_value};
 use super::{StoreError, now_ms};
 
-/// A job as it stands.
+/// A job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobRow {
     pub id: String,
@@ -13,13 +13,13 @@ pub struct JobRow {
     /// JSON.
     pub body: String,
     pub enabled: bool,
-    /// Its next slot, in UTC milliseconds.
+    /// The next slot, in UTC milliseconds.
     pub next_at: Option<i64>,
-    /// Runs that failed, in a row up to now.
+    /// Consecutive runs that failed.
     pub failures: u32,
     /// Why daoyou disabled it.
     pub paused: Option<String>,
-    /// What the last run that went well answered, cut.
+    /// The shortened answer of the last successful run.
     pub result: Option<String>,
     pub created_at: i64,
     pub updated_at: i64,
@@ -27,7 +27,7 @@ pub struct JobRow {
 
 const COLUMNS: &str = "id, name, body, enabled, next_at, failures, paused, result, created_at, updated_at";
 
-/// Adds a job; answers whether its id was free.
+/// Inserts a job; returns whether its id was free.
 pub fn insert(
     connection: &Connection,
     id: &str,
@@ -39,76 +39,76 @@ pub fn insert(
     let now = now_ms();
     let sql = "INSERT INTO jobs (id, name, body, enabled, next_at, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)
                ON CONFLICT (id) DO NOTHING";
-    let added = connection.prepare_cached(sql)?.execute(params![id, name, body, enabled, next_at, now, now])?;
+    let added = execute(connection, sql, params![id, name, body, enabled, next_at, now, now])?;
     Ok(added == 1)
 }
 
 pub fn find(connection: &Connection, id: &str) -> Result<Option<JobRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = ?");
-    Ok(connection.prepare_cached(&sql)?.query_row([id], read_row).optional()?)
+    select_optional(connection, &sql, [id], read_row)
 }
 
-/// How many jobs there are, and how they stand.
+/// The numbers of jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobCounts {
     pub enabled: u64,
     pub disabled: u64,
-    /// Of these, those that daoyou disabled or set aside.
+    /// Of these, the jobs that daoyou disabled or set aside.
     pub paused: u64,
 }
 
-/// Counts them.
 pub fn counts(connection: &Connection) -> Result<JobCounts, StoreError> {
     let sql = "SELECT coalesce(sum(enabled), 0), coalesce(sum(NOT enabled), 0), count(paused) FROM jobs";
     let read = |row: &Row<'_>| Ok(JobCounts { enabled: row.get(0)?, disabled: row.get(1)?, paused: row.get(2)? });
-    Ok(connection.prepare_cached(sql)?.query_row([], read)?)
+    select_one(connection, sql, [], read)
 }
 
-/// All jobs, those due first at the head, those without a slot at the end.
+/// Returns all jobs, the next due first, those without a slot last.
 pub fn all(connection: &Connection) -> Result<Vec<JobRow>, StoreError> {
     many(connection, "TRUE ORDER BY next_at IS NULL, next_at, id", params![])
 }
 
-pub fn named(connection: &Connection, name: &str) -> Result<Vec<JobRow>, StoreError> {
+pub fn find_by_name(connection: &Connection, name: &str) -> Result<Vec<JobRow>, StoreError> {
     many(connection, "name = ?1 ORDER BY id", params![name])
 }
 
 pub fn count(connection: &Connection) -> Result<usize, StoreError> {
-    Ok(connection.prepare_cached("SELECT count(*) FROM jobs")?.query_row([], |row| row.get(0))?)
+    select_value(connection, "SELECT count(*) FROM jobs", [])
 }
 
-/// Enabled jobs whose slot is at `now` or before, the earliest first.
+/// Returns enabled jobs whose slot is at `now` or earlier, the earliest first.
 pub fn due(connection: &Connection, now: i64, limit: u32) -> Result<Vec<JobRow>, StoreError> {
     let filter = "enabled = 1 AND next_at IS NOT NULL AND next_at <= ?1 ORDER BY next_at LIMIT ?2";
     many(connection, filter, params![now, limit])
 }
 
-/// When the next enabled job is due.
+/// Returns when the next enabled job is due.
 pub fn next_due(connection: &Connection) -> Result<Option<i64>, StoreError> {
     let sql = "SELECT min(next_at) FROM jobs WHERE enabled = 1 AND next_at IS NOT NULL";
-    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    select_value(connection, sql, [])
 }
 
-/// Its next slot, or none.
+/// Sets the job's next slot, or none.
 pub fn set_next(connection: &Connection, id: &str, next_at: Option<i64>) -> Result<(), StoreError> {
-    connection.prepare_cached("UPDATE jobs SET next_at = ? WHERE id = ?")?.execute(params![next_at, id])?;
+    execute(connection, "UPDATE jobs SET next_at = ? WHERE id = ?", params![next_at, id])?;
     Ok(())
 }
 
-/// Its next slot, unless it has another than `from` by now or is disabled.
+/// Moves the job's next slot, unless it differs from `from` or the job is disabled.
 pub fn move_next(connection: &Connection, id: &str, from: Option<i64>, to: i64) -> Result<(), StoreError> {
     let sql = "UPDATE jobs SET next_at = ?, paused = NULL WHERE id = ? AND next_at IS ? AND enabled = 1";
-    connection.prepare_cached(sql)?.execute(params![to, id, from])?;
+    execute(connection, sql, params![to, id, from])?;
     Ok(())
 }
 
-/// It has no next slot until somebody looks at it, and stays enabled.
+/// Removes the job's next slot until somebody attends to it. The job stays enabled.
 pub fn set_aside(connection: &Connection, id: &str, reason: &str) -> Result<(), StoreError> {
-    connection.prepare_cached("UPDATE jobs SET next_at = NULL, paused = ? WHERE id = ?")?.execute([reason, id])?;
+    let sql = "UPDATE jobs SET next_at = NULL, paused = ? WHERE id = ?";
+    execute(connection, sql, [reason, id])?;
     Ok(())
 }
 
-/// Enables it, with its next slot, or disables it; its failures are forgotten. Answers whether there is one.
+/// Enables the job with its next slot, or disables it; resets its failures. Returns whether there is such a job.
 pub fn set_enabled(
     connection: &Connection,
     id: &str,
@@ -117,39 +117,40 @@ pub fn set_enabled(
     paused: Option<&str>,
 ) -> Result<bool, StoreError> {
     let sql = "UPDATE jobs SET enabled = ?, next_at = ?, paused = ?, failures = 0, updated_at = ? WHERE id = ?";
-    Ok(connection.prepare_cached(sql)?.execute(params![enabled, next_at, paused, now_ms(), id])? == 1)
+    Ok(execute(connection, sql, params![enabled, next_at, paused, now_ms(), id])? == 1)
 }
 
-/// A run went well.
+/// Records a successful run.
 pub fn set_result(connection: &Connection, id: &str, result: &str) -> Result<(), StoreError> {
     let sql = "UPDATE jobs SET result = ?, failures = 0 WHERE id = ?";
-    connection.prepare_cached(sql)?.execute([result, id])?;
+    execute(connection, sql, [result, id])?;
     Ok(())
 }
 
-/// A run went well and answered nothing.
+/// Records a successful run without an answer.
 pub fn count_success(connection: &Connection, id: &str) -> Result<(), StoreError> {
-    connection.prepare_cached("UPDATE jobs SET failures = 0 WHERE id = ? AND failures > 0")?.execute([id])?;
+    let sql = "UPDATE jobs SET failures = 0 WHERE id = ? AND failures > 0";
+    execute(connection, sql, [id])?;
     Ok(())
 }
 
-/// A run failed; answers how many did in a row.
+/// Records a failed run; returns the number of consecutive failures.
 pub fn count_failure(connection: &Connection, id: &str) -> Result<u32, StoreError> {
-    connection.prepare_cached("UPDATE jobs SET failures = failures + 1 WHERE id = ?")?.execute([id])?;
+    let sql = "UPDATE jobs SET failures = failures + 1 WHERE id = ?";
+    execute(connection, sql, [id])?;
     let failures =
         connection.prepare_cached("SELECT failures FROM jobs WHERE id = ?")?.query_row([id], |row| row.get(0));
     Ok(failures.optional()?.unwrap_or(0))
 }
 
-/// Answers whether there was one. Its runs stay.
+/// Deletes a job; returns whether there was one. Its runs stay.
 pub fn remove(connection: &Connection, id: &str) -> Result<bool, StoreError> {
-    Ok(connection.prepare_cached("DELETE FROM jobs WHERE id = ?")?.execute([id])? == 1)
+    Ok(execute(connection, "DELETE FROM jobs WHERE id = ?", [id])? == 1)
 }
 
 fn many(connection: &Connection, filter: &str, parameters: &[&dyn rusqlite::ToSql]) -> Result<Vec<JobRow>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM jobs WHERE {filter}"))?;
-    let rows = statement.query_map(parameters, read_row)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let sql = format!("SELECT {COLUMNS} FROM jobs WHERE {filter}");
+    select(connection, &sql, parameters, read_row)
 }
 
 fn read_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {

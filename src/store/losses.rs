@@ -1,55 +1,55 @@
-//! What this home is known to have lost: kept in `meta`, shown until the owner has acknowledged it.
+//! The losses of this home: stored in `meta`, and shown until the owner acknowledges them.
 
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
 use super::{StoreError, meta, now_ms};
 
-/// Kept at most; the oldest go first.
+/// The most losses that are kept; the oldest are removed first.
 const LIMIT: usize = 50;
 
-/// One loss.
+/// A loss of accepted messages, or a repair that may have lost some.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
     /// When it was noticed, UTC milliseconds.
     pub at: i64,
     pub kind: LossKind,
-    /// How many accepted messages are missing.
+    /// The number of missing messages.
     pub messages: u64,
-    /// Which: ranges of `seq`, both ends included.
+    /// The missing messages: ranges of `seq`, both ends included.
     pub seqs: Vec<(i64, i64)>,
-    /// All of it in words.
+    /// A description.
     pub what: String,
-    /// Nothing at all is missing: a damaged file was mended, and every row of it was read.
+    /// Nothing is missing: every row of the damaged file was recovered.
     #[serde(default)]
     pub whole: bool,
-    /// What was moved aside, by name in the home.
+    /// The names of the files that were moved aside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aside: Vec<String>,
-    /// The owner was told by a message.
+    /// Whether the owner received a notice.
     #[serde(default)]
     pub told: bool,
-    /// The owner has acknowledged it.
+    /// Whether the owner has acknowledged it.
     #[serde(default)]
     pub acknowledged: bool,
 }
 
-/// How it came to be.
+/// The cause of a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LossKind {
     /// The database knows less than was accepted.
     Missing,
-    /// A damaged database was moved aside, and what could be read taken over.
+    /// A damaged database was moved aside, and its readable rows were recovered.
     Salvaged,
-    /// The database is another one than the one that accepted.
+    /// The database is not the one that accepted the messages.
     Exchanged,
-    /// A backup was restored that is older than what was accepted.
+    /// The restored backup is older than the last accepted message.
     Restored,
 }
 
 impl Loss {
-    /// A loss that was noticed now.
+    /// Creates a loss that was noticed now.
     pub fn new(kind: LossKind, seqs: Vec<(i64, i64)>, what: String) -> Self {
         let messages = seqs.iter().map(|(from, to)| to.abs_diff(*from).saturating_add(1)).sum();
         let (aside, whole) = (Vec::new(), false);
@@ -57,7 +57,7 @@ impl Loss {
     }
 }
 
-/// All that is known, the oldest first.
+/// Returns all losses, the oldest first.
 pub fn all(connection: &Connection) -> Result<Vec<Loss>, StoreError> {
     match meta::get(connection, meta::LOSSES)? {
         Some(text) => Ok(serde_json::from_str(&text)?),
@@ -65,8 +65,8 @@ pub fn all(connection: &Connection) -> Result<Vec<Loss>, StoreError> {
     }
 }
 
-/// What the owner has not acknowledged yet.
-pub fn open(connection: &Connection) -> Result<Vec<Loss>, StoreError> {
+/// Returns the losses that the owner has not acknowledged.
+pub fn unacknowledged(connection: &Connection) -> Result<Vec<Loss>, StoreError> {
     let mut losses = all(connection)?;
     losses.retain(|loss| !loss.acknowledged);
     Ok(losses)
@@ -80,7 +80,7 @@ pub fn add(connection: &Connection, loss: Loss) -> Result<(), StoreError> {
     write(connection, &losses)
 }
 
-/// The owner knows; answers how many were new to him.
+/// Marks all losses as acknowledged; returns the number of those that were not.
 pub fn acknowledge(connection: &Connection) -> Result<usize, StoreError> {
     let mut losses = all(connection)?;
     let mut count = 0;
@@ -94,7 +94,7 @@ pub fn acknowledge(connection: &Connection) -> Result<usize, StoreError> {
     Ok(count)
 }
 
-/// What no message has told the owner yet; from now on it counts as told.
+/// Returns the losses without a notice to the owner, and marks them as told.
 pub fn take_untold(connection: &Connection) -> Result<Vec<Loss>, StoreError> {
     let mut losses = all(connection)?;
     let mut untold = Vec::new();
@@ -108,8 +108,8 @@ pub fn take_untold(connection: &Connection) -> Result<Vec<Loss>, StoreError> {
     Ok(untold)
 }
 
-/// Ranges as they are written: `3, 7–9`; at most a dozen of them.
-pub fn in_words(seqs: &[(i64, i64)]) -> String {
+/// Formats ranges as `3, 7–9`, at most a dozen of them.
+pub fn format_ranges(seqs: &[(i64, i64)]) -> String {
     const SHOWN: usize = 12;
     let range = |(from, to): &(i64, i64)| if from == to { from.to_string() } else { format!("{from}–{to}") };
     let mut words = seqs.iter().take(SHOWN).map(range).collect::<Vec<_>>().join(", ");
@@ -129,18 +129,18 @@ mod tests {
     use crate::store::{Commit, Store};
 
     #[tokio::test]
-    async fn a_loss_is_told_once_and_shown_until_it_is_acknowledged() {
+    async fn a_loss_is_reported_once_and_shown_until_it_is_acknowledged() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let work = |connection: &Connection| {
             add(connection, Loss::new(LossKind::Missing, vec![(4, 4), (7, 9)], "four".to_owned()))?;
             let told = [take_untold(connection)?.len(), take_untold(connection)?.len()];
-            let shown = open(connection)?;
+            let shown = unacknowledged(connection)?;
             let acknowledged = [acknowledge(connection)?, acknowledge(connection)?];
-            Ok((told, shown, acknowledged, open(connection)?.len(), all(connection)?.len()))
+            Ok((told, shown, acknowledged, unacknowledged(connection)?.len(), all(connection)?.len()))
         };
         let (told, shown, acknowledged, left, known) = store.write(Commit::Logged, work).await.unwrap();
         assert_eq!((told, acknowledged, left, known), ([1, 0], [1, 0], 0, 1));
-        assert_eq!((shown[0].messages, in_words(&shown[0].seqs)), (4, "4, 7–9".to_owned()));
+        assert_eq!((shown[0].messages, format_ranges(&shown[0].seqs)), (4, "4, 7–9".to_owned()));
     }
 }

@@ -1,16 +1,17 @@
-//! What is known for longer than a conversation: rows only. Rules, and the words that rows are found by, are `memory`'s.
+//! Long-term memories: rows only. The `memory` module has the rules, and the terms by which rows are found.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
+use super::sql::{execute, select, select_optional, select_value};
 use super::{StoreError, now_ms};
 
-/// One memory.
+/// A memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryRow {
     pub id: i64,
     pub owner: String,
     pub kind: String,
-    /// A preference's key, a case's title, a summary's session; else empty.
+    /// The key of a preference, the title of a case, the session of a summary; else empty.
     pub name: String,
     pub text: String,
     /// JSON.
@@ -21,7 +22,7 @@ pub struct MemoryRow {
     pub turn: Option<String>,
     /// 0 to 1.
     pub confidence: f64,
-    /// UTC milliseconds, as all times.
+    /// UTC milliseconds, like all times.
     pub created_at: i64,
     pub used_at: Option<i64>,
     pub uses: i64,
@@ -29,7 +30,7 @@ pub struct MemoryRow {
     pub replaced_at: Option<i64>,
 }
 
-/// A memory that is to be written.
+/// A memory to insert.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewMemory<'a> {
     pub owner: &'a str,
@@ -49,14 +50,26 @@ pub struct NewMemory<'a> {
 const COLUMNS: &str = "id, owner, kind, name, text, detail, origin, session, seq, turn, confidence, created_at, used_at, uses, \
                        replaced_by, replaced_at";
 
-/// Writes one, and answers its id, which is never used again.
+/// Inserts a memory and returns its id, which is never used again.
 pub fn insert(connection: &Connection, new: &NewMemory<'_>) -> Result<i64, StoreError> {
-    connection
-        .prepare_cached(
-            "INSERT INTO memories (owner, kind, name, text, detail, origin, session, seq, turn, confidence, created_at)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        )?
-        .execute(params![
+    insert_row(connection, None, new, now_ms())?;
+    Ok(connection.last_insert_rowid())
+}
+
+/// Inserts a memory under an id of [`reserve_id`].
+pub fn insert_with_id(connection: &Connection, id: i64, new: &NewMemory<'_>, now: i64) -> Result<(), StoreError> {
+    insert_row(connection, Some(id), new, now)
+}
+
+fn insert_row(connection: &Connection, id: Option<i64>, new: &NewMemory<'_>, now: i64) -> Result<(), StoreError> {
+    let sql =
+        "INSERT INTO memories (id, owner, kind, name, text, detail, origin, session, seq, turn, confidence, created_at)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    execute(
+        connection,
+        sql,
+        params![
+            id,
             new.owner,
             new.kind,
             new.name,
@@ -67,27 +80,27 @@ pub fn insert(connection: &Connection, new: &NewMemory<'_>) -> Result<i64, Store
             new.seq,
             new.turn,
             new.confidence,
-            now_ms()
-        ])?;
-    Ok(connection.last_insert_rowid())
+            now
+        ],
+    )?;
+    Ok(())
 }
 
-/// The one of this id, were it replaced.
-pub fn get(connection: &Connection, id: i64) -> Result<Option<MemoryRow>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM memories WHERE id = ?"))?;
-    Ok(statement.query_row([id], read).optional()?)
+/// Returns the memory with this id, even if it was replaced.
+pub fn find(connection: &Connection, id: i64) -> Result<Option<MemoryRow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM memories WHERE id = ?");
+    select_optional(connection, &sql, [id], read)
 }
 
-/// What is known now of an owner and kind, the newest first.
+/// Returns the current memories of an owner and kind, the newest first.
 pub fn current(connection: &Connection, owner: &str, kind: &str, limit: u32) -> Result<Vec<MemoryRow>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!(
+    let sql = format!(
         "SELECT {COLUMNS} FROM memories WHERE owner = ? AND kind = ? AND replaced_by IS NULL ORDER BY id DESC LIMIT ?"
-    ))?;
-    let rows = statement.query_map(params![owner, kind, limit], read)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    );
+    select(connection, &sql, params![owner, kind, limit], read)
 }
 
-/// Shows what is known now of an owner and kind to `visit`, the newest first, until it answers that it wants no more.
+/// Calls `visit` with the current memories of an owner and kind, the newest first, until it returns false.
 pub fn visit_current(
     connection: &Connection,
     owner: &str,
@@ -105,74 +118,144 @@ pub fn visit_current(
     Ok(())
 }
 
-/// What is known now by this name.
-pub fn named(connection: &Connection, owner: &str, kind: &str, name: &str) -> Result<Option<MemoryRow>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!(
+/// Returns the current memory with this name.
+pub fn find_by_name(
+    connection: &Connection,
+    owner: &str,
+    kind: &str,
+    name: &str,
+) -> Result<Option<MemoryRow>, StoreError> {
+    let sql = format!(
         "SELECT {COLUMNS} FROM memories
          WHERE owner = ? AND kind = ? AND name = ? AND name <> '' AND replaced_by IS NULL ORDER BY id DESC LIMIT 1"
-    ))?;
-    Ok(statement.query_row([owner, kind, name], read).optional()?)
+    );
+    select_optional(connection, &sql, [owner, kind, name], read)
 }
 
-/// What was written of an owner behind the id `after`, in order.
-pub fn behind(connection: &Connection, after: i64, owner: &str) -> Result<Vec<MemoryRow>, StoreError> {
-    let mut statement = connection
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM memories WHERE id > ? AND +owner = ? ORDER BY id"))?;
-    let rows = statement.query_map(params![after, owner], read)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+/// Returns the memories of an owner after the id `after`, in order.
+pub fn added_after(connection: &Connection, after: i64, owner: &str) -> Result<Vec<MemoryRow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM memories WHERE id > ? AND +owner = ? ORDER BY id");
+    select(connection, &sql, params![after, owner], read)
 }
 
-/// How much is known now of an owner and kind.
+/// Returns the number of current memories of an owner and kind.
 pub fn count_current(connection: &Connection, owner: &str, kind: &str) -> Result<i64, StoreError> {
     let sql = "SELECT count(*) FROM memories WHERE owner = ? AND kind = ? AND replaced_by IS NULL";
-    Ok(connection.prepare_cached(sql)?.query_row([owner, kind], |row| row.get(0))?)
+    select_value(connection, sql, [owner, kind])
 }
 
-/// The ids of what `id` took the place of.
+/// Returns the ids of the memories that `id` replaced.
 pub fn replaced_ids(connection: &Connection, id: i64) -> Result<Vec<i64>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT id FROM memories WHERE replaced_by = ?")?;
-    let rows = statement.query_map([id], |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    select(connection, "SELECT id FROM memories WHERE replaced_by = ?", [id], |row| row.get(0))
 }
 
-/// Returns true if there is such a memory, word for word, also one that something newer has replaced.
-pub fn holds(connection: &Connection, owner: &str, kind: &str, name: &str, text: &str) -> Result<bool, StoreError> {
+/// Returns true if there is a memory with exactly this text, even if it was replaced.
+pub fn contains(connection: &Connection, owner: &str, kind: &str, name: &str, text: &str) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM memories WHERE owner = ? AND kind = ? AND name = ? AND text = ?)";
-    Ok(connection.prepare_cached(sql)?.query_row([owner, kind, name, text], |row| row.get(0))?)
+    select_value(connection, sql, [owner, kind, name, text])
 }
 
-/// What `id` took the place of, the newest first.
-pub fn replaced_by(connection: &Connection, id: i64) -> Result<Vec<MemoryRow>, StoreError> {
-    let mut statement =
-        connection.prepare_cached(&format!("SELECT {COLUMNS} FROM memories WHERE replaced_by = ? ORDER BY id DESC"))?;
-    let rows = statement.query_map([id], read)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+/// Returns the memories that `id` replaced, the newest first.
+pub fn replaced_memories(connection: &Connection, id: i64) -> Result<Vec<MemoryRow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM memories WHERE replaced_by = ? ORDER BY id DESC");
+    select(connection, &sql, [id], read)
 }
 
-/// From now on `new` is known instead of `old`.
+/// Replaces `old` by `new`.
 pub fn replace(connection: &Connection, old: i64, new: i64) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("UPDATE memories SET replaced_by = ?2, replaced_at = ?3 WHERE id = ?1 AND replaced_by IS NULL")?
-        .execute(params![old, new, now_ms()])?;
+    let sql = "UPDATE memories SET replaced_by = ?2, replaced_at = ?3 WHERE id = ?1 AND replaced_by IS NULL";
+    execute(connection, sql, params![old, new, now_ms()])?;
     Ok(())
 }
 
-/// It was given to a model now.
-pub fn used(connection: &Connection, id: i64) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("UPDATE memories SET used_at = ?2, uses = uses + 1 WHERE id = ?1")?
-        .execute(params![id, now_ms()])?;
+/// Counts that a model was given the memory.
+pub fn mark_used(connection: &Connection, id: i64) -> Result<(), StoreError> {
+    let sql = "UPDATE memories SET used_at = ?2, uses = uses + 1 WHERE id = ?1";
+    execute(connection, sql, params![id, now_ms()])?;
     Ok(())
 }
 
-/// Removes the row; answers whether there was one.
+/// Deletes the row; returns whether there was one.
 pub fn delete(connection: &Connection, id: i64) -> Result<bool, StoreError> {
-    Ok(connection.prepare_cached("DELETE FROM memories WHERE id = ?")?.execute([id])? > 0)
+    Ok(execute(connection, "DELETE FROM memories WHERE id = ?", [id])? > 0)
 }
 
-/// How many there are, those that were replaced too.
+/// Returns the number of all memories, including replaced ones.
 pub fn count(connection: &Connection) -> Result<i64, StoreError> {
-    Ok(connection.prepare_cached("SELECT count(*) FROM memories")?.query_row([], |row| row.get(0))?)
+    select_value(connection, "SELECT count(*) FROM memories", [])
+}
+
+/// Reserves the next id for a memory that is inserted later.
+pub fn reserve_id(connection: &Connection) -> Result<i64, StoreError> {
+    if let Some(id) = select_optional(
+        connection,
+        "UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'memories' RETURNING seq",
+        [],
+        |row| row.get(0),
+    )? {
+        return Ok(id);
+    }
+    connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('memories', 1)", [])?;
+    Ok(1)
+}
+
+/// Returns the ids and texts of the current memories of an owner and kind, the newest first.
+pub fn current_texts(connection: &Connection, owner: &str, kind: &str) -> Result<Vec<(i64, String)>, StoreError> {
+    let sql = "SELECT id, text FROM memories WHERE owner = ? AND kind = ? AND replaced_by IS NULL ORDER BY id DESC";
+    select(connection, sql, [owner, kind], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Updates a memory that was stated again.
+pub fn confirm(connection: &Connection, id: i64, confidence: f64, detail: &str) -> Result<(), StoreError> {
+    let sql = "UPDATE memories SET confidence = ?2, detail = ?3 WHERE id = ?1";
+    execute(connection, sql, params![id, confidence, detail])?;
+    Ok(())
+}
+
+/// Replaces all current memories with this name except `new` by it; returns their ids.
+pub fn replace_named(
+    connection: &Connection,
+    (owner, kind, name): (&str, &str, &str),
+    new: i64,
+    now: i64,
+) -> Result<Vec<i64>, StoreError> {
+    let sql = "UPDATE memories SET replaced_by = ?4, replaced_at = ?5
+         WHERE owner = ?1 AND kind = ?2 AND name = ?3 AND name <> '' AND replaced_by IS NULL AND id <> ?4 RETURNING id";
+    select(connection, sql, params![owner, kind, name, new, now], |row| row.get(0))
+}
+
+/// Returns the number of current memories of an owner, without tasks and summaries.
+pub fn count_known(connection: &Connection, owner: &str) -> Result<i64, StoreError> {
+    let sql = "SELECT count(*) FROM memories
+         WHERE owner = ? AND kind IN ('fact', 'preference', 'case') AND replaced_by IS NULL";
+    select_value(connection, sql, [owner])
+}
+
+/// Returns the least useful memory of an owner except `spared`. Hand-written ones and preferences come last.
+pub fn least_used(connection: &Connection, owner: &str, spared: i64) -> Result<Option<i64>, StoreError> {
+    let sql = "SELECT id FROM memories
+         WHERE owner = ?1 AND kind IN ('fact', 'preference', 'case') AND replaced_by IS NULL AND id <> ?2
+         ORDER BY origin = 'by_hand' OR kind = 'preference', confidence + min(uses, 10) * 0.1,
+            coalesce(used_at, created_at), id LIMIT 1";
+    select_optional(connection, sql, params![owner, spared], |row| row.get(0))
+}
+
+/// Returns the tasks of an owner except the newest `keep`.
+pub fn tasks_beyond(connection: &Connection, owner: &str, keep: u32) -> Result<Vec<i64>, StoreError> {
+    let sql = "SELECT id FROM memories WHERE owner = ? AND kind = 'task' AND replaced_by IS NULL ORDER BY id DESC LIMIT -1 OFFSET ?";
+    select(connection, sql, params![owner, keep], |row| row.get(0))
+}
+
+/// Replaces the text of a memory.
+pub fn set_text(connection: &Connection, id: i64, text: &str) -> Result<(), StoreError> {
+    execute(connection, "UPDATE memories SET text = ?2 WHERE id = ?1", params![id, text])?;
+    Ok(())
+}
+
+/// Changes the owner of a memory.
+pub fn set_owner(connection: &Connection, id: i64, owner: &str) -> Result<(), StoreError> {
+    execute(connection, "UPDATE memories SET owner = ?2 WHERE id = ?1", params![id, owner])?;
+    Ok(())
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<MemoryRow> {

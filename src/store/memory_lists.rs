@@ -1,12 +1,13 @@
-//! Memories of one owner, of some, or of all: for those who look after them.
+//! Lists, counts and maintenance of memories, for one owner, several or all.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use super::memories::{self, MemoryRow};
+use super::sql::{execute, select, select_optional, select_value};
 use super::{StoreError, meta};
 
-/// The summaries of a session with what they replaced (`told`), and those of them that others go on with, or went on from
-/// (`others`).
+/// `told`: the summaries of a session, with those that they replaced. `others`: those of them from which another session's
+/// summary continues.
 const TOLD: &str = "WITH RECURSIVE told(id) AS (
         SELECT summary FROM session_memory WHERE session = ?1 AND summary IS NOT NULL
         UNION SELECT m.id FROM told JOIN memories m ON m.replaced_by = told.id),
@@ -17,19 +18,19 @@ const TOLD: &str = "WITH RECURSIVE told(id) AS (
         SELECT DISTINCT id FROM newer
         WHERE by IN (SELECT summary FROM session_memory WHERE session <> ?1 AND summary IS NOT NULL))";
 
-/// How many there are of an owner and kind.
+/// The number of memories of an owner and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Count {
+pub struct MemoryCount {
     pub owner: String,
     pub kind: String,
-    /// Known now.
+    /// Not replaced.
     pub current: u64,
-    /// Replaced by something newer.
+    /// Replaced by a newer one.
     pub replaced: u64,
 }
 
-/// What is known now of these owners, of all where none are given, the newest first; `kind` and `before`, an id, narrow it
-/// down.
+/// Returns the current memories of these owners, or of all without `owners`, the newest first. `kind` and `before`, an id,
+/// narrow them down.
 pub fn page(
     connection: &Connection,
     owners: Option<&[String]>,
@@ -47,83 +48,71 @@ pub fn page(
         )?
         .query_map(params![owners, kind, before, limit], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
-    let rows = ids.into_iter().map(|id| memories::get(connection, id));
+    let rows = ids.into_iter().map(|id| memories::find(connection, id));
     Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
-/// How many there are, by owner and kind.
-pub fn counts(connection: &Connection) -> Result<Vec<Count>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT owner, kind, count(*) FILTER (WHERE replaced_by IS NULL), count(*) FILTER (WHERE replaced_by IS NOT NULL)
-         FROM memories GROUP BY owner, kind ORDER BY owner, kind",
-    )?;
-    let rows = statement.query_map([], |row| {
-        Ok(Count { owner: row.get(0)?, kind: row.get(1)?, current: row.get(2)?, replaced: row.get(3)? })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+/// Returns the numbers of memories by owner and kind.
+pub fn counts(connection: &Connection) -> Result<Vec<MemoryCount>, StoreError> {
+    let sql = "SELECT owner, kind, count(*) FILTER (WHERE replaced_by IS NULL), count(*) FILTER (WHERE replaced_by IS NOT NULL)
+         FROM memories GROUP BY owner, kind ORDER BY owner, kind";
+    select(connection, sql, [], |row| {
+        Ok(MemoryCount { owner: row.get(0)?, kind: row.get(1)?, current: row.get(2)?, replaced: row.get(3)? })
+    })
 }
 
-/// Everybody who has memories or conversations; of those that are nobody's the empty one.
+/// Returns all owners of memories and conversations; the empty one stands for conversations without an owner.
 pub fn owners(connection: &Connection) -> Result<Vec<String>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT owner FROM memories UNION SELECT owner FROM said_owners
-         UNION SELECT owner FROM sessions WHERE owner IS NOT NULL ORDER BY owner",
-    )?;
-    let rows = statement.query_map([], |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let sql = "SELECT owner FROM memories UNION SELECT owner FROM said_owners
+         UNION SELECT owner FROM sessions WHERE owner IS NOT NULL ORDER BY owner";
+    select(connection, sql, [], |row| row.get(0))
 }
 
-/// How much is known of an owner: any change of his facts but of their wording changes it.
+/// The extent of an owner's facts. Any change of the facts except of their wording changes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FactsOf {
+pub struct OwnerFacts {
     pub owner: String,
     pub count: i64,
     pub newest: i64,
 }
 
-/// Of all who have facts, by name.
-pub fn facts_of_owners(connection: &Connection) -> Result<Vec<FactsOf>, StoreError> {
+/// Returns the extents of all owners with facts, by name.
+pub fn facts_of_owners(connection: &Connection) -> Result<Vec<OwnerFacts>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT owner, count(*), max(id) FROM memories WHERE kind = 'fact' AND replaced_by IS NULL
          GROUP BY owner ORDER BY owner",
     )?;
-    let rows =
-        statement.query_map([], |row| Ok(FactsOf { owner: row.get(0)?, count: row.get(1)?, newest: row.get(2)? }))?;
+    let rows = statement
+        .query_map([], |row| Ok(OwnerFacts { owner: row.get(0)?, count: row.get(1)?, newest: row.get(2)? }))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Bytes of the memories' texts, and of the snapshots that stand in prompts.
+/// Returns the bytes of the memories' texts and of the snapshots in prompts.
 pub fn sizes(connection: &Connection) -> Result<(u64, u64), StoreError> {
     let sum = |sql: &str| -> Result<u64, StoreError> {
-        Ok(connection
-            .prepare_cached(sql)?
-            .query_row([], |row| row.get::<_, Option<u64>>(0))
-            .optional()?
-            .flatten()
-            .unwrap_or(0))
+        Ok(select_optional(connection, sql, [], |row| row.get::<_, Option<u64>>(0))?.flatten().unwrap_or(0))
     };
     let memories = sum("SELECT sum(octet_length(text) + octet_length(detail)) FROM memories")?;
     Ok((memories, sum("SELECT sum(octet_length(text)) FROM snapshots")?))
 }
 
-/// The index of words.
+/// The state of the search index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IndexState {
+pub struct SearchIndexState {
     /// Messages that can be found.
     pub messages: u64,
-    /// Rows of the log that it has not come to.
+    /// Rows of the log that are not indexed yet.
     pub behind: u64,
-    /// It is made anew at the moment, or the next gateway makes it.
+    /// Whether it is being rebuilt, or the next gateway will rebuild it.
     pub is_made_anew: bool,
 }
 
-/// How far the index of words is.
-pub fn index(connection: &Connection) -> Result<IndexState, StoreError> {
-    let count =
-        |sql: &str| -> Result<u64, StoreError> { Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?) };
+/// Returns the state of the search index.
+pub fn search_index_state(connection: &Connection) -> Result<SearchIndexState, StoreError> {
+    let count = |sql: &str| -> Result<u64, StoreError> { select_value(connection, sql, []) };
     let left = meta::get(connection, meta::WORDS_MEMORIES)?.unwrap_or_default();
     let made_by = meta::get(connection, meta::WORDS)?.unwrap_or_default();
-    Ok(IndexState {
+    Ok(SearchIndexState {
         messages: count("SELECT count(*) FROM said")?,
         behind: count(
             "SELECT ifnull(sum(s.next_seq - ifnull(i.seq, 0)), 0) FROM sessions s LEFT JOIN indexed i ON i.session = s.session
@@ -133,50 +122,38 @@ pub fn index(connection: &Connection) -> Result<IndexState, StoreError> {
     })
 }
 
-/// Removes at most `limit` snapshots that no open epoch of a session holds: what an epoch was given that is over is in
-/// nobody's prompt any more.
+/// Removes at most `limit` snapshots that no open epoch of a session holds: no prompt uses the snapshot of a closed epoch.
 pub fn sweep_snapshots(connection: &Connection, limit: u32) -> Result<usize, StoreError> {
-    connection
-        .prepare_cached(
-            "UPDATE session_memory SET snapshot = NULL WHERE (session, epoch) IN (
+    let sql = "UPDATE session_memory SET snapshot = NULL WHERE (session, epoch) IN (
                 SELECT m.session, m.epoch FROM session_memory m INDEXED BY session_memory_snapshot
-                JOIN sessions s ON s.session = m.session WHERE m.snapshot IS NOT NULL AND m.epoch < s.epoch LIMIT ?)",
-        )?
-        .execute([limit])?;
-    Ok(connection
-        .prepare_cached(
-            "DELETE FROM snapshots WHERE hash IN (
+                JOIN sessions s ON s.session = m.session WHERE m.snapshot IS NOT NULL AND m.epoch < s.epoch LIMIT ?)";
+    execute(connection, sql, [limit])?;
+    let sql = "DELETE FROM snapshots WHERE hash IN (
                 SELECT p.hash FROM snapshots p WHERE NOT EXISTS (
-                    SELECT 1 FROM session_memory m WHERE m.snapshot = p.hash) LIMIT ?)",
-        )?
-        .execute([limit])?)
+                    SELECT 1 FROM session_memory m WHERE m.snapshot = p.hash) LIMIT ?)";
+    execute(connection, sql, [limit])
 }
 
-/// Sessions without messages that nobody has used since `before_ms`, and that something is still kept of.
-pub fn gone(connection: &Connection, before_ms: i64, limit: u32) -> Result<Vec<String>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT s.session FROM sessions s
+/// Returns sessions without messages that were not used since `before_ms` and still have other data.
+pub fn unused_sessions(connection: &Connection, before_ms: i64, limit: u32) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT s.session FROM sessions s
          WHERE s.updated_at < ?1 AND EXISTS (SELECT 1 FROM session_memory m WHERE m.session = s.session)
              AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session = s.session)
-         LIMIT ?2",
-    )?;
-    let rows = statement.query_map(params![before_ms, limit], |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+         LIMIT ?2";
+    select(connection, sql, params![before_ms, limit], |row| row.get(0))
 }
 
-/// The summaries of a session, with those that they replaced: but for what another session was given along with a copy of its
-/// messages, which goes on telling them there.
-pub fn summaries(connection: &Connection, session: &str) -> Result<Vec<i64>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!(
+/// Returns the summaries of a session, with those that they replaced, except those that another session got with a copy of the
+/// messages.
+pub fn own_summaries(connection: &Connection, session: &str) -> Result<Vec<i64>, StoreError> {
+    let sql = format!(
         "{TOLD} SELECT m.id FROM told JOIN memories m ON m.id = told.id
          WHERE m.kind = 'summary' AND m.id NOT IN (SELECT id FROM others) ORDER BY m.id"
-    ))?;
-    let rows = statement.query_map([session], |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    );
+    select(connection, &sql, [session], |row| row.get(0))
 }
 
-/// Has what other sessions were given of a session's summaries be replaced by none of those that are left; answers which had
-/// been.
+/// Restores summaries that other sessions use and that a summary of only this session replaced; returns their ids.
 pub fn release_summaries(connection: &Connection, session: &str) -> Result<Vec<i64>, StoreError> {
     let mut statement = connection.prepare_cached(&format!(
         "{TOLD} SELECT m.id FROM others JOIN memories m ON m.id = others.id
@@ -191,9 +168,9 @@ pub fn release_summaries(connection: &Connection, session: &str) -> Result<Vec<i
     Ok(ids)
 }
 
-/// Removes what stood before the log in all epochs of a session.
+/// Deletes the session memory of all epochs of a session.
 pub fn drop_session(connection: &Connection, session: &str) -> Result<usize, StoreError> {
-    Ok(connection.prepare_cached("DELETE FROM session_memory WHERE session = ?")?.execute([session])?)
+    execute(connection, "DELETE FROM session_memory WHERE session = ?", [session])
 }
 
 #[cfg(test)]
@@ -219,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lists_counts_and_what_is_left_over() {
+    async fn memories_are_listed_and_counted_and_leftovers_removed() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let work = |connection: &Connection| -> Result<_, StoreError> {
@@ -242,7 +219,14 @@ mod tests {
             }
             let swept = [sweep_snapshots(connection, 10)?, sweep_snapshots(connection, 10)?];
             let left = session_memory::get(connection, "s", 1)?.snapshot;
-            Ok((lists, counts(connection)?, owners(connection)?, swept, left, gone(connection, i64::MAX, 9)?))
+            Ok((
+                lists,
+                counts(connection)?,
+                owners(connection)?,
+                swept,
+                left,
+                unused_sessions(connection, i64::MAX, 9)?,
+            ))
         };
         let (lists, counts, owners, swept, left, gone) = store.write(Commit::Logged, work).await.unwrap();
         assert_eq!(

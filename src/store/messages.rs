@@ -1,24 +1,25 @@
-//! What was said, by session: append only. `/new` begins a new epoch; a seq is never used again.
+//! The messages of sessions: append only. `/new` begins a new epoch; a seq is never used again.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::sql::{execute, select, select_optional};
 use super::{StoreError, now_ms, session_memory};
 
-/// A session's head.
+/// The head of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Session {
+pub struct SessionHead {
     pub epoch: i64,
     /// The first seq of this epoch.
     pub first_seq: i64,
-    /// The seq that the next message gets.
+    /// The seq of the next message.
     pub next_seq: i64,
-    /// Chosen by `/model`.
+    /// The model chosen by `/model`.
     pub model: Option<String>,
 }
 
-/// One message of a session.
+/// A message of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRow {
     pub epoch: i64,
@@ -31,22 +32,22 @@ pub struct MessageRow {
     pub at: i64,
 }
 
-/// When a session was last used.
+/// The last use of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastUse {
-    /// When something was said in it, or it was put back, or its model chosen. UTC milliseconds.
+    /// When somebody wrote in it, restored it or chose its model. UTC milliseconds.
     pub used_at: i64,
-    /// When the last message of that was written, and in which turn.
+    /// When the last message up to then was written, and its turn.
     pub said_at: i64,
     pub turn: String,
 }
 
-/// One line of a list of sessions.
+/// An entry in a list of sessions.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct SessionSummary {
     pub session: String,
     pub epoch: i64,
-    /// Messages since the last `/new`.
+    /// The number of messages since the last `/new`.
     pub messages: i64,
     pub model: Option<String>,
     pub created_at: i64,
@@ -59,24 +60,20 @@ pub fn digest(role: &str, body: &str) -> [u8; 16] {
     std::array::from_fn(|at| whole[at])
 }
 
-/// The head of a session; an unknown one is new.
-pub fn session(connection: &Connection, session: &str) -> Result<Session, StoreError> {
-    let mut statement =
-        connection.prepare_cached("SELECT epoch, first_seq, next_seq, model FROM sessions WHERE session = ?")?;
-    let head = statement
-        .query_row([session], |row| {
-            Ok(Session { epoch: row.get(0)?, first_seq: row.get(1)?, next_seq: row.get(2)?, model: row.get(3)? })
-        })
-        .optional()?;
+/// Returns the head of a session; an unknown session is new.
+pub fn session(connection: &Connection, session: &str) -> Result<SessionHead, StoreError> {
+    let sql = "SELECT epoch, first_seq, next_seq, model FROM sessions WHERE session = ?";
+    let head = select_optional(connection, sql, [session], |row| {
+        Ok(SessionHead { epoch: row.get(0)?, first_seq: row.get(1)?, next_seq: row.get(2)?, model: row.get(3)? })
+    })?;
     Ok(head.unwrap_or_default())
 }
 
-/// The messages of `from..to` in order.
+/// Returns the messages of `from..to` in order.
 pub fn range(connection: &Connection, session: &str, from: i64, to: i64) -> Result<Vec<MessageRow>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT epoch, seq, role, body, turn, at FROM messages WHERE session = ? AND seq >= ? AND seq < ? ORDER BY seq",
-    )?;
-    let rows = statement.query_map(params![session, from, to], |row| {
+    let sql =
+        "SELECT epoch, seq, role, body, turn, at FROM messages WHERE session = ? AND seq >= ? AND seq < ? ORDER BY seq";
+    select(connection, sql, params![session, from, to], |row| {
         Ok(MessageRow {
             epoch: row.get(0)?,
             seq: row.get(1)?,
@@ -85,23 +82,26 @@ pub fn range(connection: &Connection, session: &str, from: i64, to: i64) -> Resu
             turn: row.get(4)?,
             at: row.get(5)?,
         })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    })
 }
 
-/// The last message of the user's before `seq`.
+/// Returns the turn of a message.
+pub fn turn_of(connection: &Connection, session: &str, seq: i64) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT turn FROM messages WHERE session = ? AND seq = ?";
+    select_optional(connection, sql, params![session, seq], |row| row.get(0))
+}
+
+/// Returns the last user message before `seq`.
 pub fn user_before(connection: &Connection, session: &str, seq: i64) -> Result<Option<MessageRow>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT seq FROM messages WHERE session = ? AND seq < ? AND role = 'user' ORDER BY seq DESC LIMIT 1",
-    )?;
-    let found: Option<i64> = statement.query_row(params![session, seq], |row| row.get(0)).optional()?;
+    let sql = "SELECT seq FROM messages WHERE session = ? AND seq < ? AND role = 'user' ORDER BY seq DESC LIMIT 1";
+    let found: Option<i64> = select_optional(connection, sql, params![session, seq], |row| row.get(0))?;
     Ok(match found {
         Some(seq) => range(connection, session, seq, seq + 1)?.pop(),
         None => None,
     })
 }
 
-/// When a session was last used; `None` where nobody said anything since its epoch began.
+/// Returns the last use of a session, or `None` if its epoch has no messages.
 pub fn last_use(connection: &Connection, session: &str) -> Result<Option<LastUse>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT ifnull(s.used_at, s.updated_at), m.at, m.turn
@@ -112,14 +112,13 @@ pub fn last_use(connection: &Connection, session: &str) -> Result<Option<LastUse
     Ok(statement.query_row([session], read).optional()?)
 }
 
-/// The seq behind the last message of an epoch; 0 where there is none.
+/// Returns the seq after the last message of an epoch, or 0 if it has none.
 pub fn end_of(connection: &Connection, session: &str, epoch: i64) -> Result<i64, StoreError> {
-    let mut statement = connection
-        .prepare_cached("SELECT seq + 1 FROM messages WHERE session = ? AND epoch = ? ORDER BY seq DESC LIMIT 1")?;
-    Ok(statement.query_row(params![session, epoch], |row| row.get(0)).optional()?.unwrap_or_default())
+    let sql = "SELECT seq + 1 FROM messages WHERE session = ? AND epoch = ? ORDER BY seq DESC LIMIT 1";
+    Ok(select_optional(connection, sql, params![session, epoch], |row| row.get(0))?.unwrap_or_default())
 }
 
-/// Appends `(role, body)` messages of one turn to the session.
+/// Appends the `(role, body)` messages of one turn to the session.
 pub fn append<'a>(
     connection: &Connection,
     session: &str,
@@ -127,35 +126,29 @@ pub fn append<'a>(
     messages: impl Iterator<Item = (&'a str, String)>,
 ) -> Result<(), StoreError> {
     let (at, next_seq) = insert(connection, session, turn, messages)?;
-    connection
-        .prepare_cached(
-            "INSERT INTO sessions (session, created_at, updated_at, next_seq) VALUES (?1, ?2, ?2, ?3)
+    let sql = "INSERT INTO sessions (session, created_at, updated_at, next_seq) VALUES (?1, ?2, ?2, ?3)
              ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at, used_at = NULL,
-                next_seq = excluded.next_seq",
-        )?
-        .execute(params![session, at, next_seq])?;
+                next_seq = excluded.next_seq";
+    execute(connection, sql, params![session, at, next_seq])?;
     Ok(())
 }
 
-/// As [`append`], of what the session is told without being asked: nobody uses it by that.
-pub fn append_told<'a>(
+/// Does the same as [`append`] for a note that nobody in the session asked for, so that it does not count as a use.
+pub fn append_note<'a>(
     connection: &Connection,
     session: &str,
     turn: Uuid,
     messages: impl Iterator<Item = (&'a str, String)>,
 ) -> Result<(), StoreError> {
     let (at, next_seq) = insert(connection, session, turn, messages)?;
-    connection
-        .prepare_cached(
-            "INSERT INTO sessions (session, created_at, updated_at, used_at, next_seq) VALUES (?1, ?2, ?2, 0, ?3)
+    let sql = "INSERT INTO sessions (session, created_at, updated_at, used_at, next_seq) VALUES (?1, ?2, ?2, 0, ?3)
              ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at,
-                used_at = ifnull(used_at, updated_at), next_seq = excluded.next_seq",
-        )?
-        .execute(params![session, at, next_seq])?;
+                used_at = ifnull(used_at, updated_at), next_seq = excluded.next_seq";
+    execute(connection, sql, params![session, at, next_seq])?;
     Ok(())
 }
 
-/// Writes the rows; answers when, and the seq behind them.
+/// Inserts the rows; returns their time and the seq after them.
 fn insert<'a>(
     connection: &Connection,
     session: &str,
@@ -175,32 +168,29 @@ fn insert<'a>(
     Ok((at, seq))
 }
 
-/// Begins a new epoch: what was said stays in the log, leaves the window, and is to be consolidated.
+/// Begins a new epoch: the former messages stay in the log, leave the window, and become due for consolidation.
 pub fn new_epoch(connection: &Connection, session: &str) -> Result<(), StoreError> {
     touch(connection, session, now_ms())?;
     let head = self::session(connection, session)?;
     if head.next_seq > head.first_seq {
         session_memory::close(connection, session, head.epoch, head.first_seq)?;
     }
-    connection
-        .prepare_cached("UPDATE sessions SET epoch = epoch + 1, first_seq = next_seq WHERE session = ?")?
-        .execute([session])?;
+    let sql = "UPDATE sessions SET epoch = epoch + 1, first_seq = next_seq WHERE session = ?";
+    execute(connection, sql, [session])?;
     Ok(())
 }
 
 pub fn set_model(connection: &Connection, session: &str, model: Option<&str>) -> Result<(), StoreError> {
     touch(connection, session, now_ms())?;
-    connection.prepare_cached("UPDATE sessions SET model = ? WHERE session = ?")?.execute(params![model, session])?;
+    execute(connection, "UPDATE sessions SET model = ? WHERE session = ?", params![model, session])?;
     Ok(())
 }
 
-/// The sessions used last, the newest first.
+/// Returns the last used sessions, the latest first.
 pub fn list(connection: &Connection, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT session, epoch, next_seq - first_seq, model, created_at, updated_at
-         FROM sessions ORDER BY updated_at DESC, session LIMIT ?",
-    )?;
-    let rows = statement.query_map([limit], |row| {
+    let sql = "SELECT session, epoch, next_seq - first_seq, model, created_at, updated_at
+         FROM sessions ORDER BY updated_at DESC, session LIMIT ?";
+    select(connection, sql, [limit], |row| {
         Ok(SessionSummary {
             session: row.get(0)?,
             epoch: row.get(1)?,
@@ -209,16 +199,12 @@ pub fn list(connection: &Connection, limit: u32) -> Result<Vec<SessionSummary>, 
             created_at: row.get(4)?,
             updated_at: row.get(5)?,
         })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    })
 }
 
 fn touch(connection: &Connection, session: &str, at: i64) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "INSERT INTO sessions (session, created_at, updated_at) VALUES (?1, ?2, ?2)
-             ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at, used_at = NULL",
-        )?
-        .execute(params![session, at])?;
+    let sql = "INSERT INTO sessions (session, created_at, updated_at) VALUES (?1, ?2, ?2)
+             ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at, used_at = NULL";
+    execute(connection, sql, params![session, at])?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Numbered steps forward; `PRAGMA user_version` is the number of the last one done.
+//! Numbered migrations; `PRAGMA user_version` is the number of the last one.
 
 use std::path::Path;
 
@@ -31,10 +31,10 @@ const MIGRATIONS: [&str; 22] = [
     include_str!("migrations/0022_origin.sql"),
 ];
 
-/// A table that every version of this program has.
+/// Tests for a table that every version of this program has.
 const OURS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'inbox')";
 
-/// Refuses a file that is newer than this program, or another program's; writes nothing.
+/// Refuses a file of a newer version or of another program, without writing anything.
 pub fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let (found, known) = formats(connection)?;
     if found > known {
@@ -48,12 +48,12 @@ pub fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     Err(StoreError::Foreign { path: path.to_owned() })
 }
 
-/// The number of the file's format, and of the newest one that this program knows.
+/// Returns the file's format, and the newest format that this program knows.
 pub fn formats(connection: &Connection) -> Result<(i64, i64), StoreError> {
     Ok((version(connection)?, i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)))
 }
 
-/// Brings the file up to this program's format, each step in one transaction.
+/// Migrates the file to this program's format, each step in one transaction.
 pub fn run(connection: &mut Connection) -> Result<(), StoreError> {
     let found = version(connection)?;
     for (number, sql) in (1..).zip(MIGRATIONS).filter(|(number, _)| *number > found) {
@@ -72,10 +72,10 @@ fn version(connection: &Connection) -> Result<i64, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::usage::{Scope, spent};
+    use crate::store::usage::{UsageScope, total};
 
     #[test]
-    fn what_the_first_version_counted_is_kept() {
+    fn usage_counted_by_the_first_version_is_kept() {
         let mut connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(MIGRATIONS[0]).unwrap();
         connection.pragma_update(None, "user_version", 1).unwrap();
@@ -88,7 +88,7 @@ mod tests {
         run(&mut connection).unwrap();
         let (found, known) = formats(&connection).unwrap();
         assert_eq!(found, known);
-        let spent = spent(&connection, Scope::Session("s")).unwrap();
+        let spent = total(&connection, UsageScope::Session("s")).unwrap();
         assert_eq!((spent.tokens.turns, spent.tokens.input, spent.tokens.cached), (2, 107, 60));
         let models: Vec<_> = spent.models.iter().map(|model| (model.provider.as_str(), model.costs.len())).collect();
         assert_eq!(models, [("offline", 0), ("openai", 0)], "no price was known then, so none is made up");

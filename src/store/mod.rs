@@ -1,22 +1,22 @@
-//! The store: one SQLite file that everything accepted lives in. Queues in memory only say "look here".
+//! The store: one SQLite file that holds everything accepted. Queues in memory only hold signals to read it.
 //!
-//! One writer thread commits what many callers ask for in groups; readers stand beside it. Each table family has its
-//! file; their functions take a connection and run inside the caller's write or read.
+//! One writer thread commits the writes of many callers in groups; readers run beside it. Each table family has its file, whose
+//! functions take a connection and run inside the caller's write or read.
 
 mod config;
-mod error;
-
-mod aside;
 mod database;
+mod error;
+mod files;
+mod handle;
 mod health;
-mod mark;
+mod high_water_mark;
 mod migrations;
 mod opening;
-mod rows;
 mod salvage;
+mod salvage_rows;
 #[cfg(test)]
 mod salvage_tests;
-mod shared;
+mod sql;
 mod wal;
 mod writer;
 
@@ -24,9 +24,10 @@ mod writer;
 pub mod fuzz;
 
 pub mod backup;
+pub mod checkpoints;
 pub mod checkup;
-pub mod conversations;
 pub mod cursors;
+pub mod disk_usage;
 pub mod forgetting;
 pub mod inbox;
 pub mod job_runs;
@@ -41,31 +42,27 @@ pub mod notes;
 pub mod outbox;
 pub mod overview;
 pub mod ownership;
-pub mod points;
 pub mod processes;
 pub mod queues;
-pub mod remembering;
 pub mod retention;
+pub mod search_index;
 pub mod session_import;
 pub mod session_memory;
-pub mod space;
 pub mod spawns;
-pub mod spent;
 pub mod turn_steps;
 pub mod usage;
 pub mod vector_codes;
 pub mod vectors;
-pub mod words;
 
 pub use config::{Reserve, RetainConfig, StoreConfig};
 pub use error::StoreError;
+pub use handle::Store;
 pub use opening::write_alone;
 pub use rusqlite::Connection;
-pub use salvage::mend;
-pub use shared::Store;
-pub use writer::{Commit, Committed, OnCommit};
+pub use salvage::repair;
+pub use writer::{Commit, GroupCommit, OnCommit};
 
-/// Now, in the store's unit: UTC milliseconds.
+/// Returns the current time in the store's unit, UTC milliseconds.
 pub fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }

@@ -1,21 +1,22 @@
-//! What is to be delivered: `pending → sending → sent | unknown | dead`, `unknown → pending | dead`.
+//! Messages to deliver: `pending → sending → sent | unknown | dead`, `unknown → pending | dead`.
 //!
-//! A condition such as `state = 'pending' AND state IN ('pending', 'sending')` says the same twice: SQLite uses a
-//! partial index only where the index's own condition stands in the query.
+//! A condition such as `state = 'pending' AND state IN ('pending', 'sending')` is redundant on purpose: SQLite uses a partial
+//! index only if the query contains the index's own condition.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
+use super::sql::{execute, select, select_optional, select_value};
 use super::{StoreError, now_ms};
 
 /// The namespace of outbox ids (UUIDv5, RFC 9562).
 const NAMESPACE: Uuid = Uuid::from_u128(0x9d0e_6a52_7c1b_5f43_8a1e_3d5b_60f2_c7a4);
 
-/// A thing to deliver.
+/// A message to insert.
 #[derive(Clone, Debug)]
 pub struct NewOutbound {
     pub turn: Uuid,
-    /// `reply`, `tool:<step>` or `notice:<kind>`: one row each a turn.
+    /// `reply`, `tool:<step>` or `notice:<kind>`. A turn has one row for each slot.
     pub slot: String,
     pub channel: String,
     pub chat_id: String,
@@ -23,7 +24,7 @@ pub struct NewOutbound {
     pub body: String,
 }
 
-/// A row as it stands.
+/// A row of the outbox.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct OutboxRow {
     pub seq: i64,
@@ -42,9 +43,9 @@ pub struct OutboxRow {
     pub created_at: i64,
 }
 
-/// What the deliverer keeps of a pending row in memory.
+/// The part of a pending row that the delivery worker keeps in memory.
 #[derive(Clone, Debug)]
-pub struct Pending {
+pub struct PendingDelivery {
     pub seq: i64,
     pub id: Uuid,
     pub chat_id: String,
@@ -55,137 +56,119 @@ pub struct Pending {
 const COLUMNS: &str = "seq, id, turn, slot, attempt, channel, chat_id, body, state, tries, next_at, provider_id,
     last_error, created_at";
 
-/// The id of one delivery: the same turn, attempt and slot give the same id, whatever happened in between.
+/// Returns the id of a delivery. The same turn, attempt and slot always give the same id.
 pub fn id_of(turn: Uuid, attempt: i64, slot: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, format!("{turn}/{attempt}/{slot}").as_bytes())
 }
 
-/// Adds a row as `pending`; answers its id. A slot that stands already (a turn that was revived) is written anew as
-/// its next attempt, under a new id.
+/// Inserts a row as `pending`; returns its id. A slot that exists (of a revived turn) is replaced by its next attempt under a
+/// new id.
 pub fn insert(connection: &Connection, new: &NewOutbound) -> Result<Uuid, StoreError> {
     let turn = new.turn.to_string();
-    let before: Option<i64> = connection
-        .prepare_cached("SELECT attempt FROM outbox WHERE turn = ? AND slot = ?")?
-        .query_row(params![turn, new.slot], |row| row.get(0))
-        .optional()?;
+    let sql = "SELECT attempt FROM outbox WHERE turn = ? AND slot = ?";
+    let before: Option<i64> = select_optional(connection, sql, params![turn, new.slot], |row| row.get(0))?;
     let attempt = before.map_or(0, |attempt| attempt + 1);
     let id = id_of(new.turn, attempt, &new.slot);
     if before.is_some() {
-        connection
-            .prepare_cached("DELETE FROM outbox WHERE turn = ? AND slot = ?")?
-            .execute(params![turn, new.slot])?;
+        execute(connection, "DELETE FROM outbox WHERE turn = ? AND slot = ?", params![turn, new.slot])?;
     }
-    connection
-        .prepare_cached(
-            "INSERT INTO outbox (id, turn, slot, attempt, channel, chat_id, body, state, created_at)
-             VALUES (?, ?, ?, ?, ?, ?, ?, 'pending', ?)",
-        )?
-        .execute(params![id.to_string(), turn, new.slot, attempt, new.channel, new.chat_id, new.body, now_ms()])?;
+    let sql = "INSERT INTO outbox (id, turn, slot, attempt, channel, chat_id, body, state, created_at)
+             VALUES (?, ?, ?, ?, ?, ?, ?, 'pending', ?)";
+    execute(
+        connection,
+        sql,
+        params![id.to_string(), turn, new.slot, attempt, new.channel, new.chat_id, new.body, now_ms()],
+    )?;
     Ok(id)
 }
 
-/// `pending → sending`, counted as a try; answers the row, or `None` when it is no longer pending. `resend` is what
-/// this delivery gets if it is cut off.
+/// Marks a row as `sending` and counts the attempt; returns the row, or `None` if it is no longer pending. `resend` is the rule
+/// for an interrupted delivery.
 pub fn claim(connection: &Connection, id: Uuid, resend: &str) -> Result<Option<OutboxRow>, StoreError> {
-    // Two plain statements: RETURNING makes SQLite gather what it returns in a table of its own.
-    let claimed = connection
-        .prepare_cached(
-            "UPDATE outbox SET state = 'sending', tries = tries + 1, resend = ? WHERE id = ? AND state = 'pending'",
-        )?
-        .execute(params![resend, id.to_string()])?;
+    // Two plain statements, because for RETURNING SQLite gathers the result in a temporary table.
+    let sql = "UPDATE outbox SET state = 'sending', tries = tries + 1, resend = ? WHERE id = ? AND state = 'pending'";
+    let claimed = execute(connection, sql, params![resend, id.to_string()])?;
     if claimed == 0 { Ok(None) } else { find(connection, id) }
 }
 
-/// The body of a row that is delivered or given up: of what was forgotten meanwhile the words go.
+/// The body of a row that is delivered or given up, without the words that were forgotten meanwhile.
 const WITHOUT_FORGOTTEN: &str = "iif(instr(body, '\"forget\":true'), json_set(body, '$.content', '[forgotten]'), body)";
 
-/// `sending → sent`. Of what was forgotten meanwhile the words go.
+/// `sending → sent`. Removes words that were forgotten meanwhile.
 pub fn mark_sent(connection: &Connection, id: Uuid, provider_id: Option<&str>) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(&format!(
-            "UPDATE outbox SET state = 'sent', provider_id = ?, last_error = NULL, body = {WITHOUT_FORGOTTEN}
+    let sql = format!(
+        "UPDATE outbox SET state = 'sent', provider_id = ?, last_error = NULL, body = {WITHOUT_FORGOTTEN}
              WHERE id = ? AND state = 'sending'"
-        ))?
-        .execute(params![provider_id, id.to_string()])?;
+    );
+    execute(connection, &sql, params![provider_id, id.to_string()])?;
     Ok(())
 }
 
 /// `sending → pending`, due at `next_at`.
 pub fn mark_retry(connection: &Connection, id: Uuid, next_at: i64, error: &str) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "UPDATE outbox SET state = 'pending', next_at = ?, last_error = ? WHERE id = ? AND state = 'sending'",
-        )?
-        .execute(params![next_at, error, id.to_string()])?;
+    let sql = "UPDATE outbox SET state = 'pending', next_at = ?, last_error = ? WHERE id = ? AND state = 'sending'";
+    execute(connection, sql, params![next_at, error, id.to_string()])?;
     Ok(())
 }
 
-/// `sending → pending` as if it had not been tried: nobody was there.
-pub fn mark_away(connection: &Connection, id: Uuid) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("UPDATE outbox SET state = 'pending', tries = tries - 1 WHERE id = ? AND state = 'sending'")?
-        .execute([id.to_string()])?;
+/// `sending → pending`, without counting the attempt: no receiver was there.
+pub fn mark_absent(connection: &Connection, id: Uuid) -> Result<(), StoreError> {
+    let sql = "UPDATE outbox SET state = 'pending', tries = tries - 1 WHERE id = ? AND state = 'sending'";
+    execute(connection, sql, [id.to_string()])?;
     Ok(())
 }
 
-/// `sending → pending`, due at `next_at`, as if it had not been tried: its channel cannot send.
+/// `sending → pending`, due at `next_at`, without counting the attempt: the channel cannot send.
 pub fn mark_held(connection: &Connection, id: Uuid, next_at: i64, error: &str) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "UPDATE outbox SET state = 'pending', tries = tries - 1, next_at = ?, last_error = ?
-             WHERE id = ? AND state = 'sending'",
-        )?
-        .execute(params![next_at, error, id.to_string()])?;
+    let sql = "UPDATE outbox SET state = 'pending', tries = tries - 1, next_at = ?, last_error = ?
+             WHERE id = ? AND state = 'sending'";
+    execute(connection, sql, params![next_at, error, id.to_string()])?;
     Ok(())
 }
 
-/// A row that waits for its next try is due at once; answers its channel, or `None` when it waits for none.
-pub fn hasten(connection: &Connection, id: Uuid) -> Result<Option<String>, StoreError> {
+/// Makes a row due that waits for its next attempt; returns its channel, or `None` if it does not wait.
+pub fn make_due(connection: &Connection, id: Uuid) -> Result<Option<String>, StoreError> {
     let sql = "UPDATE outbox SET next_at = 0 WHERE id = ? AND state = 'pending'";
-    let is_there = connection.prepare_cached(sql)?.execute([id.to_string()])? == 1;
+    let is_there = execute(connection, sql, [id.to_string()])? == 1;
     Ok(if is_there { find(connection, id)?.map(|row| row.channel) } else { None })
 }
 
-/// The ids of rows that were tried and wait for the next try, the oldest first.
-pub fn put_off(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, StoreError> {
-    // The first condition is that of the index of what is open, the sign keeps the order from choosing another one.
+/// Returns the ids of rows that wait for their next attempt, the oldest first.
+pub fn waiting_for_retry(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, StoreError> {
+    // The first condition is that of the index of open rows; the sign keeps SQLite from choosing another index for the order.
     let tried =
         "state IN ('pending', 'sending') AND state = 'pending' AND last_error IS NOT NULL ORDER BY +seq LIMIT ?1";
-    Ok(many(connection, tried, params![limit])?.into_iter().map(|row| row.id).collect())
+    Ok(find_many(connection, tried, params![limit])?.into_iter().map(|row| row.id).collect())
 }
 
-/// The seqs of a channel's rows that [`hasten`] made due and that were tried before.
-pub fn hastened(connection: &Connection, channel: &str) -> Result<Vec<i64>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT seq FROM outbox WHERE channel = ? AND state IN ('pending', 'sending') AND state = 'pending'
-            AND next_at = 0 AND last_error IS NOT NULL",
-    )?;
-    let rows = statement.query_map([channel], |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+/// Returns the seqs of a channel's rows that [`make_due`] made due.
+pub fn made_due(connection: &Connection, channel: &str) -> Result<Vec<i64>, StoreError> {
+    let sql = "SELECT seq FROM outbox WHERE channel = ? AND state IN ('pending', 'sending') AND state = 'pending'
+            AND next_at = 0 AND last_error IS NOT NULL";
+    select(connection, sql, [channel], |row| row.get(0))
 }
 
-/// `sending → unknown` for good, or `→ dead`.
+/// Ends a row as `unknown` or `dead`.
 pub fn mark_ended(connection: &Connection, id: Uuid, state: &str, error: &str) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(&format!(
-            "UPDATE outbox SET state = ?, last_error = ?, body = {WITHOUT_FORGOTTEN}
+    let sql = format!(
+        "UPDATE outbox SET state = ?, last_error = ?, body = {WITHOUT_FORGOTTEN}
              WHERE id = ? AND state IN ('sending', 'pending')"
-        ))?
-        .execute(params![state, error, id.to_string()])?;
+    );
+    execute(connection, &sql, params![state, error, id.to_string()])?;
     Ok(())
 }
 
-/// What was being sent when the process died.
+/// A delivery that the end of the process interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CutOff {
+pub struct InterruptedDelivery {
     pub channel: String,
-    /// It is `pending` again; else nobody knows whether it arrived, and it stays `unknown`.
+    /// Whether it is `pending` again. Otherwise it stays `unknown`, because it may have arrived.
     pub is_sent_again: bool,
 }
 
-/// After a start: what was `sending` when the process died is `unknown`, and then by the rule written in the row
-/// `pending` again or not. With a `channel` only what that one had out.
-pub fn recover(connection: &Connection, channel: Option<&str>) -> Result<Vec<CutOff>, StoreError> {
+/// Recovers interrupted deliveries after a start: `sending` rows become `pending` or `unknown` by the rule in the row. With a
+/// `channel`, only those of that channel.
+pub fn recover(connection: &Connection, channel: Option<&str>) -> Result<Vec<InterruptedDelivery>, StoreError> {
     let mut statement = connection.prepare_cached(&format!(
         "UPDATE outbox SET next_at = 0, last_error = ?1,
             state = iif(coalesce(resend, '') IN ('same_id', 'again'), 'pending', 'unknown'),
@@ -194,30 +177,34 @@ pub fn recover(connection: &Connection, channel: Option<&str>) -> Result<Vec<Cut
          RETURNING channel, state = 'pending'"
     ))?;
     let reason = "sending broke off, or the gateway stopped; whether it arrived is unknown";
-    let rows = statement
-        .query_map(params![reason, channel], |row| Ok(CutOff { channel: row.get(0)?, is_sent_again: row.get(1)? }))?;
+    let rows = statement.query_map(params![reason, channel], |row| {
+        Ok(InterruptedDelivery { channel: row.get(0)?, is_sent_again: row.get(1)? })
+    })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// The bodies of messages with copies of files that may still be sent.
+/// Returns the bodies of messages with copies of files that may still be sent.
 pub fn bodies_with_files(connection: &Connection) -> Result<Vec<String>, StoreError> {
-    let mut statement = connection
-        .prepare_cached(r#"SELECT body FROM outbox WHERE state <> 'sent' AND instr(body, '"digest":') > 0"#)?;
-    let rows = statement.query_map([], |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    select(connection, r#"SELECT body FROM outbox WHERE state <> 'sent' AND instr(body, '"digest":') > 0"#, [], |row| {
+        row.get(0)
+    })
 }
 
-/// No row waits longer than `longest_ms` from now: the clock may have jumped.
+/// Limits all waits to `longest_ms` from now, because the clock may have jumped.
 pub fn bound_waits(connection: &Connection, longest_ms: i64) -> Result<(), StoreError> {
     let latest = now_ms() + longest_ms;
-    connection
-        .prepare_cached("UPDATE outbox SET next_at = ?1 WHERE state IN ('pending', 'sending') AND next_at > ?1")?
-        .execute([latest])?;
+    let sql = "UPDATE outbox SET next_at = ?1 WHERE state IN ('pending', 'sending') AND next_at > ?1";
+    execute(connection, sql, [latest])?;
     Ok(())
 }
 
-/// The channel's pending rows after `seq`, in order.
-pub fn pending_after(connection: &Connection, channel: &str, seq: i64, limit: u32) -> Result<Vec<Pending>, StoreError> {
+/// Returns the channel's pending rows after `seq`, in order.
+pub fn pending_after(
+    connection: &Connection,
+    channel: &str,
+    seq: i64,
+    limit: u32,
+) -> Result<Vec<PendingDelivery>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT seq, id, chat_id, tries, next_at FROM outbox
          WHERE channel = ? AND seq > ? AND state = 'pending' AND state IN ('pending', 'sending') ORDER BY seq LIMIT ?",
@@ -225,7 +212,7 @@ pub fn pending_after(connection: &Connection, channel: &str, seq: i64, limit: u3
     let mut rows = statement.query(params![channel, seq, limit])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(Pending {
+        found.push(PendingDelivery {
             seq: row.get(0)?,
             id: uuid(row, 1)?,
             chat_id: row.get(2)?,
@@ -236,55 +223,52 @@ pub fn pending_after(connection: &Connection, channel: &str, seq: i64, limit: u3
     Ok(found)
 }
 
-/// Channels with undelivered rows, and how many.
+/// Returns the channels with undelivered rows, and their numbers.
 pub fn open_by_channel(connection: &Connection) -> Result<Vec<(String, usize)>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT channel, count(*) FROM outbox WHERE state IN ('pending', 'sending') GROUP BY channel",
-    )?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let sql = "SELECT channel, count(*) FROM outbox WHERE state IN ('pending', 'sending') GROUP BY channel";
+    select(connection, sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 pub fn find(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, StoreError> {
-    Ok(many(connection, "id = ?1", params![id.to_string()])?.into_iter().next())
+    Ok(find_many(connection, "id = ?1", params![id.to_string()])?.into_iter().next())
 }
 
-/// The rows that a turn produced, in order.
+/// Returns the rows of a turn, in order.
 pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<OutboxRow>, StoreError> {
-    many(connection, "turn = ?1 ORDER BY seq", params![turn.to_string()])
+    find_many(connection, "turn = ?1 ORDER BY seq", params![turn.to_string()])
 }
 
-/// The turn's reply.
+/// Returns the reply of a turn.
 pub fn reply(connection: &Connection, turn: Uuid) -> Result<Option<OutboxRow>, StoreError> {
-    Ok(many(connection, "turn = ?1 AND slot = 'reply'", params![turn.to_string()])?.into_iter().next())
+    Ok(find_many(connection, "turn = ?1 AND slot = 'reply'", params![turn.to_string()])?.into_iter().next())
 }
 
-/// What a turn has in a slot.
-pub fn of_slot(connection: &Connection, turn: Uuid, slot: &str) -> Result<Option<OutboxRow>, StoreError> {
-    Ok(many(connection, "turn = ?1 AND slot = ?2", params![turn.to_string(), slot])?.into_iter().next())
+/// Returns the row in a slot of a turn.
+pub fn find_slot(connection: &Connection, turn: Uuid, slot: &str) -> Result<Option<OutboxRow>, StoreError> {
+    Ok(find_many(connection, "turn = ?1 AND slot = ?2", params![turn.to_string(), slot])?.into_iter().next())
 }
 
-/// What is not delivered: pending, sending, unknown, dead; the oldest first.
+/// Returns undelivered rows (pending, sending, unknown, dead), the oldest first.
 pub fn undelivered(connection: &Connection, limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
-    // Told by `+` not to go by seq, which would read everything that was ever sent.
-    let mut rows = many(connection, "state IN ('pending', 'sending') ORDER BY +seq LIMIT ?1", params![limit])?;
-    rows.extend(many(connection, "state IN ('unknown', 'dead') ORDER BY +seq LIMIT ?1", params![limit])?);
+    // The `+` keeps SQLite from going by seq, which would read every row that was ever sent.
+    let mut rows = find_many(connection, "state IN ('pending', 'sending') ORDER BY +seq LIMIT ?1", params![limit])?;
+    rows.extend(find_many(connection, "state IN ('unknown', 'dead') ORDER BY +seq LIMIT ?1", params![limit])?);
     rows.sort_by_key(|row| row.seq);
     Ok(rows)
 }
 
-/// How many rows there are in `unknown` and `dead`.
-pub fn stuck(connection: &Connection) -> Result<usize, StoreError> {
+/// Returns the number of `unknown` and `dead` rows.
+pub fn count_stuck(connection: &Connection) -> Result<usize, StoreError> {
     let sql = "SELECT count(*) FROM outbox WHERE state IN ('unknown', 'dead')";
-    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    select_value(connection, sql, [])
 }
 
-/// A dead or unknown row is sent again as its next attempt, under a new id; answers it, or `None` when it is neither.
+/// Queues a dead or unknown row as its next attempt under a new id; returns the new row, or `None` if it is neither.
 pub fn retry(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, StoreError> {
     let Some(row) = find(connection, id)?.filter(|row| matches!(row.state.as_str(), "dead" | "unknown")) else {
         return Ok(None);
     };
-    // Written anew rather than moved: its seq comes after every other that was ever given.
+    // A new row instead of a change: its seq comes after every other.
     let new = NewOutbound {
         turn: row.turn,
         slot: row.slot.clone(),
@@ -296,19 +280,19 @@ pub fn retry(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, Sto
     find(connection, new_id)
 }
 
-/// The ids of rows that are `dead` or `unknown`, the oldest first.
-pub fn in_state(connection: &Connection, state: &str, limit: u32) -> Result<Vec<Uuid>, StoreError> {
+/// Returns the ids of rows that are `dead` or `unknown`, the oldest first.
+pub fn ids_in_state(connection: &Connection, state: &str, limit: u32) -> Result<Vec<Uuid>, StoreError> {
     let stuck = "state = ?1 AND state IN ('unknown', 'dead') ORDER BY +seq LIMIT ?2";
-    Ok(many(connection, stuck, params![state, limit])?.into_iter().map(|row| row.id).collect())
+    Ok(find_many(connection, stuck, params![state, limit])?.into_iter().map(|row| row.id).collect())
 }
 
-/// A row that is not delivered is given up for good; answers whether there was one.
+/// Deletes an undelivered row that is not being sent; returns whether there was one.
 pub fn remove(connection: &Connection, id: Uuid) -> Result<bool, StoreError> {
     let sql = "DELETE FROM outbox WHERE id = ? AND state IN ('pending', 'unknown', 'dead')";
-    Ok(connection.prepare_cached(sql)?.execute([id.to_string()])? == 1)
+    Ok(execute(connection, sql, [id.to_string()])? == 1)
 }
 
-fn many(
+fn find_many(
     connection: &Connection,
     filter: &str,
     parameters: &[&dyn rusqlite::ToSql],
@@ -367,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_goes_by_the_rule_in_its_row() {
+    fn interrupted_deliveries_are_recovered_by_the_rule_in_their_row() {
         type Done = fn(&Connection, Uuid) -> Result<(), StoreError>;
         let table: &[(&str, Option<&str>, Done, &str)] = &[
             ("never tried", None, |_, _| Ok(()), "pending"),
@@ -384,7 +368,7 @@ mod tests {
                 "unknown",
             ),
             ("to be tried again", Some("same_id"), |connection, id| mark_retry(connection, id, 7, "busy"), "pending"),
-            ("nobody was there", Some("never"), mark_away, "pending"),
+            ("nobody was there", Some("never"), mark_absent, "pending"),
         ];
         let (_folder, connection) = store();
         let ids: Vec<Uuid> = table.iter().map(|(name, ..)| add(&connection, name)).collect();
@@ -418,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_given_up_or_in_doubt_is_tried_again_and_what_is_out_is_not_dropped() {
+    fn only_dead_and_unknown_rows_are_retried_and_rows_in_delivery_are_not_removed() {
         let (_folder, connection) = store();
         let table: &[(&str, bool, bool)] = &[
             ("pending", false, true),

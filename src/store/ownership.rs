@@ -1,49 +1,52 @@
-//! Whose a session is: the first one's who wrote there, and whether others have written there since.
+//! The owner of each session: the first writer, and whether others have written in it.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use super::inbox::{self, InboxRow};
+use super::sql::{execute, select, select_optional};
 use super::{StoreError, session_memory};
 
-/// Messages of a session that are looked through for who has written there.
+/// The number of messages that are searched for writers of a session.
 const LOOK_BACK: u32 = 2_000;
 
-/// Whose a session is.
+/// The number of last used sessions that are searched.
+const MAX_SEARCHED: u32 = 20;
+
+/// The owner of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ownership {
-    /// Nobody's yet without.
+    /// Absent until somebody writes in the session.
     pub owner: Option<String>,
-    /// Others have written there, too. Once so, it stays so, unless `[identities]` say that all of them are one.
+    /// Whether others have written in it, too. It stays so unless `[identities]` say that all of them are one person.
     pub is_shared: bool,
 }
 
 impl Ownership {
-    /// Whose memory what is said there belongs to: nobody's, where others write, or the one who does is a stranger.
+    /// Returns the owner of memories from this session: none if others write in it or the owner is a stranger.
     pub fn private_owner(&self) -> Option<&str> {
         self.owner.as_deref().filter(|owner| !self.is_shared && !owner.starts_with("stranger:"))
     }
 }
 
-/// Whose the session is; an unknown one is nobody's.
-pub fn of(connection: &Connection, session: &str) -> Result<Ownership, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT owner, is_shared FROM sessions WHERE session = ?")?;
-    let found = statement
-        .query_row([session], |row| Ok(Ownership { owner: row.get(0)?, is_shared: row.get(1)? }))
-        .optional()?;
+/// Returns the owner of a session; an unknown session has none.
+pub fn of_session(connection: &Connection, session: &str) -> Result<Ownership, StoreError> {
+    let sql = "SELECT owner, is_shared FROM sessions WHERE session = ?";
+    let found = select_optional(connection, sql, [session], |row| {
+        Ok(Ownership { owner: row.get(0)?, is_shared: row.get(1)? })
+    })?;
     Ok(found.unwrap_or_default())
 }
 
-/// `owner` writes there. A session that is nobody's, and is in the store, becomes his.
-pub fn write_there(connection: &Connection, session: &str, owner: &str) -> Result<(), StoreError> {
-    let Ownership { owner: first, is_shared } = of(connection, session)?;
+/// Records that `owner` writes in the session. A session without an owner that is in the store becomes theirs.
+pub fn record_writer(connection: &Connection, session: &str, owner: &str) -> Result<(), StoreError> {
+    let Ownership { owner: first, is_shared } = of_session(connection, session)?;
     match first {
         None => {
-            connection
-                .prepare_cached("UPDATE sessions SET owner = ? WHERE session = ?")?
-                .execute(params![owner, session])?;
+            execute(connection, "UPDATE sessions SET owner = ? WHERE session = ?", params![owner, session])?;
         }
         Some(first) if first != owner && !is_shared => {
-            connection.prepare_cached("UPDATE sessions SET is_shared = 1 WHERE session = ?")?.execute([session])?;
+            let sql = "UPDATE sessions SET is_shared = 1 WHERE session = ?";
+            execute(connection, sql, [session])?;
             let epoch = super::messages::session(connection, session)?.epoch;
             session_memory::release_snapshot(connection, session, epoch)?;
         }
@@ -52,86 +55,70 @@ pub fn write_there(connection: &Connection, session: &str, owner: &str) -> Resul
     Ok(())
 }
 
-/// Whose the session is from now on. What its prompts hold of anybody's memory is taken anew.
+/// Sets the owner of a session, and releases the memory snapshot in its prompts.
 pub fn set(connection: &Connection, session: &str, ownership: &Ownership) -> Result<(), StoreError> {
-    connection.prepare_cached("UPDATE sessions SET owner = ?, is_shared = ? WHERE session = ?")?.execute(params![
-        ownership.owner,
-        ownership.is_shared,
-        session
-    ])?;
+    let sql = "UPDATE sessions SET owner = ?, is_shared = ? WHERE session = ?";
+    execute(connection, sql, params![ownership.owner, ownership.is_shared, session])?;
     let epoch = super::messages::session(connection, session)?.epoch;
     session_memory::release_snapshot(connection, session, epoch)
 }
 
-/// By which identities it was last looked whether the session is one person's.
-pub fn read_by(connection: &Connection, session: &str) -> Result<Option<String>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT read_by FROM sessions WHERE session = ?")?;
-    Ok(statement.query_row([session], |row| row.get(0)).optional()?.flatten())
+/// Returns the identities by which the owner was last determined.
+pub fn identities_used(connection: &Connection, session: &str) -> Result<Option<String>, StoreError> {
+    Ok(select_optional(connection, "SELECT read_by FROM sessions WHERE session = ?", [session], |row| row.get(0))?
+        .flatten())
 }
 
-/// It was looked by these.
-pub fn set_read_by(connection: &Connection, session: &str, identities: &str) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("UPDATE sessions SET read_by = ? WHERE session = ?")?
-        .execute(params![identities, session])?;
+/// Records the identities by which the owner was determined.
+pub fn set_identities_used(connection: &Connection, session: &str, identities: &str) -> Result<(), StoreError> {
+    let sql = "UPDATE sessions SET read_by = ? WHERE session = ?";
+    execute(connection, sql, params![identities, session])?;
     Ok(())
 }
 
-/// A session that begins with the messages of another one is as much shared, and its owner's.
+/// Copies the owner of a session to one that begins with its messages.
 pub fn copy(connection: &Connection, from: &str, to: &str) -> Result<(), StoreError> {
-    let Ownership { owner, is_shared } = of(connection, from)?;
-    connection
-        .prepare_cached("UPDATE sessions SET owner = ?, is_shared = ? WHERE session = ?")?
-        .execute(params![owner, is_shared, to])?;
+    let Ownership { owner, is_shared } = of_session(connection, from)?;
+    let sql = "UPDATE sessions SET owner = ?, is_shared = ? WHERE session = ?";
+    execute(connection, sql, params![owner, is_shared, to])?;
     Ok(())
 }
 
-/// All that is `old`'s is `new`'s: memories and sessions. Answers whether there was anything.
-pub fn hand_over(connection: &Connection, old: &str, new: &str) -> Result<bool, StoreError> {
-    let memories =
-        connection.prepare_cached("UPDATE memories SET owner = ?2 WHERE owner = ?1")?.execute(params![old, new])?;
-    let sessions =
-        connection.prepare_cached("UPDATE sessions SET owner = ?2 WHERE owner = ?1")?.execute(params![old, new])?;
+/// Transfers all memories and sessions of `old` to `new`; returns whether there were any.
+pub fn transfer(connection: &Connection, old: &str, new: &str) -> Result<bool, StoreError> {
+    let memories = execute(connection, "UPDATE memories SET owner = ?2 WHERE owner = ?1", params![old, new])?;
+    let sessions = execute(connection, "UPDATE sessions SET owner = ?2 WHERE owner = ?1", params![old, new])?;
     Ok(memories + sessions > 0)
 }
 
-/// Memories of those who have a name: id, owner, and the turn that each comes from.
-pub fn of_names(connection: &Connection) -> Result<Vec<(i64, String, Option<String>)>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, owner, turn FROM memories WHERE owner >= 'name:' AND owner < 'name;' ORDER BY id",
-    )?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+/// Returns the id, owner and source turn of the memories whose owner is a name.
+pub fn memories_of_names(connection: &Connection) -> Result<Vec<(i64, String, Option<String>)>, StoreError> {
+    let sql = "SELECT id, owner, turn FROM memories WHERE owner >= 'name:' AND owner < 'name;' ORDER BY id";
+    select(connection, sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }
 
-/// A memory is this owner's from now on.
-pub fn give_memory(connection: &Connection, memory: i64, owner: &str) -> Result<(), StoreError> {
-    connection.prepare_cached("UPDATE memories SET owner = ?2 WHERE id = ?1")?.execute(params![memory, owner])?;
-    Ok(())
-}
-
-/// The messages whose turns stand last in the session's log, one of each turn, the oldest first.
+/// Returns the messages of the last turns in the session's log, one for each turn, the oldest first.
 pub fn writers(connection: &Connection, session: &str) -> Result<Vec<InboxRow>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT turn FROM (SELECT turn, seq FROM messages WHERE session = ? ORDER BY seq DESC LIMIT ?)
          GROUP BY turn ORDER BY min(seq)",
     )?;
     let turns = statement.query_map(params![session, LOOK_BACK], |row| row.get::<_, String>(0))?;
-    answered(connection, turns.collect::<Result<_, _>>()?)
+    answered_messages(connection, turns.collect::<Result<_, _>>()?)
 }
 
-/// As [`writers`], of all turns of the log in no order; `None` where there are more than `most`.
+/// Does the same as [`writers`] for all turns of the log, in no order; returns `None` if there are more than `most`.
 pub fn all_writers(connection: &Connection, session: &str, most: u32) -> Result<Option<Vec<InboxRow>>, StoreError> {
     let mut statement =
         connection.prepare_cached("SELECT DISTINCT turn FROM messages WHERE session = ?1 LIMIT ?2 + 1")?;
     let turns = statement.query_map(params![session, most], |row| row.get::<_, String>(0))?;
     let turns: Vec<String> = turns.collect::<Result<_, _>>()?;
     let is_too_many = u32::try_from(turns.len()).is_ok_and(|count| count > most);
-    if is_too_many { Ok(None) } else { answered(connection, turns).map(Some) }
+    if is_too_many { Ok(None) } else { answered_messages(connection, turns).map(Some) }
 }
 
-/// The last message that each turn answers; those of what was imported answer none.
-fn answered(connection: &Connection, turns: Vec<String>) -> Result<Vec<InboxRow>, StoreError> {
+/// Returns the last message that each turn answers; imported turns answer none.
+fn answered_messages(connection: &Connection, turns: Vec<String>) -> Result<Vec<InboxRow>, StoreError> {
     let mut rows = Vec::with_capacity(turns.len());
     for turn in turns {
         let Ok(turn) = turn.parse() else { continue };
@@ -140,14 +127,31 @@ fn answered(connection: &Connection, turns: Vec<String>) -> Result<Vec<InboxRow>
     Ok(rows)
 }
 
-/// The message that the last turn of the session's log answers.
+/// Returns the message that the last turn of the session's log answers.
 pub fn last_writer(connection: &Connection, session: &str) -> Result<Option<InboxRow>, StoreError> {
-    let mut statement =
-        connection.prepare_cached("SELECT turn FROM messages WHERE session = ? ORDER BY seq DESC LIMIT 1")?;
-    let turn = statement.query_row([session], |row| row.get::<_, String>(0)).optional()?;
-    // What was imported may have turns of another kind.
+    let sql = "SELECT turn FROM messages WHERE session = ? ORDER BY seq DESC LIMIT 1";
+    let turn = select_optional(connection, sql, [session], |row| row.get::<_, String>(0))?;
+    // Imported messages may have other turn ids.
     Ok(match turn.and_then(|turn| turn.parse().ok()) {
         Some(turn) => inbox::of_turn(connection, turn)?.pop(),
         None => None,
     })
+}
+
+/// Returns the sessions `CHANNEL:CHAT:…` whose last message came from this chat, the last used first.
+pub fn sessions_of_senders(
+    connection: &Connection,
+    channel: &str,
+    chat_id: &str,
+    limit: u32,
+) -> Result<Vec<String>, StoreError> {
+    // Another chat's key may begin the same way, and notes come through no channel.
+    let sql = "SELECT session FROM (
+                   SELECT session, updated_at FROM sessions WHERE session > ?1 || ':' AND session < ?1 || ';'
+                   ORDER BY updated_at DESC LIMIT ?5) s
+               WHERE (SELECT i.channel = ?2 AND i.chat_id = ?3 FROM messages m CROSS JOIN inbox i ON i.turn = m.turn
+                      WHERE m.session = s.session AND i.channel <> 'daoyou' ORDER BY m.seq DESC LIMIT 1)
+               ORDER BY updated_at DESC LIMIT ?4";
+    let chat = format!("{channel}:{chat_id}");
+    select(connection, sql, params![chat, channel, chat_id, limit, MAX_SEARCHED], |row| row.get(0))
 }

@@ -1,18 +1,19 @@
-//! Commands that run in the background: who started each, and how it ended.
+//! Background commands: who started each, and how it ended.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
+use super::sql::{execute, select, select_optional};
 use super::{StoreError, now_ms};
 
-/// A process that is about to be started.
+/// A process to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewProcess {
     pub id: String,
     /// The turn that starts it.
     pub turn: Uuid,
     pub session: String,
-    /// Of the message that the turn answers, as are the chat, the trust and the metadata (JSON).
+    /// The channel of the message that the turn answers, like the chat, the trust and the metadata (JSON).
     pub channel: String,
     pub chat_id: String,
     pub trust: &'static str,
@@ -20,13 +21,13 @@ pub struct NewProcess {
     /// Who started the turn, JSON.
     pub origin: String,
     pub label: Option<String>,
-    /// Its beginning, on one line.
+    /// The beginning of the command, on one line.
     pub command: String,
-    /// It outlives the gateway.
+    /// Whether it outlives the gateway.
     pub detached: bool,
 }
 
-/// A process as it stands.
+/// A process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessRow {
     pub id: String,
@@ -40,58 +41,59 @@ pub struct ProcessRow {
     pub label: Option<String>,
     pub command: String,
     pub detached: bool,
-    /// The shell's, and what tells it from a later one with this id.
+    /// The shell's pid, and the identity that distinguishes it from a later process with the same pid.
     pub pid: Option<i32>,
     pub birth: Option<String>,
     pub started_at: i64,
     pub ended_at: Option<i64>,
-    /// How, in words.
+    /// A description of the end.
     pub ending: Option<String>,
 }
 
 const COLUMNS: &str = "id, turn, session, channel, chat_id, trust, metadata, label, command, detached, pid, birth, \
                        started_at, ended_at, ending, origin";
 
-/// Adds a process that is not started yet; answers whether its id was free. Of those that ended only the newest `keep`
+/// Inserts a process that is not started yet; returns whether its id was free. Of the ended processes only the newest `keep`
 /// stay.
 pub fn insert(connection: &Connection, process: &NewProcess, keep: u32) -> Result<bool, StoreError> {
-    connection
-        .prepare_cached(
-            "DELETE FROM processes WHERE ended_at IS NOT NULL AND id NOT IN (
-                SELECT id FROM processes WHERE ended_at IS NOT NULL ORDER BY ended_at DESC LIMIT ?)",
-        )?
-        .execute([keep])?;
+    let sql = "DELETE FROM processes WHERE ended_at IS NOT NULL AND id NOT IN (
+                SELECT id FROM processes WHERE ended_at IS NOT NULL ORDER BY ended_at DESC LIMIT ?)";
+    execute(connection, sql, [keep])?;
     let sql = "INSERT INTO processes
                    (id, turn, session, channel, chat_id, trust, metadata, origin, label, command, detached, started_at)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING";
-    let added = connection.prepare_cached(sql)?.execute(params![
-        process.id,
-        process.turn.to_string(),
-        process.session,
-        process.channel,
-        process.chat_id,
-        process.trust,
-        process.metadata,
-        process.origin,
-        process.label,
-        process.command,
-        process.detached,
-        now_ms()
-    ])?;
+    let added = execute(
+        connection,
+        sql,
+        params![
+            process.id,
+            process.turn.to_string(),
+            process.session,
+            process.channel,
+            process.chat_id,
+            process.trust,
+            process.metadata,
+            process.origin,
+            process.label,
+            process.command,
+            process.detached,
+            now_ms()
+        ],
+    )?;
     Ok(added == 1)
 }
 
-/// It runs as this process.
-pub fn started(connection: &Connection, id: &str, pid: i32, birth: Option<&str>) -> Result<(), StoreError> {
+/// Records the pid of a process.
+pub fn record_start(connection: &Connection, id: &str, pid: i32, birth: Option<&str>) -> Result<(), StoreError> {
     let sql = "UPDATE processes SET pid = ?, birth = ? WHERE id = ?";
-    connection.prepare_cached(sql)?.execute(params![pid, birth, id])?;
+    execute(connection, sql, params![pid, birth, id])?;
     Ok(())
 }
 
-/// It has ended; answers the row, unless that was known.
-pub fn end(connection: &Connection, id: &str, ending: &str) -> Result<Option<ProcessRow>, StoreError> {
+/// Records the end of a process; returns its row unless the end was known.
+pub fn record_end(connection: &Connection, id: &str, ending: &str) -> Result<Option<ProcessRow>, StoreError> {
     let sql = "UPDATE processes SET ended_at = ?, ending = ? WHERE id = ? AND ended_at IS NULL";
-    match connection.prepare_cached(sql)?.execute(params![now_ms(), ending, id])? {
+    match execute(connection, sql, params![now_ms(), ending, id])? {
         0 => Ok(None),
         _ => find(connection, id),
     }
@@ -99,20 +101,20 @@ pub fn end(connection: &Connection, id: &str, ending: &str) -> Result<Option<Pro
 
 pub fn find(connection: &Connection, id: &str) -> Result<Option<ProcessRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM processes WHERE id = ?");
-    Ok(connection.prepare_cached(&sql)?.query_row([id], read_row).optional()?)
+    select_optional(connection, &sql, [id], read_row)
 }
 
-/// Those whose end is not known, the oldest first.
+/// Returns the processes without a known end, the oldest first.
 pub fn open(connection: &Connection) -> Result<Vec<ProcessRow>, StoreError> {
     many(connection, "ended_at IS NULL ORDER BY started_at, id", params![])
 }
 
-/// Those of a session whose end is not known, the oldest first.
+/// Returns the processes of a session without a known end, the oldest first.
 pub fn open_of_session(connection: &Connection, session: &str) -> Result<Vec<ProcessRow>, StoreError> {
     many(connection, "ended_at IS NULL AND session = ?1 ORDER BY started_at, id", params![session])
 }
 
-/// All of them, those whose end is not known first, then the newest.
+/// Returns the newest processes; those without a known end come first.
 pub fn newest(connection: &Connection, limit: u32) -> Result<Vec<ProcessRow>, StoreError> {
     many(connection, "TRUE ORDER BY ended_at IS NOT NULL, started_at DESC, id LIMIT ?1", params![limit])
 }
@@ -122,16 +124,15 @@ fn many(
     filter: &str,
     parameters: &[&dyn rusqlite::ToSql],
 ) -> Result<Vec<ProcessRow>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM processes WHERE {filter}"))?;
-    let rows = statement.query_map(parameters, read_row)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let sql = format!("SELECT {COLUMNS} FROM processes WHERE {filter}");
+    select(connection, &sql, parameters, read_row)
 }
 
 fn read_row(row: &Row<'_>) -> rusqlite::Result<ProcessRow> {
     let turn: String = row.get(1)?;
     Ok(ProcessRow {
         id: row.get(0)?,
-        // Only for the eye: a row that was damaged must still be ended.
+        // Only displayed: a process with a damaged row must still be ended.
         turn: turn.parse().unwrap_or_default(),
         session: row.get(2)?,
         channel: row.get(3)?,
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_is_known_once_and_old_ones_go() {
+    async fn the_end_of_a_process_is_recorded_once_and_old_ones_are_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         store
@@ -182,15 +183,15 @@ mod tests {
                     assert!(insert(connection, &process(id, session), 2)?);
                 }
                 assert!(!insert(connection, &process("a", "s"), 2)?);
-                started(connection, "a", 42, Some("boot/7"))?;
-                let ended = end(connection, "a", "exit 0")?.unwrap();
+                record_start(connection, "a", 42, Some("boot/7"))?;
+                let ended = record_end(connection, "a", "exit 0")?.unwrap();
                 assert_eq!((ended.pid, ended.birth.as_deref()), (Some(42), Some("boot/7")));
                 assert_eq!(ended.ending.as_deref(), Some("exit 0"));
-                assert_eq!(end(connection, "a", "exit 1")?, None, "known already");
+                assert_eq!(record_end(connection, "a", "exit 1")?, None, "known already");
                 let ids = |rows: Vec<ProcessRow>| rows.into_iter().map(|row| row.id).collect::<Vec<_>>();
                 assert_eq!(ids(open(connection)?), ["b", "c", "d"]);
-                end(connection, "b", "exit 0")?;
-                end(connection, "c", "exit 0")?;
+                record_end(connection, "b", "exit 0")?;
+                record_end(connection, "c", "exit 0")?;
                 connection.execute("UPDATE processes SET ended_at = started_at + 10 WHERE id = 'c'", [])?;
                 assert_eq!(ids(newest(connection, 9)?)[0], "d");
                 assert_eq!(ids(newest(connection, 9)?).len(), 4);

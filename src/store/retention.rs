@@ -1,65 +1,60 @@
-//! What is finished is kept as long as the owner says, and not longer. Deleted in small pieces, so that nobody waits.
+//! Deletes finished rows when the owner's retention time is over, in small batches, so that nobody waits.
 //!
-//! Rows of `inbox` are never deleted, whatever is set: their `(channel, external_id)` is how a message that is sent again
-//! is known, and senders try for days (Stripe for three, others for a week).
+//! Rows of `inbox` are never deleted: their `(channel, external_id)` identifies a message that is sent again, and senders retry
+//! for days (Stripe for three, others for a week).
 
 use rusqlite::{Connection, params};
 
 use super::StoreError;
+use super::sql::{execute, select};
 
-/// Rows that one piece deletes at most.
+/// The most rows that one batch deletes.
 pub const PIECE: u32 = 500;
 
-/// Steps of finished turns that were accepted before `before_ms`; answers how many were deleted.
+/// Deletes steps of finished turns that were accepted before `before_ms`; returns their number.
 pub fn prune_turn_steps(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
-    // A turn's id is a UUIDv7, so the old ones are a range of the primary key. From the end: what is left of a turn between
-    // two pieces is the beginning of its chain, which holds.
+    // Turn ids are UUIDv7, so the old ones are a range of the primary key. Deletion starts at the end: what is left of a turn
+    // between two batches is the valid beginning of its chain.
     let bound = first_uuid_of(before_ms);
-    Ok(connection
-        .prepare_cached(
-            "DELETE FROM turn_steps WHERE (turn, seq) IN (
+    let sql = "DELETE FROM turn_steps WHERE (turn, seq) IN (
                 SELECT s.turn, s.seq FROM turn_steps s
                 WHERE s.turn < ?1 AND NOT EXISTS (
                     SELECT 1 FROM inbox i WHERE i.turn = s.turn AND i.state IN ('queued', 'running', 'waiting', 'dead'))
-                ORDER BY s.turn DESC, s.seq DESC LIMIT ?2)",
-        )?
-        .execute(params![bound, PIECE])?)
+                ORDER BY s.turn DESC, s.seq DESC LIMIT ?2)";
+    execute(connection, sql, params![bound, PIECE])
 }
 
-/// Delivered and given-up outbound messages older than `before_ms`.
+/// Deletes delivered and given-up outbound messages older than `before_ms`.
 pub fn prune_outbox(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
-    // The oldest stand first; looking at a few pieces of them is enough, and bounded. What is still to be sent does not count:
-    // a channel that is away may leave more of it than that.
+    // The oldest come first, so a few batches of them suffice, and the search is bounded. Pending ones do not count: an absent
+    // channel may leave more of them.
     const OLD: &str = "SELECT seq FROM (
             SELECT seq, created_at FROM outbox WHERE state IN ('sent', 'unknown', 'dead') ORDER BY seq LIMIT 8 * ?2)
         WHERE created_at < ?1 LIMIT ?2";
-    // The history of a job goes on telling what became of its answers.
+    // The history of a job keeps the outcome of its deliveries.
     let keep = format!(
         "UPDATE job_runs SET delivery = o.state FROM outbox o
          WHERE o.seq IN ({OLD}) AND o.slot = 'reply' AND job_runs.turn = o.turn"
     );
-    connection.prepare_cached(&keep)?.execute(params![before_ms, PIECE])?;
+    execute(connection, &keep, params![before_ms, PIECE])?;
     let delete = format!("DELETE FROM outbox WHERE seq IN ({OLD})");
-    Ok(connection.prepare_cached(&delete)?.execute(params![before_ms, PIECE])?)
+    execute(connection, &delete, params![before_ms, PIECE])
 }
 
-/// The jobs that are gone and have runs before `before_ms`. Each job is one step in an index, however often it ran; still it is
-/// for a reader, beside the writer.
+/// Returns the deleted jobs with runs before `before_ms`. Each job is one step in an index, however often it ran, but the query
+/// is for a reader, not for the writer.
 pub fn gone_jobs(connection: &Connection, before_ms: i64) -> Result<Vec<String>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "WITH RECURSIVE job(id) AS (
+    let sql = "WITH RECURSIVE job(id) AS (
              SELECT min(job) FROM job_runs
              UNION ALL SELECT (SELECT min(r.job) FROM job_runs r WHERE r.job > job.id) FROM job WHERE job.id IS NOT NULL)
          SELECT id FROM job WHERE id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id = job.id)
-             AND EXISTS (SELECT 1 FROM job_runs r WHERE r.job = job.id AND r.due < ?1 AND r.outcome <> 'started')",
-    )?;
-    let rows = statement.query_map([before_ms], |row| row.get(0))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+             AND EXISTS (SELECT 1 FROM job_runs r WHERE r.job = job.id AND r.due < ?1 AND r.outcome <> 'started')";
+    select(connection, sql, [before_ms], |row| row.get(0))
 }
 
-/// Runs before `before_ms` of these jobs, which were found to be gone.
+/// Deletes runs before `before_ms` of these jobs, which were found to be deleted.
 pub fn prune_job_runs(connection: &Connection, jobs: &[String], before_ms: i64) -> Result<usize, StoreError> {
-    // One may have been made anew under its id, by an import.
+    // An import may have created the job again under its id.
     let mut statement = connection.prepare_cached(
         "DELETE FROM job_runs WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE id = ?1) AND seq IN (
             SELECT seq FROM job_runs WHERE job = ?1 AND due < ?2 AND outcome <> 'started' LIMIT ?3)",
@@ -75,49 +70,37 @@ pub fn prune_job_runs(connection: &Connection, jobs: &[String], before_ms: i64) 
     Ok(deleted)
 }
 
-/// Messages of sessions that nobody has used since `before_ms`.
+/// Deletes messages of sessions that were not used since `before_ms`.
 pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
-    Ok(connection
-        .prepare_cached(
-            "DELETE FROM messages WHERE (session, seq) IN (
+    let sql = "DELETE FROM messages WHERE (session, seq) IN (
                 SELECT m.session, m.seq FROM sessions s JOIN messages m ON m.session = s.session
-                WHERE s.updated_at < ?1 LIMIT ?2)",
-        )?
-        .execute(params![before_ms, PIECE])?)
+                WHERE s.updated_at < ?1 LIMIT ?2)";
+    execute(connection, sql, params![before_ms, PIECE])
 }
 
-/// Notes of `kind` that `channel` has not written since `before_ms`.
+/// Deletes notes of `kind` that `channel` has not written since `before_ms`.
 pub fn prune_notes(connection: &Connection, channel: &str, kind: &str, before_ms: i64) -> Result<usize, StoreError> {
-    Ok(connection
-        .prepare_cached(
-            "DELETE FROM notes WHERE (channel, kind, key) IN (
+    let sql = "DELETE FROM notes WHERE (channel, kind, key) IN (
                 SELECT channel, kind, key FROM notes INDEXED BY notes_age
-                WHERE channel = ?1 AND kind = ?2 AND updated_at < ?3 LIMIT ?4)",
-        )?
-        .execute(params![channel, kind, before_ms, PIECE])?)
+                WHERE channel = ?1 AND kind = ?2 AND updated_at < ?3 LIMIT ?4)";
+    execute(connection, sql, params![channel, kind, before_ms, PIECE])
 }
 
-/// What channels passed over before `before_ms`.
+/// Deletes records of positions that channels skipped before `before_ms`.
 pub fn prune_skipped(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
-    Ok(connection
-        .prepare_cached(
-            "DELETE FROM skipped WHERE (channel, source, position) IN (
-                SELECT channel, source, position FROM skipped INDEXED BY skipped_at WHERE at < ?1 LIMIT ?2)",
-        )?
-        .execute(params![before_ms, PIECE])?)
+    let sql = "DELETE FROM skipped WHERE (channel, source, position) IN (
+                SELECT channel, source, position FROM skipped INDEXED BY skipped_at WHERE at < ?1 LIMIT ?2)";
+    execute(connection, sql, params![before_ms, PIECE])
 }
 
-/// Sub-agents that ended, of turns before `before_ms`.
+/// Deletes sub-agents that ended, of turns before `before_ms`.
 pub fn prune_spawns(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
-    // The id is as old as the turn that it began in.
-    Ok(connection
-        .prepare_cached(
-            "DELETE FROM spawns WHERE id IN (SELECT id FROM spawns WHERE id < ?1 AND ended_at IS NOT NULL LIMIT ?2)",
-        )?
-        .execute(params![first_uuid_of(before_ms), PIECE])?)
+    // The id is as old as the sub-agent's first turn.
+    let sql = "DELETE FROM spawns WHERE id IN (SELECT id FROM spawns WHERE id < ?1 AND ended_at IS NOT NULL LIMIT ?2)";
+    execute(connection, sql, params![first_uuid_of(before_ms), PIECE])
 }
 
-/// The least UUIDv7 of a moment (RFC 9562, section 5.7), as text.
+/// Returns the lowest UUIDv7 of a moment (RFC 9562, section 5.7), as text.
 fn first_uuid_of(ms: i64) -> String {
     let ms = ms.max(0);
     format!("{:08x}-{:04x}-7000-8000-000000000000", ms >> 16, ms & 0xffff)
@@ -128,14 +111,14 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::inbox::{self, Inserted, NewMessage, State};
-    use crate::store::job_runs::{self, NewRun, RunOutcome};
+    use crate::store::inbox::{self, InboxState, InsertOutcome, NewInboxRow};
+    use crate::store::job_runs::{self, JobRunOutcome, NewJobRun};
     use crate::store::outbox::NewOutbound;
     use crate::store::{Commit, Store, cursors, jobs, messages, notes, now_ms, outbox, turn_steps};
 
-    fn message(id: Uuid) -> NewMessage {
+    fn message(id: Uuid) -> NewInboxRow {
         let text = |text: &str| text.to_owned();
-        NewMessage {
+        NewInboxRow {
             id,
             channel: text("webhook:in"),
             external_id: text("one"),
@@ -148,19 +131,19 @@ mod tests {
             metadata: text("{}"),
             origin: text("{}"),
             received_at: 1,
-            state: State::Queued,
+            state: InboxState::Queued,
         }
     }
 
     #[tokio::test]
-    async fn only_what_is_finished_and_old_goes() {
+    async fn only_old_finished_rows_are_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let left = store
             .write(Commit::Logged, |connection| {
                 let turn = Uuid::now_v7();
-                assert_eq!(inbox::insert(connection, &message(turn))?, Inserted::New);
-                inbox::finish(connection, turn, State::Done)?;
+                assert_eq!(inbox::insert(connection, &message(turn))?, InsertOutcome::New);
+                inbox::finish(connection, turn, InboxState::Done)?;
                 turn_steps::append(connection, turn, "note", "{}")?;
                 messages::append(connection, "s", turn, [("user", "{}".to_owned())].into_iter())?;
                 for slot in ["reply", "tool:1"] {
@@ -185,12 +168,12 @@ mod tests {
             .await
             .unwrap();
         let (left, again, turn) = left;
-        assert_eq!(again, Inserted::Known { id: turn, session: "s".to_owned() }, "ids outlive what is pruned");
+        assert_eq!(again, InsertOutcome::Known { id: turn, session: "s".to_owned() }, "ids outlive what is pruned");
         assert_eq!(left, ([0, 0, 0], [1, 1, 1]), "too young, then old enough; what is pending stays");
     }
 
     #[tokio::test]
-    async fn notes_and_places_passed_over_go_by_their_age() {
+    async fn notes_and_skipped_positions_are_deleted_by_age() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let look = |connection: &crate::store::Connection| -> Result<_, StoreError> {
@@ -210,9 +193,9 @@ mod tests {
                 cursors::skip(connection, "email", "INBOX", position, "a list's mail")?;
             }
             connection.execute("UPDATE skipped SET at = at - 100000 WHERE position = '1:1'", [])?;
-            let passed = cursors::passed_over(connection, "email", 1)?;
+            let passed = cursors::skipped(connection, "email", 1)?;
             let skipped = prune_skipped(connection, minute_ago)?;
-            let (count, last) = cursors::passed_over(connection, "email", 9)?;
+            let (count, last) = cursors::skipped(connection, "email", 9)?;
             assert_eq!((last.len(), last[0].reason.as_str()), (2, "a list's mail"));
             Ok((gone, left, passed.0, passed.1.len(), skipped, count))
         };
@@ -221,22 +204,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn old_runs_of_jobs_that_are_gone_go_in_pieces() {
+    async fn old_runs_of_deleted_jobs_are_deleted_in_batches() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let look = |connection: &crate::store::Connection| {
             jobs::insert(connection, "here", "n", "{}", true, None)?;
-            let run = |job: &str, due: i64, outcome: RunOutcome| {
-                job_runs::insert(connection, &NewRun { job, name: "n", due, turn: None, outcome, reason: None })
+            let run = |job: &str, due: i64, outcome: JobRunOutcome| {
+                job_runs::insert(connection, &NewJobRun { job, name: "n", due, turn: None, outcome, reason: None })
             };
             for due in 0..i64::from(PIECE) + 7 {
-                run("gone", due, RunOutcome::Ok)?;
+                run("gone", due, JobRunOutcome::Ok)?;
             }
             for (job, due, outcome) in [
-                ("another", 5, RunOutcome::Ok),
-                ("here", 5, RunOutcome::Ok),
-                ("running", 5, RunOutcome::Started),
-                ("young", 10_000, RunOutcome::Ok),
+                ("another", 5, JobRunOutcome::Ok),
+                ("here", 5, JobRunOutcome::Ok),
+                ("running", 5, JobRunOutcome::Started),
+                ("young", 10_000, JobRunOutcome::Ok),
             ] {
                 run(job, due, outcome)?;
             }
@@ -255,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_left_of_a_turn_between_two_pieces_holds_together() {
+    async fn the_rest_of_a_turn_between_two_batches_is_a_valid_chain() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let steps = store

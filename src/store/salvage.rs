@@ -1,7 +1,7 @@
-//! Mends a damaged database: it is moved aside as it was, and what can be read of it is taken over into a new one.
+//! Repairs a damaged database: moves it aside unchanged, and recovers its readable rows into a new one.
 //!
-//! Everything happens in copies beside it, which are put in place at the end. A process that dies before that begins
-//! anew; one that dies while the files are exchanged goes on with that at the next start.
+//! The work happens in copies beside it, which replace it at the end. If the process dies before that, the repair starts over;
+//! if it dies during the exchange of files, the next start completes the exchange.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -12,94 +12,94 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
-use super::health::{self, Suspicion};
+use super::health::{self, DamageSuspicion};
+use super::high_water_mark::{self, MarkRecord, StoredMark};
 use super::losses::{self, Loss, LossKind};
-use super::mark::{self, Found, Record};
-use super::rows::{self, Taken};
-use super::wal::{self, Frames};
-use super::{StoreError, aside, database, inbox, meta, migrations};
+use super::salvage_rows::{self, RecoveredRows};
+use super::wal::{self, WalFrames};
+use super::{StoreError, database, files, inbox, meta, migrations};
 
-/// The header of a database file; <https://www.sqlite.org/fileformat2.html#the_database_header>.
+/// The length of a database file's header; <https://www.sqlite.org/fileformat2.html#the_database_header>.
 const HEADER: usize = 100;
 
-/// The pages that this program's databases have.
+/// The page size of this program's databases.
 const PAGE: usize = 4_096;
 
-/// Sees to it that the database at `path` can be opened, if it is there and damaged, or was left half exchanged.
+/// Repairs the database at `path` if it is damaged, and completes an interrupted exchange.
 ///
 /// # Errors
-/// It cannot be mended, for want of space for example; it is as it was then.
-pub fn make_sound(path: &Path) -> Result<(), StoreError> {
-    let failed = |error: io::Error| StoreError::unopened(path, &error, error.to_string());
+/// The repair failed, for example for lack of space; the database is unchanged then.
+pub fn repair_if_damaged(path: &Path) -> Result<(), StoreError> {
+    let failed = |error: io::Error| StoreError::open_error(path, &error, error.to_string());
     if path.with_file_name("daoyou.restoring").exists() {
-        // What stands here is not yet what it will be; opening it says so.
+        // The restored files are not in place yet; opening the database reports that.
         return Ok(());
     }
     finish_exchange(path).map_err(failed)?;
     let reason = match health::suspicion(path) {
-        Suspicion::None | Suspicion::Checked => return Ok(()),
-        Suspicion::DamagedAgain => "it met damage again after a check had found none".to_owned(),
-        Suspicion::Damaged => {
-            tracing::warn!(path = %path.display(), "the database met damage; checking all of it");
-            let faults = database::open_to_look(path).and_then(|connection| database::integrity(&connection));
+        DamageSuspicion::None | DamageSuspicion::Checked => return Ok(()),
+        DamageSuspicion::DamagedAgain => "it met damage again after a check had found none".to_owned(),
+        DamageSuspicion::Damaged => {
+            tracing::warn!(path = %path.display(), "the database was damaged during the last run; checking all of it");
+            let faults = database::open_for_check(path).and_then(|connection| database::integrity(&connection));
             match faults {
                 Ok(faults) if faults.is_empty() => {
-                    tracing::warn!("the database holds together; the damage was not in what is on the disk");
-                    return health::clear_of_suspicion(path).map_err(failed);
+                    tracing::warn!("the check found no damage on the disk");
+                    return health::record_sound_check(path).map_err(failed);
                 }
-                Ok(faults) => database::in_short(&faults),
+                Ok(faults) => database::summarize(&faults),
                 Err(StoreError::Damaged { reason, .. }) => reason,
                 Err(StoreError::Sqlite(error)) if health::is_damage(&error) => error.to_string(),
                 Err(other) => return Err(other),
             }
         }
     };
-    mend(path, &reason)
+    repair(path, &reason)
 }
 
-/// Moves the database aside and puts in its place what can be read of it; `reason` is what is wrong with it.
+/// Moves the database aside and replaces it by what can be read of it. `reason` describes the damage.
 ///
 /// # Errors
-/// It cannot be done, and the database is as it was.
-pub fn mend(path: &Path, reason: &str) -> Result<(), StoreError> {
-    tracing::error!(path = %path.display(), reason, "the database is damaged; taking over what can be read");
+/// The repair failed, and the database is unchanged.
+pub fn repair(path: &Path, reason: &str) -> Result<(), StoreError> {
+    tracing::error!(path = %path.display(), reason, "the database is damaged; recovering what can be read");
     let failed = |error: io::Error| {
         let words = format!("it is damaged ({reason}), and what can be read could not be taken over: {error}");
-        StoreError::unopened(path, &error, words)
+        StoreError::open_error(path, &error, words)
     };
-    let copy = Copy::make(path).map_err(failed)?;
+    let copy = DatabaseCopy::make(path).map_err(failed)?;
     let (whole, taken) = match copy.check() {
         Ok(()) => (copy.path.clone(), None),
         Err(faults) => {
-            tracing::warn!(faults, "reading it row by row");
-            let taken = rows::take_over(&copy.source()?, &copy.fresh, copy.frames.outdated > 0)?;
+            tracing::warn!(faults, "the whole database cannot be used; recovering it row by row");
+            let taken = salvage_rows::recover_rows(&copy.source()?, &copy.fresh, copy.frames.outdated > 0)?;
             (copy.fresh.clone(), Some(taken))
         }
     };
-    let kept = aside::name_for(path, "corrupt");
-    let loss = record(path, &whole, &copy.frames, taken.as_ref(), reason, &aside::file_name(&kept))?;
+    let kept = files::unused_name(path, "corrupt");
+    let loss = record(path, &whole, &copy.frames, taken.as_ref(), reason, &files::file_name(&kept))?;
     File::open(&whole).and_then(|file| file.sync_all()).map_err(failed)?;
-    fs::rename(&whole, mended(path)).and_then(|()| aside::sync_folder(path)).map_err(failed)?;
+    fs::rename(&whole, repaired_path(path)).and_then(|()| files::sync_folder(path)).map_err(failed)?;
     exchange(path, &kept).map_err(failed)?;
-    health::forget_suspicion(path);
+    health::remove_suspicion(path);
     tracing::error!("{}", loss.what);
     Ok(())
 }
 
-/// A copy of the database with its log laid over, to read from.
-struct Copy {
+/// A copy of the database with its log applied, to read from.
+struct DatabaseCopy {
     path: PathBuf,
-    /// An empty database of this program's, to take rows over into.
+    /// An empty database that receives the recovered rows.
     fresh: PathBuf,
-    frames: Frames,
+    frames: WalFrames,
 }
 
-impl Copy {
+impl DatabaseCopy {
     fn make(path: &Path) -> io::Result<Self> {
         let copy = Self {
-            path: aside::with_suffix(path, ".mending"),
-            fresh: aside::with_suffix(path, ".fresh"),
-            frames: wal::survey(&aside::log_of(path))?,
+            path: files::with_suffix(path, ".mending"),
+            fresh: files::with_suffix(path, ".fresh"),
+            frames: wal::read_frames(&files::log_path(path))?,
         };
         copy.remove();
         let mut options = File::options();
@@ -109,19 +109,19 @@ impl Copy {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        copy.frames.apply(&aside::log_of(path), &file)?;
-        // SQLite reads whole pages: what is missing of the last one becomes zeros.
+        copy.frames.apply(&files::log_path(path), &file)?;
+        // SQLite reads whole pages: missing bytes of the last page become zeros.
         file.set_len(file.metadata()?.len().next_multiple_of(PAGE as u64))?;
-        // The log is in it now: it needs none of its own, nor the files that come with one.
+        // The log is applied, so the copy needs no log mode and none of its files.
         if file.metadata()?.len() >= HEADER as u64 {
             file.write_all_at(&[1, 1], 18)?;
         }
         options.open(&copy.fresh)?;
-        drop(rows::make_fresh(&copy.fresh).map_err(io::Error::other)?);
+        drop(salvage_rows::create_fresh(&copy.fresh).map_err(io::Error::other)?);
         Ok(copy)
     }
 
-    /// Whether the copy is a database as good as any.
+    /// Checks the whole copy.
     fn check(&self) -> Result<(), String> {
         let check = || -> Result<Vec<String>, StoreError> {
             let connection = database::open(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -134,17 +134,17 @@ impl Copy {
         };
         match check() {
             Ok(faults) if faults.is_empty() => Ok(()),
-            Ok(faults) => Err(database::in_short(&faults)),
+            Ok(faults) => Err(database::summarize(&faults)),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Opens the copy for reading, whatever it takes: with the header, and then the whole list of tables, that this
-    /// program's databases begin with, where its own cannot be read.
+    /// Opens the copy for reading by all means: if necessary with the header, and then with the whole first page, of a fresh
+    /// database.
     fn source(&self) -> Result<Connection, StoreError> {
         let open = || -> Result<Connection, StoreError> {
             let connection = database::open(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-            // Reads on where the schema or the size of the file is not what it should be.
+            // Allows reading although the schema or the file's size is wrong.
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
             connection.pragma_update(None, "query_only", true)?;
             connection.pragma_update(None, "cell_size_check", true)?;
@@ -165,21 +165,21 @@ impl Copy {
         }
         match tried {
             Ok(connection) => Ok(connection),
-            // Nothing of it can be read; what is taken over is nothing.
+            // Nothing can be read, so nothing is recovered.
             Err(error) => {
-                tracing::warn!(%error, "not even its tables can be found");
+                tracing::warn!(%error, "the tables of the damaged database cannot be found");
                 Ok(Connection::open_in_memory()?)
             }
         }
     }
 
-    /// Puts the first bytes of a fresh database over the copy's.
+    /// Overwrites the first bytes of the copy with those of a fresh database.
     fn patch(&self, length: usize) -> io::Result<()> {
         let file = File::options().write(true).open(&self.path)?;
         let pages = file.metadata()?.len().div_ceil(PAGE as u64);
         let mut first = vec![0; length];
         File::open(&self.fresh)?.read_exact_at(&mut first, 0)?;
-        // The size in pages, at 28. No list of free pages, at 32: some of them are only not used again.
+        // Offset 28 is the size in pages; 32 is the list of free pages, left empty because some of them may hold rows.
         first[28..32].copy_from_slice(&u32::try_from(pages).unwrap_or(u32::MAX).to_be_bytes());
         first[32..40].fill(0);
         file.write_all_at(&first, 0)?;
@@ -188,7 +188,7 @@ impl Copy {
             return Ok(());
         }
         let mut page = vec![0; PAGE];
-        for number in children(&first).into_iter().filter(|number| (2..=pages).contains(number)) {
+        for number in child_pages(&first).into_iter().filter(|number| (2..=pages).contains(number)) {
             File::open(&self.fresh)?.read_exact_at(&mut page, (number - 1) * PAGE as u64)?;
             file.write_all_at(&page, (number - 1) * PAGE as u64)?;
         }
@@ -197,25 +197,25 @@ impl Copy {
 
     fn remove(&self) {
         for path in [&self.path, &self.fresh] {
-            for name in [path.clone(), aside::with_suffix(path, "-journal")] {
-                if let Err(error) = aside::remove(&name) {
-                    tracing::warn!(path = %name.display(), %error, "a copy that is no longer needed stays");
+            for name in [path.clone(), files::with_suffix(path, "-journal")] {
+                if let Err(error) = files::remove(&name) {
+                    tracing::warn!(path = %name.display(), %error, "a temporary copy could not be removed");
                 }
             }
         }
     }
 }
 
-/// Nothing is left of it, above all not on a disk that had no room for it.
-impl Drop for Copy {
+/// Removes the files, above all from a disk that has no room for them.
+impl Drop for DatabaseCopy {
     fn drop(&mut self) {
         self.remove();
     }
 }
 
-/// The pages that the list of tables stands on, where the first page has no room for it.
+/// Returns the child pages of the list of tables, if the first page has no room for it.
 /// <https://www.sqlite.org/fileformat2.html#b_tree_pages>
-fn children(first: &[u8]) -> Vec<u64> {
+fn child_pages(first: &[u8]) -> Vec<u64> {
     const INNER: u8 = 5;
     let word =
         |at: usize| first.get(at..at + 4).map(|word| word.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
@@ -227,12 +227,12 @@ fn children(first: &[u8]) -> Vec<u64> {
     cells.chain(word(HEADER + 8)).collect()
 }
 
-/// Writes into the new database what is missing in it, and from which seq it goes on.
+/// Records the missing messages in the new database, and the seq from which it continues.
 fn record(
     path: &Path,
     whole: &Path,
-    frames: &Frames,
-    taken: Option<&Taken>,
+    frames: &WalFrames,
+    taken: Option<&RecoveredRows>,
     reason: &str,
     kept: &str,
 ) -> Result<Loss, StoreError> {
@@ -240,36 +240,36 @@ fn record(
     migrations::run(&mut connection)?;
     let transaction = connection.transaction()?;
     let id: Option<Uuid> = meta::get(&transaction, meta::ID)?.and_then(|id| id.parse().ok());
-    let mark = match mark::read(&mark::path_of(path)) {
-        // One of another database's says nothing of this one, unless this one no longer knows which it is.
-        Ok(Found::Mark(record)) if id.is_none_or(|id| id == record.database) => Some(record),
+    let mark = match high_water_mark::read(&high_water_mark::path_of(path)) {
+        // Another database's mark is ignored, unless this database's id is lost.
+        Ok(StoredMark::Valid(record)) if id.is_none_or(|id| id == record.database) => Some(record),
         _ => None,
     };
-    if let (None, Some(Record { database, .. })) = (id, mark) {
+    if let (None, Some(MarkRecord { database, .. })) = (id, mark) {
         meta::set(&transaction, meta::ID, &database.to_string())?;
     }
     let last = inbox::last_seq(&transaction)?.max(mark.map_or(0, |mark| mark.seq));
-    inbox::go_on_from(&transaction, last)?;
+    inbox::continue_after(&transaction, last)?;
     let known = losses::all(&transaction)?.into_iter().flat_map(|loss| loss.seqs).collect::<Vec<_>>();
-    let missing = rows::missing(&transaction, last, &known)?;
+    let missing = salvage_rows::missing_seqs(&transaction, last, &known)?;
     let mut loss = Loss::new(LossKind::Salvaged, missing, String::new());
-    loss.whole = loss.messages == 0 && frames.outdated == 0 && taken.is_none_or(Taken::is_whole);
-    loss.what = in_words(&loss, frames, taken, reason, kept);
+    loss.whole = loss.messages == 0 && frames.outdated == 0 && taken.is_none_or(RecoveredRows::is_whole);
+    loss.what = describe(&loss, frames, taken, reason, kept);
     loss.aside.push(kept.to_owned());
     losses::add(&transaction, loss.clone())?;
     transaction.commit()?;
     Ok(loss)
 }
 
-fn in_words(loss: &Loss, frames: &Frames, taken: Option<&Taken>, reason: &str, kept: &str) -> String {
+fn describe(loss: &Loss, frames: &WalFrames, taken: Option<&RecoveredRows>, reason: &str, kept: &str) -> String {
     let mut words = format!("the database was damaged ({reason}) and is kept as {kept}. ");
     match taken {
         None => words.push_str("All of it could be read with its log, and was taken over"),
-        Some(taken) => words.push_str(&taken.in_words()),
+        Some(taken) => words.push_str(&taken.describe()),
     }
     words.push_str(&match loss.messages {
         0 => "; no accepted message is missing".to_owned(),
-        count => format!("; {count} accepted messages are missing (seq {})", losses::in_words(&loss.seqs)),
+        count => format!("; {count} accepted messages are missing (seq {})", losses::format_ranges(&loss.seqs)),
     });
     if taken.is_none() && frames.outdated > 0 {
         words.push_str(&format!("; {} pages are older than they should be", frames.outdated));
@@ -280,30 +280,32 @@ fn in_words(loss: &Loss, frames: &Frames, taken: Option<&Taken>, reason: &str, k
     words
 }
 
-fn mended(path: &Path) -> PathBuf {
-    aside::with_suffix(path, ".mended")
+fn repaired_path(path: &Path) -> PathBuf {
+    files::with_suffix(path, ".mended")
 }
 
-/// Moves the database and its files to `kept`, and the mended one into its place.
+/// Moves the database and its files to `kept`, and the repaired one into its place.
 fn exchange(path: &Path, kept: &Path) -> io::Result<()> {
-    // The database first: a database without its log would look like a sound one that knows less.
-    aside::rename(path, kept)?;
-    for (of, kept) in [(aside::log_of(path), aside::log_of(kept)), (aside::index_of(path), aside::index_of(kept))] {
-        aside::rename(&of, &kept)?;
+    // The database first: a database without its log would look like a valid one with fewer messages.
+    files::rename(path, kept)?;
+    for (of, kept) in
+        [(files::log_path(path), files::log_path(kept)), (files::log_index_path(path), files::log_index_path(kept))]
+    {
+        files::rename(&of, &kept)?;
     }
-    fs::rename(mended(path), path)?;
-    aside::sync_folder(path)
+    fs::rename(repaired_path(path), path)?;
+    files::sync_folder(path)
 }
 
-/// Goes on with an exchange that was cut off, or forgets one that had not begun.
+/// Completes an interrupted exchange, or discards one that had not begun.
 fn finish_exchange(path: &Path) -> io::Result<()> {
-    let mended = mended(path);
+    let mended = repaired_path(path);
     if !mended.exists() {
         return Ok(());
     }
     if path.exists() {
-        return aside::remove(&mended);
+        return files::remove(&mended);
     }
-    tracing::warn!(path = %path.display(), "a database that was being mended when the last run ended is put in place");
-    exchange(path, &aside::name_for(path, "corrupt"))
+    tracing::warn!(path = %path.display(), "completing a database repair that the last run did not finish");
+    exchange(path, &files::unused_name(path, "corrupt"))
 }

@@ -1,4 +1,4 @@
-//! Damage in all shapes, and what is left of 300 messages after it.
+//! Many kinds of damage, and what is recovered of 300 messages.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 
 use super::losses::{self, Loss, LossKind};
 use super::messages;
-use super::{Commit, Connection, Store, StoreError, aside, inbox, outbox, turn_steps};
+use super::{Commit, Connection, Store, StoreError, files, inbox, outbox, turn_steps};
 use uuid::Uuid;
 
 const MESSAGES: usize = 300;
 
-/// Accepts a message and gives it a step, something said and a reply.
+/// Accepts a message and gives it a step, a history entry and a reply.
 fn live(connection: &Connection, number: usize) -> Result<(), StoreError> {
     let id = Uuid::now_v7();
     let text = |text: &str| text.to_owned();
     inbox::insert(
         connection,
-        &inbox::NewMessage {
+        &inbox::NewInboxRow {
             id,
             channel: text("webhook:in"),
             external_id: format!("m{number}"),
@@ -30,7 +30,7 @@ fn live(connection: &Connection, number: usize) -> Result<(), StoreError> {
             metadata: text("{}"),
             origin: text("{}"),
             received_at: 1,
-            state: inbox::State::Queued,
+            state: inbox::InboxState::Queued,
         },
     )?;
     turn_steps::append(connection, id, "note", &format!("{{\"text\":\"{}\"}}", "y".repeat(300)))?;
@@ -40,7 +40,7 @@ fn live(connection: &Connection, number: usize) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A database in which half of the messages stand in the file and half in the log, as a killed process leaves them.
+/// Creates a database with half of the messages in the file and half in the log, as a killed process leaves it.
 async fn world(folder: &Path) -> PathBuf {
     let path = folder.join("daoyou.db");
     let store = Store::open(&path).unwrap();
@@ -67,7 +67,7 @@ async fn world(folder: &Path) -> PathBuf {
     killed.join("daoyou.db")
 }
 
-/// What is left after `damage`: messages, and what is said of it. And that the next messages are accepted.
+/// Returns the messages that are left after `damage`, and the recorded losses. Asserts that later messages are accepted.
 async fn after(sound: &Path, damage: impl Fn(&Path)) -> (usize, Vec<Loss>) {
     let folder = tempfile::tempdir().unwrap();
     for file in fs::read_dir(sound.parent().unwrap()).unwrap() {
@@ -97,7 +97,7 @@ async fn after(sound: &Path, damage: impl Fn(&Path)) -> (usize, Vec<Loss>) {
     let again = Store::open_to_serve(&path, Box::new(|_| {})).unwrap();
     let told = again.read(losses::all).await.unwrap();
     assert_eq!(told.len(), losses.len(), "said once: {told:?}");
-    let strays = fs::read_dir(folder.path()).unwrap().map(|file| aside::file_name(&file.unwrap().path()));
+    let strays = fs::read_dir(folder.path()).unwrap().map(|file| files::file_name(&file.unwrap().path()));
     let strays: Vec<_> = strays.filter(|name| name.contains(".mend") || name.contains(".fresh")).collect();
     assert!(strays.is_empty(), "{strays:?}");
     (left, losses)
@@ -122,13 +122,13 @@ async fn a_lost_or_shortened_log_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let sound = world(folder.path()).await;
     assert_eq!(after(&sound, |_| {}).await, (MESSAGES, Vec::new()));
-    let gone = |path: &Path| fs::remove_file(aside::log_of(path)).unwrap();
+    let gone = |path: &Path| fs::remove_file(files::log_path(path)).unwrap();
     let (left, losses) = after(&sound, gone).await;
     assert_eq!((left, losses.len(), losses[0].kind), (MESSAGES / 2 + 1, 1, LossKind::Missing));
     assert_eq!((losses[0].messages, &losses[0].seqs[..]), (149, &[(152, 300)][..]));
     assert!(losses[0].what.starts_with("149 accepted messages are missing from the database (seq 152–300): "));
     let half = |path: &Path| {
-        let log = aside::log_of(path);
+        let log = files::log_path(path);
         File::options().write(true).open(&log).unwrap().set_len(length(&log) / 2).unwrap();
     };
     let (left, losses) = after(&sound, half).await;
@@ -142,19 +142,19 @@ async fn a_lost_or_shortened_log_is_counted() {
 }
 
 #[tokio::test]
-async fn what_can_be_read_is_taken_over() {
+async fn readable_rows_are_recovered() {
     let folder = tempfile::tempdir().unwrap();
     let sound = world(folder.path()).await;
     let into_file = |path: &Path| {
         let connection = Connection::open(path).unwrap();
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     };
-    // What is done to it, and how many messages there must be at least.
+    // The damage, and the fewest messages that must be left.
     type Damage<'a> = Box<dyn Fn(&Path) + 'a>;
-    // As long as the log holds the first page, that of the file is not looked at.
+    // As long as the log holds the first page, that of the file is not read.
     assert_eq!(after(&sound, |path| write_at(path, 0, &[0x5a; 100])).await, (MESSAGES, Vec::new()));
     let table: Vec<(&str, Damage<'_>, usize)> = vec![
-        ("a flipped bit in the log", Box::new(|path| flip(&aside::log_of(path), 32 + 100 * 4_120 + 500)), 300),
+        ("a flipped bit in the log", Box::new(|path| flip(&files::log_path(path), 32 + 100 * 4_120 + 500)), 300),
         ("an empty file", Box::new(|path| File::options().write(true).open(path).unwrap().set_len(0).unwrap()), 140),
         (
             "a garbage header",
@@ -201,12 +201,12 @@ async fn what_can_be_read_is_taken_over() {
     }
 }
 
-/// Wherever the file ends, with its log and without: what is gone is counted, and nothing else is.
+/// Wherever the file ends, with its log and without it, exactly the missing messages are counted.
 #[tokio::test]
-async fn a_file_that_is_cut_anywhere_is_taken_over() {
+async fn a_file_truncated_anywhere_is_recovered() {
     let folder = tempfile::tempdir().unwrap();
     let sound = world(folder.path()).await;
-    // Its last pages are free: nothing of it is missing without them, and nothing reads them at a start.
+    // The last pages are free: nothing is missing without them, and a start does not read them.
     let with_free_pages = |path: &Path| {
         let connection = Connection::open(path).unwrap();
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
@@ -250,20 +250,20 @@ async fn a_file_that_is_cut_anywhere_is_taken_over() {
 }
 
 #[tokio::test]
-async fn an_exchange_that_was_cut_off_is_finished_and_one_not_begun_forgotten() {
+async fn an_interrupted_exchange_is_completed_and_one_not_begun_is_discarded() {
     let folder = tempfile::tempdir().unwrap();
     let sound = world(folder.path()).await;
-    let mended = |path: &Path| aside::with_suffix(path, ".mended");
+    let mended = |path: &Path| files::with_suffix(path, ".mended");
     let whole = |path: &Path| {
         let connection = Connection::open(path).unwrap();
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     };
-    // The database is aside, its log is not yet: with it the mended one would be a mixture.
+    // The database is moved aside but its log is not: together with the repaired database it would be a mixture.
     let (left, losses) = after(&sound, |path| {
-        let log = fs::read(aside::log_of(path)).unwrap();
+        let log = fs::read(files::log_path(path)).unwrap();
         whole(path);
         fs::rename(path, mended(path)).unwrap();
-        fs::write(aside::log_of(path), log).unwrap();
+        fs::write(files::log_path(path), log).unwrap();
     })
     .await;
     assert_eq!((left, losses), (MESSAGES, Vec::new()));
@@ -271,9 +271,9 @@ async fn an_exchange_that_was_cut_off_is_finished_and_one_not_begun_forgotten() 
     assert_eq!((left, losses), (MESSAGES, Vec::new()));
 }
 
-/// A damaged database that the first version wrote is taken over into one of today.
+/// A damaged database of the first version is recovered into the current format.
 #[test]
-fn what_the_first_version_wrote_is_taken_over() {
+fn a_damaged_database_of_the_first_version_is_recovered() {
     let folder = tempfile::tempdir().unwrap();
     let source = Connection::open(folder.path().join("old.db")).unwrap();
     source.execute_batch(include_str!("migrations/0001_spine.sql")).unwrap();
@@ -281,14 +281,15 @@ fn what_the_first_version_wrote_is_taken_over() {
     let target = folder.path().join("new.db");
     File::create(&target).unwrap();
     source.pragma_update(None, "user_version", 1).unwrap();
-    assert!(super::rows::take_over(&source, &target, false).unwrap().is_whole(), "it had no more tables");
-    let spent = super::usage::spent(&Connection::open(target).unwrap(), super::usage::Scope::Session("s")).unwrap();
+    assert!(super::salvage_rows::recover_rows(&source, &target, false).unwrap().is_whole(), "it had no more tables");
+    let spent =
+        super::usage::total(&Connection::open(target).unwrap(), super::usage::UsageScope::Session("s")).unwrap();
     assert_eq!((spent.tokens.input, spent.models[0].provider.as_str()), (100, "openai"));
 }
 
-/// A table that is not in the list of tables any more is not nothing.
+/// A table that is missing from the list of tables counts as a hole.
 #[test]
-fn a_table_that_is_gone_is_a_hole() {
+fn a_missing_table_counts_as_a_hole() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("source.db");
     for (damage, is_whole, words) in [
@@ -297,11 +298,11 @@ fn a_table_that_is_gone_is_a_hole() {
         ("PRAGMA user_version = 0; DROP TABLE jobs", false, "not all could be read of jobs"),
     ] {
         File::create(&path).unwrap();
-        let source = super::rows::make_fresh(&path).unwrap();
+        let source = super::salvage_rows::create_fresh(&path).unwrap();
         source.execute_batch(damage).unwrap();
         let target = folder.path().join("target.db");
         File::create(&target).unwrap();
-        let taken = super::rows::take_over(&source, &target, false).unwrap();
-        assert!(taken.is_whole() == is_whole && taken.in_words().contains(words), "{damage}: {}", taken.in_words());
+        let taken = super::salvage_rows::recover_rows(&source, &target, false).unwrap();
+        assert!(taken.is_whole() == is_whole && taken.describe().contains(words), "{damage}: {}", taken.describe());
     }
 }

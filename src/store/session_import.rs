@@ -1,34 +1,35 @@
-//! A session that begins with messages from elsewhere.
+//! Imports of sessions from elsewhere.
 
 use rusqlite::{Connection, params};
 
+use super::checkpoints::{CheckpointError, check_new};
 use super::messages::digest;
 use super::ownership::Ownership;
-use super::points::{PointError, check_new};
+use super::sql::execute;
 use super::{StoreError, now_ms};
 
-/// One message that is taken over.
+/// A message to import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedMessage {
     pub role: &'static str,
     /// JSON.
     pub body: String,
-    /// Those of one turn follow each other.
+    /// The messages of one turn are adjacent.
     pub turn: String,
     /// UTC milliseconds.
     pub at: i64,
 }
 
-/// Begins `session`, which must be new, with these messages, in the caller's write.
+/// Begins `session`, which must be new, with these messages, within the caller's write.
 ///
 /// # Errors
-/// There is such a session already, or it cannot be called that; nothing is written then.
+/// The session exists, or the key is invalid; nothing is written then.
 pub fn begin(
     connection: &Connection,
     session: &str,
     ownership: &Ownership,
     messages: &[ImportedMessage],
-) -> Result<(), PointError> {
+) -> Result<(), CheckpointError> {
     check_new(connection, session)?;
     write(connection, session, ownership, messages)?;
     Ok(())
@@ -51,12 +52,9 @@ fn write(
     }
     let now = now_ms();
     let begun = messages.first().map_or(now, |first| first.at.min(now));
-    // Used now: what is old must not go with what nobody has used for long.
-    connection
-        .prepare_cached(
-            "INSERT INTO sessions (session, epoch, first_seq, next_seq, created_at, updated_at, owner, is_shared)
-             VALUES (?, 0, 0, ?, ?, ?, ?, ?)",
-        )?
-        .execute(params![session, next, begun, now, ownership.owner, ownership.is_shared])?;
+    // Marked as used now: an old session must not be deleted as unused right away.
+    let sql = "INSERT INTO sessions (session, epoch, first_seq, next_seq, created_at, updated_at, owner, is_shared)
+             VALUES (?, 0, 0, ?, ?, ?, ?, ?)";
+    execute(connection, sql, params![session, next, begun, now, ownership.owner, ownership.is_shared])?;
     Ok(())
 }

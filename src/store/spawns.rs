@@ -1,15 +1,16 @@
-//! Sub-agents: who gave each its task, and what came of it. How far one is, its inbox row says.
+//! Sub-agents: who gave each its task, and its result. The inbox row has the state of its work.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::inbox::{self, State};
+use super::inbox::{self, InboxState};
+use super::sql::{execute, select_optional, select_value};
 use super::{StoreError, now_ms};
 
-/// Sub-agents that one look finds at most.
-const MOST: u32 = 1_000;
+/// The most sub-agents that one query finds.
+const MAX_FOUND: u32 = 1_000;
 
-/// A sub-agent that begins.
+/// A sub-agent to insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSpawn {
     pub id: Uuid,
@@ -20,72 +21,67 @@ pub struct NewSpawn {
     pub waits: bool,
 }
 
-/// A sub-agent as it stands.
+/// A sub-agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spawn {
+pub struct SpawnRow {
     pub id: Uuid,
-    /// Who gave it its task.
+    /// The session that gave the task.
     pub session: String,
     pub turn: String,
     pub label: String,
     pub depth: u32,
     pub waits: bool,
-    /// Of its inbox row, where that is still there.
-    pub state: Option<State>,
-    /// Once it has ended.
+    /// The state of its inbox row, if the row exists.
+    pub state: Option<InboxState>,
+    /// Present once it has ended.
     pub end: Option<SpawnEnd>,
 }
 
-/// What came of a sub-agent.
+/// The result of a sub-agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpawnEnd {
-    /// The error's stable word when it failed.
+    /// The stable code of the error if it failed.
     pub error: Option<String>,
     pub result: String,
 }
 
-impl Spawn {
-    /// Nothing more will come of it unless somebody revives it.
+impl SpawnRow {
+    /// Returns true if nothing more will come of it unless it is revived.
     pub fn is_over(&self) -> bool {
-        self.end.is_some() || self.state.is_none_or(|state| matches!(state, State::Done | State::Dead))
+        self.end.is_some() || self.state.is_none_or(|state| matches!(state, InboxState::Done | InboxState::Dead))
     }
 }
 
-/// The session of a sub-agent.
+/// Returns the session of a sub-agent.
 pub fn session_of(id: Uuid) -> String {
     format!("spawn:{id}")
 }
 
-/// Adds a sub-agent; answers whether it is new.
+/// Inserts a sub-agent; returns whether it is new.
 pub fn insert(connection: &Connection, spawn: &NewSpawn) -> Result<bool, StoreError> {
     let NewSpawn { id, session, turn, label, depth, waits } = spawn;
-    let added = connection
-        .prepare_cached(
-            "INSERT OR IGNORE INTO spawns (id, session, turn, label, depth, waits, created_at)
-             VALUES (?, ?, ?, ?, ?, ?, ?)",
-        )?
-        .execute(params![id.to_string(), session, turn.to_string(), label, depth, waits, now_ms()])?;
+    let sql = "INSERT OR IGNORE INTO spawns (id, session, turn, label, depth, waits, created_at)
+             VALUES (?, ?, ?, ?, ?, ?, ?)";
+    let added =
+        execute(connection, sql, params![id.to_string(), session, turn.to_string(), label, depth, waits, now_ms()])?;
     Ok(added == 1)
 }
 
-pub fn find(connection: &Connection, id: Uuid) -> Result<Option<Spawn>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT s.id, s.session, s.turn, s.label, s.depth, s.waits, i.state, s.ended_at, s.error, s.result
-         FROM spawns s LEFT JOIN inbox i ON i.id = s.id WHERE s.id = ?",
-    )?;
-    statement.query_row([id.to_string()], |row| Ok(read(row))).optional()?.transpose()
+pub fn find(connection: &Connection, id: Uuid) -> Result<Option<SpawnRow>, StoreError> {
+    let sql = "SELECT s.id, s.session, s.turn, s.label, s.depth, s.waits, i.state, s.ended_at, s.error, s.result
+         FROM spawns s LEFT JOIN inbox i ON i.id = s.id WHERE s.id = ?";
+    select_optional(connection, sql, [id.to_string()], |row| Ok(read(row)))?.transpose()
 }
 
-/// Notes what came of a sub-agent; answers whether it is the first time.
+/// Records the result of a sub-agent; returns whether it is the first one.
 pub fn end(connection: &Connection, id: Uuid, error: Option<&str>, result: &str) -> Result<bool, StoreError> {
     let is_first = find(connection, id)?.is_none_or(|spawn| spawn.end.is_none());
-    connection
-        .prepare_cached("UPDATE spawns SET ended_at = ?, error = ?, result = ? WHERE id = ?")?
-        .execute(params![now_ms(), error, result, id.to_string()])?;
+    let sql = "UPDATE spawns SET ended_at = ?, error = ?, result = ? WHERE id = ?";
+    execute(connection, sql, params![now_ms(), error, result, id.to_string()])?;
     Ok(is_first)
 }
 
-/// Whether any of these is over, or not there.
+/// Returns true if any of these sub-agents is over or does not exist.
 pub fn any_over(connection: &Connection, ids: &[Uuid]) -> Result<bool, StoreError> {
     for id in ids {
         if find(connection, *id)?.is_none_or(|spawn| spawn.is_over()) {
@@ -95,25 +91,23 @@ pub fn any_over(connection: &Connection, ids: &[Uuid]) -> Result<bool, StoreErro
     Ok(false)
 }
 
-/// How many sub-agents of a session have not ended.
+/// Returns the number of a session's unfinished sub-agents.
 pub fn unfinished(connection: &Connection, session: &str) -> Result<usize, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT count(*) FROM spawns s JOIN inbox i ON i.id = s.id
-         WHERE s.session = ? AND i.state NOT IN ('done', 'dead')",
-    )?;
-    Ok(statement.query_row([session], |row| row.get(0))?)
+    let sql = "SELECT count(*) FROM spawns s JOIN inbox i ON i.id = s.id
+         WHERE s.session = ? AND i.state NOT IN ('done', 'dead')";
+    select_value(connection, sql, [session])
 }
 
-/// The labels of the sub-agents of a session, and of theirs, that have not ended.
-pub fn at_work(connection: &Connection, session: &str) -> Result<Vec<String>, StoreError> {
+/// Returns the labels of a session's unfinished sub-agents, at all depths.
+pub fn unfinished_labels(connection: &Connection, session: &str) -> Result<Vec<String>, StoreError> {
     Ok(below(connection, session)?.into_iter().map(|(_, label)| label).collect())
 }
 
-/// Marks the unfinished sub-agents of a session, and theirs, as to be cancelled; answers their turns and sessions.
+/// Marks the unfinished sub-agents of a session, at all depths, for cancellation; returns their turns and sessions.
 pub fn cancel_below(connection: &Connection, session: &str) -> Result<Vec<(Uuid, String)>, StoreError> {
     let mut cancelled = Vec::new();
     for (id, _) in below(connection, session)? {
-        connection.prepare_cached("UPDATE inbox SET cancel = 1 WHERE id = ?")?.execute([id.to_string()])?;
+        execute(connection, "UPDATE inbox SET cancel = 1 WHERE id = ?", [id.to_string()])?;
         if let Some(row) = inbox::find(connection, id)? {
             cancelled.push((row.turn, row.session));
         }
@@ -121,7 +115,7 @@ pub fn cancel_below(connection: &Connection, session: &str) -> Result<Vec<(Uuid,
     Ok(cancelled)
 }
 
-/// The unfinished sub-agents below a session, at all depths, with their labels.
+/// Returns the unfinished sub-agents of a session, at all depths, with their labels.
 fn below(connection: &Connection, session: &str) -> Result<Vec<(Uuid, String)>, StoreError> {
     let mut statement = connection.prepare_cached(
         "WITH RECURSIVE below(id, label) AS (
@@ -130,7 +124,7 @@ fn below(connection: &Connection, session: &str) -> Result<Vec<(Uuid, String)>, 
          SELECT b.id, b.label FROM below b JOIN inbox i ON i.id = b.id
          WHERE i.state NOT IN ('done', 'dead') ORDER BY i.seq LIMIT ?2",
     )?;
-    let rows = statement.query_map(params![session, MOST], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
+    let rows = statement.query_map(params![session, MAX_FOUND], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
     rows.map(|row| {
         let (id, label) = row?;
         Ok((id.parse()?, label))
@@ -138,17 +132,17 @@ fn below(connection: &Connection, session: &str) -> Result<Vec<(Uuid, String)>, 
     .collect()
 }
 
-fn read(row: &Row<'_>) -> Result<Spawn, StoreError> {
+fn read(row: &Row<'_>) -> Result<SpawnRow, StoreError> {
     let ended: Option<i64> = row.get(7)?;
     let state: Option<String> = row.get(6)?;
-    Ok(Spawn {
+    Ok(SpawnRow {
         id: row.get::<_, String>(0)?.parse()?,
         session: row.get(1)?,
         turn: row.get(2)?,
         label: row.get(3)?,
         depth: row.get(4)?,
         waits: row.get(5)?,
-        state: state.as_deref().map(State::parse).transpose()?,
+        state: state.as_deref().map(InboxState::parse).transpose()?,
         end: match ended {
             Some(_) => {
                 Some(SpawnEnd { error: row.get(8)?, result: row.get::<_, Option<String>>(9)?.unwrap_or_default() })
@@ -161,12 +155,12 @@ fn read(row: &Row<'_>) -> Result<Spawn, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::inbox::NewMessage;
+    use crate::store::inbox::NewInboxRow;
     use crate::store::{Commit, Store, retention};
 
-    fn message(id: Uuid, state: State) -> NewMessage {
+    fn message(id: Uuid, state: InboxState) -> NewInboxRow {
         let text = |text: &str| text.to_owned();
-        NewMessage {
+        NewInboxRow {
             id,
             channel: text("cli"),
             external_id: id.to_string(),
@@ -184,24 +178,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_session_knows_its_sub_agents_and_theirs() {
+    async fn sub_agents_are_found_at_all_depths() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let [child, grandchild, over, other] = [1, 2, 3, 4].map(Uuid::from_u128);
         let found = store
             .write(Commit::Logged, move |connection| {
                 for (id, session, label, state) in [
-                    (child, "cli:direct".to_owned(), "child", State::Queued),
-                    (grandchild, session_of(child), "grandchild", State::Queued),
-                    (over, "cli:direct".to_owned(), "over", State::Done),
-                    (other, "cli:other".to_owned(), "other", State::Queued),
+                    (child, "cli:direct".to_owned(), "child", InboxState::Queued),
+                    (grandchild, session_of(child), "grandchild", InboxState::Queued),
+                    (over, "cli:direct".to_owned(), "over", InboxState::Done),
+                    (other, "cli:other".to_owned(), "other", InboxState::Queued),
                 ] {
                     let turn = Uuid::nil();
                     let spawn = NewSpawn { id, session, turn, label: label.to_owned(), depth: 1, waits: true };
                     assert!(insert(connection, &spawn)? && !insert(connection, &spawn)?);
                     inbox::insert(connection, &message(id, state))?;
                 }
-                let at_work = at_work(connection, "cli:direct")?;
+                let at_work = unfinished_labels(connection, "cli:direct")?;
                 assert_eq!(
                     (at_work.join(" ").as_str(), unfinished(connection, "cli:direct")?),
                     ("child grandchild", 1)

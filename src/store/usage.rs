@@ -1,125 +1,116 @@
-//! Tokens and money, by turn and model. What a response cost is kept as it was at the time: prices change.
+//! TokenCounts and costs by turn and model. Costs are recorded at the price of the time, because prices change.
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, ToSql, params};
+use rusqlite::{Connection, Row, ToSql, params};
 use uuid::Uuid;
 
+use super::sql::{execute, select_one, select_value};
 use super::{StoreError, now_ms};
 
-/// What one turn used, or several together.
+/// The tokens of one or more turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Tokens {
+pub struct TokenCounts {
     pub turns: u64,
     pub input: u64,
     pub output: u64,
-    /// Of the input, read from the service's cache.
+    /// The part of the input that came from the service's cache.
     pub cached: u64,
 }
 
-/// Amounts of money by currency, in millionths of its unit.
+/// Amounts by currency, in millionths of its unit.
 pub type Costs = BTreeMap<String, u64>;
 
-/// Which turns are summed up.
+/// The turns that are added up.
 #[derive(Clone, Copy, Debug)]
-pub enum Scope<'a> {
+pub enum UsageScope<'a> {
     Turn(Uuid),
     Session(&'a str),
-    /// All that ended since then, UTC milliseconds.
+    /// All turns that ended since then, UTC milliseconds.
     Since(i64),
 }
 
-/// What was used and what it cost; tokens without a known price are in no cost.
+/// TokenCounts and costs. TokenCounts without a known price are in no cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
-    pub tokens: Tokens,
+pub struct UsageTotal {
+    pub tokens: TokenCounts,
     pub costs: Costs,
-    /// By model, in order of their names.
-    pub models: Vec<ModelSpent>,
+    /// The shares of the models, by name.
+    pub models: Vec<ModelTotal>,
 }
 
 /// The share of one model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ModelSpent {
+pub struct ModelTotal {
     pub provider: String,
     /// `PROVIDER/MODEL`.
     pub model: String,
-    pub tokens: Tokens,
+    pub tokens: TokenCounts,
     pub costs: Costs,
 }
 
-/// The tokens, in and out, of turns that ended since `since` (UTC milliseconds) and answered messages of `sender`, with those of their
-/// sub-agents.
+/// Returns the tokens, in and out, of turns that ended since `since` (UTC milliseconds) and answered messages of `sender`,
+/// including their sub-agents.
 pub fn tokens_of_jobs(connection: &Connection, sender: &str, since: i64) -> Result<u64, StoreError> {
     let sql = "SELECT ifnull(sum(u.input_tokens + u.output_tokens), 0) FROM usage u
                WHERE u.at >= ?2 AND EXISTS (
                    WITH RECURSIVE above (turn) AS (
                        VALUES (u.turn) UNION SELECT s.turn FROM spawns s JOIN above ON s.id = above.turn)
                    SELECT 1 FROM above JOIN inbox i ON i.turn = above.turn AND i.sender = ?1)";
-    Ok(connection.prepare_cached(sql)?.query_row(params![sender, since], |row| row.get(0))?)
+    select_value(connection, sql, params![sender, since])
 }
 
-/// Adds what a model (`PROVIDER/MODEL`) used in a turn; `cost` in millionths and its currency, where a price is known.
+/// Records what a model (`PROVIDER/MODEL`) used in a turn; `cost` is the currency and the amount in millionths, if a price is
+/// known.
 pub fn add(
     connection: &Connection,
     turn: Uuid,
     session: &str,
     model: &str,
-    used: Tokens,
+    used: TokenCounts,
     cost: Option<(&str, u64)>,
 ) -> Result<(), StoreError> {
     let (currency, cost) = cost.unzip();
-    connection
-        .prepare_cached(
-            "INSERT OR REPLACE INTO usage
+    let sql = "INSERT OR REPLACE INTO usage
                 (turn, session, model, input_tokens, output_tokens, cached_tokens, cost, currency, at)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        )?
-        .execute(params![
-            turn.to_string(),
-            session,
-            model,
-            used.input,
-            used.output,
-            used.cached,
-            cost,
-            currency,
-            now_ms()
-        ])?;
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    execute(
+        connection,
+        sql,
+        params![turn.to_string(), session, model, used.input, used.output, used.cached, cost, currency, now_ms()],
+    )?;
     Ok(())
 }
 
-/// Tokens and money of these turns, together and by model.
-pub fn spent(connection: &Connection, scope: Scope<'_>) -> Result<Spent, StoreError> {
-    let mut spent = Spent { tokens: tokens(connection, scope)?, ..Spent::default() };
-    spent.models = models(connection, scope)?;
-    for (currency, cost) in spent.models.iter().flat_map(|model| &model.costs) {
-        *spent.costs.entry(currency.clone()).or_default() += cost;
+/// Returns the tokens and costs of these turns, in total and by model.
+pub fn total(connection: &Connection, scope: UsageScope<'_>) -> Result<UsageTotal, StoreError> {
+    let mut total = UsageTotal { tokens: tokens(connection, scope)?, ..UsageTotal::default() };
+    total.models = models(connection, scope)?;
+    for (currency, cost) in total.models.iter().flat_map(|model| &model.costs) {
+        *total.costs.entry(currency.clone()).or_default() += cost;
     }
-    Ok(spent)
+    Ok(total)
 }
 
-/// Tokens, in and out, of the turns of a session and of the sub-agents below it that ended since then, UTC milliseconds.
+/// Returns the tokens, in and out, of a session's turns that ended since then (UTC milliseconds), including its sub-agents.
 pub fn tokens_since(connection: &Connection, session: &str, from_ms: i64) -> Result<u64, StoreError> {
     let sql = "WITH RECURSIVE below(session) AS (
                    SELECT ?1 UNION SELECT 'spawn:' || s.id FROM below b JOIN spawns s ON s.session = b.session)
                SELECT total(u.input_tokens) + total(u.output_tokens)
                FROM below b CROSS JOIN usage u ON u.session = b.session AND u.at >= ?2";
-    let total: f64 = connection.prepare_cached(sql)?.query_row(params![session, from_ms], |row| row.get(0))?;
+    let total: f64 = select_value(connection, sql, params![session, from_ms])?;
     Ok(total as u64)
 }
 
-fn tokens(connection: &Connection, scope: Scope<'_>) -> Result<Tokens, StoreError> {
+fn tokens(connection: &Connection, scope: UsageScope<'_>) -> Result<TokenCounts, StoreError> {
     const SUMS: &str = "count(DISTINCT turn), total(input_tokens), total(output_tokens), total(cached_tokens)";
-    scope.query(SUMS, "", |sql, value| {
-        Ok(connection.prepare_cached(sql)?.query_row([value], |row| read_tokens(row, 0))?)
-    })
+    scope.query(SUMS, "", |sql, value| select_one(connection, sql, [value], |row| read_tokens(row, 0)))
 }
 
-fn models(connection: &Connection, scope: Scope<'_>) -> Result<Vec<ModelSpent>, StoreError> {
+fn models(connection: &Connection, scope: UsageScope<'_>) -> Result<Vec<ModelTotal>, StoreError> {
     const SUMS: &str = "count(DISTINCT turn), total(input_tokens), total(output_tokens), total(cached_tokens),
         provider, model, currency, total(cost)";
-    let mut models: Vec<ModelSpent> = Vec::new();
+    let mut models: Vec<ModelTotal> = Vec::new();
     scope.query(SUMS, "GROUP BY model, currency ORDER BY model", |sql, value| {
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query([value])?;
@@ -129,7 +120,7 @@ fn models(connection: &Connection, scope: Scope<'_>) -> Result<Vec<ModelSpent>, 
             let known = match known {
                 Some(known) => known,
                 None => {
-                    models.push(ModelSpent { provider: row.get(4)?, model, ..ModelSpent::default() });
+                    models.push(ModelTotal { provider: row.get(4)?, model, ..ModelTotal::default() });
                     let last = models.len() - 1;
                     &mut models[last]
                 }
@@ -147,8 +138,8 @@ fn models(connection: &Connection, scope: Scope<'_>) -> Result<Vec<ModelSpent>, 
     Ok(models)
 }
 
-impl Scope<'_> {
-    /// Asks for `what` of these rows.
+impl UsageScope<'_> {
+    /// Calls `ask` with the query for `what` of these rows.
     fn query<T>(
         self,
         what: &str,
@@ -164,9 +155,89 @@ impl Scope<'_> {
     }
 }
 
-fn read_tokens(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Tokens> {
+fn read_tokens(row: &Row<'_>, at: usize) -> rusqlite::Result<TokenCounts> {
     let whole = |at: usize| row.get::<_, f64>(at).map(|total| total as u64);
-    Ok(Tokens { turns: row.get(at)?, input: whole(at + 1)?, output: whole(at + 2)?, cached: whole(at + 3)? })
+    Ok(TokenCounts { turns: row.get(at)?, input: whole(at + 1)?, output: whole(at + 2)?, cached: whole(at + 3)? })
+}
+
+/// The turns that count for a budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BudgetScope {
+    /// The session's turns since its last `/new`.
+    Session(String),
+    /// The turns of all sessions since this time, UTC milliseconds. A turn counts when it ends; running turns count now.
+    Since(i64),
+}
+
+/// The use of one model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetUse {
+    /// `PROVIDER/MODEL`; empty if a turn's journal does not name it.
+    pub model: String,
+    pub tokens: TokenCounts,
+    /// The amount in millionths and its currency, at the price of that time; absent if no price was known.
+    pub cost: Option<(u64, String)>,
+}
+
+/// Returns the use of ended and running turns; a model may occur twice. Running turns are only in the journal.
+pub fn budget_use(connection: &Connection, scope: &BudgetScope) -> Result<Vec<BudgetUse>, StoreError> {
+    const SUMS: &str =
+        "SELECT model, count(*), total(input_tokens), total(output_tokens), total(cached_tokens), total(cost), currency
+         FROM usage";
+    let (mut rows, session) = match scope {
+        BudgetScope::Session(session) => {
+            let sql = format!(
+                "{SUMS} WHERE session = ?1 AND turn IN (
+                     SELECT turn FROM messages WHERE session = ?1
+                     AND seq >= (SELECT first_seq FROM sessions WHERE session = ?1))
+                 GROUP BY model, currency"
+            );
+            (read_budget(connection, &sql, params![session])?, Some(session))
+        }
+        BudgetScope::Since(from) => {
+            (read_budget(connection, &format!("{SUMS} WHERE at >= ?1 GROUP BY model, currency"), params![from])?, None)
+        }
+    };
+    rows.extend(running_use(connection, session)?);
+    Ok(rows)
+}
+
+/// Returns the use by turns that have not ended.
+fn running_use(connection: &Connection, session: Option<&String>) -> Result<Vec<BudgetUse>, StoreError> {
+    // The index is given: it holds only the unfinished rows. Queued ones have no steps.
+    const SQL: &str = "
+        WITH open AS (
+            SELECT DISTINCT turn FROM inbox INDEXED BY inbox_open
+            WHERE state NOT IN ('done', 'dead') AND state <> 'queued' AND (?1 IS NULL OR session = ?1))
+        SELECT coalesce(json_extract(r.body, '$.response.answered_by'), json_extract(c.body, '$.model'), '') AS model,
+            count(DISTINCT open.turn),
+            total(json_extract(r.body, '$.response.usage.input_tokens')),
+            total(json_extract(r.body, '$.response.usage.output_tokens')),
+            total(json_extract(r.body, '$.response.usage.cached_tokens')),
+            total(json_extract(r.body, '$.response.cost.micros')),
+            json_extract(r.body, '$.response.cost.currency') AS currency
+        FROM open
+        JOIN turn_steps r ON r.turn = open.turn AND r.kind = 'response'
+        LEFT JOIN turn_steps c ON c.turn = open.turn AND c.kind = 'context'
+        GROUP BY model, currency";
+    read_budget(connection, SQL, params![session])
+}
+
+fn read_budget(
+    connection: &Connection,
+    sql: &str,
+    parameters: &[&dyn rusqlite::ToSql],
+) -> Result<Vec<BudgetUse>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let whole = |row: &Row<'_>, at: usize| row.get::<_, f64>(at).map(|total| total as u64);
+    let rows = statement.query_map(parameters, |row| {
+        let tokens =
+            TokenCounts { turns: row.get(1)?, input: whole(row, 2)?, output: whole(row, 3)?, cached: whole(row, 4)? };
+        let currency: Option<String> = row.get(6)?;
+        let cost = currency.map(|currency| Ok::<_, rusqlite::Error>((whole(row, 5)?, currency))).transpose()?;
+        Ok(BudgetUse { model: row.get(0)?, tokens, cost })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 #[cfg(test)]
@@ -174,12 +245,12 @@ mod tests {
     use super::*;
     use crate::store::{Commit, Store, spawns};
 
-    fn used(turns: u64, input: u64) -> Tokens {
-        Tokens { turns, input, output: 1, cached: 0 }
+    fn used(turns: u64, input: u64) -> TokenCounts {
+        TokenCounts { turns, input, output: 1, cached: 0 }
     }
 
     #[tokio::test]
-    async fn what_sub_agents_use_is_used_by_their_session() {
+    async fn the_use_of_sub_agents_counts_for_their_session() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let count = |connection: &Connection| {
@@ -198,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_model_of_a_turn_counts_and_each_currency_for_itself() {
+    async fn usage_is_separate_for_each_model_and_currency() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let (one, two) = (Uuid::now_v7(), Uuid::now_v7());
@@ -208,14 +279,15 @@ mod tests {
                 add(connection, one, "s", "b/y", used(1, 20), Some(("CNY", 5)))?;
                 add(connection, two, "s", "a/x", used(1, 30), Some(("USD", 300)))?;
                 add(connection, Uuid::now_v7(), "t", "a/x", used(1, 40), None)?;
-                // The same again, as a commit whose success was not told.
+                // The same again, as a retried commit whose success was not reported.
                 add(connection, two, "s", "a/x", used(1, 30), Some(("USD", 300)))?;
-                let ask = |scope| spent(connection, scope);
-                Ok((ask(Scope::Session("s"))?, ask(Scope::Turn(one))?, ask(Scope::Since(0))?))
+                let ask = |scope| total(connection, scope);
+                Ok((ask(UsageScope::Session("s"))?, ask(UsageScope::Turn(one))?, ask(UsageScope::Since(0))?))
             })
             .await
             .unwrap();
-        let costs = |spent: &Spent| spent.costs.iter().map(|(c, n)| format!("{n} {c}")).collect::<Vec<_>>().join(", ");
+        let costs =
+            |spent: &UsageTotal| spent.costs.iter().map(|(c, n)| format!("{n} {c}")).collect::<Vec<_>>().join(", ");
         assert_eq!((session.tokens.turns, session.tokens.input, costs(&session).as_str()), (2, 60, "5 CNY, 1000 USD"));
         assert_eq!((first.tokens.turns, first.tokens.output, costs(&first).as_str()), (1, 2, "5 CNY, 700 USD"));
         let names: Vec<_> =

@@ -1,50 +1,48 @@
-//! Short codes of vectors, many in one row. How many bits of two codes differ tells about how far their vectors are apart, so
-//! that only of the few best the vectors themselves are read. A code stands and goes with its vector, in the same commit.
+//! Short binary codes of vectors, many in one row. The number of different bits of two codes approximates the angle between
+//! their vectors, so that only the vectors of the best candidates are read. A code is written and deleted with its vector, in
+//! the same commit.
 
 use rusqlite::{Connection, params};
 
 use super::StoreError;
-use super::vectors::read;
-use super::words::Shelf;
+use super::search_index::SearchCorpus;
+use super::sql::execute;
 
-/// Bits of a code, whatever the vector's length is.
+/// The bits of a code, for vectors of any length.
 pub const BITS: usize = 512;
 const WORDS: usize = BITS / 64;
 
-/// What one takes in its row: the id, and the code. The migration has these numbers, too.
+/// The bytes of a code in its row: the id and the bits. The migration contains these numbers, too.
 const SLOT: usize = 8 + BITS / 8;
 
-/// Codes of one row.
+/// The codes of one row.
 const SLOTS: i64 = 256;
 
-/// Vectors that are given codes in one write.
-const PIECE: i64 = 256;
-
-/// On which side of so many planes a vector lies.
+/// A binary code: the sides of a set of planes on which a vector lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Code([u64; WORDS]);
+pub struct VectorCode([u64; WORDS]);
 
-/// A code that was read: whose it is, where it stands, and how many bits are others than in what was asked for.
+/// A code that was compared: the id of its vector, its place, and the number of different bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Read {
+pub struct CodeDistance {
     pub id: i64,
     pub place: i64,
     pub distance: u32,
 }
 
-impl Code {
-    /// Turns the vector as if by chance, always the same way, so that each bit says something of all its numbers; then only
-    /// the signs count.
+impl VectorCode {
+    /// Rotates the vector pseudo-randomly but deterministically, so that each bit depends on all its numbers, and takes the
+    /// signs.
     pub fn of(vector: &[f32]) -> Self {
         let mut turned = [0.0_f32; BITS];
         for (at, number) in vector.iter().enumerate() {
-            turned[at % BITS] += if is_turned(at) { -number } else { *number };
+            turned[at % BITS] += if is_sign_flipped(at) { -number } else { *number };
         }
-        mix(&mut turned);
+        hadamard_transform(&mut turned);
         for (at, number) in turned.iter_mut().enumerate() {
-            *number = if is_turned(usize::MAX - at) { -*number } else { *number };
+            *number = if is_sign_flipped(usize::MAX - at) { -*number } else { *number };
         }
-        mix(&mut turned);
+        hadamard_transform(&mut turned);
         let mut words = [0; WORDS];
         for (at, number) in turned.iter().enumerate() {
             words[at / 64] |= u64::from(*number > 0.0) << (at % 64);
@@ -58,16 +56,16 @@ impl Code {
     }
 }
 
-/// One of two, evenly spread: the last steps of SplitMix64.
-fn is_turned(at: usize) -> bool {
+/// Returns a uniformly distributed bit: the last steps of SplitMix64.
+fn is_sign_flipped(at: usize) -> bool {
     let mut hash = (at as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     (hash ^ hash >> 31) & 1 == 1
 }
 
-/// The transform of Walsh and Hadamard: sums and differences of all numbers.
-fn mix(numbers: &mut [f32; BITS]) {
+/// Applies the Walsh–Hadamard transform: sums and differences of all numbers.
+fn hadamard_transform(numbers: &mut [f32; BITS]) {
     let mut half = 1;
     while half < BITS {
         for pair in numbers.chunks_exact_mut(half * 2) {
@@ -80,10 +78,10 @@ fn mix(numbers: &mut [f32; BITS]) {
     }
 }
 
-/// Writes the code of `id`'s vector among those of `owner`; answers its place.
+/// Writes the code of `id`'s vector to those of `owner`; returns its place.
 pub(super) fn put(
     connection: &Connection,
-    shelf: Shelf,
+    shelf: SearchCorpus,
     owner: &str,
     id: i64,
     vector: &[f32],
@@ -93,7 +91,7 @@ pub(super) fn put(
     }
     let mut slot = Vec::with_capacity(SLOT);
     slot.extend(id.to_le_bytes());
-    slot.extend(Code::of(vector).0.iter().flat_map(|word| word.to_le_bytes()));
+    slot.extend(VectorCode::of(vector).0.iter().flat_map(|word| word.to_le_bytes()));
     let table = table(shelf);
     let last = format!("SELECT id, length(codes) / ?2 FROM {table} WHERE owner = ?1 ORDER BY id DESC LIMIT 1");
     let mut last = connection.prepare_cached(&last)?;
@@ -105,49 +103,19 @@ pub(super) fn put(
     match last.filter(|(_, used)| *used < SLOTS) {
         Some((row, used)) => {
             let append = "SET held = held + 1, codes = CAST(codes || ?2 AS BLOB) WHERE id = ?1";
-            connection.prepare_cached(&format!("UPDATE {table} {append}"))?.execute(params![row, slot])?;
+            execute(connection, &format!("UPDATE {table} {append}"), params![row, slot])?;
             Ok(row * SLOTS + used)
         }
         None => {
             let insert = format!("INSERT INTO {table} (owner, held, codes) VALUES (?, 1, ?)");
-            connection.prepare_cached(&insert)?.execute(params![owner, slot])?;
+            execute(connection, &insert, params![owner, slot])?;
             Ok(connection.last_insert_rowid() * SLOTS)
         }
     }
 }
 
-/// Gives codes to vectors that have no place, some of them; answers whether there were any.
-pub fn put_missing(connection: &Connection, shelf: Shelf) -> Result<bool, StoreError> {
-    let (vectors, id, owners) = match shelf {
-        Shelf::Memories => ("memory_vectors", "memory", "memories"),
-        Shelf::Said => ("said_vectors", "said", "said"),
-    };
-    let missing = format!(
-        "SELECT v.{id}, v.vector, o.owner FROM {vectors} v CROSS JOIN {owners} o ON o.id = v.{id}
-         WHERE v.place IS NULL LIMIT {PIECE}"
-    );
-    let mut statement = connection.prepare_cached(&missing)?;
-    let rows = statement
-        .query_map([], |row| Ok((row.get::<_, i64>(0)?, read(row.get_ref(1)?.as_blob()?), row.get::<_, String>(2)?)))?;
-    let rows = rows.collect::<Result<Vec<_>, _>>()?;
-    let mut update = connection.prepare_cached(&format!("UPDATE {vectors} SET place = ?2 WHERE {id} = ?1"))?;
-    for (id, vector, owner) in &rows {
-        update.execute(params![id, put(connection, shelf, owner, *id, vector)?])?;
-    }
-    Ok(!rows.is_empty())
-}
-
-/// Whether some vectors have no place yet.
-pub fn are_missing(connection: &Connection, shelf: Shelf) -> Result<bool, StoreError> {
-    let sql = match shelf {
-        Shelf::Memories => "SELECT EXISTS (SELECT 1 FROM memory_vectors WHERE place IS NULL)",
-        Shelf::Said => "SELECT EXISTS (SELECT 1 FROM said_vectors WHERE place IS NULL)",
-    };
-    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
-}
-
-/// Has memories' vectors given codes again whose row of codes is gone, as a mended database may have lost some.
-pub(super) fn recheck(connection: &Connection) -> Result<(), StoreError> {
+/// Marks memories' vectors whose row of codes is missing, as in a repaired database, so that they get codes again.
+pub(super) fn mark_missing(connection: &Connection) -> Result<(), StoreError> {
     connection.execute(
         "UPDATE memory_vectors SET place = NULL WHERE place > 0 AND place / ?1 NOT IN (SELECT id FROM memory_codes)",
         [SLOTS],
@@ -155,7 +123,7 @@ pub(super) fn recheck(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Removes all.
+/// Deletes all codes.
 pub(super) fn clear(connection: &Connection) -> Result<(), StoreError> {
     connection.execute("DELETE FROM memory_codes", [])?;
     connection.execute("DELETE FROM said_codes", [])?;
@@ -165,10 +133,10 @@ pub(super) fn clear(connection: &Connection) -> Result<(), StoreError> {
 /// Calls `take` with all codes of an owner.
 pub fn visit(
     connection: &Connection,
-    shelf: Shelf,
+    shelf: SearchCorpus,
     owner: &str,
-    code: &Code,
-    mut take: impl FnMut(Read),
+    code: &VectorCode,
+    mut take: impl FnMut(CodeDistance),
 ) -> Result<(), StoreError> {
     let mut rows = connection.prepare_cached(&format!("SELECT id, codes FROM {} WHERE owner = ?", table(shelf)))?;
     let mut rows = rows.query([owner])?;
@@ -179,17 +147,17 @@ pub fn visit(
             let Some((id, theirs)) = slot.split_first_chunk() else { continue };
             let id = i64::from_le_bytes(*id);
             if id > 0 {
-                take(Read { id, place, distance: code.distance(theirs) });
+                take(CodeDistance { id, place, distance: code.distance(theirs) });
             }
         }
     }
     Ok(())
 }
 
-fn table(shelf: Shelf) -> &'static str {
+fn table(shelf: SearchCorpus) -> &'static str {
     match shelf {
-        Shelf::Memories => "memory_codes",
-        Shelf::Said => "said_codes",
+        SearchCorpus::Memories => "memory_codes",
+        SearchCorpus::Messages => "said_codes",
     }
 }
 
@@ -197,7 +165,7 @@ fn table(shelf: Shelf) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Two vectors of so many numbers with this cosine; `at` says where they stand out.
+    /// Returns two vectors of this size with this cosine; `at` selects their largest components.
     fn pair(size: usize, cosine: f32, at: usize) -> [Vec<f32>; 2] {
         let mut pair = [vec![0.0; size], vec![0.0; size]];
         pair[0][at % size] = 1.0;
@@ -207,12 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn bits_differ_as_vectors_do() {
+    fn different_bits_approximate_the_angle_of_vectors() {
         for size in [3, 100, 256, 512, 1_536, 8_192] {
             for cosine in [1.0, 0.9, 0.5, 0.0, -0.5] {
                 let mut differ = 0;
                 for at in 0..20 {
-                    let [one, other] = pair(size, cosine, at * 31 + 1).map(|vector| Code::of(&vector));
+                    let [one, other] = pair(size, cosine, at * 31 + 1).map(|vector| VectorCode::of(&vector));
                     let other: Vec<u8> = other.0.iter().flat_map(|word| word.to_le_bytes()).collect();
                     differ += one.distance(&other);
                 }
@@ -224,6 +192,6 @@ mod tests {
                 );
             }
         }
-        assert_eq!(Code::of(&[]), Code([0; WORDS]));
+        assert_eq!(VectorCode::of(&[]), VectorCode([0; WORDS]));
     }
 }

@@ -1,62 +1,65 @@
-//! What memories and messages mean, as vectors of one model: rows only. When they are made, and what is near to what, is
-//! `memory`'s.
+//! The embedding vectors of memories and messages, of one model: rows only. The `memory` module creates and compares them.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest, Sha256};
 
-use super::words::Shelf;
+use super::search_index::SearchCorpus;
+use super::sql::{execute, select, select_optional, select_value};
 use super::{StoreError, meta, vector_codes};
 
-/// Names a text; the same text has the same.
-pub type Hash = [u8; 16];
+/// The hash of a text.
+pub type TextHash = [u8; 16];
 
-/// Messages that can be found whose vectors are kept, the newest: by their ids, of which only some have one.
-pub const SAID_KEPT: i64 = 20_000;
+/// The number of newest indexed messages whose vectors are kept, counted by id; only some of them have one.
+pub const KEPT_MESSAGES: i64 = 20_000;
 
-/// What has no vector.
+/// The most vectors that get codes in one write.
+const PIECE: i64 = 256;
+
+/// A text without a vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unembedded {
+pub struct UnembeddedText {
     pub id: i64,
-    /// A memory's; a message's role.
+    /// The kind of a memory, or the role of a message.
     pub kind: String,
     pub name: String,
-    /// A message's is JSON.
+    /// The text of a memory, or the JSON of a message.
     pub text: String,
 }
 
-/// The vector of a text, for all that say it.
+/// The vector of a text, for all entries with that text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewVector {
-    pub hash: Hash,
-    /// Of length 1; empty where the model takes no such text.
+    pub hash: TextHash,
+    /// Of length 1; empty if the model refuses the text.
     pub vector: Vec<f32>,
     pub ids: Vec<i64>,
 }
 
-/// What is kept.
+/// The numbers of vectors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct VectorCounts {
     pub memories: i64,
     pub said: i64,
-    /// Whose vectors they are; empty is nobody's.
+    /// The model of the vectors; empty if there is none.
     pub model: String,
 }
 
-pub fn hash(text: &str) -> Hash {
-    let mut hash = Hash::default();
+pub fn hash(text: &str) -> TextHash {
+    let mut hash = TextHash::default();
     hash.copy_from_slice(&Sha256::digest(text.as_bytes())[..16]);
     hash
 }
 
-/// Sees to it that only vectors of `model` are there; those of another one are dropped. Answers whether some were.
-pub fn begin(connection: &Connection, model: &str) -> Result<bool, StoreError> {
+/// Drops the vectors of other models than `model`; returns whether there were any.
+pub fn set_model(connection: &Connection, model: &str) -> Result<bool, StoreError> {
     if meta::get(connection, meta::VECTORS)?.as_deref() == Some(model) {
-        // A mended database begins with other ids.
-        let done: i64 = said_done(connection)?.parse().unwrap_or(0);
-        if done > newest(connection, Shelf::Said)? {
+        // A repaired database restarts its ids.
+        let done: i64 = indexed_up_to(connection)?.parse().unwrap_or(0);
+        if done > newest(connection, SearchCorpus::Messages)? {
             meta::set(connection, meta::VECTORS_SAID, "")?;
         }
-        vector_codes::recheck(connection)?;
+        vector_codes::mark_missing(connection)?;
         return Ok(false);
     }
     vector_codes::clear(connection)?;
@@ -68,25 +71,25 @@ pub fn begin(connection: &Connection, model: &str) -> Result<bool, StoreError> {
     Ok(dropped > 0)
 }
 
-/// How near a model finds texts that have nothing in common, as cosines.
+/// The similarity that a model finds between unrelated texts, as cosines.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Bases {
-    /// The mean of all.
+pub struct SimilarityBaselines {
+    /// The mean of all pairs.
     pub all: f32,
-    /// What hardly any sentence reaches that has nothing to do with a text of a class; which class is which is `memory`'s.
+    /// The similarity that hardly any unrelated sentence has to a text of a class. The `memory` module defines the classes.
     pub classes: [f32; 4],
 }
 
-/// How near the model finds texts that have nothing in common, if that is known.
-pub fn bases(connection: &Connection) -> Result<Option<Bases>, StoreError> {
+/// Returns the baselines of the current model if they are known.
+pub fn bases(connection: &Connection) -> Result<Option<SimilarityBaselines>, StoreError> {
     let text = meta::get(connection, meta::VECTORS_BASE)?.unwrap_or_default();
     let numbers: Vec<f32> = text.split(' ').map_while(|number| number.parse().ok()).collect();
     let [all, classes @ ..] = numbers.as_slice() else { return Ok(None) };
-    Ok(classes.try_into().ok().map(|classes| Bases { all: *all, classes }))
+    Ok(classes.try_into().ok().map(|classes| SimilarityBaselines { all: *all, classes }))
 }
 
-/// Notes how near `model` finds texts that have nothing in common.
-pub fn set_bases(connection: &Connection, model: &str, bases: &Bases) -> Result<(), StoreError> {
+/// Records the baselines of `model`.
+pub fn set_bases(connection: &Connection, model: &str, bases: &SimilarityBaselines) -> Result<(), StoreError> {
     if is_kept(connection, model)? {
         let numbers: Vec<String> = [bases.all].iter().chain(&bases.classes).map(f32::to_string).collect();
         meta::set(connection, meta::VECTORS_BASE, &numbers.join(" "))?;
@@ -94,84 +97,80 @@ pub fn set_bases(connection: &Connection, model: &str, bases: &Bases) -> Result<
     Ok(())
 }
 
-/// Up to which id of `said` messages have vectors; empty is none, and of an index that was made anew.
-pub fn said_done(connection: &Connection) -> Result<String, StoreError> {
+/// Returns the id of `said` up to which messages have vectors; empty if none have, and after the index was rebuilt.
+pub fn indexed_up_to(connection: &Connection) -> Result<String, StoreError> {
     Ok(meta::get(connection, meta::VECTORS_SAID)?.unwrap_or_default())
 }
 
-/// The newest id.
-pub fn newest(connection: &Connection, shelf: Shelf) -> Result<i64, StoreError> {
+/// Returns the highest id.
+pub fn newest(connection: &Connection, shelf: SearchCorpus) -> Result<i64, StoreError> {
     let sql = match shelf {
-        Shelf::Memories => "SELECT coalesce(max(id), 0) FROM memories",
-        Shelf::Said => "SELECT coalesce(max(id), 0) FROM said",
+        SearchCorpus::Memories => "SELECT coalesce(max(id), 0) FROM memories",
+        SearchCorpus::Messages => "SELECT coalesce(max(id), 0) FROM said",
     };
-    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    select_value(connection, sql, [])
 }
 
-/// Behind the id `after`, in order: memories that are known now, or what people said in somebody's conversations, and has
-/// no vector.
+/// Returns entries without a vector after the id `after`, in order: current memories, or what people wrote in conversations
+/// with an owner.
 pub fn unembedded(
     connection: &Connection,
-    shelf: Shelf,
+    shelf: SearchCorpus,
     after: i64,
     limit: u32,
-) -> Result<Vec<Unembedded>, StoreError> {
+) -> Result<Vec<UnembeddedText>, StoreError> {
     let sql = match shelf {
-        Shelf::Memories => {
+        SearchCorpus::Memories => {
             "SELECT m.id, m.kind, m.name, m.text FROM memories m LEFT JOIN memory_vectors v ON v.memory = m.id
              WHERE m.id > ?1 AND m.replaced_by IS NULL AND v.memory IS NULL ORDER BY m.id LIMIT ?2"
         }
-        Shelf::Said => {
+        SearchCorpus::Messages => {
             "SELECT s.id, m.role, '', m.body FROM said s CROSS JOIN messages m ON m.session = s.session AND m.seq = s.seq
                 LEFT JOIN said_vectors v ON v.said = s.id
              WHERE s.id > ?1 AND s.owner <> '' AND m.role = 'user' AND v.said IS NULL ORDER BY s.id LIMIT ?2"
         }
     };
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(params![after, limit], |row| {
-        Ok(Unembedded { id: row.get(0)?, kind: row.get(1)?, name: row.get(2)?, text: row.get(3)? })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    select(connection, sql, params![after, limit], |row| {
+        Ok(UnembeddedText { id: row.get(0)?, kind: row.get(1)?, name: row.get(2)?, text: row.get(3)? })
+    })
 }
 
-/// The vector of a text, if one is known.
-pub fn known(connection: &Connection, hash: &Hash) -> Result<Option<Vec<f32>>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT vector FROM memory_vectors WHERE hash = ?1 UNION ALL SELECT vector FROM said_vectors WHERE hash = ?1 LIMIT 1",
-    )?;
-    Ok(statement.query_row([hash.as_slice()], |row| Ok(read(row.get_ref(0)?.as_blob()?))).optional()?)
+/// Returns the vector of a text, if it is known.
+pub fn find_by_hash(connection: &Connection, hash: &TextHash) -> Result<Option<Vec<f32>>, StoreError> {
+    let sql = "SELECT vector FROM memory_vectors WHERE hash = ?1 UNION ALL SELECT vector FROM said_vectors WHERE hash = ?1 LIMIT 1";
+    select_optional(connection, sql, [hash.as_slice()], |row| Ok(decode(row.get_ref(0)?.as_blob()?)))
 }
 
-/// Writes vectors for those of their memories that are still known, unless vectors of another model than `model` are kept
+/// Writes vectors for those of their memories that are still current, unless the vectors of another model than `model` are kept
 /// by now.
 pub fn put(connection: &Connection, model: &str, new: &[NewVector]) -> Result<(), StoreError> {
-    if is_kept(connection, model)? { put_all(connection, Shelf::Memories, new) } else { Ok(()) }
+    if is_kept(connection, model)? { put_all(connection, SearchCorpus::Memories, new) } else { Ok(()) }
 }
 
-/// As [`put`], for messages that can still be found; up to the id `done` all have one then. Those of old ones go. When what
-/// was done is no more what was read as `after`, ids may mean others by now, and nothing is written.
-pub fn put_said(
+/// Does the same as [`put`] for indexed messages; up to the id `done` all have a vector then. Vectors of old messages are
+/// removed. If the progress is no longer `after`, ids may have changed, and nothing is written.
+pub fn put_messages(
     connection: &Connection,
     model: &str,
     (after, done): (&str, i64),
     new: &[NewVector],
 ) -> Result<(), StoreError> {
-    if !is_kept(connection, model)? || said_done(connection)? != after {
+    if !is_kept(connection, model)? || indexed_up_to(connection)? != after {
         return Ok(());
     }
-    put_all(connection, Shelf::Said, new)?;
-    connection.prepare_cached("DELETE FROM said_vectors WHERE said <= ?")?.execute([done - SAID_KEPT])?;
+    put_all(connection, SearchCorpus::Messages, new)?;
+    execute(connection, "DELETE FROM said_vectors WHERE said <= ?", [done - KEPT_MESSAGES])?;
     meta::set(connection, meta::VECTORS_SAID, &done.to_string())
 }
 
-fn put_all(connection: &Connection, shelf: Shelf, new: &[NewVector]) -> Result<(), StoreError> {
+fn put_all(connection: &Connection, shelf: SearchCorpus, new: &[NewVector]) -> Result<(), StoreError> {
     let (owner, delete, insert) = match shelf {
-        Shelf::Memories => (
+        SearchCorpus::Memories => (
             "SELECT owner FROM memories WHERE id = ? AND replaced_by IS NULL",
             "DELETE FROM memory_vectors WHERE memory = ?",
             "INSERT INTO memory_vectors (memory, hash, vector, place) VALUES (?, ?, ?, ?)",
         ),
-        Shelf::Said => (
+        SearchCorpus::Messages => (
             "SELECT owner FROM said WHERE id = ?",
             "DELETE FROM said_vectors WHERE said = ?",
             "INSERT INTO said_vectors (said, hash, vector, place) VALUES (?, ?, ?, ?)",
@@ -183,7 +182,7 @@ fn put_all(connection: &Connection, shelf: Shelf, new: &[NewVector]) -> Result<(
         let blob: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
         for id in ids {
             let Some(owner) = owner.query_row([id], |row| row.get::<_, String>(0)).optional()? else { continue };
-            // Not replaced by the insert: its code would stay.
+            // Deleted first, because a replacing insert would leave its code behind.
             delete.execute([id])?;
             let place = vector_codes::put(connection, shelf, &owner, *id, vector)?;
             insert.execute(params![id, hash.as_slice(), blob, place])?;
@@ -192,24 +191,55 @@ fn put_all(connection: &Connection, shelf: Shelf, new: &[NewVector]) -> Result<(
     Ok(())
 }
 
+/// Creates codes for some of the vectors that have no place; returns whether there were any.
+pub fn put_missing(connection: &Connection, shelf: SearchCorpus) -> Result<bool, StoreError> {
+    let (vectors, id, owners) = match shelf {
+        SearchCorpus::Memories => ("memory_vectors", "memory", "memories"),
+        SearchCorpus::Messages => ("said_vectors", "said", "said"),
+    };
+    let missing = format!(
+        "SELECT v.{id}, v.vector, o.owner FROM {vectors} v CROSS JOIN {owners} o ON o.id = v.{id}
+         WHERE v.place IS NULL LIMIT {PIECE}"
+    );
+    let mut statement = connection.prepare_cached(&missing)?;
+    let rows = statement.query_map([], |row| {
+        Ok((row.get::<_, i64>(0)?, decode(row.get_ref(1)?.as_blob()?), row.get::<_, String>(2)?))
+    })?;
+    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+    let mut update = connection.prepare_cached(&format!("UPDATE {vectors} SET place = ?2 WHERE {id} = ?1"))?;
+    for (id, vector, owner) in &rows {
+        update.execute(params![id, vector_codes::put(connection, shelf, owner, *id, vector)?])?;
+    }
+    Ok(!rows.is_empty())
+}
+
+/// Returns true if some vectors have no place yet.
+pub fn are_missing(connection: &Connection, shelf: SearchCorpus) -> Result<bool, StoreError> {
+    let sql = match shelf {
+        SearchCorpus::Memories => "SELECT EXISTS (SELECT 1 FROM memory_vectors WHERE place IS NULL)",
+        SearchCorpus::Messages => "SELECT EXISTS (SELECT 1 FROM said_vectors WHERE place IS NULL)",
+    };
+    select_value(connection, sql, [])
+}
+
 /// Removes the vector of a memory.
 pub fn remove(connection: &Connection, memory: i64) -> Result<(), StoreError> {
-    connection.prepare_cached("DELETE FROM memory_vectors WHERE memory = ?")?.execute([memory])?;
+    execute(connection, "DELETE FROM memory_vectors WHERE memory = ?", [memory])?;
     Ok(())
 }
 
-/// How many there are, and whose.
-pub fn count(connection: &Connection) -> Result<Kept, StoreError> {
+/// Returns the numbers of vectors, and their model.
+pub fn count(connection: &Connection) -> Result<VectorCounts, StoreError> {
     let count = |sql| connection.prepare_cached(sql)?.query_row([], |row| row.get(0));
-    Ok(Kept {
+    Ok(VectorCounts {
         memories: count("SELECT count(*) FROM memory_vectors")?,
         said: count("SELECT count(*) FROM said_vectors")?,
         model: meta::get(connection, meta::VECTORS)?.unwrap_or_default(),
     })
 }
 
-/// The numbers of a stored vector.
-pub fn read(blob: &[u8]) -> Vec<f32> {
+/// Decodes a stored vector.
+fn decode(blob: &[u8]) -> Vec<f32> {
     let (numbers, _) = blob.as_chunks::<4>();
     numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }

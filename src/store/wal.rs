@@ -1,5 +1,5 @@
-//! Reads a write-ahead log as it lies on the disk. SQLite stops at the first frame that does not verify and forgets all
-//! that follow; most of those are whole. The form of the file: <https://www.sqlite.org/fileformat2.html#walformat>
+//! Reads a write-ahead log from the disk. SQLite stops at the first frame with a wrong checksum and ignores all that follow,
+//! most of which are intact. The file format: <https://www.sqlite.org/fileformat2.html#walformat>
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,65 +9,66 @@ use std::path::Path;
 
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
-/// The least significant bit says that sums are made of big-endian words.
+/// The least significant bit says that checksums use big-endian words.
 const MAGIC: u32 = 0x377f_0682;
-/// What this program's databases have.
+/// The page size of this program's databases.
 const PAGE: usize = 4_096;
 
-/// What a log holds that can be believed.
+/// The valid frames of a log.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct WalFrames {
     page: usize,
-    /// The place of each page's newest committed content in the log.
+    /// The offset of each page's newest committed content in the log.
     pages: BTreeMap<u32, u64>,
     /// The size of the database after the last commit, in pages.
     size: u32,
-    /// Frames that do not verify although ones behind them do.
+    /// WalFrames with a wrong checksum before valid ones.
     pub damaged: usize,
-    /// Commits behind the first damaged frame: SQLite passes over them.
+    /// Commits after the first damaged frame, which SQLite ignores.
     pub behind: usize,
-    /// Pages whose newest content was in a damaged frame, or may have been.
+    /// Pages whose newest content was, or may have been, in a damaged frame.
     pub outdated: usize,
 }
 
-/// Sums of two words each, and what they are to be continued from.
-type Sum = (u32, u32);
+/// A checksum of two words, from which the next one continues.
+type WalChecksum = (u32, u32);
 
-struct Log<R> {
+struct WalReader<R> {
     frames: R,
     is_big_endian: bool,
     salts: [u8; 8],
-    /// What the next frame's sum may start from: what the frame before it says, and what that one's content gives.
-    seeds: [Sum; 2],
+    /// The possible starts of the next frame's checksum: the one stored in the previous frame, and the one computed from its
+    /// content.
+    seeds: [WalChecksum; 2],
     page: usize,
 }
 
-/// What a frame's sum says of it.
-struct Frame {
+/// The header of a frame and the result of its checksum.
+struct WalFrame {
     number: u32,
-    /// The size of the database in pages, where the frame ends a commit; else 0.
+    /// The size of the database in pages if the frame ends a commit; else 0.
     commit: u32,
     is_whole: bool,
 }
 
-/// Surveys the log at `path`; one that is not there, or too short, is empty.
+/// Reads the log at `path`; a missing or too short one is empty.
 ///
 /// # Errors
-/// It cannot be read.
-pub fn survey(path: &Path) -> io::Result<Frames> {
+/// The log cannot be read.
+pub fn read_frames(path: &Path) -> io::Result<WalFrames> {
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Frames::default()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(WalFrames::default()),
         Err(error) => return Err(error),
     };
     let mut reader = BufReader::with_capacity(1 << 18, file);
     let mut header = [0; HEADER];
     if !fill(&mut reader, &mut header)? {
-        return Ok(Frames::default());
+        return Ok(WalFrames::default());
     }
-    let mut log = Log::begin(reader, &header);
-    let mut frames = Frames { page: log.page, ..Frames::default() };
-    // Frames of a commit count when its last one is there. A damaged frame may be of the same commit or not.
+    let mut log = WalReader::begin(reader, &header);
+    let mut frames = WalFrames { page: log.page, ..WalFrames::default() };
+    // WalFrames of a commit count once its last one is found. A damaged frame may belong to the same commit or not.
     let (mut waiting, mut doubtful) = (Vec::new(), Vec::new());
     let (mut lost, mut at) = (BTreeMap::new(), HEADER as u64);
     let mut content = vec![0; log.page];
@@ -94,9 +95,9 @@ pub fn survey(path: &Path) -> io::Result<Frames> {
     Ok(frames)
 }
 
-impl Frames {
-    /// Whether SQLite would pass over commits that are there.
-    pub fn has_hidden(&self) -> bool {
+impl WalFrames {
+    /// Returns true if SQLite would ignore commits that the log has.
+    pub fn has_ignored_commits(&self) -> bool {
         self.damaged > 0 && self.behind > 0
     }
 
@@ -113,7 +114,7 @@ impl Frames {
     /// Writes the newest pages of `log` into `database`, as a checkpoint does.
     ///
     /// # Errors
-    /// One cannot be read, or the other written.
+    /// The log cannot be read, or the database cannot be written.
     pub fn apply(&self, log: &Path, database: &File) -> io::Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -128,12 +129,12 @@ impl Frames {
     }
 }
 
-impl<R: Read> Log<R> {
+impl<R: Read> WalReader<R> {
     fn begin(frames: R, header: &[u8; HEADER]) -> Self {
         let magic = word(header, 0);
         let is_big_endian = if magic | 1 == MAGIC | 1 { magic & 1 == 1 } else { cfg!(target_endian = "big") };
         let said = (word(header, 24), word(header, 28));
-        let is_whole = magic | 1 == MAGIC | 1 && sum(is_big_endian, (0, 0), &header[..24]) == said;
+        let is_whole = magic | 1 == MAGIC | 1 && checksum(is_big_endian, (0, 0), &header[..24]) == said;
         let page = usize::try_from(word(header, 8)).unwrap_or(0);
         let is_size = page.is_power_of_two() && (512..=65_536).contains(&page);
         let mut salts = [0; 8];
@@ -143,29 +144,29 @@ impl<R: Read> Log<R> {
             is_big_endian,
             salts,
             seeds: [said; 2],
-            // A header that does not verify says nothing; its first frame may be lost with it.
+            // An invalid header says nothing; its first frame may be lost with it.
             page: if is_whole && is_size { page } else { PAGE },
         }
     }
 
-    /// The next frame, its page in `content`; `None` at the end.
-    fn next(&mut self, content: &mut [u8]) -> io::Result<Option<Frame>> {
+    /// Returns the next frame, with its page in `content`; `None` at the end.
+    fn next(&mut self, content: &mut [u8]) -> io::Result<Option<WalFrame>> {
         let mut header = [0; FRAME_HEADER];
         if !fill(&mut self.frames, &mut header)? || !fill(&mut self.frames, content)? {
             return Ok(None);
         }
         let said = (word(&header, 16), word(&header, 20));
         let summed = self.seeds.map(|seed| {
-            let begun = sum(self.is_big_endian, seed, &header[..8]);
-            sum(self.is_big_endian, begun, content)
+            let begun = checksum(self.is_big_endian, seed, &header[..8]);
+            checksum(self.is_big_endian, begun, content)
         });
         let is_whole = header[8..16] == self.salts && summed.contains(&said);
         self.seeds = [said, summed[0]];
-        Ok(Some(Frame { number: word(&header, 0), commit: word(&header, 4), is_whole }))
+        Ok(Some(WalFrame { number: word(&header, 0), commit: word(&header, 4), is_whole }))
     }
 }
 
-/// Fills `buffer`, or answers that the file ended before.
+/// Fills `buffer`; returns false at the end of the file.
 fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     match reader.read_exact(buffer) {
         Ok(()) => Ok(true),
@@ -178,8 +179,8 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     bytes[at..at + 4].iter().fold(0, |word, byte| word << 8 | u32::from(*byte))
 }
 
-/// Continues a sum over `bytes`, a whole number of pairs of words.
-fn sum(is_big_endian: bool, (mut first, mut second): Sum, bytes: &[u8]) -> Sum {
+/// Continues a checksum over `bytes`, a whole number of pairs of words.
+fn checksum(is_big_endian: bool, (mut first, mut second): WalChecksum, bytes: &[u8]) -> WalChecksum {
     for pair in bytes.chunks_exact(8) {
         let [mut left, mut right] = [word(pair, 0), word(pair, 4)];
         if !is_big_endian {
@@ -197,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// A database with 40 commits in its log, and nothing but its first pages in its file.
+    /// Creates a database with 40 commits in its log and only the first pages in its file.
     fn world(folder: &Path) -> Connection {
         let connection = Connection::open(folder.join("a.db")).unwrap();
         connection
@@ -215,13 +216,13 @@ mod tests {
         connection.query_row("SELECT count(*) FROM said", [], |row| row.get(0)).unwrap()
     }
 
-    /// What is read of `log` laid over the database's file, and what SQLite itself reads.
-    fn both(folder: &Path, log: &[u8]) -> (Frames, i64, i64) {
+    /// Returns what is read of `log` applied to the database's file, and what SQLite itself reads.
+    fn both(folder: &Path, log: &[u8]) -> (WalFrames, i64, i64) {
         let copy = folder.join("copy.db");
         let wal = folder.join("copy.db-wal");
         std::fs::copy(folder.join("a.db"), &copy).unwrap();
         std::fs::write(&wal, log).unwrap();
-        let frames = survey(&wal).unwrap();
+        let frames = read_frames(&wal).unwrap();
         let ours = folder.join("ours.db");
         std::fs::copy(&copy, &ours).unwrap();
         frames.apply(&wal, &File::options().write(true).open(&ours).unwrap()).unwrap();
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_behind_a_damaged_one_are_read() {
+    fn frames_after_a_damaged_one_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let open = world(folder.path());
         let log = std::fs::read(folder.path().join("a.db-wal")).unwrap();
@@ -242,21 +243,21 @@ mod tests {
         assert!(count >= 40);
         let (frames, ours, sqlite) = both(folder.path(), &log);
         assert_eq!((frames.damaged, frames.outdated, ours, sqlite), (0, 0, 40, 40));
-        // Each place of a frame where a bit may flip: page, commit, salt, sum, content.
+        // A flipped bit at each position of a frame: page, commit, salt, checksum, content.
         for (what, offset) in [("number", 3), ("salt", 9), ("sum", 17), ("content", FRAME_HEADER + 100)] {
             let mut log = log.clone();
             log[HEADER + 11 * frame + offset] ^= 4;
             let (frames, ours, sqlite) = both(folder.path(), &log);
-            assert!(frames.has_hidden() && sqlite < 15, "{what}: {frames:?}, SQLite reads {sqlite}");
-            // The page that this frame held was written again by later ones.
+            assert!(frames.has_ignored_commits() && sqlite < 15, "{what}: {frames:?}, SQLite reads {sqlite}");
+            // Later frames contain the page again.
             assert_eq!((frames.damaged, frames.outdated, ours), (1, 0, 40), "{what}");
         }
-        // The header: all but its own first frame is read.
+        // A damaged header: all frames but the first are read.
         let mut headless = log.clone();
         headless[9] ^= 4;
         let (_, ours, _) = both(folder.path(), &headless);
         assert_eq!(ours, 40);
-        // A log that ends too early ends there.
+        // A truncated log ends there.
         let (frames, ours, sqlite) = both(folder.path(), &log[..HEADER + count / 2 * frame + 77]);
         assert_eq!((frames.damaged, ours), (0, sqlite));
         for rest in [&[][..], &log[..20], b"nonsense, and more of it than a header is long, but not a frame"] {

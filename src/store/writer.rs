@@ -1,5 +1,5 @@
-//! The one thread that writes. Callers that wait at the same moment share one commit and one fsync. Each caller's work is
-//! undone alone if it fails: the first of a group by beginning the transaction again, the others by a SAVEPOINT.
+//! The writer thread. Callers that wait at the same moment share one commit and one fsync. The work of each caller is undone
+//! alone if it fails: the first of a group by beginning the transaction again, the others by a SAVEPOINT.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,52 +12,52 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tokio::sync::oneshot;
 
-use super::health::Health;
-use super::mark::Mark;
+use super::health::DatabaseHealth;
+use super::high_water_mark::HighWaterMark;
 use super::{StoreError, inbox};
 
-/// Writes in one commit; more wait for the next.
+/// The most writes in one commit.
 const GROUP_LIMIT: usize = 256;
 
-/// Writes that may wait to be taken up; then callers wait to hand theirs over.
+/// The most writes that wait; then callers wait to enqueue theirs.
 const QUEUE_LIMIT: usize = 1_024;
 
 /// How long a group waits for more writes, where the group before had several: under load fewer commits are made, and each costs
 /// a fsync and copies of the same pages. Nobody waits who writes alone. PostgreSQL calls this `commit_delay`.
 const GATHER: Duration = Duration::from_micros(300);
 
-/// The log is shortened when it is so long, in bytes: twice what SQLite lets gather.
-const LONGEST_LOG: u64 = 16 << 20;
+/// The length in bytes at which the log is shortened: twice what SQLite lets gather.
+const MAX_LOG_BYTES: u64 = 16 << 20;
 
-/// How long the writer waits for those who read in the log.
+/// How long the writer waits for readers of the log.
 const CHECKPOINT_WAIT: Duration = Duration::from_millis(50);
 
-/// What the caller's answer waits for.
+/// The durability that the caller waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// The commit is on the disk itself (`synchronous = FULL`): it outlives a power cut.
+    /// The commit is on disk (`synchronous = FULL`): it survives a power failure.
     Synced,
-    /// The commit is in the log: it outlives this process, and reaches the disk with the next `Synced` one.
+    /// The commit is in the log: it survives this process, and reaches the disk with the next `Synced` one.
     Logged,
 }
 
-/// What became of a group of writes.
+/// The outcome of a group of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Committed {
-    /// What the commit waited for.
+pub struct GroupCommit {
+    /// The durability of the commit.
     pub commit: Commit,
-    /// How many callers shared it.
+    /// The number of callers that shared it.
     pub writes: usize,
-    /// The commit alone, without the work before it; `None` when it failed.
+    /// The duration of the commit, without the work before it; `None` if it failed.
     pub took: Option<Duration>,
 }
 
-/// Is told of every group, on the writer's own thread: it must not wait.
-pub type OnCommit = Box<dyn Fn(Committed) + Send>;
+/// Called with every group, on the writer's thread, so it must not block.
+pub type OnCommit = Box<dyn Fn(GroupCommit) + Send>;
 
-/// Runs in the group's transaction; what it returns is called with the outcome of the commit.
-type Run = Box<dyn FnOnce(&Connection, Position) -> Tell + Send>;
-type Tell = Box<dyn FnOnce(Result<(), String>) + Send>;
+/// Runs in the group's transaction; the result is called with the outcome of the commit.
+type GroupWork = Box<dyn FnOnce(&Connection, Position) -> ReportOutcome + Send>;
+type ReportOutcome = Box<dyn FnOnce(Result<(), String>) + Send>;
 
 /// Where a write is in its transaction, which decides how it is undone.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,54 +67,55 @@ enum Position {
     Later,
 }
 
-enum Job {
-    Grouped(Grouped),
-    /// Outside of any transaction.
+enum WriteJob {
+    Grouped(GroupedWrite),
+    /// Runs outside of any transaction.
     Alone(Box<dyn FnOnce(&Connection) + Send>),
 }
 
-struct Grouped {
+struct GroupedWrite {
     commit: Commit,
-    run: Run,
+    run: GroupWork,
 }
 
-/// What the thread works with.
-struct Desk {
+/// The state of the thread.
+struct WriterThread {
     connection: Connection,
-    mark: Option<Mark>,
-    health: Arc<Health>,
+    mark: Option<HighWaterMark>,
+    health: Arc<DatabaseHealth>,
     on_commit: OnCommit,
-    /// The length from which on the log is shortened, in bytes.
+    /// The length in bytes at which the log is shortened next.
     longest_log: u64,
 }
 
 /// The handle on the writer thread.
 pub struct Writer {
-    jobs: Sender<Job>,
-    health: Arc<Health>,
+    jobs: Sender<WriteJob>,
+    health: Arc<DatabaseHealth>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Writer {
-    /// Starts the thread. What it commits raises `mark` and is told to `on_commit`; what it meets of damage is told to
-    /// `health`.
+    /// Starts the thread. Commits raise `mark` and are reported to `on_commit`; damage is reported to `health`.
     pub fn spawn(
         connection: Connection,
-        mark: Option<Mark>,
-        health: Arc<Health>,
+        mark: Option<HighWaterMark>,
+        health: Arc<DatabaseHealth>,
         on_commit: OnCommit,
     ) -> std::io::Result<Self> {
         let (jobs, queue) = async_channel::bounded(QUEUE_LIMIT);
-        let mut desk = Desk { connection, mark, health: health.clone(), on_commit, longest_log: LONGEST_LOG };
-        let thread =
-            std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || desk.write_groups(&queue))?;
+        let mut writer_thread =
+            WriterThread { connection, mark, health: health.clone(), on_commit, longest_log: MAX_LOG_BYTES };
+        let thread = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || writer_thread.write_groups(&queue))?;
         Ok(Self { jobs, health, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Runs `work` in a group, and answers when that is committed as `commit` asks.
+    /// Runs `work` in a group, and returns when it is committed as `commit` asks.
     ///
     /// # Errors
-    /// What `work` returned (its changes are undone, others' are not), or the failure of the whole commit.
+    /// The error of `work` (its changes are undone, others' are not), or the failure of the whole commit.
     pub async fn write<T, F>(&self, commit: Commit, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -123,24 +124,24 @@ impl Writer {
         self.health.check()?;
         let (answer, answered) = oneshot::channel();
         let health = self.health.clone();
-        let run: Run = Box::new(move |connection, position| {
+        let run: GroupWork = Box::new(move |connection, position| {
             let outcome = run_undoable(connection, position, work).inspect_err(|error| health.observe(error));
             Box::new(move |committed| {
                 let outcome = match committed {
                     Ok(()) => outcome,
                     Err(reason) => outcome.and(Err(StoreError::Group(reason))),
                 };
-                // A caller who went away has dropped his end; what he asked for is done all the same.
+                // A caller that went away has dropped its end; its write happens nevertheless.
                 let _ = answer.send(outcome);
             })
         });
-        self.hand_over(Job::Grouped(Grouped { commit, run }), answered).await
+        self.enqueue(WriteJob::Grouped(GroupedWrite { commit, run }), answered).await
     }
 
     /// Runs `work` between two groups, outside of any transaction; all other writes wait for it.
     ///
     /// # Errors
-    /// What `work` returned.
+    /// The error of `work`.
     pub async fn write_alone<F>(&self, work: F) -> Result<(), StoreError>
     where
         F: FnOnce(&Connection) -> Result<(), StoreError> + Send + 'static,
@@ -151,35 +152,35 @@ impl Writer {
         let run = Box::new(move |connection: &Connection| {
             let outcome = catch_unwind(AssertUnwindSafe(|| work(connection)))
                 .unwrap_or_else(|_| Err(StoreError::Row("a write panicked".to_owned())));
-            // A caller who went away has dropped his end; what he asked for is done all the same.
+            // A caller that went away has dropped its end; its work happens nevertheless.
             let _ = answer.send(outcome.inspect_err(|error| health.observe(error)));
         });
-        self.hand_over(Job::Alone(run), answered).await
+        self.enqueue(WriteJob::Alone(run), answered).await
     }
 
-    async fn hand_over<T>(
+    async fn enqueue<T>(
         &self,
-        job: Job,
+        job: WriteJob,
         answered: oneshot::Receiver<Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         self.jobs.send(job).await.map_err(|_| StoreError::Closed)?;
         answered.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Finishes what was handed over, then ends the thread.
+    /// Finishes the enqueued writes, then ends the thread.
     pub fn close(&self) {
         self.jobs.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {
-            tracing::error!("the store's writer thread had panicked");
+            tracing::error!("the writer thread of the store panicked");
         }
     }
 }
 
-impl Desk {
-    fn write_groups(&mut self, queue: &Receiver<Job>) {
+impl WriterThread {
+    fn write_groups(&mut self, queue: &Receiver<WriteJob>) {
         let mut group = VecDeque::with_capacity(GROUP_LIMIT);
         let mut synchronous = Commit::Synced;
         let mut last_size = 0;
@@ -191,8 +192,8 @@ impl Desk {
             let mut alone = None;
             while let Some(job) = next.take() {
                 match job {
-                    Job::Grouped(job) => group.push_back(job),
-                    Job::Alone(run) => alone = Some(run),
+                    WriteJob::Grouped(job) => group.push_back(job),
+                    WriteJob::Alone(run) => alone = Some(run),
                 }
                 if alone.is_none() && group.len() < GROUP_LIMIT {
                     next = queue.try_recv().ok();
@@ -210,40 +211,40 @@ impl Desk {
         if let Some(mark) = &self.mark {
             mark.sync();
         }
-        // What is damaged stays as it is, its log too.
+        // A damaged database stays as it is, and so does its log.
         if self.health.check().is_err()
             && let Err(error) = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         {
-            tracing::warn!(%error, "the log of the damaged database may be moved into it");
+            tracing::warn!(%error, "the log of the damaged database may be merged into it");
         }
     }
 
-    /// Moves a log that has grown long into the database, and begins it anew. SQLite does so by itself only when it finds a moment
-    /// without any reader, which under load does not come.
+    /// Moves a long log into the database and starts it again. SQLite does so itself only at a moment without readers, which
+    /// under load does not come.
     fn shorten_log(&mut self) {
         let length =
             self.connection.path().map(|path| std::fs::metadata(format!("{path}-wal")).map_or(0, |log| log.len()));
         if length.is_none_or(|length| length < self.longest_log) || self.health.check().is_err() {
             return;
         }
-        // Readers leave the log in some milliseconds; whoever takes longer is not waited for.
+        // Readers leave the log within milliseconds; slower ones are not waited for.
         let shortened = self.connection.busy_timeout(CHECKPOINT_WAIT).and_then(|()| {
             let mut statement = self.connection.prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)")?;
             statement.query_row([], |row| row.get::<_, bool>(0).map(|is_busy| !is_busy))
         });
-        match (shortened, self.connection.busy_timeout(super::database::BUSY)) {
-            (Ok(true), Ok(())) => self.longest_log = LONGEST_LOG,
-            (Ok(_), Ok(())) => self.longest_log = length.unwrap_or(0) + LONGEST_LOG / 4,
+        match (shortened, self.connection.busy_timeout(super::database::BUSY_TIMEOUT)) {
+            (Ok(true), Ok(())) => self.longest_log = MAX_LOG_BYTES,
+            (Ok(_), Ok(())) => self.longest_log = length.unwrap_or(0) + MAX_LOG_BYTES / 4,
             (Err(error), _) | (_, Err(error)) => {
                 self.health.observe_sqlite(&error);
-                tracing::warn!(%error, "the log of the database could not be shortened; it is tried again when it has grown");
-                self.longest_log = length.unwrap_or(0) + LONGEST_LOG / 4;
+                tracing::warn!(%error, "the log of the database could not be shortened; retrying when it has grown");
+                self.longest_log = length.unwrap_or(0) + MAX_LOG_BYTES / 4;
             }
         }
     }
 
-    /// Commits `group` or a part of it, as those in it ask for.
-    fn write_next(&mut self, group: &mut VecDeque<Grouped>, synchronous: &mut Commit) {
+    /// Commits `group` or a part of it, with the durability that its writes need.
+    fn write_next(&mut self, group: &mut VecDeque<GroupedWrite>, synchronous: &mut Commit) {
         if let Err(error) = self.health.check() {
             return self.refuse(group, &error.to_string());
         }
@@ -253,9 +254,9 @@ impl Desk {
             let mode = if is_synced { "FULL" } else { "NORMAL" };
             match self.connection.pragma_update(None, "synchronous", mode) {
                 Ok(()) => *synchronous = wanted,
-                // Staying at FULL is merely slower; not reaching FULL would break the promise.
+                // Staying at FULL is only slower; not reaching FULL would break the promise.
                 Err(error) if is_synced => {
-                    tracing::error!(%error, "the store cannot sync; refusing this group of writes");
+                    tracing::error!(%error, "the store cannot sync; rejecting this group of writes");
                     return self.refuse(group, &error.to_string());
                 }
                 Err(_) => {}
@@ -264,21 +265,21 @@ impl Desk {
         self.write_group(group, *synchronous, is_synced);
     }
 
-    /// Commits what is in `group`, or its first part when one of it undoes the whole transaction: those behind it have
-    /// not run yet, and stay for another one.
-    fn write_group(&mut self, group: &mut VecDeque<Grouped>, commit: Commit, is_synced: bool) {
+    /// Commits what is in `group`, or its first part if one write undoes the whole transaction: those after it have not run yet
+    /// and stay for another one.
+    fn write_group(&mut self, group: &mut VecDeque<GroupedWrite>, commit: Commit, is_synced: bool) {
         if let Err(reason) = self.execute("BEGIN IMMEDIATE") {
-            (self.on_commit)(Committed { commit, writes: group.len(), took: None });
+            (self.on_commit)(GroupCommit { commit, writes: group.len(), took: None });
             return self.refuse(group, &reason);
         }
-        let mut tell: Vec<Tell> = Vec::with_capacity(group.len());
+        let mut tell: Vec<ReportOutcome> = Vec::with_capacity(group.len());
         let mut outcome = Ok(());
         while outcome.is_ok()
             && let Some(job) = group.pop_front()
         {
             let position = if tell.is_empty() { Position::First } else { Position::Later };
             tell.push((job.run)(&self.connection, position));
-            // Some errors (a full disk) undo the whole transaction, and with it what others of the group did.
+            // Some errors (a full disk) undo the whole transaction, including other writes of the group.
             if self.connection.is_autocommit() {
                 outcome = Err("the transaction was rolled back".to_owned());
             }
@@ -287,20 +288,20 @@ impl Desk {
         let outcome = outcome.and_then(|()| self.commit(is_synced));
         let took = outcome.is_ok().then(|| begun.elapsed());
         if outcome.is_err() && !self.connection.is_autocommit() {
-            // Nothing is left to do about a failed rollback but to let the next BEGIN say so.
+            // Nothing can be done about a failed rollback; the next BEGIN will report it.
             let _ = self.execute("ROLLBACK");
         }
-        // Before the callers are told: who asks then finds himself counted.
-        (self.on_commit)(Committed { commit, writes: tell.len(), took });
+        // Before the callers get their results, so that a caller that reads the count is included.
+        (self.on_commit)(GroupCommit { commit, writes: tell.len(), took });
         for tell in tell {
             tell(outcome.clone());
         }
     }
 
-    /// Commits, and raises the mark. Not for what is not on the disk itself: a power cut may take it back, and the mark
-    /// must never know more than the database.
+    /// Commits, and raises the mark, but only if the commit is synced: a power failure may undo others, and the mark must never
+    /// be higher than the database.
     fn commit(&mut self, is_synced: bool) -> Result<(), String> {
-        // One of the group may have met damage that the others have not.
+        // A write of the group may have met damage that the others have not.
         self.health.check().map_err(|error| error.to_string())?;
         let last = match &self.mark {
             Some(_) if is_synced => Some(inbox::last_seq(&self.connection).map_err(|error| error.to_string())?),
@@ -313,8 +314,8 @@ impl Desk {
         Ok(())
     }
 
-    /// Runs nothing of `group`, and says so: outside of a transaction a job does nothing but answer.
-    fn refuse(&self, group: &mut VecDeque<Grouped>, reason: &str) {
+    /// Runs nothing of `group` and reports the reason: outside of a transaction a write only returns an error.
+    fn refuse(&self, group: &mut VecDeque<GroupedWrite>, reason: &str) {
         for job in group.drain(..) {
             (job.run)(&self.connection, Position::First)(Err(reason.to_owned()));
         }
@@ -383,17 +384,18 @@ mod tests {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("daoyou.db");
-            let connection = database::make_writer(&path, database::open_to_look(&path).unwrap()).unwrap();
+            let connection = database::into_writer(&path, database::open_for_check(&path).unwrap()).unwrap();
             connection
                 .execute_batch("CREATE TABLE spoken (word TEXT NOT NULL); PRAGMA wal_checkpoint(TRUNCATE);")
                 .unwrap();
             Self {
-                writer: Writer::spawn(connection, None, Arc::new(Health::new(&path)), Box::new(|_| {})).unwrap(),
+                writer: Writer::spawn(connection, None, Arc::new(DatabaseHealth::new(&path)), Box::new(|_| {}))
+                    .unwrap(),
                 folder,
             }
         }
 
-        /// Commits in the write-ahead log: its frames that hold the size of the database after them.
+        /// Returns the number of commits in the write-ahead log: its frames with the size of the database.
         /// <https://www.sqlite.org/fileformat2.html#walformat>
         fn commits(&self) -> usize {
             let wal = std::fs::read(self.folder.path().join("daoyou.db-wal")).unwrap();
@@ -409,8 +411,7 @@ mod tests {
             words.unwrap()
         }
 
-        /// Hands over `jobs` while the writer is busy, and calls `meanwhile` when all of them wait; answers what became
-        /// of each.
+        /// Enqueues `jobs` while the writer is busy, and calls `meanwhile` when all of them wait; returns the outcome of each.
         async fn together(&self, jobs: Vec<Work>, meanwhile: impl FnOnce()) -> Vec<Result<(), StoreError>> {
             let count = jobs.len();
             let (running, is_running) = oneshot::channel();
@@ -447,7 +448,7 @@ mod tests {
         })
     }
 
-    /// Says a word, then something goes wrong.
+    /// Inserts a word, then fails.
     fn say_then(word: &'static str, wrong: fn(&Connection) -> Result<(), StoreError>) -> Work {
         Box::new(move |connection| {
             say(word)(connection)?;
@@ -456,18 +457,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn callers_who_wait_together_share_a_commit() {
+    async fn callers_that_wait_together_share_a_commit() {
         for (callers, commits) in [(1, 1), (100, 1), (GROUP_LIMIT, 1), (GROUP_LIMIT + 44, 2)] {
             let world = World::new();
             let outcomes = world.together((0..callers).map(|n| say(n.to_string())).collect(), || {}).await;
             assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-            // The busy one wrote nothing, and so has no commit in the log.
+            // The busy write inserted nothing, and so has no commit in the log.
             assert_eq!((world.commits(), world.words().len()), (commits, callers));
         }
     }
 
     #[tokio::test]
-    async fn an_error_and_a_panic_are_their_callers_alone() {
+    async fn an_error_and_a_panic_affect_only_their_caller() {
         let world = World::new();
         let jobs = vec![
             say("a"),
@@ -482,7 +483,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_undoes_a_transaction_takes_those_before_it_along_and_not_those_behind() {
+    async fn a_write_that_undoes_a_transaction_undoes_the_writes_before_it_and_not_those_after() {
         let world = World::new();
         let jobs =
             vec![say("a"), say_then("b", |connection| Ok(connection.execute_batch("ROLLBACK")?)), say("c"), say("d")];
@@ -492,9 +493,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_transaction_that_cannot_begin_is_told_to_every_caller() {
+    async fn every_caller_learns_that_a_transaction_could_not_begin() {
         let world = World::new();
-        // Nested transactions are refused, as a store locked by another program is.
+        // A nested transaction is refused like a store that another program has locked.
         world
             .writer
             .write(Commit::Logged, |connection| Ok(connection.busy_timeout(std::time::Duration::ZERO)?))
@@ -510,7 +511,7 @@ mod tests {
         assert_eq!(world.words(), ["b"]);
     }
 
-    /// Two readers of whom one always reads, until `stop`; each for as long as it takes the other one to begin.
+    /// Two readers of which one always reads, until `stop`; each reads until the other has begun.
     fn read_without_a_break(path: std::path::PathBuf, stop: Arc<std::sync::atomic::AtomicBool>) -> JoinHandle<()> {
         std::thread::spawn(move || {
             let readers = [(); 2].map(|()| database::open_reader(&path).unwrap());
@@ -530,7 +531,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_log_does_not_grow_without_end_while_somebody_always_reads() {
+    async fn the_log_stays_bounded_under_continuous_reads() {
         let world = World::new();
         let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let reading = read_without_a_break(world.folder.path().join("daoyou.db"), stop.clone());
@@ -541,12 +542,12 @@ mod tests {
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         reading.join().unwrap();
-        assert!(longest < 2 * LONGEST_LOG, "{longest}");
+        assert!(longest < 2 * MAX_LOG_BYTES, "{longest}");
         assert_eq!(world.words().len(), 48);
     }
 
     #[tokio::test]
-    async fn closing_finishes_what_was_handed_over() {
+    async fn closing_finishes_enqueued_writes() {
         let world = Arc::new(World::new());
         let (closing, closed) = (Arc::clone(&world), Arc::clone(&world));
         let meanwhile = move || {

@@ -17,7 +17,7 @@ use crate::llm::{
     ChatRequest, ChatResponse, DeltaSink, Images, LlmError, ModelChoice, NoDeltas, Provider, check_messages,
     mend_messages, openai_request,
 };
-use crate::store::turn_steps::{self, StepRow};
+use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::{Commit, Store, messages};
 use crate::tools::ToolResult;
 
@@ -93,7 +93,7 @@ impl Running {
         self.plan.stops == Some(self.steps.len())
     }
 
-    fn journal(&self) -> Vec<StepRow> {
+    fn journal(&self) -> Vec<TurnStepRow> {
         let mut rows = rows(&self.steps);
         let lost = self.lost.and_then(|lost| rows.get_mut(lost));
         if let Some(row) = lost.filter(|row| row.kind.starts_with("tool")) {
@@ -150,13 +150,13 @@ impl Running {
     }
 }
 
-fn rows(bodies: &[StepBody]) -> Vec<StepRow> {
+fn rows(bodies: &[StepBody]) -> Vec<TurnStepRow> {
     let mut hash = String::new();
     let row = |(seq, body): (i64, &StepBody)| {
         let text = serde_json::to_string(body).unwrap();
         hash = turn_steps::chain_hash(&hash, &text);
         let (kind, hash) = (body.kind().to_owned(), hash.clone());
-        StepRow { seq, kind, version: turn_steps::VERSION, body: text, hash, at: 0 }
+        TurnStepRow { seq, kind, version: turn_steps::VERSION, body: text, hash, at: 0 }
     };
     (0..).zip(bodies).map(row).collect()
 }

@@ -8,7 +8,7 @@ use super::spending::Spending;
 use super::think;
 use crate::chat::{ChatMessage, ImageRef, ToolCall, Usage, repeat_note};
 use crate::llm::ChatResponse;
-use crate::store::turn_steps::{self, StepRow};
+use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::usage::Costs;
 use crate::tools::ToolResult;
 
@@ -152,7 +152,7 @@ impl TurnProgress {
     /// # Errors
     /// [`UnreadableJournal`] when the hash chain is broken or a step cannot be read. A tool result that cannot be read counts
     /// as interrupted, never as absent.
-    pub fn read(steps: &[StepRow]) -> Result<Self, UnreadableJournal> {
+    pub fn read(steps: &[TurnStepRow]) -> Result<Self, UnreadableJournal> {
         if !turn_steps::chain_holds(steps) {
             return Err(UnreadableJournal("the hash chain of the turn's steps is broken".to_owned()));
         }
@@ -331,14 +331,14 @@ mod tests {
         StepBody::ToolStarted { call_id: id.to_owned(), name: "exec".to_owned() }
     }
 
-    fn rows(bodies: &[StepBody]) -> Vec<StepRow> {
+    fn rows(bodies: &[StepBody]) -> Vec<TurnStepRow> {
         let mut before = String::new();
         (0..)
             .zip(bodies)
             .map(|(seq, body)| {
                 let text = serde_json::to_string(body).unwrap();
                 before = turn_steps::chain_hash(&before, &text);
-                StepRow {
+                TurnStepRow {
                     seq,
                     kind: body.kind().to_owned(),
                     version: turn_steps::VERSION,
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(TurnProgress::read(&steps).unwrap().active.as_secs(), 600);
         let hash = turn_steps::chain_hash(&steps[3].hash, turn_steps::RETRIED);
         let (kind, body) = ("note".to_owned(), turn_steps::RETRIED.to_owned());
-        steps.push(StepRow { seq: 4, kind, version: turn_steps::VERSION, body, hash, at: 0 });
+        steps.push(TurnStepRow { seq: 4, kind, version: turn_steps::VERSION, body, hash, at: 0 });
         let progress = TurnProgress::read(&steps).unwrap();
         assert!(progress.answer.is_none() && progress.active.is_zero() && progress.waiting_since.is_none());
         assert_eq!((answered(&progress).as_str(), progress.messages.len()), ("a", 2));

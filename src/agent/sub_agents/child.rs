@@ -14,7 +14,7 @@ use super::config::SpawnConfig;
 use crate::bus::{InboundDraft, MessageBus};
 use crate::crash;
 use crate::origin::{SubAgentTurn, TurnCause, TurnOrigin};
-use crate::store::inbox::{self, Inserted};
+use crate::store::inbox::{self, InsertOutcome};
 use crate::store::spawns::{self, NewSpawn};
 use crate::store::{Connection, StoreError};
 use crate::tools::{ToolContext, WriteRows};
@@ -130,7 +130,7 @@ impl WriteRows for NewSubAgent {
         if inbox::of_turn(connection, self.spawn.turn)?.iter().any(|row| row.cancel) {
             return Ok(());
         }
-        if spawns::insert(connection, &self.spawn)? && self.draft.insert(connection)? == Inserted::New {
+        if spawns::insert(connection, &self.spawn)? && self.draft.insert(connection)? == InsertOutcome::New {
             self.is_written.store(true, Ordering::Relaxed);
         }
         Ok(())

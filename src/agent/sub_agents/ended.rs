@@ -10,8 +10,8 @@ use super::child::SENDER;
 use crate::bus::{EndedTurn, FollowUps, InboundDraft};
 use crate::origin::{SessionNote, SubAgentTurn, TurnOrigin};
 use crate::phrases::{Phrases, fill};
-use crate::store::inbox::{self, InboxRow, State};
-use crate::store::usage::{self, Scope};
+use crate::store::inbox::{self, InboxRow, InboxState};
+use crate::store::usage::{self, UsageScope};
 use crate::store::{Connection, StoreError, spawns};
 use crate::tools::{OutputLimit, truncate_middle};
 
@@ -56,7 +56,7 @@ pub fn ended(
 }
 
 fn can_go_on(row: &InboxRow) -> bool {
-    matches!(row.state, State::Queued | State::Running | State::Waiting) && !row.cancel
+    matches!(row.state, InboxState::Queued | InboxState::Running | InboxState::Waiting) && !row.cancel
 }
 
 /// Describes which sub-agent ended, how, and what it used.
@@ -66,14 +66,14 @@ fn head(
     end: &EndedTurn<'_>,
     phrases: &Phrases,
 ) -> Result<String, StoreError> {
-    let used = usage::spent(connection, Scope::Turn(end.turn))?.tokens;
-    let format_elapsed = Span::from_secs(end.row.age().as_secs().max(1)).to_string();
+    let used = usage::total(connection, UsageScope::Turn(end.turn))?.tokens;
+    let elapsed = Span::from_secs(end.row.age().as_secs().max(1)).to_string();
     let tokens = fill(phrases.tokens, &[&thousands(used.input + used.output)]);
     let label = task.label.as_str();
     Ok(match end.error {
-        None => fill(phrases.sub_agent_finished, &[label, &format_elapsed, &tokens]),
-        Some("stopped") => fill(phrases.sub_agent_stopped, &[label, &format_elapsed, &tokens]),
-        Some(code) => fill(phrases.sub_agent_failed, &[label, &format_elapsed, &tokens, code]),
+        None => fill(phrases.sub_agent_finished, &[label, &elapsed, &tokens]),
+        Some("stopped") => fill(phrases.sub_agent_stopped, &[label, &elapsed, &tokens]),
+        Some(code) => fill(phrases.sub_agent_failed, &[label, &elapsed, &tokens, code]),
     })
 }
 

@@ -13,7 +13,7 @@ use super::config::SpawnConfig;
 use super::ended::ANSWER;
 use crate::bus::{MessageBus, WeakBus};
 use crate::chat::ToolSpec;
-use crate::store::spawns::{self, Spawn, SpawnEnd};
+use crate::store::spawns::{self, SpawnEnd, SpawnRow};
 use crate::text::{one_line, truncate};
 use crate::tools::{
     CallRunner, OutputLimit, ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, tool_spec,
@@ -112,8 +112,8 @@ fn begun(label: &str, id: Uuid) -> String {
 }
 
 /// Returns the outcome of a call whose sub-agent was started before.
-fn look_again(known: &Spawn, waits: bool, bus: &MessageBus) -> ToolOutcome {
-    let Spawn { id, label, .. } = known;
+fn look_again(known: &SpawnRow, waits: bool, bus: &MessageBus) -> ToolOutcome {
+    let SpawnRow { id, label, .. } = known;
     if !waits {
         return ToolResult::ok(begun(label, *id)).into();
     }
@@ -127,7 +127,7 @@ fn look_again(known: &Spawn, waits: bool, bus: &MessageBus) -> ToolOutcome {
         }
         None => {
             // A process that runs chosen sessions alone may not know this one.
-            bus.nudge(spawns::session_of(*id).into());
+            bus.wake_session(spawns::session_of(*id).into());
             ToolOutcome::pending(*id, Vec::new())
         }
     }

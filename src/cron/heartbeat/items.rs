@@ -1,6 +1,7 @@
 //! Reads HEARTBEAT.md: list entries and paragraphs, each with an optional schedule in front.
 
 use daoyou_channels::settings::Span;
+use daoyou_channels::text::hex;
 use jiff::Timestamp;
 use jiff::civil::{DateTime, date};
 use jiff::tz::TimeZone;
@@ -35,8 +36,7 @@ pub(super) fn parse_items(file: &str, zone: &TimeZone) -> Vec<HeartbeatItem> {
     let mut items: Vec<HeartbeatItem> = Vec::new();
     for text in texts(&without_comments(file)) {
         let text: String = text.chars().take(MAX_ITEM).collect();
-        let digest = Sha256::digest(text.as_bytes());
-        let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex(&Sha256::digest(text.as_bytes())[..8]);
         if !items.iter().any(|item| item.hash == hash) {
             let schedule = schedule(&text, zone);
             items.push(HeartbeatItem { hash, text, schedule });

@@ -9,7 +9,7 @@ use crate::agent::prepare_workspace;
 use crate::guard;
 use crate::home::{Home, modes};
 use crate::memory::{Identities, rebuild_index};
-use crate::store::{Connection, mend, write_alone};
+use crate::store::{Connection, repair, write_alone};
 
 /// The result of one check.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl Repair {
             }
             Self::SalvageDatabase(reason) => {
                 let _lock = home.lock().map_err(|error| error.to_string())?;
-                mend(&home.database(), reason).map_err(|error| error.to_string())?;
+                repair(&home.database(), reason).map_err(|error| error.to_string())?;
                 Ok("the damaged file is kept aside, what could be read was taken over; daoyou status says what is lost"
                     .to_owned())
             }

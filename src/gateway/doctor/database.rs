@@ -11,9 +11,9 @@ use super::running::HomeHolder;
 use crate::gateway::inspect::{format_age, format_bytes};
 use crate::home::Home;
 use crate::memory::Identities;
-use crate::store::checkup::{Checkup, Soundness, examine};
+use crate::store::checkup::{DatabaseInspection, DatabaseIntegrity, inspect};
 use crate::store::losses::Loss;
-use crate::store::overview::Overview;
+use crate::store::overview::StoreOverview;
 use crate::store::{StoreError, now_ms};
 
 const NAME: &str = "database";
@@ -36,7 +36,7 @@ pub async fn checks(home: &Home, holder: &HomeHolder, identities: &Identities) -
         return vec![Finding::ok(NAME, "there is none yet; the first start makes it").into()];
     }
     let file = path.clone();
-    let checkup = tokio::task::spawn_blocking(move || examine(&file, SEARCH_LIMIT)).await;
+    let checkup = tokio::task::spawn_blocking(move || inspect(&file, SEARCH_LIMIT)).await;
     let checkup = match checkup.map_err(|error| StoreError::Row(error.to_string())) {
         Ok(Ok(checkup)) => checkup,
         Ok(Err(error)) | Err(error) => return vec![unreadable(&error).into()],
@@ -78,18 +78,18 @@ fn unreadable(error: &StoreError) -> Finding {
 const MENDING: &str =
     "daoyou gateway: its start keeps the file aside, takes over what can be read, and says what is lost";
 
-fn soundness(checkup: &Checkup) -> DoctorCheck {
+fn soundness(checkup: &DatabaseInspection) -> DoctorCheck {
     let finding = match &checkup.soundness {
-        Soundness::Damaged(words) => {
+        DatabaseIntegrity::Damaged(words) => {
             let words = words.join("; ").replace('\n', " ");
             let mend = "stop the gateway, then daoyou doctor --fix, which keeps the file aside and takes over what can be read; or daoyou restore FILE";
             let finding = Finding::fail(NAME, format!("it is damaged: {words}"), mend);
             return DoctorCheck::with(finding, Repair::SalvageDatabase(words));
         }
-        Soundness::Sound { tables, read, compared } if compared == tables => {
+        DatabaseIntegrity::Sound { tables, read, compared } if compared == tables => {
             Finding::ok(NAME, format!("sound: all {read} tables read and compared with their indexes"))
         }
-        Soundness::Sound { tables, read, compared } => Finding::ok(
+        DatabaseIntegrity::Sound { tables, read, compared } => Finding::ok(
             NAME,
             format!(
                 "no damage found within {SEARCH_LIMIT:?}: {read} of {tables} tables read, {compared} compared with their indexes"
@@ -99,7 +99,7 @@ fn soundness(checkup: &Checkup) -> DoctorCheck {
     finding.into()
 }
 
-fn size(home: &Home, checkup: &Checkup) -> Finding {
+fn size(home: &Home, checkup: &DatabaseInspection) -> Finding {
     const NAME: &str = "database size";
     let whole = checkup.pages.saturating_mul(checkup.page_bytes);
     let empty = checkup.free_pages.saturating_mul(checkup.page_bytes);
@@ -114,7 +114,7 @@ fn size(home: &Home, checkup: &Checkup) -> Finding {
     }
 }
 
-fn queues(overview: &Overview, runs: bool, now: i64) -> Vec<Finding> {
+fn queues(overview: &StoreOverview, runs: bool, now: i64) -> Vec<Finding> {
     let outbound: usize = overview.outbound.iter().map(|(_, messages)| messages).sum();
     let waiting = |name: &str, count: usize, [one, more]: [&str; 2], oldest: Option<i64>, long: i64, look: &str| {
         let Some(oldest) = oldest.filter(|_| count > 0) else { return Finding::ok(name, format!("no {more}")) };
@@ -159,7 +159,7 @@ fn queues(overview: &Overview, runs: bool, now: i64) -> Vec<Finding> {
 }
 
 /// Reports a store with times in the future, which show that the clock was set back.
-fn clock(overview: &Overview, now: i64) -> Option<Finding> {
+fn clock(overview: &StoreOverview, now: i64) -> Option<Finding> {
     let newest = overview.newest.filter(|newest| *newest > now.saturating_add(MAX_LEAD))?;
     let message =
         format!("the newest message is {} ahead of this machine's clock: it went back", format_age(now, newest));
@@ -186,16 +186,31 @@ mod tests {
     fn long_waits_are_reported() {
         let now = 10_000_000_000;
         let minutes = |minutes: i64| Some(now - minutes * 60_000);
-        let base = Overview::default;
+        let base = StoreOverview::default;
         let out = || vec![("cli".to_owned(), 2)];
         for (overview, runs, states, words) in [
             (base(), true, "ok ok ok", "no messages"),
-            (Overview { inbound: 3, oldest_inbound: minutes(14), ..base() }, true, "ok ok ok", "3 messages wait"),
-            (Overview { inbound: 3, oldest_inbound: minutes(16), ..base() }, true, "warn ok ok", "for 16m"),
-            (Overview { inbound: 3, oldest_inbound: minutes(16), ..base() }, false, "warn ok ok", "daoyou gateway"),
-            (Overview { outbound: out(), oldest_outbound: minutes(59), ..base() }, true, "ok ok ok", "2 replies wait"),
-            (Overview { outbound: out(), oldest_outbound: minutes(61), ..base() }, true, "ok warn ok", "for 1h 1m"),
-            (Overview { stuck: 1, dead: 2, ..base() }, true, "ok ok warn", "queue retry ID"),
+            (StoreOverview { inbound: 3, oldest_inbound: minutes(14), ..base() }, true, "ok ok ok", "3 messages wait"),
+            (StoreOverview { inbound: 3, oldest_inbound: minutes(16), ..base() }, true, "warn ok ok", "for 16m"),
+            (
+                StoreOverview { inbound: 3, oldest_inbound: minutes(16), ..base() },
+                false,
+                "warn ok ok",
+                "daoyou gateway",
+            ),
+            (
+                StoreOverview { outbound: out(), oldest_outbound: minutes(59), ..base() },
+                true,
+                "ok ok ok",
+                "2 replies wait",
+            ),
+            (
+                StoreOverview { outbound: out(), oldest_outbound: minutes(61), ..base() },
+                true,
+                "ok warn ok",
+                "for 1h 1m",
+            ),
+            (StoreOverview { stuck: 1, dead: 2, ..base() }, true, "ok ok warn", "queue retry ID"),
         ] {
             let findings = queues(&overview, runs, now);
             let got: Vec<String> = findings.iter().map(|finding| finding.state.to_string()).collect();
@@ -203,7 +218,7 @@ mod tests {
             assert!(format!("{findings:?}").contains(words), "{words}: {findings:?}");
         }
         for (newest, state) in [(None, None), (minutes(-1), None), (minutes(-3), Some(Severity::Warn))] {
-            let found = clock(&Overview { newest, ..base() }, now).map(|finding| finding.state);
+            let found = clock(&StoreOverview { newest, ..base() }, now).map(|finding| finding.state);
             assert_eq!(found, state);
         }
     }

@@ -7,7 +7,7 @@ use daoyou_channels::Finding;
 use super::check::{DoctorCheck, Repair};
 use crate::guard::{Jail, JailError};
 use crate::memory::Identities;
-use crate::store::checkup::Checkup;
+use crate::store::checkup::DatabaseInspection;
 
 /// The file of facts that people may edit, in the workspace.
 const MEMORY_FILE: &str = "memory/MEMORY.md";
@@ -15,7 +15,7 @@ const MEMORY_FILE: &str = "memory/MEMORY.md";
 const MEMORY_FILE_LIMIT: u64 = 4_000_000;
 
 /// Checks the word index; a store of another format has none.
-pub fn index(checkup: &Checkup, runs: bool, identities: &Identities) -> Option<DoctorCheck> {
+pub fn index(checkup: &DatabaseInspection, runs: bool, identities: &Identities) -> Option<DoctorCheck> {
     const NAME: &str = "index";
     let state = checkup.index?;
     if !checkup.index_faults.is_empty() {
@@ -67,8 +67,8 @@ mod tests {
     use super::*;
     use crate::home::Home;
     use crate::memory::{self, MemoryConfig, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner};
-    use crate::store::checkup::{Soundness, examine};
-    use crate::store::words::{Shelf, find};
+    use crate::store::checkup::{DatabaseIntegrity, inspect};
+    use crate::store::search_index::{SearchCorpus, find};
     use crate::store::{Connection, write_alone};
 
     /// The database file is sound although its index is damaged, and `--fix` rebuilds the index.
@@ -88,20 +88,21 @@ mod tests {
         };
         let work = |connection: &Connection| memory::remember(connection, &new, &MemoryConfig::default());
         write_alone(&home.database(), work).unwrap();
-        let look = || examine(&home.database(), Duration::from_secs(60)).unwrap();
-        let check = |checkup: &Checkup| index(checkup, false, &Identities::default()).unwrap();
+        let look = || inspect(&home.database(), Duration::from_secs(60)).unwrap();
+        let check = |checkup: &DatabaseInspection| index(checkup, false, &Identities::default()).unwrap();
         let sound = check(&look());
         assert!(sound.finding.state == Severity::Ok && sound.fix.is_none(), "{sound:?}");
 
         let damage = "DELETE FROM memory_words_data WHERE id > 10";
         write_alone(&home.database(), |connection| Ok(connection.execute(damage, [])?)).unwrap();
         let damaged = look();
-        assert!(matches!(damaged.soundness, Soundness::Sound { .. }), "{damaged:?}");
+        assert!(matches!(damaged.soundness, DatabaseIntegrity::Sound { .. }), "{damaged:?}");
         let check_of_damaged = check(&damaged);
         assert_eq!(check_of_damaged.finding.state, Severity::Fail, "{damaged:?}");
         assert_eq!(check_of_damaged.resolve(&home, true).state, Severity::Ok);
         assert_eq!(look().index_faults, Vec::<String>::new());
-        let found = write_alone(&home.database(), |connection| find(connection, Shelf::Memories, "red", 10)).unwrap();
+        let found =
+            write_alone(&home.database(), |connection| find(connection, SearchCorpus::Memories, "red", 10)).unwrap();
         assert_eq!(found.len(), 1);
     }
 

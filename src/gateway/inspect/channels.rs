@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::Inspector;
 use crate::bus::ChannelState;
 use crate::query::InspectError;
-use crate::store::cursors::PassedOver;
+use crate::store::cursors::SkippedPosition;
 use crate::store::{Connection, cursors, outbox};
 
 const EMAIL: &str = "email";
@@ -33,7 +33,7 @@ impl Inspector {
     pub(super) async fn channel_rows(&self) -> Result<Value, InspectError> {
         let names: Vec<String> = self.names().collect();
         let read = move |connection: &Connection| {
-            let passed = |name: &String| cursors::passed_over(connection, name, PASSED_OVER);
+            let passed = |name: &String| cursors::skipped(connection, name, PASSED_OVER);
             let passed = names.iter().map(passed).collect::<Result<Vec<_>, _>>()?;
             Ok((outbox::open_by_channel(connection)?, passed))
         };
@@ -268,7 +268,7 @@ async fn bounded(limit: Duration, test: impl Future<Output = Vec<Finding>>) -> V
     }
 }
 
-fn skipped(row: &PassedOver) -> Value {
+fn skipped(row: &SkippedPosition) -> Value {
     let at = Timestamp::from_millisecond(row.at).map(|at| at.to_string()).unwrap_or_default();
     json!({ "source": row.source, "position": row.position, "reason": row.reason, "at": at })
 }

@@ -19,7 +19,7 @@ use crate::home::Home;
 use crate::live::Live;
 use crate::llm::Models;
 use crate::query::{GatewayQuery, Inspect, InspectError};
-use crate::store::overview::{Overview, overview};
+use crate::store::overview::{StoreOverview, overview};
 use crate::store::{Connection, Store, StoreError};
 use crate::tools::{ReplayPolicy, ToolExecutor};
 
@@ -117,7 +117,7 @@ impl Inspector {
     }
 
     /// Reads the store's part of an answer.
-    pub(super) async fn overview(&self, since: i64, turns: u32) -> Result<Overview, InspectError> {
+    pub(super) async fn overview(&self, since: i64, turns: u32) -> Result<StoreOverview, InspectError> {
         self.read(move |connection| overview(connection, since, turns)).await
     }
 

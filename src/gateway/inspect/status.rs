@@ -91,7 +91,7 @@ impl Inspector {
     async fn memory(&self) -> Result<Value, InspectError> {
         let read = |connection: &Connection| {
             let counts = memory_lists::counts(connection)?;
-            Ok((counts.iter().map(|count| count.current).sum::<u64>(), memory_lists::index(connection)?))
+            Ok((counts.iter().map(|count| count.current).sum::<u64>(), memory_lists::search_index_state(connection)?))
         };
         let (known, index) = self.read(read).await?;
         let enabled = self.config.memory.enabled;

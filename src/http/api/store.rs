@@ -24,8 +24,8 @@ use crate::http::state::{AppState, SharedState};
 use crate::query::{
     self, AfterCommit, AppliedChange, LIST_LIMIT, RetryClass, StoreChange, StoreQuery, sessions, turns,
 };
+use crate::store::checkpoints::{find_turn, of_turn, separate_store_errors};
 use crate::store::messages;
-use crate::store::points::{of_turn, settle, turn_of};
 
 /// How long one request waits for a message to end; callers ask again.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
@@ -90,10 +90,10 @@ fn after_commit(state: &AppState, after: AfterCommit) {
     match after {
         AfterCommit::Nothing => {}
         AfterCommit::Deliver { channel } => state.bus.outbound_written(&channel, 1),
-        AfterCommit::Hasten { channel } => state.bus.outbound_hastened(&channel),
+        AfterCommit::Hasten { channel } => state.bus.outbound_made_due(&channel),
         AfterCommit::Run { session, messages } => state.bus.inbound_revived(SessionKey::from(session), messages),
         AfterCommit::Forget { channel } => state.bus.outbound_ended(&channel),
-        AfterCommit::RetryServices => state.bus.ask_services_again(),
+        AfterCommit::RetryServices => state.bus.retry_services(),
         AfterCommit::All(all) => all.into_iter().for_each(|one| after_commit(state, one)),
     }
 }
@@ -148,7 +148,9 @@ async fn list_turns(state: SharedState, Query(TurnsParams { session, limit }): Q
 
 /// Restores a session through its lane: running turns end first.
 async fn restore(state: SharedState, Path(id): Path<String>) -> ApiResult {
-    let find = move |connection: &_| settle(turn_of(connection, &id).and_then(|turn| of_turn(connection, turn)));
+    let find = move |connection: &_| {
+        separate_store_errors(find_turn(connection, &id).and_then(|turn| of_turn(connection, turn)))
+    };
     let point = state.bus.store().read(find).await??;
     let done = run_command(&state, &point.session, &format!("/restore {}", point.turn)).await?;
     let Some(done) = done.filter(|done| done.status == MessageStatus::Done) else {

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use daoyou_channels::text::hex;
 use sha2::{Digest, Sha256};
 
 use super::page::Bullet;
 use crate::memory::Owner;
-use crate::store::turn_steps::hex;
 use crate::text::{comparison_key, one_line};
 
 /// A bullet as it stood there.

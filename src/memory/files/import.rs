@@ -11,7 +11,7 @@ use crate::memory::{
     parse_owner, validate_entry, vectors, word_index,
 };
 use crate::store::memory_lines::{self, LineRow};
-use crate::store::{Connection, StoreError, memories, memory_lists, remembering};
+use crate::store::{Connection, StoreError, memories, memory_lists};
 
 /// What a page was compared for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub fn import(
         // What was written by hand may have taken the place of another line.
         let mut standing = Vec::with_capacity(lines.len());
         for (id, at) in lines {
-            let is_known = memories::get(connection, id)?.is_some_and(|row| row.replaced_by.is_none());
+            let is_known = memories::find(connection, id)?.is_some_and(|row| row.replaced_by.is_none());
             if is_known { standing.push((id, at)) } else { removed.push(bullets[at].range.clone()) }
         }
         note(connection, &standing, &bullets, &stale)?;
@@ -194,7 +194,7 @@ fn apply_diff(
         validate_entry(&new)
     };
     for (id, at) in &done.moved {
-        remembering::give(connection, *id, bullets[*at].owner.as_str())?;
+        memories::set_owner(connection, *id, bullets[*at].owner.as_str())?;
         vectors::remove(connection, *id)?;
         word_index::put(connection, *id)?;
         lines.push((*id, *at));
@@ -207,7 +207,7 @@ fn apply_diff(
         };
         let told = remember_replacing(connection, &new, *id, config)?;
         if told == RememberOutcome::Known(*id) {
-            remembering::retell(connection, *id, &new.text)?;
+            memories::set_text(connection, *id, &new.text)?;
             vectors::remove(connection, *id)?;
             word_index::put(connection, *id)?;
         }

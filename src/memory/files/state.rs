@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::guard::{Jail, JailError};
-use crate::store::memory_lists::FactsOf;
+use crate::store::memory_lists::OwnerFacts;
 
 /// Their folder in the workspace: what is in it is the owner's to read and write.
 pub const FOLDER: &str = "memory";
@@ -24,7 +24,7 @@ pub struct MemoryFileState {
     pub(super) working: tokio::sync::Mutex<()>,
     seen: Mutex<Option<FileStamp>>,
     /// The facts that MEMORY.md was brought up to.
-    kept: Mutex<Option<Vec<FactsOf>>>,
+    kept: Mutex<Option<Vec<OwnerFacts>>>,
     /// Why each cannot be used, as it was told last.
     told: Mutex<Vec<(&'static str, String)>>,
 }
@@ -40,11 +40,11 @@ impl MemoryFileState {
     }
 
     /// Whether MEMORY.md was brought up to these facts.
-    pub(super) fn is_kept(&self, facts: &[FactsOf]) -> bool {
+    pub(super) fn is_kept(&self, facts: &[OwnerFacts]) -> bool {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).as_deref() == Some(facts)
     }
 
-    pub(super) fn kept(&self, facts: Vec<FactsOf>) {
+    pub(super) fn kept(&self, facts: Vec<OwnerFacts>) {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(facts);
     }
 

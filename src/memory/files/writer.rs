@@ -222,7 +222,7 @@ impl MemoryService {
 
     /// Removes the long outputs of turns that were struck since.
     async fn remove_outputs(&self, is_stuck: &mut bool) -> Result<FileProgress, StoreError> {
-        let noted = self.store.read(forgetting::outputs).await?;
+        let noted = self.store.read(forgetting::marked_outputs).await?;
         if noted.is_empty() {
             return Ok(FileProgress::Whole);
         }

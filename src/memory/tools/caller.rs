@@ -53,7 +53,7 @@ pub fn owner(desk: &MemoryService, context: &ToolContext) -> Result<Owner, Memor
 /// Whether others than the caller read the conversation, so that nobody's private memory is told in it.
 pub async fn is_shared(desk: &MemoryService, context: &ToolContext) -> Result<bool, MemoryCallError> {
     let session = context.session.to_string();
-    Ok(desk.store.read(move |connection| ownership::of(connection, &session)).await?.is_shared)
+    Ok(desk.store.read(move |connection| ownership::of_session(connection, &session)).await?.is_shared)
 }
 
 /// The turn that something is known from.

@@ -130,7 +130,7 @@ async fn look(
             let mut found: Vec<RecalledEntry> = Vec::new();
             for hit in hits {
                 let HitLocation::Memory(id) = hit.found else { continue };
-                let entry = memories::get(connection, id)?.and_then(MemoryEntry::from_row);
+                let entry = memories::find(connection, id)?.and_then(MemoryEntry::from_row);
                 // Whoever finds looks to it, too; nobody is shown another one's memory by a mistake there.
                 let entry = entry.filter(|entry| owners.contains(&entry.owner));
                 found.extend(entry.map(|entry| (entry, Some(hit.similarity))));
@@ -179,7 +179,7 @@ fn shown(entry: &MemoryEntry, fits: Option<f64>, zone: &jiff::tz::TimeZone) -> S
 
 /// What is used stays longest. That it could not be counted is no reason to show nothing.
 async fn count_use(desk: &MemoryService, ids: Vec<i64>) {
-    let write = move |connection: &Connection| ids.iter().try_for_each(|id| memories::used(connection, *id));
+    let write = move |connection: &Connection| ids.iter().try_for_each(|id| memories::mark_used(connection, *id));
     if let Err(error) = desk.store.write(Commit::Logged, write).await {
         tracing::warn!(%error, "the use of memories could not be counted");
     }

@@ -13,7 +13,7 @@ use crate::memory::{
     MemoryEntry, MemoryKind, MemoryOrigin, MemoryService, MemorySource, NewMemoryEntry, Owner, RememberPlan,
     apply_plan, plan, validate_entry, written,
 };
-use crate::store::{Commit, Connection, StoreError, remembering};
+use crate::store::{Commit, Connection, StoreError, memories};
 use crate::text::one_line;
 use crate::tools::{
     ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
@@ -162,7 +162,7 @@ fn prepare(
     let plan = plan(connection, entry, instead)?;
     let id = match &plan.known {
         Some(known) => known.id,
-        None => remembering::reserve(connection)?,
+        None => memories::reserve_id(connection)?,
     };
     Ok((plan, id))
 }

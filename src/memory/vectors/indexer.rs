@@ -13,9 +13,8 @@ use crate::crash;
 use crate::live::LivePart;
 use crate::llm::{Blame, LlmError, LlmErrorKind, Patience, backoff, random_fraction};
 use crate::memory::MemoryService;
-use crate::store::vector_codes;
-use crate::store::vectors::{self, Bases, Hash, NewVector};
-use crate::store::words::Shelf;
+use crate::store::search_index::SearchCorpus;
+use crate::store::vectors::{self, NewVector, SimilarityBaselines, TextHash};
 use crate::store::{Commit, Connection, StoreError};
 
 /// The wait after a service failed, backoff, and after it refused: nothing that a machine does will change that.
@@ -58,7 +57,7 @@ struct ModelSession {
 /// A text that is to have a vector, and who says it.
 struct TextToEmbed {
     text: String,
-    hash: Hash,
+    hash: TextHash,
     ids: Vec<i64>,
     known: Option<Vec<f32>>,
 }
@@ -158,7 +157,7 @@ impl EmbeddingIndexer {
             }
             let model = name.clone();
             let begin = move |connection: &Connection| {
-                let dropped = vectors::begin(connection, &model)?;
+                let dropped = vectors::set_model(connection, &model)?;
                 Ok((dropped, vectors::bases(connection)?))
             };
             let (dropped, bases) = desk.store.write(Commit::Logged, begin).await?;
@@ -214,10 +213,10 @@ impl ModelSession {
 
     /// Makes the next vectors, as many as go into one request.
     async fn step(&mut self, desk: &MemoryService, batch: u32) -> Result<BatchProgress, EmbeddingFailure> {
-        for shelf in Shelf::ALL {
+        for shelf in SearchCorpus::ALL {
             // As after an update of the program, and when a memory was given to another owner.
-            if desk.store.read(move |connection| vector_codes::are_missing(connection, shelf)).await? {
-                let put = move |connection: &Connection| vector_codes::put_missing(connection, shelf);
+            if desk.store.read(move |connection| vectors::are_missing(connection, shelf)).await? {
+                let put = move |connection: &Connection| vectors::put_missing(connection, shelf);
                 if desk.store.write(Commit::Logged, put).await? {
                     return Ok(BatchProgress::More);
                 }
@@ -245,7 +244,7 @@ impl ModelSession {
             let name = self.name.clone();
             let write = move |connection: &Connection| match &place {
                 TextLocation::Memories => vectors::put(connection, &name, &new),
-                TextLocation::Said(after) => vectors::put_said(connection, &name, (after, last), &new),
+                TextLocation::Said(after) => vectors::put_messages(connection, &name, (after, last), &new),
             };
             desk.store.write(Commit::Logged, write).await?;
             crash::point("vectors_written", "");
@@ -316,12 +315,12 @@ impl ModelSession {
 
 /// What is to have vectors next, memories first; `None` when all that there is has some.
 fn next(connection: &Connection, memories: i64, batch: u32) -> Result<Option<EmbeddingBatch>, StoreError> {
-    if vectors::newest(connection, Shelf::Memories)? > memories {
+    if vectors::newest(connection, SearchCorpus::Memories)? > memories {
         return page(connection, TextLocation::Memories, memories, batch).map(Some);
     }
-    let newest = vectors::newest(connection, Shelf::Said)?;
-    let done = vectors::said_done(connection)?;
-    let after = done.parse().unwrap_or(0).max(newest - vectors::SAID_KEPT);
+    let newest = vectors::newest(connection, SearchCorpus::Messages)?;
+    let done = vectors::indexed_up_to(connection)?;
+    let after = done.parse().unwrap_or(0).max(newest - vectors::KEPT_MESSAGES);
     if newest > after {
         return page(connection, TextLocation::Said(done), after, batch).map(Some);
     }
@@ -330,8 +329,8 @@ fn next(connection: &Connection, memories: i64, batch: u32) -> Result<Option<Emb
 
 fn page(connection: &Connection, place: TextLocation, after: i64, batch: u32) -> Result<EmbeddingBatch, StoreError> {
     let shelf = match place {
-        TextLocation::Memories => Shelf::Memories,
-        TextLocation::Said(_) => Shelf::Said,
+        TextLocation::Memories => SearchCorpus::Memories,
+        TextLocation::Said(_) => SearchCorpus::Messages,
     };
     // Read first: what is written meanwhile is none of those that need nothing.
     let newest = vectors::newest(connection, shelf)?;
@@ -350,7 +349,7 @@ fn page(connection: &Connection, place: TextLocation, after: i64, batch: u32) ->
         match page.wanted.iter_mut().find(|wanted| wanted.hash == hash) {
             Some(same) => same.ids.push(row.id),
             None => {
-                let known = vectors::known(connection, &hash)?;
+                let known = vectors::find_by_hash(connection, &hash)?;
                 page.wanted.push(TextToEmbed { text, hash, ids: vec![row.id], known });
             }
         }
@@ -359,7 +358,7 @@ fn page(connection: &Connection, place: TextLocation, after: i64, batch: u32) ->
 }
 
 /// The bases of the vectors (of length 1) of [`texts::UNLIKE`], in its order.
-fn bases_of(vectors: &[Vec<f32>]) -> Bases {
+fn bases_of(vectors: &[Vec<f32>]) -> SimilarityBaselines {
     /// A model that finds all the same tells nothing apart; without a bound nothing would ever be near.
     const MOST: f64 = 0.95;
     let cosine = |one: &[f32], other: &[f32]| -> f64 {
@@ -369,7 +368,7 @@ fn bases_of(vectors: &[Vec<f32>]) -> Bases {
     let all: Vec<&Vec<f32>> = [1, 3].into_iter().flat_map(sentences).collect();
     let of_pairs = all.iter().enumerate().flat_map(|(at, one)| all[..at].iter().map(move |other| cosine(one, other)));
     let (mean, _) = mean_and_deviation(of_pairs);
-    let mut bases = Bases { all: mean.clamp(0.0, MOST) as f32, ..Bases::default() };
+    let mut bases = SimilarityBaselines { all: mean.clamp(0.0, MOST) as f32, ..SimilarityBaselines::default() };
     for (class, base) in bases.classes.iter_mut().enumerate() {
         let of_class: Vec<&Vec<f32>> = texts::texts_of(class).filter_map(|at| vectors.get(at)).collect();
         let pairs = of_class.iter().flat_map(|one| {

@@ -7,9 +7,9 @@ use rusqlite::{Row, params};
 
 use super::texts;
 use crate::memory::{HitLocation, MemoryKind, Owner, RecallQuery};
-use crate::store::vector_codes::{self, Code};
-use crate::store::vectors::Bases;
-use crate::store::words::{self, Shelf};
+use crate::store::search_index::{self, SearchCorpus};
+use crate::store::vector_codes::{self, VectorCode};
+use crate::store::vectors::SimilarityBaselines;
 use crate::store::{Connection, StoreError, vectors};
 
 /// Hits at most.
@@ -36,7 +36,7 @@ struct Neighbour {
 struct NeighbourCandidate {
     distance: u32,
     is_said: bool,
-    read: vector_codes::Read,
+    read: vector_codes::CodeDistance,
 }
 
 /// The nearest so far, the farthest of them on top.
@@ -66,7 +66,7 @@ pub fn nearest(
     if best.limit == 0 || vector.is_empty() {
         return Ok(Vec::new());
     }
-    let mut likely = likely(connection, ask, &Code::of(vector))?;
+    let mut likely = likely(connection, ask, &VectorCode::of(vector))?;
     let (session, since, until) = (&ask.session, ask.since, ask.until);
     let mut memories = connection.prepare_cached(
         "SELECT v.vector, m.id, m.owner, m.kind FROM memory_vectors v CROSS JOIN memories m ON m.id = v.memory
@@ -115,7 +115,7 @@ pub fn standing_out(
     vector: &[f32],
     text: &str,
 ) -> Result<Vec<(HitLocation, f32)>, StoreError> {
-    let Bases { all, classes } = vectors::bases(connection)?.unwrap_or_default();
+    let SimilarityBaselines { all, classes } = vectors::bases(connection)?.unwrap_or_default();
     let least = (classes[texts::class(text)] - all) / (1.0 - all);
     let mut near = nearest(connection, ask, vector, ask.limit)?;
     near.retain(|(_, likeness)| *likeness >= least && f64::from(*likeness) >= ask.least);
@@ -126,24 +126,24 @@ pub fn standing_out(
 fn likely(
     connection: &Connection,
     ask: &RecallQuery,
-    code: &Code,
+    code: &VectorCode,
 ) -> Result<BinaryHeap<Reverse<NeighbourCandidate>>, StoreError> {
     let mut owners: Vec<&str> = ask.owners.iter().map(Owner::as_str).collect();
     owners.sort_unstable();
     owners.dedup();
     let of_session = match &ask.session {
-        Some(session) if ask.messages => Some(words::of_session(connection, session)?),
+        Some(session) if ask.messages => Some(search_index::ids_of_session(connection, session)?),
         _ => None,
     };
     let mut likely = Vec::new();
     for owner in owners {
         if !ask.kinds.is_empty() {
-            vector_codes::visit(connection, Shelf::Memories, owner, code, |read| {
+            vector_codes::visit(connection, SearchCorpus::Memories, owner, code, |read| {
                 likely.push(Reverse(NeighbourCandidate { distance: read.distance, is_said: false, read }));
             })?;
         }
         if ask.messages && !owner.is_empty() {
-            vector_codes::visit(connection, Shelf::Said, owner, code, |read| {
+            vector_codes::visit(connection, SearchCorpus::Messages, owner, code, |read| {
                 if of_session.as_ref().is_none_or(|ids| ids.contains(&read.id)) {
                     likely.push(Reverse(NeighbourCandidate { distance: read.distance, is_said: true, read }));
                 }

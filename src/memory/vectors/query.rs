@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::texts;
 use crate::llm::{Embedder, Patience};
-use crate::store::vectors::{self, Hash};
+use crate::store::vectors::{self, TextHash};
 
 /// Questions whose vectors are kept at hand, and for how long: a turn and its tools ask the same again.
 const QUESTIONS: usize = 32;
@@ -39,7 +39,7 @@ impl InstalledEmbedder {
 struct CachedQuery {
     /// Who made the vector: after a reload two embedders are in use until the last turn with the old one ends.
     by: Weak<InstalledEmbedder>,
-    hash: Hash,
+    hash: TextHash,
     vector: Arc<[f32]>,
     at: Instant,
 }
@@ -87,14 +87,14 @@ impl QueryEmbeddings {
         self.indexed.notified().await;
     }
 
-    fn recent(&self, by: &Arc<InstalledEmbedder>, hash: &Hash) -> Option<Arc<[f32]>> {
+    fn recent(&self, by: &Arc<InstalledEmbedder>, hash: &TextHash) -> Option<Arc<[f32]>> {
         let mut asked = self.asked();
         asked.retain(|asked| asked.at.elapsed() < KEPT);
         let is_same = |asked: &&CachedQuery| asked.hash == *hash && asked.by.as_ptr() == Arc::as_ptr(by);
         asked.iter().find(is_same).map(|asked| asked.vector.clone())
     }
 
-    fn keep(&self, by: &Arc<InstalledEmbedder>, hash: Hash, vector: Arc<[f32]>) {
+    fn keep(&self, by: &Arc<InstalledEmbedder>, hash: TextHash, vector: Arc<[f32]>) {
         let mut asked = self.asked();
         if asked.len() == QUESTIONS {
             asked.pop_front();

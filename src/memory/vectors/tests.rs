@@ -20,7 +20,7 @@ use crate::memory::{
 use crate::store::memories::{self, NewMemory};
 use crate::store::vector_codes;
 use crate::store::vectors::{self, NewVector};
-use crate::store::{Commit, Connection, Store, StoreError, messages, words};
+use crate::store::{Commit, Connection, Store, StoreError, messages, search_index};
 
 struct World {
     live: Arc<Live<MemoryService>>,
@@ -263,7 +263,7 @@ async fn only_what_is_asked_for_is_near() {
     ];
     store
         .write(Commit::Logged, move |connection| {
-            vectors::begin(connection, "m")?;
+            vectors::set_model(connection, "m")?;
             for (number, (owner, kind, at)) in (1..).zip(rows) {
                 let id = insert(connection, (owner, kind, "", "x"))?;
                 let hash = vectors::hash(&number.to_string());
@@ -344,7 +344,7 @@ async fn what_people_say_is_near_too_and_goes_with_its_message() {
     assert_eq!(near, [(HitLocation::Message { session: "of:owner".to_owned(), seq: 1 }, 4)]);
 
     // An index that is made anew has other ids.
-    world.write(words::clear).await;
+    world.write(search_index::clear).await;
     assert_eq!(world.write(vectors::count).await.said, 0);
     let again = "INSERT INTO said (session, seq, owner, speaker)
         SELECT session, seq, substr(session, 4), '' FROM messages ORDER BY session DESC, seq";
@@ -406,7 +406,7 @@ async fn codes(store: &Store) -> (i64, i64) {
 async fn codes_come_and_go_with_their_vectors() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(&home.path().join("daoyou.db")).unwrap();
-    store.write(Commit::Logged, |connection| vectors::begin(connection, "m")).await.unwrap();
+    store.write(Commit::Logged, |connection| vectors::set_model(connection, "m")).await.unwrap();
     let anns = fill(&store, "name:ann", 20).await;
     let ours = fill(&store, "owner", 700).await;
     assert_eq!(codes(&store).await, (720, 4));
@@ -417,12 +417,14 @@ async fn codes_come_and_go_with_their_vectors() {
 
     // What is forgotten is gone from the codes, too; an emptied row goes.
     let gone: Vec<i64> = ours[10..256].iter().copied().chain([ours[300]]).collect();
-    let of_one = vector_codes::Code::of(&noise(ours[300].unsigned_abs()));
+    let of_one = vector_codes::VectorCode::of(&noise(ours[300].unsigned_abs()));
     let forget = gone.clone();
     store
         .write(Commit::Logged, move |connection| {
             forget.iter().try_for_each(|id| memories::delete(connection, *id).map(drop))?;
-            vector_codes::visit(connection, words::Shelf::Memories, "owner", &of_one, |read| assert!(read.distance > 0))
+            vector_codes::visit(connection, search_index::SearchCorpus::Memories, "owner", &of_one, |read| {
+                assert!(read.distance > 0)
+            })
         })
         .await
         .unwrap();
@@ -441,10 +443,10 @@ async fn codes_come_and_go_with_their_vectors() {
     let given = ours[400];
     store
         .write(Commit::Logged, move |connection| {
-            crate::store::remembering::give(connection, given, "name:ann")?;
+            memories::set_owner(connection, given, "name:ann")?;
             connection.execute("DELETE FROM memory_codes WHERE id = (SELECT max(id) FROM memory_codes)", [])?;
-            vectors::begin(connection, "m")?;
-            while vector_codes::put_missing(connection, words::Shelf::Memories)? {}
+            vectors::set_model(connection, "m")?;
+            while vectors::put_missing(connection, search_index::SearchCorpus::Memories)? {}
             Ok(())
         })
         .await
@@ -453,7 +455,7 @@ async fn codes_come_and_go_with_their_vectors() {
     assert_eq!((first(&store, "owner", given).await, first(&store, "name:ann", given).await), (None, Some(given)));
     assert_eq!(first(&store, "owner", ours[699]).await, Some(ours[699]));
 
-    store.write(Commit::Logged, |connection| vectors::begin(connection, "another")).await.unwrap();
+    store.write(Commit::Logged, |connection| vectors::set_model(connection, "another")).await.unwrap();
     assert_eq!(codes(&store).await, (0, 0));
 }
 
@@ -464,7 +466,7 @@ async fn likelier_ones_that_are_not_asked_for_hide_nothing() {
     let vector = |at: f32| vec![at.cos(), at.sin(), 0.0];
     store
         .write(Commit::Logged, move |connection| {
-            vectors::begin(connection, "m")?;
+            vectors::set_model(connection, "m")?;
             for number in 0..1_200_i64 {
                 let kind = if number % 2 == 0 { "fact" } else { "task" };
                 let ids = vec![insert(connection, ("owner", kind, "", "x"))?];

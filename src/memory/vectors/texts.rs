@@ -3,8 +3,8 @@
 use crate::memory::MemoryKind;
 use crate::memory::entry::entry_text;
 use crate::memory::message_text::spoken_text;
-use crate::store::vectors::Unembedded;
-use crate::store::words::Shelf;
+use crate::store::search_index::SearchCorpus;
+use crate::store::vectors::UnembeddedText;
 use crate::text::is_cjk;
 
 /// Characters of a text that are told a model of vectors: as much as the smaller ones take in English.
@@ -70,10 +70,10 @@ const FEW_WORDS: usize = 5;
 const FEW_CHARACTERS: usize = 8;
 
 /// The sentence that stands for a memory or a message; `None` for a message that is not worth it.
-pub(super) fn of(shelf: Shelf, row: &Unembedded) -> Option<String> {
+pub(super) fn of(shelf: SearchCorpus, row: &UnembeddedText) -> Option<String> {
     let text = match shelf {
-        Shelf::Said => spoken_text(&row.text).filter(|text| says_something(text))?,
-        Shelf::Memories => entry_text(MemoryKind::parse(&row.kind), &row.name, &row.text),
+        SearchCorpus::Messages => spoken_text(&row.text).filter(|text| says_something(text))?,
+        SearchCorpus::Memories => entry_text(MemoryKind::parse(&row.kind), &row.name, &row.text),
     };
     Some(cut(text.trim(), LONGEST).to_owned())
 }
@@ -97,17 +97,17 @@ mod tests {
         let body = |text: &str| serde_json::json!({"role": "user", "content": text}).to_string();
         let told = "I parked my bike behind the library\n\n[Runtime Context]\nCurrent Time: now";
         for (shelf, kind, name, text, expected) in [
-            (Shelf::Memories, "fact", "", "Tea is green.".to_owned(), Some("Tea is green.")),
-            (Shelf::Memories, "preference", "tea", "green".to_owned(), Some("tea: green")),
-            (Shelf::Memories, "case", "Tea is cold", "a\nb".to_owned(), Some("Tea is cold\na\nb")),
-            (Shelf::Memories, "summary", "cli:direct", " About tea. ".to_owned(), Some("About tea.")),
-            (Shelf::Said, "user", "", body(told), Some("I parked my bike behind the library")),
-            (Shelf::Said, "user", "", body("yes, go on"), None),
-            (Shelf::Said, "user", "", body("好的"), None),
-            (Shelf::Said, "user", "", body("我把车停在图书馆后面了"), Some("我把车停在图书馆后面了")),
-            (Shelf::Said, "user", "", body("[forgotten]"), None),
+            (SearchCorpus::Memories, "fact", "", "Tea is green.".to_owned(), Some("Tea is green.")),
+            (SearchCorpus::Memories, "preference", "tea", "green".to_owned(), Some("tea: green")),
+            (SearchCorpus::Memories, "case", "Tea is cold", "a\nb".to_owned(), Some("Tea is cold\na\nb")),
+            (SearchCorpus::Memories, "summary", "cli:direct", " About tea. ".to_owned(), Some("About tea.")),
+            (SearchCorpus::Messages, "user", "", body(told), Some("I parked my bike behind the library")),
+            (SearchCorpus::Messages, "user", "", body("yes, go on"), None),
+            (SearchCorpus::Messages, "user", "", body("好的"), None),
+            (SearchCorpus::Messages, "user", "", body("我把车停在图书馆后面了"), Some("我把车停在图书馆后面了")),
+            (SearchCorpus::Messages, "user", "", body("[forgotten]"), None),
         ] {
-            let row = Unembedded { id: 1, kind: kind.to_owned(), name: name.to_owned(), text };
+            let row = UnembeddedText { id: 1, kind: kind.to_owned(), name: name.to_owned(), text };
             assert_eq!(of(shelf, &row).as_deref(), expected, "{row:?}");
         }
         assert_eq!((cut("中文字", 2), cut("ab", 2)), ("中文", "ab"));

@@ -6,7 +6,7 @@ use super::slash_command::CommandContext;
 use crate::llm::costs_in_words;
 use crate::phrases::{Phrases, counted, fill};
 use crate::store::StoreError;
-use crate::store::usage::{self, Costs, Scope, Spent, Tokens};
+use crate::store::usage::{self, Costs, TokenCounts, UsageScope, UsageTotal};
 
 /// Returns what this session, and today all sessions, used and cost; by model if there are several, or costs.
 pub async fn describe(context: &CommandContext, session: &str) -> Result<String, StoreError> {
@@ -16,15 +16,15 @@ pub async fn describe(context: &CommandContext, session: &str) -> Result<String,
     let (mine, all) = context
         .store
         .read(move |connection| {
-            let spent = |scope| usage::spent(connection, scope);
-            Ok((spent(Scope::Session(&key))?, spent(Scope::Since(midnight))?))
+            let spent = |scope| usage::total(connection, scope);
+            Ok((spent(UsageScope::Session(&key))?, spent(UsageScope::Since(midnight))?))
         })
         .await?;
     let phrases = context.phrases;
     Ok([sum(phrases, phrases.cost_session, &mine), sum(phrases, phrases.cost_today, &all)].join("\n\n"))
 }
 
-fn sum(phrases: &Phrases, heading: &str, spent: &Spent) -> String {
+fn sum(phrases: &Phrases, heading: &str, spent: &UsageTotal) -> String {
     let turns = counted(phrases.turns, spent.tokens.turns);
     let mut text = fill(heading, &[&turns, &used(phrases, spent.tokens, &spent.costs)]);
     if spent.models.len() > 1 || !spent.costs.is_empty() {
@@ -35,7 +35,7 @@ fn sum(phrases: &Phrases, heading: &str, spent: &Spent) -> String {
     text
 }
 
-fn used(phrases: &Phrases, used: Tokens, costs: &Costs) -> String {
+fn used(phrases: &Phrases, used: TokenCounts, costs: &Costs) -> String {
     let numbers = [used.input, used.cached, used.output].map(|number| number.to_string());
     let tokens = fill(phrases.cost_tokens, &numbers.each_ref().map(String::as_str));
     match costs_in_words(costs) {

@@ -9,11 +9,11 @@ use daoyou_channels::{InboundMessage, Trust};
 use super::skill_folder::SkillFolder;
 use super::slash_command::{COMMANDS, CommandContext, CommandReply, SessionChange, SlashCommand, nearest_command};
 use super::{cost, history, memories, points};
-use crate::bus::{CommandAnswer, ControlCommands, InboundDraft, MessageBus, Order};
+use crate::bus::{CommandAnswer, ControlCommand, ControlCommands, InboundDraft, MessageBus};
 use crate::cron::{self, JobScope, JobService};
 use crate::llm::Models;
 use crate::phrases::{counted, fill};
-use crate::store::inbox::{InboxRow, State};
+use crate::store::inbox::{InboxRow, InboxState};
 use crate::store::processes::ProcessRow;
 use crate::store::{StoreError, messages, spawns};
 use crate::tools::ToolExecutor;
@@ -115,7 +115,7 @@ impl CommandHandler {
             origin: InboundDraft::new(message.clone()).origin.to_column(),
             received_at: message.received_at.as_millisecond(),
             turn: id,
-            state: State::Running,
+            state: InboxState::Running,
             stalled: 0,
             cancel: false,
         })
@@ -241,23 +241,23 @@ impl CommandHandler {
 
 #[async_trait]
 impl ControlCommands for CommandHandler {
-    fn order(&self, message: &InboundMessage) -> Option<Order> {
+    fn control_command(&self, message: &InboundMessage) -> Option<ControlCommand> {
         match SlashCommand::parse(&message.content)?.name.as_str() {
-            "stop" => Some(Order::Stop),
+            "stop" => Some(ControlCommand::Stop),
             // An untrusted sender gets the refusal in the lane.
-            "status" if message.trust != Trust::Untrusted => Some(Order::Status),
+            "status" if message.trust != Trust::Untrusted => Some(ControlCommand::Status),
             // These change what waiting turns resume from.
             "new" | "checkpoint" | "restore" | "forget" => None,
-            name if COMMANDS.contains(&name) && message.trust != Trust::Untrusted => Some(Order::Command),
+            name if COMMANDS.contains(&name) && message.trust != Trust::Untrusted => Some(ControlCommand::Command),
             _ => None,
         }
     }
 
-    fn unread(&self, message: &InboundMessage) -> Option<String> {
+    fn unread_remark(&self, message: &InboundMessage) -> Option<String> {
         SlashCommand::parse(&message.content)?.of_below(self.context.phrases)
     }
 
-    fn stopped(
+    fn stop_reply(
         &self,
         message: &InboundMessage,
         something_ran: bool,
@@ -286,14 +286,14 @@ impl ControlCommands for CommandHandler {
         told
     }
 
-    async fn status(&self, bus: &MessageBus, message: &InboundMessage) -> String {
+    async fn status_reply(&self, bus: &MessageBus, message: &InboundMessage) -> String {
         let (inbound, outbound) = bus.depths();
         let up = daoyou_channels::settings::Span::from_secs(self.started.elapsed().as_secs()).to_string();
         let version = env!("CARGO_PKG_VERSION");
         let mut status =
             fill(self.context.phrases.status_is, &[version, &up, &inbound.to_string(), &outbound.to_string()]);
         let session = message.session_key();
-        match bus.store().read(move |connection| spawns::at_work(connection, session.as_str())).await {
+        match bus.store().read(move |connection| spawns::unfinished_labels(connection, session.as_str())).await {
             Ok(labels) if labels.is_empty() => {}
             Ok(labels) => {
                 let more = if labels.len() > LISTED_SUB_AGENTS { ", …" } else { "" };
@@ -309,7 +309,7 @@ impl ControlCommands for CommandHandler {
         status
     }
 
-    async fn command(&self, message: &InboundMessage) -> Result<CommandAnswer, StoreError> {
+    async fn answer_command(&self, message: &InboundMessage) -> Result<CommandAnswer, StoreError> {
         let reply = || fill(self.context.phrases.unknown_command, &[&format!("`{}`", message.content.trim())]);
         let Some(command) = SlashCommand::parse(&message.content) else {
             return Ok(CommandAnswer { reply: reply(), error: None, model: None });

@@ -93,7 +93,7 @@ async fn fitting(context: &CommandContext, words: &str, owner: &Owner) -> Result
     });
     let (ids, owner): (Vec<i64>, Owner) = (ids.collect(), owner.clone());
     let read = move |connection: &Connection| {
-        let rows = ids.iter().map(|id| memories::get(connection, *id)).collect::<Result<Vec<_>, _>>()?;
+        let rows = ids.iter().map(|id| memories::find(connection, *id)).collect::<Result<Vec<_>, _>>()?;
         Ok(rows
             .into_iter()
             .flatten()
@@ -111,7 +111,7 @@ fn owner(context: &CommandContext, row: &InboxRow) -> Option<Owner> {
 /// Returns true if others than `owner` write in the chat, or if the chat belongs to another.
 async fn is_read_by_others(context: &CommandContext, row: &InboxRow, owner: &Owner) -> Result<bool, StoreError> {
     let session = row.session.clone();
-    let found = context.memory.store.read(move |connection| ownership::of(connection, &session)).await?;
+    let found = context.memory.store.read(move |connection| ownership::of_session(connection, &session)).await?;
     let identities = &context.memory.settings.identities;
     let is_anothers = |first: &str| identities.now(&Owner::from_stored(first)) != *owner;
     Ok(found.is_shared || found.owner.as_deref().is_some_and(is_anothers))

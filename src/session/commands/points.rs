@@ -6,9 +6,9 @@ use crate::chat::ChatMessage;
 use crate::memory::written;
 use crate::phrases::fill;
 use crate::store::StoreError;
+use crate::store::checkpoints::{self, CheckpointError, CheckpointSummary};
 use crate::store::inbox::InboxRow;
 use crate::store::messages::MessageRow;
-use crate::store::points::{self, PointError, PointLine};
 use crate::turn::context::window::read_messages;
 
 /// The most points in a list.
@@ -23,10 +23,10 @@ pub async fn checkpoint(context: &CommandContext, name: &str, row: &InboxRow) ->
     let key = row.session.clone();
     let name = shorten(name, NAME);
     if name.is_empty() {
-        let lines = context.store.read(move |connection| points::list(connection, &key, LISTED)).await?;
+        let lines = context.store.read(move |connection| checkpoints::list(connection, &key, LISTED)).await?;
         return Ok(list(context, &lines).into());
     }
-    let Some(turn) = context.store.read(move |connection| points::current(connection, &key)).await? else {
+    let Some(turn) = context.store.read(move |connection| checkpoints::current_turn(connection, &key)).await? else {
         return Ok(context.phrases.no_points.to_owned().into());
     };
     let reply = fill(context.phrases.point_named, &[&name, &name]);
@@ -42,24 +42,24 @@ pub async fn restore(context: &CommandContext, wanted: &str, row: &InboxRow) -> 
     let found = context
         .store
         .read(move |connection| {
-            points::settle(
-                points::turn_in(connection, &key, &named)
-                    .and_then(|turn| points::find(connection, &key, turn))
-                    .and_then(|point| Ok((points::line(connection, &point)?, point))),
+            checkpoints::separate_store_errors(
+                checkpoints::find_turn_in_session(connection, &key, &named)
+                    .and_then(|turn| checkpoints::find(connection, &key, turn))
+                    .and_then(|point| Ok((checkpoints::summary(connection, &point)?, point))),
             )
         })
         .await?;
     Ok(match found {
         Ok((line, point)) => {
             let words = line.as_ref().map(first_words).unwrap_or_default();
-            let reply = fill(context.phrases.restored, &[&points::short(point.turn), &words]);
+            let reply = fill(context.phrases.restored, &[&checkpoints::short_id(point.turn), &words]);
             CommandReply { reply, change: SessionChange::Restore(point), error: None }
         }
         Err(error) => {
             let reply = match &error {
-                PointError::Unknown(_) => fill(context.phrases.no_such_point, &[wanted]),
-                PointError::Corrupted(turn) | PointError::Altered { turn, .. } => {
-                    fill(context.phrases.point_corrupted, &[&points::short(*turn)])
+                CheckpointError::Unknown(_) => fill(context.phrases.no_such_point, &[wanted]),
+                CheckpointError::Corrupted(turn) | CheckpointError::Altered { turn, .. } => {
+                    fill(context.phrases.point_corrupted, &[&checkpoints::short_id(*turn)])
                 }
                 other => fill(context.phrases.not_restored, &[&other.to_string()]),
             };
@@ -68,21 +68,21 @@ pub async fn restore(context: &CommandContext, wanted: &str, row: &InboxRow) -> 
     })
 }
 
-fn list(context: &CommandContext, lines: &[PointLine]) -> String {
+fn list(context: &CommandContext, lines: &[CheckpointSummary]) -> String {
     if lines.is_empty() {
         return context.phrases.no_points.to_owned();
     }
-    let line = |line: &PointLine| {
+    let line = |line: &CheckpointSummary| {
         let name = line.name.as_ref().map(|name| format!("**{name}** ")).unwrap_or_default();
         let at = clock(line.at, &context.timezone);
-        format!("- `{}` {at} {name}{}", points::short(line.turn), first_words(line))
+        format!("- `{}` {at} {name}{}", checkpoints::short_id(line.turn), first_words(line))
     };
     let lines = lines.iter().map(line).collect::<Vec<_>>().join("\n");
     format!("{}\n{lines}\n\n{}", context.phrases.points_are, context.phrases.points_use)
 }
 
 /// Returns the beginning of the message that the point's turn answered.
-fn first_words(line: &PointLine) -> String {
+fn first_words(line: &CheckpointSummary) -> String {
     let row = MessageRow {
         epoch: 0,
         seq: 0,

@@ -9,7 +9,7 @@ use super::history::shorten;
 use crate::memory::MemoryService;
 use crate::phrases::{Phrases, fill};
 use crate::store::Store;
-use crate::store::points::Point;
+use crate::store::checkpoints::Checkpoint;
 use crate::text::nearest;
 
 /// A parsed command.
@@ -101,7 +101,7 @@ pub enum SessionChange {
         name: String,
     },
     /// `/restore ID`.
-    Restore(Point),
+    Restore(Checkpoint),
     /// `/forget`: a memory's id.
     Forget(i64),
 }

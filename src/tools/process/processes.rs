@@ -236,7 +236,7 @@ impl Processes {
         let file = file.map_err(|error| format!("the file for its output, {}: {error}", path()))?;
         let supervised = SupervisedProcess::start(launch, file).await?;
         let (pid, birth) = (supervised.pid, process_birth(supervised.pid));
-        let note = move |connection: &Connection| processes::started(connection, &id, pid, birth.as_deref());
+        let note = move |connection: &Connection| processes::record_start(connection, &id, pid, birth.as_deref());
         if let Err(error) = self.store.write(Commit::Logged, note).await {
             tracing::warn!(pid, %error, "the process id of a command in the background could not be kept");
         }
@@ -249,7 +249,7 @@ impl Processes {
         let announcer = self.announcer.get().filter(|_| end.is_news()).cloned();
         let make = || {
             let (id, end, printed, announcer) = (id.to_owned(), end.clone(), printed.clone(), announcer.clone());
-            move |connection: &Connection| match (processes::end(connection, &id, &end.to_string())?, announcer) {
+            move |connection: &Connection| match (processes::record_end(connection, &id, &end.to_string())?, announcer) {
                 (Some(row), Some(announcer)) => announcer.write(connection, &row, &end, &printed).map(Some),
                 _ => Ok(None),
             }

@@ -88,7 +88,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::inbox::State;
+    use crate::store::inbox::InboxState;
 
     fn row(attachments: &str) -> InboxRow {
         let own = str::to_owned;
@@ -107,7 +107,7 @@ mod tests {
             origin: own("{}"),
             received_at: 0,
             turn: Uuid::nil(),
-            state: State::Queued,
+            state: InboxState::Queued,
             stalled: 0,
             cancel: false,
         }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use daoyou_channels::SessionKey;
+use daoyou_channels::text::hex;
 use sha2::{Digest, Sha256};
 
 use super::private_memory;
@@ -15,10 +16,9 @@ use crate::llm::{Models, TokenFactor, estimate_tokens};
 use crate::memory::{self, MemoryService, MemorySettings, Owner};
 use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
-use crate::store::messages::{self, Session};
+use crate::store::messages::{self, SessionHead};
 use crate::store::ownership::{self, Ownership};
 use crate::store::session_memory::{self, SessionMemory};
-use crate::store::turn_steps::hex;
 use crate::store::{Commit, Connection, Store, StoreError, forgetting, memories};
 use crate::turn::limits::wanted_model;
 use crate::turn::progress::ContextStep;
@@ -26,7 +26,7 @@ use crate::turn::token_budget::{self, RequestParts, TokenBudget};
 
 /// The context of a turn.
 pub struct ConversationContext {
-    pub head: Session,
+    pub head: SessionHead,
     pub messages: Vec<ChatMessage>,
     /// The seq of the first message.
     pub from: i64,
@@ -140,7 +140,7 @@ impl ContextBuilder {
         let (mut conversation, rows, is_shared) = self.store.read_here(|connection| {
             let head = messages::session(connection, &key)?;
             let is_shared =
-                ownership::of(connection, &key)?.is_shared || others_read(connection, last, owner.as_ref())?;
+                ownership::of_session(connection, &key)?.is_shared || others_read(connection, last, owner.as_ref())?;
             let state = session_memory::get(connection, &key, head.epoch)?;
             let query = PromptMemoryQuery { connection, key: &key, terms: &terms, owner: owner.as_ref(), is_shared };
             let memory = match context {
@@ -153,7 +153,7 @@ impl ContextBuilder {
                 None => {
                     let told = if terms.config.enabled { state.cursor - state.overlap } else { 0 };
                     let first_seq = told.clamp(head.first_seq, head.next_seq);
-                    let untold = Session { first_seq, ..head.clone() };
+                    let untold = SessionHead { first_seq, ..head.clone() };
                     let memory = memory.tokens() + usize::try_from(terms.config.hit_tokens).unwrap_or(usize::MAX);
                     let window = self.window(&head, last, (system, tools), memory);
                     let HistorySlice { from, rows, is_full } = window::choose(connection, &key, &untold, window)?;
@@ -174,7 +174,7 @@ impl ContextBuilder {
     /// Returns the bounds of the history, which shares the model's context with everything else.
     fn window(
         &self,
-        head: &Session,
+        head: &SessionHead,
         last: &InboxRow,
         (system, tools): (&SystemText, &Arc<[ToolSpec]>),
         memory: usize,
@@ -225,7 +225,7 @@ fn others_read(connection: &Connection, last: &InboxRow, owner: Option<&Owner>) 
     }
     let place = (last.channel.as_str(), last.chat_id.as_str());
     let chat = ReplyTarget::resolve(connection, &last.session, place, &origin)?;
-    let Ownership { owner: first, is_shared } = ownership::of(connection, chat.session.as_str())?;
+    let Ownership { owner: first, is_shared } = ownership::of_session(connection, chat.session.as_str())?;
     Ok(is_shared || first.is_some_and(|first| owner.is_none_or(|owner| owner.as_str() != first)))
 }
 
@@ -302,7 +302,7 @@ impl PromptMemoryQuery<'_> {
 
     fn summary(&self, id: Option<i64>) -> Result<Option<(i64, String)>, StoreError> {
         let Some(id) = id else { return Ok(None) };
-        let row = memories::get(self.connection, id)?;
+        let row = memories::find(self.connection, id)?;
         if row.is_none() {
             tracing::debug!(session = self.key, id, "the summary of a conversation was forgotten");
         }
@@ -333,7 +333,7 @@ mod tests {
                 let snapshot = MemorySnapshot::new("owner", format!("- my cat is Momo {is_forgotten}"));
                 let read = forgetting::count(connection)?;
                 if is_forgotten {
-                    forgetting::note(connection)?;
+                    forgetting::record(connection)?;
                 }
                 let epoch = i64::from(is_forgotten);
                 snapshot.keep(connection, ("s", epoch), read)?;
@@ -359,7 +359,7 @@ mod tests {
             ] {
                 messages::append(connection, session, turn, [("user", "{}".to_owned())].into_iter())?;
                 for owner in owners {
-                    ownership::write_there(connection, session, owner)?;
+                    ownership::record_writer(connection, session, owner)?;
                 }
             }
             let row = |session: &str, cause: TurnCause, trust: Trust| -> Result<InboxRow, StoreError> {

@@ -55,7 +55,7 @@ async fn look_up(
 /// Counts the use of these memories in the background.
 fn note_use(store: Store, ids: Vec<i64>) {
     tokio::spawn(async move {
-        let note = move |connection: &Connection| ids.iter().try_for_each(|id| memories::used(connection, *id));
+        let note = move |connection: &Connection| ids.iter().try_for_each(|id| memories::mark_used(connection, *id));
         match store.write(Commit::Logged, note).await {
             Ok(()) | Err(StoreError::Closed) => {}
             Err(error) => tracing::warn!(%error, "the use of memories could not be counted"),
@@ -98,7 +98,7 @@ fn choose(
 mod tests {
     use super::*;
     use crate::memory::MemoryKind;
-    use crate::store::messages::Session;
+    use crate::store::messages::SessionHead;
     use crate::turn::context::conversation_context::{MemorySnapshot, PromptMemory};
 
     fn hit(id: i64, text: &str) -> RecallHit {
@@ -113,7 +113,7 @@ mod tests {
             MemorySnapshot { hash: String::new(), owner: "owner".to_owned(), text, is_kept: true, is_anew: false };
         let memory = PromptMemory { snapshot: Some(snapshot), summary: Some((7, "told".to_owned())) };
         let context = ConversationContext {
-            head: Session::default(),
+            head: SessionHead::default(),
             messages: Vec::new(),
             from: 0,
             is_tight: false,

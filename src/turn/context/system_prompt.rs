@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use daoyou_channels::Trust;
+use daoyou_channels::text::hex;
 
 use crate::guard::{Jail, JailError};
 use crate::llm::estimate_tokens;
-use crate::store::turn_steps::hex;
 
 /// The workspace's files in the system prompt, in order.
 const BOOTSTRAP_FILES: [&str; 4] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md"];

@@ -2,7 +2,7 @@
 
 use crate::chat::ChatMessage;
 use crate::llm::estimate_tokens;
-use crate::store::messages::{self, MessageRow, Session};
+use crate::store::messages::{self, MessageRow, SessionHead};
 use crate::store::{Connection, StoreError, turn_steps};
 use crate::turn::progress::ContextStep;
 
@@ -30,7 +30,7 @@ pub struct HistorySlice {
 pub fn choose(
     connection: &Connection,
     session: &str,
-    head: &Session,
+    head: &SessionHead,
     window: HistoryWindow,
 ) -> Result<HistorySlice, StoreError> {
     let size = i64::from(window.messages.max(1));

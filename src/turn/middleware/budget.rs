@@ -10,8 +10,8 @@ use jiff::tz::TimeZone;
 use super::around::{LayerDecision, Middleware, ModelCall, ModelRequest, Operation};
 use super::config::BudgetConfig;
 use crate::phrases::fill;
-use crate::store::spent::{self, ByModel, Scope};
-use crate::store::usage::{Costs, Tokens};
+use crate::store::usage::{self, BudgetScope, BudgetUse};
+use crate::store::usage::{Costs, TokenCounts};
 use crate::store::{Store, StoreError};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::scope::TurnScope;
@@ -32,8 +32,8 @@ impl BudgetMiddleware {
         Self { config, store, timezone, told: Mutex::default() }
     }
 
-    async fn spent(&self, scope: Scope) -> Result<SpentTotals, StoreError> {
-        let used = self.store.read(move |connection| spent::by_model(connection, &scope)).await?;
+    async fn spent(&self, scope: BudgetScope) -> Result<SpentTotals, StoreError> {
+        let used = self.store.read(move |connection| usage::budget_use(connection, &scope)).await?;
         Ok(SpentTotals::of(&used))
     }
 
@@ -42,7 +42,7 @@ impl BudgetMiddleware {
         if session_tokens.is_none() && session_cost.is_none() {
             return Ok(());
         }
-        let spent = self.spent(Scope::Session(at.session.to_string())).await?;
+        let spent = self.spent(BudgetScope::Session(at.session.to_string())).await?;
         self.tell_unpriced(&spent, session_cost);
         match self.reached(at, &spent, session_tokens, session_cost) {
             Some((used, limit)) => Err(used_up(ErrorCode::SessionBudget, [used, limit])),
@@ -56,7 +56,7 @@ impl BudgetMiddleware {
             return Ok(());
         }
         let (from, until) = self.today();
-        let spent = self.spent(Scope::Since(from)).await?;
+        let spent = self.spent(BudgetScope::Since(from)).await?;
         self.tell_unpriced(&spent, day_cost);
         match self.reached(at, &spent, day_tokens, day_cost) {
             Some((used, limit)) => Err(used_up(ErrorCode::DayBudget, [used, limit, until])),
@@ -131,7 +131,7 @@ fn money(amount: f64, currency: &str) -> String {
     format!("{} {currency}", &long[..end])
 }
 
-/// Tokens, and money by currency.
+/// TokenCounts, and money by currency.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpentTotals {
     pub tokens: u64,
@@ -142,9 +142,9 @@ pub struct SpentTotals {
 
 impl SpentTotals {
     /// Adds up the usage of all models.
-    pub fn of(used: &[ByModel]) -> Self {
+    pub fn of(used: &[BudgetUse]) -> Self {
         let mut sum = Self::default();
-        for ByModel { model, tokens: Tokens { input, output, .. }, cost } in used {
+        for BudgetUse { model, tokens: TokenCounts { input, output, .. }, cost } in used {
             let tokens = input.saturating_add(*output);
             sum.tokens = sum.tokens.saturating_add(tokens);
             match cost {
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn tokens_and_money_are_added_up_by_currency() {
-        let used = |model: &str, input, output, cost: Option<(u64, &str)>| ByModel {
+        let used = |model: &str, input, output, cost: Option<(u64, &str)>| BudgetUse {
             model: model.to_owned(),
-            tokens: Tokens { turns: 1, input, output, cached: 0 },
+            tokens: TokenCounts { turns: 1, input, output, cached: 0 },
             cost: cost.map(|(micros, currency)| (micros, currency.to_owned())),
         };
         let sum = SpentTotals::of(&[

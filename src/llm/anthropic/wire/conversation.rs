@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use daoyou_channels::text::hex;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -273,8 +274,7 @@ fn cleaned(id: &str) -> String {
     if (1..=ID_LIMIT).contains(&id.len()) && id.bytes().all(is_clean) {
         return id.to_owned();
     }
-    let hash = Sha256::digest(id.as_bytes());
-    hash[..12].iter().fold("toolu_".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+    format!("toolu_{}", hex(&Sha256::digest(id.as_bytes())[..12]))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use daoyou_channels::text::hex;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -274,8 +275,7 @@ fn sent_id(id: &str) -> Cow<'_, str> {
     if (1..=ID_LIMIT).contains(&id.len()) {
         return Cow::Borrowed(id);
     }
-    let hash = Sha256::digest(id.as_bytes());
-    Cow::Owned(hash[..16].iter().fold("call_".to_owned(), |text, byte| text + &format!("{byte:02x}")))
+    Cow::Owned(format!("call_{}", hex(&Sha256::digest(id.as_bytes())[..16])))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What stands in an outbox row's body, and how a row is made and read.
+//! The bodies of outbox rows, and their conversion to and from messages.
 
 use daoyou_channels::{Attachment, ErrorInfo, OutboundContext, OutboundMessage, SessionKey};
 use jiff::Timestamp;
@@ -38,7 +38,7 @@ pub struct OutboundDraft {
 }
 
 impl OutboundDraft {
-    /// Puts the row into the outbox, within the caller's commit; answers its id.
+    /// Inserts the row into the outbox within the caller's commit, and returns its id.
     pub fn insert(&self, connection: &Connection) -> Result<Uuid, StoreError> {
         outbox::insert(
             connection,
@@ -53,7 +53,7 @@ impl OutboundDraft {
     }
 }
 
-/// The message that a row stands for.
+/// Returns the message of a row.
 pub fn message_of(row: OutboxRow) -> Result<OutboundMessage, StoreError> {
     let body: OutboundBody = serde_json::from_str(&row.body)?;
     Ok(OutboundMessage {

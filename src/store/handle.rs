@@ -1,4 +1,4 @@
-//! The store as everybody holds it.
+//! The handle on the store.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,20 +8,20 @@ use daoyou_channels::backoff::Backoff;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::health::{self, Health};
-use super::opening::{self, Opened};
-use super::space::Space;
+use super::disk_usage::DiskUsage;
+use super::health::{self, DatabaseHealth};
+use super::opening::{self, OpenedDatabase};
 use super::writer::Writer;
-use super::{Commit, OnCommit, StoreError, database, salvage, space};
+use super::{Commit, OnCommit, StoreError, database, disk_usage, salvage};
 
-/// Reads that run side by side.
+/// The number of concurrent reads.
 const READERS: usize = 3;
 
-/// Between two tries of [`Store::write_until`]: at first, and at most.
+/// The first and the longest pause between attempts of [`Store::write_until`].
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// A cheap handle on one open database. Closed by [`Store::close`], or when the last handle goes.
+/// A cheap handle on one open database. [`Store::close`] closes it, or the drop of the last handle.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -29,8 +29,8 @@ pub struct Store {
 
 struct Inner {
     path: PathBuf,
-    health: Arc<Health>,
-    /// It serves a gateway, and what it meets counts.
+    health: Arc<DatabaseHealth>,
+    /// Whether the handle serves a gateway, so that a clean end clears a suspicion of damage.
     serves: bool,
     writer: Writer,
     readers: Mutex<Vec<Connection>>,
@@ -38,24 +38,24 @@ struct Inner {
 }
 
 impl Store {
-    /// Opens, makes or migrates the file.
+    /// Opens, creates or migrates the file.
     ///
     /// # Errors
-    /// A file that is newer than this program, another program's, damaged, or cannot be opened; it is as it was then.
+    /// The file is newer than this program, another program's, damaged, or cannot be opened; it is unchanged then.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::with(path, opening::open(path)?, false, Box::new(|_| {}))
     }
 
-    /// Opens the file for a gateway: a damaged one is moved aside, and what can be read of it taken over. `on_commit` is
-    /// told of every group of writes.
+    /// Opens the file for a gateway: a damaged file is moved aside and its readable rows are recovered. `on_commit` is called
+    /// for each group of writes.
     ///
     /// # Errors
-    /// As [`Self::open`], or what is damaged cannot be mended.
+    /// As [`Self::open`], or a damaged file cannot be repaired.
     pub fn open_to_serve(path: &Path, on_commit: OnCommit) -> Result<Self, StoreError> {
-        salvage::make_sound(path)?;
+        salvage::repair_if_damaged(path)?;
         let opened = match opening::open(path) {
             Err(StoreError::Damaged { reason, .. }) => {
-                salvage::mend(path, &reason)?;
+                salvage::repair(path, &reason)?;
                 opening::open(path)?
             }
             other => other?,
@@ -63,24 +63,24 @@ impl Store {
         Self::with(path, opened, true, on_commit)
     }
 
-    fn with(path: &Path, opened: Opened, serves: bool, on_commit: OnCommit) -> Result<Self, StoreError> {
-        let Opened { connection, mark } = opened;
-        let health = Arc::new(Health::new(path));
+    fn with(path: &Path, opened: OpenedDatabase, serves: bool, on_commit: OnCommit) -> Result<Self, StoreError> {
+        let OpenedDatabase { connection, mark } = opened;
+        let health = Arc::new(DatabaseHealth::new(path));
         let writer = Writer::spawn(connection, mark, health.clone(), on_commit)
             .map_err(|error| StoreError::Open { path: path.to_owned(), reason: error.to_string() })?;
         let (readers, reading) = (Mutex::default(), Arc::new(Semaphore::new(READERS)));
         Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), health, serves, writer, readers, reading }) })
     }
 
-    /// The database file.
+    /// Returns the path of the database file.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    /// Runs `work` in the next group of writes; returns when that is committed as `commit` asks.
+    /// Runs `work` in the next group of writes; returns when it is committed as `commit` asks.
     ///
     /// # Errors
-    /// What `work` returned, or the failure of the commit; nothing of `work` is kept then.
+    /// The error of `work`, or the failure of the commit. Nothing of `work` is kept then.
     pub async fn write<T, F>(&self, commit: Commit, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -89,8 +89,8 @@ impl Store {
         self.inner.writer.write(commit, work).await
     }
 
-    /// Writes until the store accepts it, after growing pauses; `make` makes the work of each try, `failed` is called with each
-    /// failure. Returns `None` once the store is closed.
+    /// Retries a write, with growing pauses, until the store accepts it. `make` creates the work of each attempt, and `failed`
+    /// is called with each failure. Returns `None` once the store is closed. Dropping the future ends the retries.
     pub async fn write_until<T, F>(
         &self,
         commit: Commit,
@@ -117,7 +117,7 @@ impl Store {
     /// Runs `work` between two groups of writes, outside of any transaction. All writes wait for it.
     ///
     /// # Errors
-    /// What `work` returned.
+    /// The error of `work`.
     pub async fn write_alone<F>(&self, work: F) -> Result<(), StoreError>
     where
         F: FnOnce(&Connection) -> Result<(), StoreError> + Send + 'static,
@@ -125,42 +125,42 @@ impl Store {
         self.inner.writer.write_alone(work).await
     }
 
-    /// The space that it takes.
+    /// Returns the disk space of the database.
     ///
     /// # Errors
-    /// It cannot be read.
-    pub async fn space(&self) -> Result<Space, StoreError> {
+    /// The database cannot be read.
+    pub async fn disk_usage(&self) -> Result<DiskUsage, StoreError> {
         let path = self.inner.path.clone();
-        self.read(move |connection| space::of(connection, &path)).await
+        self.read(move |connection| disk_usage::read(connection, &path)).await
     }
 
-    /// Why nothing can be written, if the database was found to be damaged.
+    /// Returns why nothing can be written if damage was found.
     pub fn fault(&self) -> Option<String> {
         self.inner.health.check().err().map(|error| error.to_string())
     }
 
-    /// Waits until the database is found to be damaged; answers how. Whoever serves should end then: the next start
-    /// checks and mends it.
+    /// Waits until damage of the database is found, and returns its description. A gateway should end then: the next start
+    /// checks and repairs the database.
     pub async fn damaged(&self) -> String {
         self.inner.health.damaged().await
     }
 
-    /// Reads all of the database; what is wrong with it, if anything, counts as found. Takes long, and needs a reader.
+    /// Checks the whole database and records damage. It takes long and occupies a reader.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The database cannot be read, or is damaged.
     pub async fn check(&self) -> Result<(), StoreError> {
         let faults = self.read(database::integrity).await?;
         if !faults.is_empty() {
-            self.inner.health.report(&database::in_short(&faults));
+            self.inner.health.report(&database::summarize(&faults));
         }
         self.inner.health.check()
     }
 
-    /// Runs `work` on a connection that only reads, on a blocking thread.
+    /// Runs `work` on a read-only connection, on a blocking thread.
     ///
     /// # Errors
-    /// What `work` returned, or that no connection could be had.
+    /// The error of `work`, or no connection could be opened.
     pub async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -175,16 +175,16 @@ impl Store {
         read.await.map_err(|error| StoreError::Row(error.to_string()))?
     }
 
-    /// Runs `work` here and now, on a connection that only reads. For reads of a few pages on the way of every message:
-    /// they take less time than handing them to another thread does.
+    /// Runs `work` on a read-only connection, on the calling thread. For reads of a few pages on the path of every message,
+    /// which take less time than a switch of threads.
     ///
     /// # Errors
-    /// What `work` returned, or that no connection could be had.
+    /// The error of `work`, or no connection could be opened.
     pub fn read_here<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.inner.read(work)
     }
 
-    /// Finishes the writes that were handed over and closes the file; later calls answer [`StoreError::Closed`].
+    /// Finishes pending writes and closes the file. Later calls fail with [`StoreError::Closed`].
     pub async fn close(&self) {
         self.inner.reading.close();
         let inner = self.inner.clone();
@@ -193,11 +193,11 @@ impl Store {
             inner.readers.lock().unwrap_or_else(PoisonError::into_inner).clear();
             inner.writer.close();
             if inner.serves && inner.health.check().is_ok() {
-                health::forget_suspicion(&inner.path);
+                health::remove_suspicion(&inner.path);
             }
         });
         if let Err(error) = closing.await {
-            tracing::error!(%error, "the store could not be closed in order");
+            tracing::error!(%error, "the store could not be closed properly");
         }
     }
 }
@@ -212,8 +212,8 @@ impl Inner {
             Some(connection) => connection,
             None => database::open_reader(&self.path)?,
         };
-        let outcome = in_one_view(&connection, work).inspect_err(|error| self.health.observe(error));
-        // One that could not leave its view would show the past from now on.
+        let outcome = in_read_transaction(&connection, work).inspect_err(|error| self.health.observe(error));
+        // A connection that could not leave its read transaction would show the past from now on.
         if connection.is_autocommit() {
             self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
@@ -221,9 +221,9 @@ impl Inner {
     }
 }
 
-/// Has `work` see the store as it is at one moment, whatever is committed meanwhile. It costs less, too: otherwise every
-/// statement takes and leaves the locks by itself.
-fn in_one_view<T>(
+/// Runs `work` in a read transaction, so that it sees the store at one moment. It is also faster: otherwise every statement
+/// takes and releases the locks itself.
+fn in_read_transaction<T>(
     connection: &Connection,
     work: impl FnOnce(&Connection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
@@ -241,7 +241,7 @@ mod tests {
     use crate::store::meta;
 
     #[tokio::test]
-    async fn what_is_read_together_is_of_one_moment() {
+    async fn a_read_sees_one_moment() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let set =
@@ -264,7 +264,7 @@ mod tests {
         let (seen, ()) = tokio::join!(read, write);
         assert_eq!(seen.unwrap(), ["before", "before"].map(|word| Some(word.to_owned())));
         assert_eq!(store.read_here(look).unwrap().as_deref(), Some("after"));
-        // One that fails leaves the view, too.
+        // A failed read ends its transaction, too.
         let failed = store.read_here(|connection| look(connection).and(Err::<(), _>(StoreError::Closed)));
         assert!(failed.is_err());
         set("later").await.unwrap();

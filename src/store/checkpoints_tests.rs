@@ -1,21 +1,21 @@
-//! What a session is after it went back, and what refuses to be gone back to.
+//! Restores, forks and the errors of both.
 
 use super::*;
-use crate::store::inbox::NewMessage;
+use crate::store::inbox::NewInboxRow;
 use crate::store::{Commit, Store};
 
 const SESSION: &str = "cli:direct";
 
-/// A finished turn that said `text`, with a step in its journal.
+/// Accepts and ends a turn whose message is `text`, with a step in its journal.
 fn live(connection: &Connection, number: u32, text: &str) -> Result<Uuid, StoreError> {
-    // Ids of known order, which share their beginning.
+    // Ids in a known order with a common beginning.
     let id = Uuid::from_u128(0x019a_2b3c_4d50_7000_8000_0000_0000_0000 + (u128::from(number) << 80));
     accept(connection, id, text)?;
-    inbox::start(connection, inbox::last_seq(connection)?, id)?;
+    inbox::mark_running(connection, inbox::last_seq(connection)?, id)?;
     turn_steps::append(connection, id, "note", &format!(r#"{{"step":"note","text":"{text}"}}"#))?;
     let said = |role, text: &str| (role, format!(r#"{{"role":"{role}","content":"{text}"}}"#));
     messages::append(connection, SESSION, id, [said("user", text), said("assistant", text)].into_iter())?;
-    inbox::finish(connection, id, State::Done)?;
+    inbox::finish(connection, id, InboxState::Done)?;
     Ok(id)
 }
 
@@ -23,7 +23,7 @@ fn accept(connection: &Connection, id: Uuid, text: &str) -> Result<(), StoreErro
     let own = |text: &str| text.to_owned();
     inbox::insert(
         connection,
-        &NewMessage {
+        &NewInboxRow {
             id,
             channel: own("cli"),
             external_id: id.to_string(),
@@ -36,13 +36,13 @@ fn accept(connection: &Connection, id: Uuid, text: &str) -> Result<(), StoreErro
             metadata: own("{}"),
             origin: own("{}"),
             received_at: 1,
-            state: State::Queued,
+            state: InboxState::Queued,
         },
     )?;
     Ok(())
 }
 
-/// What the model would be given: the first word of each message.
+/// Returns what the model would be given: the first word of each message.
 fn view(connection: &Connection, session: &str) -> Result<String, StoreError> {
     let head = messages::session(connection, session)?;
     let rows = messages::range(connection, session, head.first_seq, head.next_seq)?;
@@ -61,7 +61,7 @@ async fn with_store<T: Send + 'static>(work: impl FnOnce(&Connection) -> Result<
 }
 
 #[tokio::test]
-async fn a_session_goes_back_and_forth_and_nothing_is_deleted() {
+async fn a_session_is_restored_backwards_and_forwards_without_deletions() {
     with_store(|connection| {
         let turns = [live(connection, 1, "a")?, live(connection, 2, "b")?, live(connection, 3, "c")?];
         let back = |turn: Uuid| -> Result<String, StoreError> {
@@ -71,13 +71,13 @@ async fn a_session_goes_back_and_forth_and_nothing_is_deleted() {
         assert_eq!(back(turns[0])?, "a a");
         let fourth = live(connection, 4, "d")?;
         assert_eq!(view(connection, SESSION)?, "a a d d");
-        assert_eq!(current(connection, SESSION)?, Some(fourth));
-        // Forth again: what was left behind is still there.
+        assert_eq!(current_turn(connection, SESSION)?, Some(fourth));
+        // Forward again: the messages that were left behind are still there.
         assert_eq!(back(turns[2])?, "a a b b c c");
         assert_eq!(back(fourth)?, "a a d d");
         assert_eq!(back(turns[1])?, "a a b b");
         messages::new_epoch(connection, SESSION)?;
-        assert_eq!((view(connection, SESSION)?.as_str(), current(connection, SESSION)?), ("", None));
+        assert_eq!((view(connection, SESSION)?.as_str(), current_turn(connection, SESSION)?), ("", None));
         assert_eq!(back(fourth)?, "a a d d");
         let lines = list(connection, SESSION, 3)?;
         let shown: Vec<_> = lines.iter().map(|line| line.turn).collect();
@@ -88,7 +88,7 @@ async fn a_session_goes_back_and_forth_and_nothing_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_fork_is_a_session_of_its_own() {
+async fn a_fork_is_a_separate_session() {
     with_store(|connection| {
         let (one, two) = (live(connection, 1, "a")?, live(connection, 2, "b")?);
         messages::set_model(connection, SESSION, Some("x/y"))?;
@@ -102,16 +102,16 @@ async fn a_fork_is_a_session_of_its_own() {
         for bad in ["", "a b", "a\nb", &"x".repeat(201)] {
             assert_eq!(fork(connection, &point, bad).unwrap_err().code(), "invalid", "{bad:?}");
         }
-        // What was copied is a point of the fork, what was not is none.
+        // A copied turn is a checkpoint of the fork, another is not.
         assert_eq!(find(connection, "fork:1", one).unwrap().to, 2);
-        assert_eq!(turn_in(connection, "fork:1", &two.to_string()).unwrap_err().code(), "not_found");
+        assert_eq!(find_turn_in_session(connection, "fork:1", &two.to_string()).unwrap_err().code(), "not_found");
         Ok(())
     })
     .await;
 }
 
 #[tokio::test]
-async fn an_id_may_be_short_and_a_name_is_as_good() {
+async fn a_turn_is_found_by_a_short_id_or_a_name() {
     with_store(|connection| {
         let turns = [live(connection, 1, "a")?, live(connection, 2, "b")?];
         let whole = turns[1].to_string();
@@ -124,36 +124,36 @@ async fn an_id_may_be_short_and_a_name_is_as_good() {
             ("what?", Err("invalid")),
             ("019a2b3c-ffff", Err("not_found")),
         ] {
-            assert_eq!(turn_of(connection, id).map_err(|error| error.code()), expected, "{id}");
-            let in_session = turn_in(connection, SESSION, id).map_err(|error| error.code());
+            assert_eq!(find_turn(connection, id).map_err(|error| error.code()), expected, "{id}");
+            let in_session = find_turn_in_session(connection, SESSION, id).map_err(|error| error.code());
             let expected = expected.map_err(|code| if code == "invalid" { "not_found" } else { code });
             assert_eq!(in_session, expected, "{id} in its session");
         }
         set_name(connection, SESSION, turns[0], "before the move")?;
-        assert_eq!(turn_in(connection, SESSION, "before the move").unwrap(), turns[0]);
-        assert_eq!(turn_in(connection, "cli:other", "before the move").unwrap_err().code(), "not_found");
+        assert_eq!(find_turn_in_session(connection, SESSION, "before the move").unwrap(), turns[0]);
+        assert_eq!(find_turn_in_session(connection, "cli:other", "before the move").unwrap_err().code(), "not_found");
         assert_eq!(list(connection, SESSION, 9)?[1].name.as_deref(), Some("before the move"));
-        for number in 0..NAMES {
+        for number in 0..MAX_NAMES {
             set_name(connection, SESSION, turns[1], &format!("name {number}"))?;
         }
         let names: u32 = connection.query_row("SELECT count(*) FROM point_names", [], |row| row.get(0))?;
-        assert_eq!(names, NAMES);
+        assert_eq!(names, MAX_NAMES);
         Ok(())
     })
     .await;
 }
 
 #[tokio::test]
-async fn what_cannot_be_gone_back_to_says_why() {
+async fn a_restore_that_is_impossible_says_why() {
     with_store(|connection| {
         let turns = [live(connection, 1, "a")?, live(connection, 2, "b")?, live(connection, 3, "c")?];
         connection.execute("UPDATE turn_steps SET body = '{}' WHERE turn = ?", [turns[1].to_string()])?;
         let (command, running) = (Uuid::now_v7(), Uuid::now_v7());
         accept(connection, command, "/help")?;
-        inbox::finish(connection, command, State::Done)?;
+        inbox::finish(connection, command, InboxState::Done)?;
         accept(connection, running, "slow")?;
         assert!(!is_busy(connection, SESSION)?);
-        inbox::start(connection, inbox::last_seq(connection)?, running)?;
+        inbox::mark_running(connection, inbox::last_seq(connection)?, running)?;
         assert!(is_busy(connection, SESSION)?);
         let why = |turn: Uuid| of_turn(connection, turn).map(|point| (point.from, point.to)).map_err(|e| e.code());
         assert_eq!(why(turns[0]), Ok((0, 2)));
@@ -161,7 +161,7 @@ async fn what_cannot_be_gone_back_to_says_why() {
         assert_eq!(why(command), Err("no_checkpoint"));
         assert_eq!(why(running), Err("running"));
         assert_eq!(why(Uuid::now_v7()), Err("not_found"));
-        // The steps are gone, the messages are there: that is enough.
+        // Without the steps, the messages are enough.
         connection.execute("DELETE FROM turn_steps WHERE turn = ?", [turns[0].to_string()])?;
         assert_eq!(why(turns[0]), Ok((0, 2)));
         connection.execute("UPDATE messages SET body = '{\"role' WHERE seq = 0", [])?;
@@ -173,11 +173,11 @@ async fn what_cannot_be_gone_back_to_says_why() {
     .await;
 }
 
-/// A summary goes along with a conversation as far as it tells of nothing that is left behind.
+/// A summary is carried over if it covers nothing after the checkpoint.
 #[tokio::test]
-async fn summaries_go_along_as_far_as_they_tell() {
+async fn summaries_are_carried_over_if_they_cover_nothing_later() {
     use crate::store::memories::{self, NewMemory};
-    use crate::store::messages::Session;
+    use crate::store::messages::SessionHead;
     use crate::store::session_memory::{self, SessionMemory};
 
     let found = with_store(|connection| {
@@ -203,23 +203,24 @@ async fn summaries_go_along_as_far_as_they_tell() {
             let point = find(connection, SESSION, turns[turn]).map_err(|error| StoreError::Row(error.to_string()))?;
             fork(connection, &point, &session).map_err(|error| StoreError::Row(error.to_string()))?;
             let state = session_memory::get(connection, &session, 0)?;
-            let text = state.summary.map(|id| memories::get(connection, id)).transpose()?.flatten().map(|row| row.text);
+            let text =
+                state.summary.map(|id| memories::find(connection, id)).transpose()?.flatten().map(|row| row.text);
             found.push((state.cursor, state.overlap, text.unwrap_or_default()));
         }
-        // Going back in the session itself does the same, behind what was said since.
+        // A restore of the session itself does the same, behind the later messages.
         let point = find(connection, SESSION, turns[8]).map_err(|error| StoreError::Row(error.to_string()))?;
         restore(connection, &point)?;
         let state = session_memory::get(connection, SESSION, 1)?;
         found.push((state.cursor, state.overlap, String::new()));
-        // Of what went along the seqs are another session's: a copy of the copy goes by its own.
+        // The seqs of a carried summary belong to another session; a copy of the copy uses its own.
         for (place, turn, of) in [("cli:again", 8, SESSION), ("cli:fork", 11, "cli:0"), ("cli:early", 6, "cli:0")] {
             let last: i64 = connection.query_row(
                 "SELECT max(seq) + 1 FROM messages WHERE session = ? AND turn = ?",
                 [of, &turns[turn].to_string()],
                 |row| row.get(0),
             )?;
-            let Session { epoch, first_seq: from, .. } = messages::session(connection, of)?;
-            let point = Point { turn: turns[turn], session: of.to_owned(), epoch, from, to: last };
+            let SessionHead { epoch, first_seq: from, .. } = messages::session(connection, of)?;
+            let point = Checkpoint { turn: turns[turn], session: of.to_owned(), epoch, from, to: last };
             fork(connection, &point, place).map_err(|error| StoreError::Row(error.to_string()))?;
             let state = session_memory::get(connection, place, 0)?;
             let told = messages::session(connection, place)?.next_seq - state.cursor;

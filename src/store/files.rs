@@ -1,17 +1,17 @@
-//! Files that belong to a database, and how one is moved aside: nothing that somebody might still read is overwritten.
+//! The files of a database, and how they are moved aside, so that nothing is overwritten that somebody may still need.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The write-ahead log of a database.
-pub fn log_of(database: &Path) -> PathBuf {
+/// Returns the path of a database's write-ahead log.
+pub fn log_path(database: &Path) -> PathBuf {
     with_suffix(database, "-wal")
 }
 
-/// The index of that log, shared among processes.
-pub fn index_of(database: &Path) -> PathBuf {
+/// Returns the path of that log's index, which processes share.
+pub fn log_index_path(database: &Path) -> PathBuf {
     with_suffix(database, "-shm")
 }
 
@@ -21,8 +21,8 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// A name that nothing has: `PATH.WORD-20261121T063000Z`, with a number where there is one already.
-pub fn name_for(path: &Path, word: &str) -> PathBuf {
+/// Returns an unused name `PATH.WORD-20261121T063000Z`, with a number if that is taken.
+pub fn unused_name(path: &Path, word: &str) -> PathBuf {
     let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
     let first = with_suffix(path, &format!(".{word}-{stamp}"));
     let later = (2..).map(|number| with_suffix(&first, &format!("-{number}")));
@@ -30,12 +30,12 @@ pub fn name_for(path: &Path, word: &str) -> PathBuf {
     names.find(|name| fs::symlink_metadata(name).is_err()).unwrap_or(first)
 }
 
-/// The last part of a path, for people.
+/// Returns the last part of a path, for display.
 pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Removes a file that may be there.
+/// Removes a file if it exists.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -43,7 +43,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Renames a file that may be there; answers whether it was.
+/// Renames a file if it exists; returns whether it did.
 pub fn rename(from: &Path, to: &Path) -> io::Result<bool> {
     match fs::rename(from, to) {
         Ok(()) => Ok(true),
@@ -52,7 +52,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<bool> {
     }
 }
 
-/// Brings the names in the folder of `path` to the disk itself.
+/// Syncs the folder of `path`, so that its names are on disk.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) => File::open(folder)?.sync_all(),

@@ -1,4 +1,4 @@
-//! Takes over rows from a database that can be read in parts only.
+//! Recovers rows from a database that is only partly readable.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,10 +7,10 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row, Statement, params_from_iter};
 use uuid::Uuid;
 
-use super::{StoreError, database, meta, migrations, turn_steps, words};
+use super::{StoreError, database, meta, migrations, search_index, turn_steps};
 
-/// The tables that matter most, in the order in which they are read; others follow.
-const FIRST: [&str; 11] = [
+/// The most important tables, in the order in which they are read; the others follow.
+const FIRST_TABLES: [&str; 11] = [
     "meta",
     "inbox",
     "outbox",
@@ -25,63 +25,66 @@ const FIRST: [&str; 11] = [
 ];
 
 /// The most ranges of missing messages that are listed.
-const RANGES: usize = 1_000;
+const MAX_RANGES: usize = 1_000;
 
-/// What was taken over.
+/// The result of a recovery.
 #[derive(Debug, Default)]
-pub struct Taken {
-    tables: Vec<(String, Copied)>,
-    /// Turns that were running and whose steps are not all there.
-    cut: usize,
+pub struct RecoveredRows {
+    tables: Vec<(String, TableRecovery)>,
+    /// Running turns whose steps are incomplete.
+    incomplete_turns: usize,
 }
 
 #[derive(Debug, Default)]
-struct Copied {
+struct TableRecovery {
     rows: u64,
-    /// Rows that hold what no row of ours can.
-    bad: u64,
-    /// Some part could not be read.
+    /// Rows with content that this program does not write.
+    invalid: u64,
+    /// Whether some part could not be read.
     has_holes: bool,
 }
 
-struct Table {
+struct TableSchema {
     name: String,
-    columns: Vec<Column>,
+    columns: Vec<ColumnSchema>,
     /// The primary key.
     key: Vec<String>,
 }
 
-struct Column {
+struct ColumnSchema {
     name: String,
     kind: String,
     is_nullable: bool,
 }
 
-impl Taken {
-    /// Returns true if every row of every table was read and taken over.
+impl RecoveredRows {
+    /// Returns true if every row of every table was recovered.
     pub fn is_whole(&self) -> bool {
-        let is_whole = |(_, copied): &(String, Copied)| !copied.has_holes && copied.bad == 0;
-        self.cut == 0 && !self.tables.is_empty() && self.tables.iter().all(is_whole)
+        let is_whole = |(_, copied): &(String, TableRecovery)| !copied.has_holes && copied.invalid == 0;
+        self.incomplete_turns == 0 && !self.tables.is_empty() && self.tables.iter().all(is_whole)
     }
 
-    pub fn in_words(&self) -> String {
+    pub fn describe(&self) -> String {
         let rows = self.tables.iter().filter(|(_, copied)| copied.rows > 0);
         let rows = rows.map(|(name, copied)| format!("{name} {}", copied.rows)).collect::<Vec<_>>().join(", ");
-        let holes = self.tables.iter().filter(|(_, copied)| copied.has_holes || copied.bad > 0);
+        let holes = self.tables.iter().filter(|(_, copied)| copied.has_holes || copied.invalid > 0);
         let holes = holes.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
         let mut words = format!("Rows taken over: {}", if rows.is_empty() { "none" } else { &rows });
         if !holes.is_empty() {
             words.push_str(&format!("; not all could be read of {holes}"));
         }
-        if self.cut > 0 {
-            words.push_str(&format!("; {} turns end with an error, as their steps are not all there", self.cut));
+        if self.incomplete_turns > 0 {
+            words.push_str(&format!(
+                "; {} turns end with an error, as their steps are not all there",
+                self.incomplete_turns
+            ));
         }
         words
     }
 }
 
-/// An empty database in one file, for bulk writing. It is synced when it is done, by whoever uses it.
-pub fn make_fresh(path: &Path) -> Result<Connection, StoreError> {
+/// Creates an empty database in one file, for bulk writing. The caller syncs it at the end.
+pub fn create_fresh(path: &Path) -> Result<Connection, StoreError> {
     let mut fresh = database::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     fresh.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     fresh.pragma_update(None, "journal_mode", "MEMORY")?;
@@ -90,45 +93,45 @@ pub fn make_fresh(path: &Path) -> Result<Connection, StoreError> {
     Ok(fresh)
 }
 
-/// Copies every row that can be read into the fresh database at `target`. With `is_doubtful` what can be read may be
-/// older than what was written.
+/// Copies every readable row into the fresh database at `target`. With `is_doubtful`, readable rows may be older than what was
+/// last written.
 ///
 /// # Errors
 /// The new database cannot be written.
-pub fn take_over(source: &Connection, target: &Path, is_doubtful: bool) -> Result<Taken, StoreError> {
-    let mut fresh = make_fresh(target)?;
+pub fn recover_rows(source: &Connection, target: &Path, is_doubtful: bool) -> Result<RecoveredRows, StoreError> {
+    let mut fresh = create_fresh(target)?;
     let fresh = fresh.transaction()?;
-    let mut taken = Taken::default();
+    let mut taken = RecoveredRows::default();
     let mut cut = BTreeSet::new();
     let (known, current) = migrations::formats(source).unwrap_or_default();
     let is_earlier = known > 0 && known < current;
     for table in tables(&fresh)? {
         let name = table.name.clone();
-        let copied = match of_source(source, table) {
+        let copied = match restrict_to_source(source, table) {
             Some(table) => {
-                let mut copy = Copy { source, target: &fresh, table: &table, copied: Copied::default() };
-                copy.all()?;
+                let mut copy = RowCopier { source, target: &fresh, table: &table, copied: TableRecovery::default() };
+                copy.copy_all()?;
                 if copy.copied.has_holes {
-                    cut.extend(copy.between()?);
+                    cut.extend(copy.copy_between_holes()?);
                 }
                 (table.name.clone(), copy.copied)
             }
-            // An earlier version's file has fewer tables.
+            // The file of an earlier version has fewer tables.
             None if is_earlier => continue,
-            None => (name, Copied { has_holes: true, ..Copied::default() }),
+            None => (name, TableRecovery { has_holes: true, ..TableRecovery::default() }),
         };
         taken.tables.push(copied);
     }
-    mend_sessions(&fresh)?;
-    // The words of what was taken over are looked for anew.
+    repair_sessions(&fresh)?;
+    // The search index of the recovered rows is rebuilt.
     meta::set(&fresh, meta::WORDS, "")?;
-    taken.cut = cut_turns(&fresh, &cut, is_doubtful)?;
+    taken.incomplete_turns = end_incomplete_turns(&fresh, &cut, is_doubtful)?;
     fresh.commit()?;
     Ok(taken)
 }
 
-/// The seqs up to `last` that no message has, without those that were known to be missing.
-pub fn missing(connection: &Connection, last: i64, known: &[(i64, i64)]) -> Result<Vec<(i64, i64)>, StoreError> {
+/// Returns the seqs up to `last` that no message has, except those known to be missing.
+pub fn missing_seqs(connection: &Connection, last: i64, known: &[(i64, i64)]) -> Result<Vec<(i64, i64)>, StoreError> {
     let mut statement = connection.prepare("SELECT seq FROM inbox ORDER BY seq")?;
     let mut present = statement.query([])?;
     let mut expected = 1;
@@ -146,8 +149,8 @@ pub fn missing(connection: &Connection, last: i64, known: &[(i64, i64)]) -> Resu
         if from <= to {
             missing.push((from, to));
         }
-        // Beyond that the list is of no use; the last range then holds some that are not missing.
-        if missing.len() > RANGES
+        // A longer list is of no use; the last range then includes some that are not missing.
+        if missing.len() > MAX_RANGES
             && let Some((_, to)) = missing.pop()
             && let Some(before) = missing.last_mut()
         {
@@ -167,18 +170,18 @@ pub fn missing(connection: &Connection, last: i64, known: &[(i64, i64)]) -> Resu
     Ok(missing)
 }
 
-/// The tables of ours, those that matter first.
-fn tables(fresh: &Connection) -> Result<Vec<Table>, StoreError> {
+/// Returns the tables of the current format, the most important first.
+fn tables(fresh: &Connection) -> Result<Vec<TableSchema>, StoreError> {
     let sql =
         "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'";
     let mut statement = fresh.prepare(sql)?;
     let mut names = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
-    names.retain(|name| !words::MADE.contains(&name.as_str()));
-    names.sort_by_key(|name| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
+    names.retain(|name| !search_index::DERIVED_TABLES.contains(&name.as_str()));
+    names.sort_by_key(|name| FIRST_TABLES.iter().position(|first| first == name).unwrap_or(FIRST_TABLES.len()));
     names.into_iter().map(|name| columns(fresh, name)).collect()
 }
 
-fn columns(connection: &Connection, name: String) -> Result<Table, StoreError> {
+fn columns(connection: &Connection, name: String) -> Result<TableSchema, StoreError> {
     let mut statement =
         connection.prepare("SELECT name, type, \"notnull\", pk FROM pragma_table_info(?) ORDER BY cid")?;
     let mut rows = statement.query([&name])?;
@@ -188,51 +191,51 @@ fn columns(connection: &Connection, name: String) -> Result<Table, StoreError> {
         if place > 0 {
             key.push((place, name.clone()));
         }
-        columns.push(Column { name, kind: row.get(1)?, is_nullable: !row.get::<_, bool>(2)? });
+        columns.push(ColumnSchema { name, kind: row.get(1)?, is_nullable: !row.get::<_, bool>(2)? });
     }
     drop(rows);
     drop(statement);
     key.sort_unstable();
-    Ok(Table { name, columns, key: key.into_iter().map(|(_, name)| name).collect() })
+    Ok(TableSchema { name, columns, key: key.into_iter().map(|(_, name)| name).collect() })
 }
 
-/// The table with the columns alone that the source has, too; `None` where it has no such table.
-fn of_source(source: &Connection, mut table: Table) -> Option<Table> {
+/// Returns the table with only the columns that the source has, too, or `None` if the source has no such table.
+fn restrict_to_source(source: &Connection, mut table: TableSchema) -> Option<TableSchema> {
     let theirs = columns(source, table.name.clone()).ok()?;
     table.columns.retain(|column| theirs.columns.iter().any(|other| other.name == column.name));
     let has_key = table.key.iter().all(|key| table.columns.iter().any(|column| column.name == *key));
     (has_key && !table.key.is_empty()).then_some(table)
 }
 
-struct Copy<'a> {
+struct RowCopier<'a> {
     source: &'a Connection,
     target: &'a Connection,
-    table: &'a Table,
-    copied: Copied,
+    table: &'a TableSchema,
+    copied: TableRecovery,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Forward,
-    Backward,
+enum ScanOrder {
+    Ascending,
+    Descending,
 }
 
-impl Copy<'_> {
-    /// From the beginning as far as it can be read, then from the end.
-    fn all(&mut self) -> Result<(), StoreError> {
-        if !self.scan("TRUE", &[], Way::Forward)? {
+impl RowCopier<'_> {
+    /// Copies from the beginning as far as it can be read, then from the end.
+    fn copy_all(&mut self) -> Result<(), StoreError> {
+        if !self.scan("TRUE", &[], ScanOrder::Ascending)? {
             self.copied.has_holes = true;
-            self.scan("TRUE", &[], Way::Backward)?;
+            self.scan("TRUE", &[], ScanOrder::Descending)?;
         }
         Ok(())
     }
 
-    /// What stands between two holes: found by its number, or by what other rows name. Answers the keys of which not all
-    /// could be read.
-    fn between(&mut self) -> Result<BTreeSet<String>, StoreError> {
+    /// Copies rows between two holes, found by number or by the keys in other tables. Returns the turns whose steps could not
+    /// all be read.
+    fn copy_between_holes(&mut self) -> Result<BTreeSet<String>, StoreError> {
         let mut cut = BTreeSet::new();
         match (self.table.name.as_str(), self.table.key.as_slice()) {
-            ("inbox" | "outbox", _) => self.numbered()?,
+            ("inbox" | "outbox", _) => self.copy_by_bisection()?,
             ("messages" | "turn_steps" | "sessions" | "usage", [key, ..]) => {
                 let known = match key.as_str() {
                     "session" => "SELECT session FROM inbox UNION SELECT session FROM sessions",
@@ -243,8 +246,8 @@ impl Copy<'_> {
                 let filter = format!("{key} = ?1");
                 for value in known {
                     let one = [Value::Text(value.clone())];
-                    if !self.scan(&filter, &one, Way::Forward)? {
-                        self.scan(&filter, &one, Way::Backward)?;
+                    if !self.scan(&filter, &one, ScanOrder::Ascending)? {
+                        self.scan(&filter, &one, ScanOrder::Descending)?;
                         cut.insert(value);
                     }
                 }
@@ -254,9 +257,9 @@ impl Copy<'_> {
         Ok(if self.table.name == "turn_steps" { cut } else { BTreeSet::new() })
     }
 
-    /// The numbers that are not there yet, in halves: what can be read as a whole is.
-    fn numbered(&mut self) -> Result<(), StoreError> {
-        /// The most tries; a whole page of rows costs some dozen.
+    /// Copies missing numbers by bisection: a range that can be read completely is copied.
+    fn copy_by_bisection(&mut self) -> Result<(), StoreError> {
+        /// The most attempts; a lost page of rows costs some dozens.
         const TRIES: u32 = 200_000;
         let (name, key) = (&self.table.name, &self.table.key[0]);
         let sql = format!(
@@ -269,7 +272,8 @@ impl Copy<'_> {
             self.target.query_row(&format!("SELECT ifnull(max({key}), 0) + 1 FROM {name}"), [], |row| row.get(0))?;
         let given = "SELECT seq FROM sqlite_sequence WHERE name = ?";
         let last = self.source.query_row(given, [name], |row| row.get(0)).unwrap_or(i64::from(u32::MAX));
-        // Taken from the end: where the last rows cannot be read nothing beyond them can, and that is tried last.
+        // The list is processed from its end: if the last rows cannot be read, nothing after them can, so that range comes
+        // last.
         let mut gaps = vec![(first, last)];
         gaps.extend(inner.collect::<Result<Vec<_>, _>>()?);
         gaps.retain(|(from, to)| from <= to);
@@ -277,7 +281,7 @@ impl Copy<'_> {
         for _ in 0..TRIES {
             let Some((from, to)) = gaps.pop() else { break };
             let range = [Value::Integer(from), Value::Integer(to)];
-            if !self.scan(&filter, &range, Way::Forward)? && from < to {
+            if !self.scan(&filter, &range, ScanOrder::Ascending)? && from < to {
                 let middle = from + (to - from) / 2;
                 gaps.extend([(middle + 1, to), (from, middle)]);
             }
@@ -285,10 +289,10 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Copies the rows that `filter` picks, in order of the key; answers whether all of them could be read.
-    fn scan(&mut self, filter: &str, values: &[Value], way: Way) -> Result<bool, StoreError> {
+    /// Copies the rows that match `filter`, in the order of the key; returns whether all of them could be read.
+    fn scan(&mut self, filter: &str, values: &[Value], order: ScanOrder) -> Result<bool, StoreError> {
         let names = self.table.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
-        let order = if way == Way::Forward { "ASC" } else { "DESC" };
+        let order = if order == ScanOrder::Ascending { "ASC" } else { "DESC" };
         let order = self.table.key.iter().map(|key| format!("{key} {order}")).collect::<Vec<_>>().join(", ");
         let name = &self.table.name;
         let marks = vec!["?"; self.table.columns.len()].join(", ");
@@ -299,13 +303,13 @@ impl Copy<'_> {
         let Ok(mut rows) = statement.query(params_from_iter(values)) else { return Ok(false) };
         loop {
             match rows.next() {
-                Ok(Some(row)) => match read(self.table, row) {
+                Ok(Some(row)) => match read_values(self.table, row) {
                     Some(values) => self.copied.rows += insert_row(&mut insert, &values)?,
-                    None => self.copied.bad += 1,
+                    None => self.copied.invalid += 1,
                 },
                 Ok(None) => return Ok(true),
                 Err(error) => {
-                    tracing::debug!(table = name, %error, "a part cannot be read");
+                    tracing::debug!(table = name, %error, "a part of a table cannot be read");
                     return Ok(false);
                 }
             }
@@ -317,8 +321,8 @@ fn insert_row(insert: &mut Statement<'_>, values: &[Value]) -> Result<u64, Store
     Ok(insert.execute(params_from_iter(values))? as u64)
 }
 
-/// The values of a row; `None` where they are none that this program writes.
-fn read(table: &Table, row: &Row<'_>) -> Option<Vec<Value>> {
+/// Returns the values of a row, or `None` if this program does not write such values.
+fn read_values(table: &TableSchema, row: &Row<'_>) -> Option<Vec<Value>> {
     let mut values = Vec::with_capacity(table.columns.len());
     for (at, column) in table.columns.iter().enumerate() {
         let value = match (row.get_ref(at).ok()?, column.kind.as_str()) {
@@ -337,8 +341,8 @@ fn read(table: &Table, row: &Row<'_>) -> Option<Vec<Value>> {
     Some(values)
 }
 
-/// A session whose head is gone or behind gets one that its messages say.
-fn mend_sessions(fresh: &Connection) -> Result<(), StoreError> {
+/// Creates or corrects the heads of sessions from their messages.
+fn repair_sessions(fresh: &Connection) -> Result<(), StoreError> {
     fresh.execute_batch(
         "UPDATE sessions SET next_seq = n.next_seq
              FROM (SELECT session, max(seq) + 1 AS next_seq FROM messages GROUP BY session) n
@@ -354,9 +358,9 @@ fn mend_sessions(fresh: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A turn that was running and whose steps are not all there must not go on: what it has done would be done again. The
-/// step that is put at its end breaks the chain, so that it ends with an error that its sender is told.
-fn cut_turns(fresh: &Connection, cut: &BTreeSet<String>, is_doubtful: bool) -> Result<usize, StoreError> {
+/// Ends running turns whose steps are incomplete: they must not continue, because they would repeat what they did. A step that
+/// breaks the chain makes them end with an error to their sender.
+fn end_incomplete_turns(fresh: &Connection, cut: &BTreeSet<String>, is_doubtful: bool) -> Result<usize, StoreError> {
     let mut statement = fresh.prepare("SELECT DISTINCT turn FROM inbox WHERE state IN ('running', 'waiting')")?;
     let running = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
     let mut count = 0;

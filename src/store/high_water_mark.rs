@@ -1,53 +1,52 @@
-//! The high-water mark: the highest `seq` accepted, in a small file beside the database. A database that knows less has
-//! lost something, which SQLite itself does not notice when its log is gone, cut short or damaged.
+//! The high-water mark: the highest accepted `seq`, in a small file beside the database. A database with a lower `seq` has lost
+//! messages, which SQLite does not notice when its log is gone, cut or damaged.
 //!
-//! Written in place by the writer thread after each commit, and not synced: what was written outlives the process, and a
-//! power cut can only make it lower than the truth.
+//! The writer thread writes it in place after each commit, without a sync: the content survives the process, and a power
+//! failure can only make it too low.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use daoyou_channels::text::hex;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::turn_steps::hex;
-
 const MAGIC: &str = "daoyou mark 1";
 
-/// `MAGIC`, the database's id, the seq in 20 digits, 16 digits of the check; spaces between them and a line feed.
+/// `MAGIC`, the id of the database, the seq in 20 digits, 16 digits of a checksum, separated by spaces, and a line feed.
 const LENGTH: usize = MAGIC.len() + 1 + 36 + 1 + 20 + 1 + CHECK + 1;
 const CHECK: usize = 16;
 
-/// What a mark says.
+/// The content of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// The id of the database it was written for.
+pub struct MarkRecord {
+    /// The id of the database that it belongs to.
     pub database: Uuid,
-    /// The highest seq that was accepted there.
+    /// The highest seq accepted there.
     pub seq: i64,
 }
 
-/// What stands where the mark should be.
+/// The result of reading a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    Nothing,
-    /// Something that no mark is.
+pub enum StoredMark {
+    Missing,
+    /// The content is no valid mark.
     Damaged,
-    Mark(Record),
+    Valid(MarkRecord),
 }
 
 /// The mark of an open database.
 #[derive(Debug)]
-pub struct Mark {
+pub struct HighWaterMark {
     path: PathBuf,
     file: File,
-    record: Record,
+    record: MarkRecord,
     has_failed: bool,
 }
 
-/// Where the mark of a database stands.
+/// Returns the path of a database's mark.
 pub fn path_of(database: &Path) -> PathBuf {
     database.with_extension("mark")
 }
@@ -55,26 +54,26 @@ pub fn path_of(database: &Path) -> PathBuf {
 /// Reads the mark at `path`.
 ///
 /// # Errors
-/// There is a file, and it cannot be read.
-pub fn read(path: &Path) -> io::Result<Found> {
+/// The file exists and cannot be read.
+pub fn read(path: &Path) -> io::Result<StoredMark> {
     let mut text = Vec::with_capacity(LENGTH + 1);
     match File::open(path) {
         Ok(file) => file.take(LENGTH as u64 + 1).read_to_end(&mut text)?,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(StoredMark::Missing),
         Err(error) => return Err(error),
     };
     Ok(match parse(&text) {
-        Some(record) => Found::Mark(record),
-        // A file that was made just before a power cut.
-        None if text.is_empty() => Found::Nothing,
-        None => Found::Damaged,
+        Some(record) => StoredMark::Valid(record),
+        // The file was created just before a power failure.
+        None if text.is_empty() => StoredMark::Missing,
+        None => StoredMark::Damaged,
     })
 }
 
-impl Mark {
-    /// Sets the mark at `path` to `record`, on the disk itself where it says otherwise, and keeps it open.
-    pub fn set(path: &Path, record: Record) -> io::Result<Self> {
-        let is_set = read(path).is_ok_and(|found| found == Found::Mark(record));
+impl HighWaterMark {
+    /// Writes `record` to the mark at `path` with a sync, unless it is there already, and keeps the file open.
+    pub fn set(path: &Path, record: MarkRecord) -> io::Result<Self> {
+        let is_set = read(path).is_ok_and(|found| found == StoredMark::Valid(record));
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         if is_set {
@@ -89,33 +88,33 @@ impl Mark {
         Ok(Self { path: path.to_owned(), file, record, has_failed: false })
     }
 
-    /// Messages up to `seq` are accepted.
+    /// Records that messages up to `seq` are accepted.
     pub fn raise(&mut self, seq: i64) {
         if seq <= self.record.seq {
             return;
         }
         self.record.seq = seq;
-        // A mark that stays too low raises no false alarm, so nobody has to wait for a better one.
+        // A mark that is too low raises no false alarm, so the failure need not stop the write.
         if let Err(error) = self.file.write_all_at(&render(self.record), 0)
             && !std::mem::replace(&mut self.has_failed, true)
         {
             let path = self.path.display();
-            tracing::warn!(%path, %error, "the mark of what was accepted cannot be written; a lost log might go unnoticed");
+            tracing::warn!(%path, %error, "the high-water mark cannot be written; a lost log may go unnoticed");
         }
     }
 
-    /// Brings the mark to the disk itself, at an orderly end.
+    /// Syncs the mark, at an orderly end.
     pub fn sync(&self) {
         if let Err(error) = self.file.sync_data() {
-            tracing::warn!(%error, "the mark of what was accepted could not be synced");
+            tracing::warn!(%error, "the high-water mark could not be synced");
         }
     }
 }
 
-fn render(record: Record) -> [u8; LENGTH] {
+fn render(record: MarkRecord) -> [u8; LENGTH] {
     let mut line = [b' '; LENGTH];
     let mut rest = &mut line[..];
-    // The line is as long as what is written, so there is always room.
+    // The line is as long as the buffer, so the write always fits.
     let _ = write!(rest, "{MAGIC} {} {:020} ", record.database.as_hyphenated(), record.seq.max(0));
     let said = LENGTH - CHECK - 1;
     let check = hex(&Sha256::digest(&line[..said])[..CHECK / 2]);
@@ -124,10 +123,10 @@ fn render(record: Record) -> [u8; LENGTH] {
     line
 }
 
-fn parse(text: &[u8]) -> Option<Record> {
+fn parse(text: &[u8]) -> Option<MarkRecord> {
     let words = std::str::from_utf8(text).ok()?.strip_prefix(MAGIC)?;
     let mut words = words.split_whitespace();
-    let record = Record { database: words.next()?.parse().ok()?, seq: words.next()?.parse().ok()? };
+    let record = MarkRecord { database: words.next()?.parse().ok()?, seq: words.next()?.parse().ok()? };
     (render(record) == text).then_some(record)
 }
 
@@ -138,15 +137,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_raised_is_read_back_and_what_is_damaged_is_not_believed() {
+    fn a_raised_mark_is_read_back_and_a_damaged_one_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("daoyou.mark");
         let database = Uuid::from_u128(7);
-        assert_eq!(read(&path).unwrap(), Found::Nothing);
-        let mut mark = Mark::set(&path, Record { database, seq: 3 }).unwrap();
+        assert_eq!(read(&path).unwrap(), StoredMark::Missing);
+        let mut mark = HighWaterMark::set(&path, MarkRecord { database, seq: 3 }).unwrap();
         for (seq, expected) in [(5, 5), (4, 5), (i64::MAX, i64::MAX)] {
             mark.raise(seq);
-            assert_eq!(read(&path).unwrap(), Found::Mark(Record { database, seq: expected }));
+            assert_eq!(read(&path).unwrap(), StoredMark::Valid(MarkRecord { database, seq: expected }));
         }
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let good = std::fs::read(&path).unwrap();
@@ -155,9 +154,11 @@ mod tests {
             let mut bad = good.clone();
             bad[at] ^= 1;
             std::fs::write(&path, bad).unwrap();
-            assert_eq!(read(&path).unwrap(), Found::Damaged, "a flipped bit in byte {at}");
+            assert_eq!(read(&path).unwrap(), StoredMark::Damaged, "a flipped bit in byte {at}");
         }
-        for (bytes, found) in [(&good[..LENGTH - 1], Found::Damaged), (b"", Found::Nothing), (b"hi", Found::Damaged)] {
+        for (bytes, found) in
+            [(&good[..LENGTH - 1], StoredMark::Damaged), (b"", StoredMark::Missing), (b"hi", StoredMark::Damaged)]
+        {
             std::fs::write(&path, bytes).unwrap();
             assert_eq!(read(&path).unwrap(), found);
         }

@@ -1,21 +1,19 @@
-//! The bus as a channel's inbox: accept, and how far an accepted message has come.
+//! The bus as the inbox of channels: acceptance, and the state of accepted messages.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::{
-    AcceptExtras, Acceptance, Cursor, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, Reply, SentMessage,
+    AcceptExtras, Acceptance, Cursor, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, SentMessage,
     StoredNote,
 };
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::accept::refuse;
-use super::extras::keep;
-use super::{MessageBus, OutboundBody};
-use crate::store::inbox::{self, InboxRow, State};
-use crate::store::{Commit, Connection, StoreError, cursors, notes, outbox};
+use super::accept::{message_state, store_refusal, write_extras};
+use super::message_bus::MessageBus;
+use crate::store::{Commit, Connection, cursors, inbox, notes, outbox};
 
 /// The bus as channels see it.
 #[derive(Clone)]
@@ -38,29 +36,29 @@ impl Inbox for BusInbox {
 
     async fn skip(&self, alongside: AcceptExtras, reason: &str) -> Result<(), Refusal> {
         let reason = reason.to_owned();
-        let notices = self.0.notices();
+        let notices = self.0.notice_settings();
         let write = move |connection: &Connection| {
-            let told = keep(connection, &alongside, notices.as_ref())?;
+            let told = write_extras(connection, &alongside, notices.as_ref())?;
             if let Some(Cursor { channel, source, position }) = &alongside.cursor {
                 cursors::skip(connection, channel, source, position, &reason)?;
             }
             Ok(told)
         };
-        let told = self.0.store.write(Commit::Synced, write).await.map_err(|error| refuse(&error))?;
-        self.0.told(told);
+        let told = self.0.store.write(Commit::Synced, write).await.map_err(|error| store_refusal(&error))?;
+        self.0.wake_for_notice(told);
         Ok(())
     }
 
     async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<StoredNote>, Refusal> {
         let (channel, kind, key) = (channel.to_owned(), kind.to_owned(), key.to_owned());
         let found = self.0.store.read(move |connection| notes::get(connection, &channel, &kind, &key)).await;
-        let found = found.map_err(|error| refuse(&error))?;
+        let found = found.map_err(|error| store_refusal(&error))?;
         Ok(found.map(|(value, at)| StoredNote { value, at: Timestamp::from_millisecond(at).unwrap_or_default() }))
     }
 
     async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal> {
         let found = self.0.store.read(move |connection| outbox::find(connection, id)).await;
-        let found = found.map_err(|error| refuse(&error))?;
+        let found = found.map_err(|error| store_refusal(&error))?;
         let row = found.filter(|row| row.channel == channel && row.state == "sent");
         Ok(row.map(|row| SentMessage { is_notice: row.slot.starts_with("notice:") }))
     }
@@ -74,7 +72,7 @@ impl Inbox for BusInbox {
                 Ok(position.map(|position| Cursor { channel, source, position }))
             })
             .await
-            .map_err(|error| refuse(&error))
+            .map_err(|error| store_refusal(&error))
     }
 
     async fn state(&self, channel: &str, id: &str) -> Result<Option<MessageState>, Refusal> {
@@ -90,54 +88,26 @@ impl Inbox for BusInbox {
                     Some(row) => Some(row),
                     None => inbox::find_external(connection, &channel, &id)?,
                 };
-                row.map(|row| state_of(connection, row)).transpose()
+                row.map(|row| message_state(connection, row)).transpose()
             })
             .await
-            .map_err(|error| refuse(&error))
+            .map_err(|error| store_refusal(&error))
     }
 
     async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal> {
         let mut waiter = self.0.waiters.register(id);
         let look = || {
-            self.0
-                .store
-                .read(move |connection| inbox::find(connection, id)?.map(|row| state_of(connection, row)).transpose())
+            self.0.store.read(move |connection| {
+                inbox::find(connection, id)?.map(|row| message_state(connection, row)).transpose()
+            })
         };
-        let state = look().await.map_err(|error| refuse(&error))?;
+        let state = look().await.map_err(|error| store_refusal(&error))?;
         let open = |state: &MessageState| !matches!(state.status, MessageStatus::Done | MessageStatus::Dead);
         if !state.as_ref().is_some_and(open) {
             return Ok(state);
         }
-        // Whether it ended or the time is up, the store says how it stands.
+        // After the end or the timeout, the store has the state.
         let _ = tokio::time::timeout(limit, waiter.ended()).await;
-        look().await.map_err(|error| refuse(&error))
+        look().await.map_err(|error| store_refusal(&error))
     }
-}
-
-/// A row as it is seen from outside.
-pub(super) fn state_of(connection: &Connection, row: InboxRow) -> Result<MessageState, StoreError> {
-    let status = match row.state {
-        State::Queued => MessageStatus::Queued,
-        State::Running => MessageStatus::Running,
-        State::Waiting => MessageStatus::Waiting,
-        State::Done => MessageStatus::Done,
-        State::Dead => MessageStatus::Dead,
-    };
-    let reply = match status {
-        MessageStatus::Done | MessageStatus::Dead => outbox::reply(connection, row.turn)?,
-        _ => None,
-    };
-    let notice = match status {
-        MessageStatus::Waiting => outbox::of_slot(connection, row.turn, "notice:waiting")?,
-        _ => None,
-    };
-    let notice = notice.map(|notice| serde_json::from_str::<OutboundBody>(&notice.body)).transpose()?;
-    let reply = reply.map(|reply| serde_json::from_str::<OutboundBody>(&reply.body)).transpose()?;
-    Ok(MessageState {
-        id: row.id,
-        session: row.session.into(),
-        status,
-        reply: reply.map(|body| Reply { content: body.content, error: body.error }),
-        notice: notice.map(|body| body.content),
-    })
 }

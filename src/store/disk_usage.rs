@@ -1,65 +1,65 @@
-//! The space that the database takes, and giving back to the disk what it no longer needs.
+//! The disk space of the database, and how unused space is returned to the disk.
 
 use std::path::Path;
 
 use rusqlite::Connection;
 use serde::Serialize;
 
-use super::{StoreError, aside};
+use super::{StoreError, files};
 
-/// Free pages below which giving them back is not worth the writing: 1 MiB.
-const WORTH: u64 = 256;
+/// The number of free pages below which returning them is not worth the writes: 1 MiB.
+const MIN_FREE_PAGES: u64 = 256;
 
-/// `PRAGMA auto_vacuum` of a file whose free pages can be given back in small pieces.
+/// `PRAGMA auto_vacuum` of a file whose free pages can be returned in small steps.
 const INCREMENTAL: i64 = 2;
 
-/// Bytes on the disk.
+/// Sizes in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Space {
-    /// The file.
+pub struct DiskUsage {
+    /// The database file.
     pub size: u64,
-    /// Its write-ahead log.
+    /// The write-ahead log.
     pub wal: u64,
-    /// What of the file is not in use.
+    /// The unused part of the database file.
     pub free: u64,
 }
 
-pub fn of(connection: &Connection, database: &Path) -> Result<Space, StoreError> {
+pub fn read(connection: &Connection, database: &Path) -> Result<DiskUsage, StoreError> {
     let bytes = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-    Ok(Space { size: bytes(database), wal: bytes(&aside::log_of(database)), free: free_bytes(connection)? })
+    Ok(DiskUsage { size: bytes(database), wal: bytes(&files::log_path(database)), free: free_bytes(connection)? })
 }
 
-/// Bytes of the file that are not in use.
+/// Returns the number of unused bytes in the file.
 pub fn free_bytes(connection: &Connection) -> Result<u64, StoreError> {
     let page: u64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
     Ok(free_pages(connection)? * page)
 }
 
-/// Whether there is enough to give back.
-pub fn is_worth_it(connection: &Connection) -> Result<bool, StoreError> {
-    Ok(free_pages(connection)? >= WORTH)
+/// Returns true if there is enough free space to return.
+pub fn is_worth_returning(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(free_pages(connection)? >= MIN_FREE_PAGES)
 }
 
-/// Gives up to `pages` free pages back, within a transaction; answers how many are left.
-pub fn give_back(connection: &Connection, pages: u32) -> Result<u64, StoreError> {
+/// Returns up to `pages` free pages to the disk, within a transaction. The result is the number that is left.
+pub fn return_pages(connection: &Connection, pages: u32) -> Result<u64, StoreError> {
     let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
-    // Each step gives one page back.
+    // Each step returns one page.
     let mut rows = statement.query([])?;
     while rows.next()?.is_some() {}
     drop(rows);
     free_pages(connection)
 }
 
-/// Whether pages can be given back in pieces; a file that was made otherwise must be written anew once. For the writer
-/// to ask: other connections go on believing what they read when they were opened.
-pub fn is_in_pieces(connection: &Connection) -> Result<bool, StoreError> {
+/// Returns true if the file's free pages can be returned in steps. A file created otherwise must be rewritten once. Only the
+/// writer's connection knows: others keep the value that they read when they were opened.
+pub fn is_incremental(connection: &Connection) -> Result<bool, StoreError> {
     let mode: i64 = connection.query_row("PRAGMA auto_vacuum", [], |row| row.get(0))?;
     Ok(mode == INCREMENTAL)
 }
 
-/// Writes the whole file anew so that from then on pages can be given back in pieces. Outside of any transaction;
+/// Rewrites the whole file so that its free pages can be returned in steps from then on. Must run outside of a transaction;
 /// takes some seconds for each GB, and as much space again.
-pub fn convert(connection: &Connection) -> Result<(), StoreError> {
+pub fn make_incremental(connection: &Connection) -> Result<(), StoreError> {
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.execute_batch("VACUUM")?;
     Ok(())
@@ -75,7 +75,7 @@ mod tests {
     use crate::store::{Commit, Store};
 
     #[tokio::test]
-    async fn what_was_deleted_is_given_back_and_an_older_file_learns_it() {
+    async fn free_pages_are_returned_and_an_older_file_is_converted() {
         for is_old in [false, true] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("daoyou.db");
@@ -91,18 +91,18 @@ mod tests {
             store.write(Commit::Logged, fill).await.unwrap();
             let shrink = |connection: &Connection| {
                 connection.execute("DELETE FROM meta WHERE key = 'big'", [])?;
-                is_worth_it(connection)
+                is_worth_returning(connection)
             };
             assert!(store.write(Commit::Logged, shrink).await.unwrap());
-            assert_eq!(store.write(Commit::Logged, is_in_pieces).await.unwrap(), !is_old);
+            assert_eq!(store.write(Commit::Logged, is_incremental).await.unwrap(), !is_old);
             if is_old {
-                store.write_alone(convert).await.unwrap();
-                assert!(store.write(Commit::Logged, is_in_pieces).await.unwrap());
+                store.write_alone(make_incremental).await.unwrap();
+                assert!(store.write(Commit::Logged, is_incremental).await.unwrap());
             }
             let mut left = 1;
             let mut pieces = 0;
             while left > 0 {
-                left = store.write(Commit::Logged, |connection| give_back(connection, 500)).await.unwrap();
+                left = store.write(Commit::Logged, |connection| return_pages(connection, 500)).await.unwrap();
                 pieces += 1;
             }
             assert_eq!(pieces, if is_old { 1 } else { 5 });
@@ -111,7 +111,7 @@ mod tests {
                 Ok(())
             };
             store.write_alone(truncate).await.unwrap();
-            let space = store.space().await.unwrap();
+            let space = store.disk_usage().await.unwrap();
             assert!(space.size < 1 << 20 && space.free == 0 && space.wal == 0, "{space:?}");
         }
     }

@@ -1,0 +1,142 @@
+//! Notices for the owner, and their throttling.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use daoyou_channels::{OutboundContext, SessionKey};
+use uuid::Uuid;
+
+use super::outbound::{OutboundBody, OutboundDraft};
+use crate::store::{Connection, StoreError};
+
+/// The time in which the same cause on the same channel gives no second notice.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(3_600);
+/// The most causes to remember; beyond it, some may be reported twice.
+const MAX_CAUSES: usize = 1_000;
+
+/// The texts of the owner's notices and where they go.
+#[derive(Clone, Debug)]
+pub struct NoticeSettings {
+    /// Whether notices go to every terminal that is open at that moment, whatever it shows, and to the log if none is.
+    pub on_terminals: bool,
+    pub channel: String,
+    pub chat_id: String,
+    /// The text for a message that could not be delivered; `{}` stands for its channel, its id and the reason.
+    pub dead_letter: &'static str,
+    /// The text for a channel that cannot send; `{}` stands for its name and the reason.
+    pub held: &'static str,
+    /// The text for a loss of accepted messages; `{}` stands for its description.
+    pub loss: &'static str,
+}
+
+/// A message that was given up.
+#[derive(Clone, Copy, Debug)]
+pub struct DeadLetter<'a> {
+    pub turn: Uuid,
+    pub slot: &'a str,
+    pub id: Uuid,
+    pub channel: &'a str,
+    pub chat_id: &'a str,
+    pub reason: &'a str,
+}
+
+impl NoticeSettings {
+    /// Returns true if a notice of this dead letter can arrive: it takes another way and is no notice of a notice.
+    pub(super) fn can_report(&self, letter: &DeadLetter<'_>) -> bool {
+        let goes_the_same_way = self.channel == letter.channel && self.chat_id == letter.chat_id;
+        !goes_the_same_way && !letter.slot.starts_with("notice:")
+    }
+
+    pub(super) fn draft(&self, turn: Uuid, slot: String, content: String) -> OutboundDraft {
+        let body = OutboundBody {
+            content,
+            session: SessionKey::of_chat(&self.channel, &self.chat_id),
+            in_reply_to: None,
+            attachments: Vec::new(),
+            metadata: serde_json::Map::new(),
+            context: OutboundContext { is_for_all_terminals: self.on_terminals, ..OutboundContext::default() },
+            error: None,
+        };
+        OutboundDraft { turn, slot, channel: self.channel.clone(), chat_id: self.chat_id.clone(), body }
+    }
+}
+
+/// Writes a notice for the owner into the outbox, and returns the channel that has to deliver it. Without `notices` it goes to
+/// the log.
+pub(super) fn write_notice(
+    connection: &Connection,
+    notices: Option<&NoticeSettings>,
+    turn: Uuid,
+    slot: &str,
+    content: String,
+) -> Result<Option<String>, StoreError> {
+    let Some(notices) = notices else {
+        tracing::warn!(notice = content, "notice for the owner, which goes only to this log (owner.notify)");
+        return Ok(None);
+    };
+    notices.draft(turn, slot.to_owned(), content).insert(connection)?;
+    Ok(Some(notices.channel.clone()))
+}
+
+/// The causes reported lately, by channel and reason.
+#[derive(Default)]
+pub struct NoticeThrottle(Mutex<HashMap<(String, String), Instant>>);
+
+impl NoticeThrottle {
+    /// Returns true if `reason` was not reported lately for `channel`; then it counts as reported.
+    pub fn is_news(&self, channel: &str, reason: &str, now: Instant) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|_, at| now.saturating_duration_since(*at) < REPEAT_INTERVAL);
+        let key = (channel.to_owned(), reason.to_owned());
+        if told.contains_key(&key) {
+            return false;
+        }
+        if told.len() < MAX_CAUSES {
+            told.insert(key, now);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_reported_once_an_hour() {
+        let (told, now) = (NoticeThrottle::default(), Instant::now());
+        let later = |secs| now + Duration::from_secs(secs);
+        for (channel, reason, at, expected) in [
+            ("a", "503", 0, true),
+            ("a", "503", 3_599, false),
+            ("a", "410", 1, true),
+            ("b", "503", 1, true),
+            ("a", "503", 3_601, true),
+        ] {
+            assert_eq!(told.is_news(channel, reason, later(at)), expected, "{channel} {reason} {at}");
+        }
+    }
+
+    #[test]
+    fn a_dead_letter_is_reported_only_through_another_chat() {
+        let notices = NoticeSettings {
+            on_terminals: false,
+            channel: "email".to_owned(),
+            chat_id: "me@example.org".to_owned(),
+            dead_letter: "",
+            held: "",
+            loss: "",
+        };
+        for (slot, channel, chat_id, expected) in [
+            ("reply", "webhook:in", "c", true),
+            ("reply", "email", "<thread@example.org>", true),
+            ("tool:3", "email", "me@example.org", false),
+            ("notice:dead:1", "email", "me@example.org", false),
+            ("notice:loss", "webhook:in", "c", false),
+        ] {
+            let letter = DeadLetter { turn: Uuid::nil(), slot, id: Uuid::nil(), channel, chat_id, reason: "550" };
+            assert_eq!(notices.can_report(&letter), expected, "{slot} {channel} {chat_id}");
+        }
+    }
+}

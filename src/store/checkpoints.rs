@@ -1,0 +1,353 @@
+//! Checkpoints: a conversation can go back to the end of each turn. Nothing is deleted: going back begins a new epoch with
+//! copies of the messages, and a fork is a new session that begins with them.
+
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use uuid::Uuid;
+
+use super::inbox::{self, InboxState};
+use super::session_memory::{self, CopiedMessages};
+use super::sql::{execute, select_optional, select_value};
+use super::{StoreError, messages, now_ms, ownership, turn_steps};
+
+/// The most messages that are copied, the newest: many times what a model is given.
+const MAX_COPIED: i64 = 10_000;
+
+/// How far back in a session its last checkpoints are searched, in messages.
+const LOOK_BACK: i64 = 5_000;
+
+/// The fewest characters of an id that identify it.
+const MIN_ID_CHARS: usize = 4;
+
+/// The longest key of a new session, in characters.
+const KEY_CHARS: usize = 200;
+
+/// The most names that a session keeps; the oldest are removed.
+const MAX_NAMES: u32 = 100;
+
+/// A conversation as it was right after a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    pub turn: Uuid,
+    pub session: String,
+    /// Its messages by seq: `from..to` of this epoch.
+    pub epoch: i64,
+    pub from: i64,
+    pub to: i64,
+}
+
+/// A checkpoint in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointSummary {
+    pub turn: Uuid,
+    /// When the turn ended, UTC milliseconds.
+    pub at: i64,
+    pub name: Option<String>,
+    /// The body of the turn's first user message.
+    pub body: String,
+}
+
+/// Why a session cannot go back to a checkpoint.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    #[error(
+        "{0:?} is not an id; an id looks like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b, and {MIN_ID_CHARS} or more characters of it are enough"
+    )]
+    InvalidId(String),
+    #[error("there is no turn {0}; `daoyou turns list` shows all turns")]
+    Unknown(String),
+    #[error("several turn ids begin with {id}: {}", join_ids(several))]
+    Ambiguous { id: String, several: Vec<Uuid> },
+    #[error("turn {0} has not ended yet; wait for its reply, or stop it with /stop")]
+    Running(Uuid),
+    #[error("state_corrupted: the journal of turn {0} was changed after it was written; nothing was restored")]
+    Corrupted(Uuid),
+    #[error(
+        "state_corrupted: message {seq} of the conversation up to turn {turn} was changed or removed after it was written; nothing was restored"
+    )]
+    Altered { turn: Uuid, seq: i64 },
+    #[error("turn {0} has no messages in its conversation (it was a command, or was given up); choose another one")]
+    NoMessages(Uuid),
+    #[error("the messages of turn {0} were deleted (store.retain.sessions)")]
+    MessagesDeleted(Uuid),
+    #[error("a turn of session {0} has not ended yet; start the gateway to complete it, then restore")]
+    Busy(String),
+    #[error("session {0} already exists; choose another name for the new one")]
+    Exists(String),
+    #[error("{0:?} is not a valid session key: a key has 1 to 200 characters without spaces, such as cli:work")]
+    InvalidKey(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl CheckpointError {
+    /// Returns the stable code of the error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::InvalidId(_) | Self::InvalidKey(_) => "invalid",
+            Self::Unknown(_) => "not_found",
+            Self::Ambiguous { .. } => "ambiguous",
+            Self::Running(_) | Self::Busy(_) => "running",
+            Self::Corrupted(_) | Self::Altered { .. } => "state_corrupted",
+            Self::NoMessages(_) => "no_checkpoint",
+            Self::MessagesDeleted(_) => "gone",
+            Self::Exists(_) => "exists",
+            Self::Store(_) => "store",
+        }
+    }
+}
+
+/// Separates failures of the store, which roll back a read or write, from other errors.
+pub fn separate_store_errors<T>(result: Result<T, CheckpointError>) -> Result<Result<T, CheckpointError>, StoreError> {
+    match result {
+        Err(CheckpointError::Store(error)) => Err(error),
+        settled => Ok(settled),
+    }
+}
+
+/// Returns the turn whose id, or the id of one of its messages, starts with `id`.
+pub fn find_turn(connection: &Connection, id: &str) -> Result<Uuid, CheckpointError> {
+    let found = turns(
+        connection,
+        "SELECT turn FROM inbox WHERE turn >= ?1 AND turn < ?1 || 'g'
+         UNION SELECT turn FROM inbox WHERE id >= ?1 AND id < ?1 || 'g' LIMIT 4",
+        &[&id_prefix(id)?],
+    )?;
+    single_turn(id, &found)
+}
+
+/// Returns the turn of this session that `wanted` identifies: a checkpoint's name, a turn's id, or the beginning of an id.
+pub fn find_turn_in_session(connection: &Connection, session: &str, wanted: &str) -> Result<Uuid, CheckpointError> {
+    let named = "SELECT turn FROM point_names WHERE session = ? AND name = ?";
+    if let [turn] = turns(connection, named, &[&session, &wanted])?.as_slice() {
+        return Ok(*turn);
+    }
+    // What is no id could only be a name, and the session has no such name.
+    let beginning = id_prefix(wanted).map_err(|_| CheckpointError::Unknown(wanted.to_owned()))?;
+    let found = turns(
+        connection,
+        "SELECT DISTINCT turn FROM messages WHERE session = ?1 AND turn >= ?2 AND turn < ?2 || 'g' LIMIT 4",
+        &[&session, &beginning],
+    )?;
+    single_turn(wanted, &found)
+}
+
+/// Returns the checkpoint right after a turn.
+pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Checkpoint, CheckpointError> {
+    let rows = inbox::of_turn(connection, turn)?;
+    let session =
+        rows.first().map(|row| row.session.clone()).ok_or_else(|| CheckpointError::Unknown(turn.to_string()))?;
+    find(connection, &session, turn)
+}
+
+/// Returns the checkpoint of `session` right after `turn`. The check fails if the turn's journal, as far as it is kept, or a
+/// message was changed after it was written.
+pub fn find(connection: &Connection, session: &str, turn: Uuid) -> Result<Checkpoint, CheckpointError> {
+    let is_open = |state: InboxState| matches!(state, InboxState::Queued | InboxState::Running | InboxState::Waiting);
+    if inbox::of_turn(connection, turn)?.iter().any(|row| is_open(row.state)) {
+        return Err(CheckpointError::Running(turn));
+    }
+    let steps = turn_steps::of_turn(connection, turn)?;
+    if !turn_steps::chain_holds(&steps) {
+        return Err(CheckpointError::Corrupted(turn));
+    }
+    let Some((epoch, to)) = last_message_of(connection, session, turn)? else {
+        return Err(if steps.is_empty() {
+            CheckpointError::NoMessages(turn)
+        } else {
+            CheckpointError::MessagesDeleted(turn)
+        });
+    };
+    let from = copy_start(connection, session, epoch, to)?;
+    let point = Checkpoint { turn, session: session.to_owned(), epoch, from, to };
+    match first_altered(connection, &point)? {
+        Some(seq) => Err(CheckpointError::Altered { turn, seq }),
+        None => Ok(point),
+    }
+}
+
+/// Takes the session back to the checkpoint: later messages leave the window and stay in the log. Returns the number of
+/// messages that the session has now.
+pub fn restore(connection: &Connection, point: &Checkpoint) -> Result<usize, StoreError> {
+    messages::new_epoch(connection, &point.session)?;
+    copy(connection, point, &point.session)
+}
+
+/// Returns true if an unfinished turn of the session was started: only its lane may write the session then.
+pub fn is_busy(connection: &Connection, session: &str) -> Result<bool, StoreError> {
+    let open = inbox::open_of_session(connection, session, 1)?;
+    Ok(open.iter().any(|row| matches!(row.state, InboxState::Running | InboxState::Waiting)))
+}
+
+/// Begins `session`, which must be new, with the conversation of the checkpoint and the model chosen for it.
+pub fn fork(connection: &Connection, point: &Checkpoint, session: &str) -> Result<usize, CheckpointError> {
+    check_new(connection, session)?;
+    let model = messages::session(connection, &point.session)?.model;
+    messages::set_model(connection, session, model.as_deref())?;
+    ownership::copy(connection, &point.session, session)?;
+    Ok(copy(connection, point, session)?)
+}
+
+/// Checks that a session can begin under this key: the key is valid, and the session has neither messages nor accepted work.
+///
+/// # Errors
+/// [`CheckpointError::InvalidKey`] and [`CheckpointError::Exists`].
+pub fn check_new(connection: &Connection, session: &str) -> Result<(), CheckpointError> {
+    let is_key = (1..=KEY_CHARS).contains(&session.chars().count())
+        && !session.chars().any(|c| c.is_whitespace() || c.is_control());
+    if !is_key {
+        return Err(CheckpointError::InvalidKey(session.to_owned()));
+    }
+    let known = "SELECT EXISTS (SELECT 1 FROM sessions WHERE session = ?1)
+        OR EXISTS (SELECT 1 FROM inbox INDEXED BY inbox_open WHERE session = ?1 AND state NOT IN ('done', 'dead'))";
+    if connection.query_row(known, [session], |row| row.get(0)).map_err(StoreError::from)? {
+        return Err(CheckpointError::Exists(session.to_owned()));
+    }
+    Ok(())
+}
+
+/// Returns the last checkpoints of a session, the newest first.
+pub fn list(connection: &Connection, session: &str, limit: u32) -> Result<Vec<CheckpointSummary>, StoreError> {
+    let from = messages::session(connection, session)?.next_seq - LOOK_BACK;
+    // With max(), SQLite takes the other columns from the row of the maximum.
+    let mut statement = connection.prepare_cached(
+        "SELECT m.turn, m.at, m.body, max(n.at), n.name
+         FROM (SELECT turn, at, body, max(-seq) FROM messages WHERE session = ?1 AND seq >= ?2 AND role = 'user'
+               GROUP BY turn ORDER BY turn DESC LIMIT ?3) m
+         LEFT JOIN point_names n ON n.session = ?1 AND n.turn = m.turn
+         GROUP BY m.turn ORDER BY m.turn DESC",
+    )?;
+    let rows = statement.query_map(params![session, from, limit], |row| {
+        Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?, row.get(4)?))
+    })?;
+    rows.map(|row| {
+        let (turn, at, body, name) = row?;
+        Ok(CheckpointSummary { turn: turn.parse()?, at, name, body })
+    })
+    .collect()
+}
+
+/// Returns the list entry of a checkpoint.
+pub fn summary(connection: &Connection, point: &Checkpoint) -> Result<Option<CheckpointSummary>, StoreError> {
+    let Checkpoint { turn, session, from, to, .. } = point;
+    let mut statement = connection.prepare_cached(
+        "SELECT m.at, m.body, n.name FROM messages m
+         LEFT JOIN point_names n ON n.session = m.session AND n.turn = m.turn
+         WHERE m.session = ? AND m.turn = ? AND m.seq >= ? AND m.seq < ? AND m.role = 'user' LIMIT 1",
+    )?;
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(CheckpointSummary { turn: *turn, at: row.get(0)?, body: row.get(1)?, name: row.get(2)? })
+    };
+    Ok(statement.query_row(params![session, turn.to_string(), from, to], read).optional()?)
+}
+
+/// Returns the turn after which the session stands now, or `None` if its epoch has no messages.
+pub fn current_turn(connection: &Connection, session: &str) -> Result<Option<Uuid>, StoreError> {
+    let head = messages::session(connection, session)?;
+    let sql = "SELECT turn FROM messages WHERE session = ? AND seq >= ? ORDER BY seq DESC LIMIT 1";
+    let turn = select_optional(connection, sql, params![session, head.first_seq], |row| row.get::<_, String>(0))?;
+    Ok(turn.map(|turn| turn.parse()).transpose()?)
+}
+
+/// Names a checkpoint. A name that another checkpoint of the session has moves to this one.
+pub fn set_name(connection: &Connection, session: &str, turn: Uuid, name: &str) -> Result<(), StoreError> {
+    let sql = "INSERT OR REPLACE INTO point_names (session, name, turn, at) VALUES (?, ?, ?, ?)";
+    execute(connection, sql, params![session, name, turn.to_string(), now_ms()])?;
+    let sql = "DELETE FROM point_names WHERE session = ?1 AND name NOT IN
+                (SELECT name FROM point_names WHERE session = ?1 ORDER BY at DESC, name LIMIT ?2)";
+    execute(connection, sql, params![session, MAX_NAMES])?;
+    Ok(())
+}
+
+/// Returns the beginning of a turn's id. It is the time in milliseconds, which identifies one turn of a session.
+pub fn short_id(turn: Uuid) -> String {
+    turn.to_string().chars().take(13).collect()
+}
+
+/// Returns the first epoch with messages of the turn, and the seq after its last message there; later epochs only copy it.
+fn last_message_of(connection: &Connection, session: &str, turn: Uuid) -> Result<Option<(i64, i64)>, StoreError> {
+    let sql =
+        "SELECT epoch, max(seq) + 1 FROM messages WHERE session = ? AND turn = ? GROUP BY epoch ORDER BY epoch LIMIT 1";
+    let found = select_optional(connection, sql, [session, &turn.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(found)
+}
+
+/// Returns the seq of the first message to copy: the beginning of a turn.
+fn copy_start(connection: &Connection, session: &str, epoch: i64, to: i64) -> Result<i64, StoreError> {
+    let sql = "SELECT ifnull(min(seq) FILTER (WHERE role = 'user'), ?3)
+         FROM messages WHERE session = ?1 AND epoch = ?2 AND seq < ?3 AND seq >= ?3 - ?4";
+    select_value(connection, sql, params![session, epoch, to, MAX_COPIED])
+}
+
+/// Returns the seq of the first message of the checkpoint that is missing, unreadable, or changed.
+fn first_altered(connection: &Connection, point: &Checkpoint) -> Result<Option<i64>, StoreError> {
+    let Checkpoint { session, epoch, from, to, .. } = point;
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, role, body, digest, json_valid(body) FROM messages
+         WHERE session = ? AND epoch = ? AND seq >= ? AND seq < ? ORDER BY seq",
+    )?;
+    let mut rows = statement.query(params![session, epoch, from, to])?;
+    let mut expected = *from;
+    while let Some(row) = rows.next()? {
+        let (seq, digest): (i64, Option<Vec<u8>>) = (row.get(0)?, row.get(3)?);
+        let is_written = || -> rusqlite::Result<bool> {
+            let (role, body) = (row.get_ref(1)?.as_str()?, row.get_ref(2)?.as_str()?);
+            Ok(digest.as_deref().is_none_or(|digest| digest == messages::digest(role, body)))
+        };
+        if seq != expected || !row.get::<_, bool>(4)? || !is_written()? {
+            return Ok(Some(expected));
+        }
+        expected += 1;
+    }
+    // The seqs of a session have no gaps, so the next message shows whether the end of the checkpoint is missing.
+    let sql = "SELECT ifnull((SELECT min(seq) FROM messages WHERE session = ?1 AND seq >= ?2),
+                (SELECT next_seq FROM sessions WHERE session = ?1))";
+    let next: i64 = select_value(connection, sql, params![session, to])?;
+    Ok((expected < next).then_some(expected))
+}
+
+/// Appends the checkpoint's messages to the current epoch of `session`.
+fn copy(connection: &Connection, point: &Checkpoint, session: &str) -> Result<usize, StoreError> {
+    let head = messages::session(connection, session)?;
+    let sql = "INSERT INTO messages (session, epoch, seq, role, body, turn, at, digest)
+             SELECT ?1, ?2, ?3 + row_number() OVER (ORDER BY seq) - 1, role, body, turn, at, digest FROM messages
+             WHERE session = ?4 AND epoch = ?5 AND seq >= ?6 AND seq < ?7";
+    let copied = execute(
+        connection,
+        sql,
+        params![session, head.epoch, head.next_seq, point.session, point.epoch, point.from, point.to],
+    )?;
+    let sql = "UPDATE sessions SET next_seq = next_seq + ?, updated_at = ?, used_at = NULL WHERE session = ?";
+    execute(connection, sql, params![copied, now_ms(), session])?;
+    let Checkpoint { session: source, epoch, from, to, .. } = point;
+    let of = CopiedMessages { session: source, epoch: *epoch, from: *from, to: *to };
+    session_memory::carry_over(connection, of, (session, head.epoch, head.next_seq))?;
+    Ok(copied)
+}
+
+/// Checks that `id` can be an id or its beginning, and returns it in lower case.
+fn id_prefix(id: &str) -> Result<String, CheckpointError> {
+    let is_id = (MIN_ID_CHARS..=36).contains(&id.len()) && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    if is_id { Ok(id.to_ascii_lowercase()) } else { Err(CheckpointError::InvalidId(id.to_owned())) }
+}
+
+fn turns(connection: &Connection, sql: &str, parameters: &[&dyn ToSql]) -> Result<Vec<Uuid>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map(parameters, |row| row.get::<_, String>(0))?;
+    rows.map(|turn| Ok(turn?.parse()?)).collect()
+}
+
+fn single_turn(id: &str, turns: &[Uuid]) -> Result<Uuid, CheckpointError> {
+    match turns {
+        [] => Err(CheckpointError::Unknown(id.to_owned())),
+        [turn] => Ok(*turn),
+        several => Err(CheckpointError::Ambiguous { id: id.to_owned(), several: several.to_vec() }),
+    }
+}
+
+fn join_ids(turns: &[Uuid]) -> String {
+    turns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+#[path = "checkpoints_tests.rs"]
+mod tests;

@@ -1,0 +1,355 @@
+//! The search index: the terms by which memories and messages are found, rows only. The `memory` module defines terms and
+//! queries.
+
+use std::collections::HashSet;
+
+use rusqlite::{Connection, params};
+
+use super::sql::{execute, select, select_optional, select_value};
+use super::{StoreError, meta};
+
+/// Tables that are derived from others. A repaired database begins without them.
+pub const DERIVED_TABLES: [&str; 6] = ["said_codes", "said", "said_vectors", "unsaid", "said_owners", "indexed"];
+
+/// What is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchCorpus {
+    /// Memories, by their ids.
+    Memories,
+    /// Messages, by their ids in the index.
+    Messages,
+}
+
+impl SearchCorpus {
+    pub const ALL: [Self; 2] = [Self::Memories, Self::Messages];
+
+    fn table(self) -> &'static str {
+        match self {
+            Self::Memories => "memory_words",
+            Self::Messages => "said_words",
+        }
+    }
+
+    fn ids(self) -> &'static str {
+        match self {
+            Self::Memories => "memories",
+            Self::Messages => "said",
+        }
+    }
+}
+
+/// An indexed message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexedMessage {
+    pub id: i64,
+    pub session: String,
+    pub seq: i64,
+    /// Empty if the session has no owner.
+    pub owner: String,
+    pub speaker: String,
+    pub epoch: i64,
+    pub role: String,
+    /// JSON.
+    pub body: String,
+    /// UTC milliseconds.
+    pub at: i64,
+}
+
+/// A message to index.
+#[derive(Clone, Debug)]
+pub struct NewIndexedMessage {
+    pub seq: i64,
+    /// The body as it was read. A message whose body has changed since is left out.
+    pub body: String,
+    pub owner: String,
+    pub speaker: String,
+    pub words: String,
+}
+
+/// A message that is not indexed yet.
+#[derive(Clone, Debug)]
+pub struct UnindexedMessage {
+    pub seq: i64,
+    pub role: String,
+    /// JSON.
+    pub body: String,
+    pub turn: String,
+}
+
+/// Returns the ids that match `ask`, an expression of terms, the newest first.
+pub fn find(connection: &Connection, shelf: SearchCorpus, ask: &str, limit: usize) -> Result<Vec<i64>, StoreError> {
+    let table = shelf.table();
+    let sql = format!("SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?");
+    select(connection, &sql, params![ask, limit], |row| row.get(0))
+}
+
+/// Returns the highest id, which is about the number of entries.
+pub fn size(connection: &Connection, shelf: SearchCorpus) -> Result<i64, StoreError> {
+    let sql = format!("SELECT ifnull(max(id), 0) FROM {}", shelf.ids());
+    select_value(connection, &sql, [])
+}
+
+/// Returns true if the corpus has entries of other owners than these.
+pub fn has_others(connection: &Connection, shelf: SearchCorpus, owners: &[&str]) -> Result<bool, StoreError> {
+    let next = match shelf {
+        SearchCorpus::Memories => "SELECT min(owner) FROM memories WHERE replaced_by IS NULL AND owner > ?",
+        SearchCorpus::Messages => "SELECT min(owner) FROM said_owners WHERE owner > ?",
+    };
+    let mut statement = connection.prepare_cached(next)?;
+    // The empty owner sorts before all others, and is only included by name.
+    if shelf == SearchCorpus::Messages && !owners.contains(&"") {
+        let nobody = "SELECT EXISTS (SELECT 1 FROM said_owners WHERE owner = '')";
+        if select_value(connection, nobody, [])? {
+            return Ok(true);
+        }
+    }
+    let mut last = String::new();
+    while let Some(owner) = statement.query_row([&last], |row| row.get::<_, Option<String>>(0))? {
+        if !owners.contains(&owner.as_str()) {
+            return Ok(true);
+        }
+        last = owner;
+    }
+    Ok(false)
+}
+
+/// Replaces the terms of a memory.
+pub fn put_memory(connection: &Connection, id: i64, words: &str) -> Result<(), StoreError> {
+    let sql = "INSERT OR REPLACE INTO memory_words (rowid, words) VALUES (?, ?)";
+    execute(connection, sql, params![id, words])?;
+    Ok(())
+}
+
+/// Removes the terms of a memory.
+pub fn remove_memory(connection: &Connection, id: i64) -> Result<(), StoreError> {
+    execute(connection, "DELETE FROM memory_words WHERE rowid = ?", [id])?;
+    Ok(())
+}
+
+/// Returns the ids of current memories from `from` on, in order.
+pub fn memory_ids(connection: &Connection, from: i64, limit: usize) -> Result<Vec<i64>, StoreError> {
+    let sql = "SELECT id FROM memories WHERE id >= ? AND replaced_by IS NULL ORDER BY id LIMIT ?";
+    select(connection, sql, params![from, limit], |row| row.get(0))
+}
+
+const SAID: &str = "SELECT s.id, s.session, s.seq, s.owner, s.speaker, m.epoch, m.role, m.body, m.at
+    FROM said s JOIN messages m ON m.session = s.session AND m.seq = s.seq";
+
+/// Returns the indexed message with this id, if it exists.
+pub fn find_message(connection: &Connection, id: i64) -> Result<Option<IndexedMessage>, StoreError> {
+    find_one(connection, &format!("{SAID} WHERE s.id = ?"), params![id])
+}
+
+/// Returns the indexed message at this position.
+pub fn message_at(connection: &Connection, session: &str, seq: i64) -> Result<Option<IndexedMessage>, StoreError> {
+    find_one(connection, &format!("{SAID} WHERE s.session = ? AND s.seq = ?"), params![session, seq])
+}
+
+/// Returns the ids of all indexed messages of a session.
+pub fn ids_of_session(connection: &Connection, session: &str) -> Result<HashSet<i64>, StoreError> {
+    select(connection, "SELECT id FROM said WHERE session = ?", [session], |row| row.get(0))
+}
+
+/// Returns the indexed messages right before and right after a position.
+pub fn neighbors(connection: &Connection, session: &str, seq: i64) -> Result<[Option<IndexedMessage>; 2], StoreError> {
+    let before = format!("{SAID} WHERE s.session = ? AND s.seq < ? ORDER BY s.seq DESC LIMIT 1");
+    let after = format!("{SAID} WHERE s.session = ? AND s.seq > ? ORDER BY s.seq LIMIT 1");
+    Ok([find_one(connection, &before, params![session, seq])?, find_one(connection, &after, params![session, seq])?])
+}
+
+/// Returns sessions with messages that are not indexed yet, used since `since`: the key, where the unindexed part begins, and
+/// where the log ends.
+pub fn unindexed_sessions(
+    connection: &Connection,
+    since: i64,
+    limit: usize,
+) -> Result<Vec<(String, i64, i64)>, StoreError> {
+    let sql = "SELECT s.session, ifnull(i.seq, 0), s.next_seq
+         FROM sessions s INDEXED BY sessions_used LEFT JOIN indexed i ON i.session = s.session
+         WHERE s.updated_at >= ? AND s.next_seq > ifnull(i.seq, 0) ORDER BY s.updated_at DESC LIMIT ?";
+    select(connection, sql, params![since, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+}
+
+/// Returns the messages of people and the model in `from..to` of a session, at most `limit`.
+pub fn unindexed_messages(
+    connection: &Connection,
+    session: &str,
+    (from, to): (i64, i64),
+    limit: usize,
+) -> Result<Vec<UnindexedMessage>, StoreError> {
+    let sql = "SELECT seq, role, body, turn FROM messages
+         WHERE session = ? AND seq >= ? AND seq < ? AND role IN ('user', 'assistant')
+         ORDER BY seq LIMIT ?";
+    select(connection, sql, params![session, from, to, limit], |row| {
+        Ok(UnindexedMessage { seq: row.get(0)?, role: row.get(1)?, body: row.get(2)?, turn: row.get(3)? })
+    })
+}
+
+/// Returns the owner of a session.
+pub fn session_owner(connection: &Connection, session: &str) -> Result<Option<String>, StoreError> {
+    Ok(select_optional(connection, "SELECT owner FROM sessions WHERE session = ?", [session], |row| row.get(0))?
+        .flatten())
+}
+
+/// Indexes the messages of `from..to` of a session; returns false if the range is not the next one.
+pub fn index_messages(
+    connection: &Connection,
+    session: &str,
+    (from, to): (i64, i64),
+    messages: &[NewIndexedMessage],
+) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO indexed (session, seq) SELECT ?1, ?3 WHERE ?2 = 0 OR EXISTS (SELECT 1 FROM indexed WHERE session = ?1)
+             ON CONFLICT (session) DO UPDATE SET seq = excluded.seq WHERE seq = ?2";
+    let moved = execute(connection, sql, params![session, from, to])?;
+    if moved == 0 {
+        return Ok(false);
+    }
+    let mut place = connection.prepare_cached(
+        "INSERT OR IGNORE INTO said (session, seq, owner, speaker)
+         SELECT session, seq, ?4, ?5 FROM messages WHERE session = ?1 AND seq = ?2 AND body = ?3",
+    )?;
+    let mut words = connection.prepare_cached("INSERT INTO said_words (rowid, words) VALUES (?, ?)")?;
+    let mut owner = connection.prepare_cached("INSERT OR IGNORE INTO said_owners VALUES (?)")?;
+    for message in messages {
+        if place.execute(params![session, message.seq, message.body, message.owner, message.speaker])? > 0 {
+            words.execute(params![connection.last_insert_rowid(), message.words])?;
+            owner.execute([&message.owner])?;
+        }
+    }
+    Ok(true)
+}
+
+/// Removes the messages of a turn from the index; the next [`sweep`] removes their terms.
+pub fn remove_turn(connection: &Connection, session: &str, turn: &str) -> Result<(), StoreError> {
+    let of_turn = "SELECT s.id FROM messages m JOIN said s ON s.session = m.session AND s.seq = m.seq
+                   WHERE m.session = ?1 AND m.turn = ?2";
+    execute(connection, &format!("INSERT OR IGNORE INTO unsaid {of_turn}"), [session, turn])?;
+    let sql = format!("DELETE FROM said WHERE id IN ({of_turn})");
+    execute(connection, &sql, [session, turn])?;
+    Ok(())
+}
+
+/// Does the same as [`remove_turn`] for one message.
+pub fn remove_message(connection: &Connection, session: &str, seq: i64) -> Result<(), StoreError> {
+    let of_message = "SELECT id FROM said WHERE session = ?1 AND seq = ?2";
+    let sql = format!("INSERT OR IGNORE INTO unsaid {of_message}");
+    execute(connection, &sql, params![session, seq])?;
+    execute(connection, "DELETE FROM said WHERE session = ?1 AND seq = ?2", params![session, seq])?;
+    Ok(())
+}
+
+/// Returns true if terms of removed messages are left.
+pub fn has_removed(connection: &Connection) -> Result<bool, StoreError> {
+    select_value(connection, "SELECT EXISTS (SELECT 1 FROM unsaid)", [])
+}
+
+/// Deletes the terms of at most `limit` removed messages.
+pub fn sweep(connection: &Connection, limit: usize) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached("SELECT id FROM unsaid LIMIT ?")?;
+    let gone = statement.query_map([limit], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    let mut words = connection.prepare_cached("DELETE FROM said_words WHERE rowid = ?")?;
+    let mut done = connection.prepare_cached("DELETE FROM unsaid WHERE id = ?")?;
+    for id in &gone {
+        words.execute([id])?;
+        done.execute([id])?;
+    }
+    Ok(())
+}
+
+/// Rewrites the terms of all memories, so that nothing is left of removed ones. They are few compared with those of messages.
+pub fn purge_memories(connection: &Connection) -> Result<(), StoreError> {
+    let sql = "INSERT INTO memory_words (memory_words) VALUES ('optimize')";
+    execute(connection, sql, [])?;
+    Ok(())
+}
+
+/// Rewrites a part of the messages' terms, so that nothing is left of removed ones. `begins` marks the first of several calls.
+/// Returns whether there is more to do.
+pub fn purge_messages(connection: &Connection, begins: bool) -> Result<bool, StoreError> {
+    /// In pages; takes some milliseconds.
+    const PIECE: i64 = 64;
+    let changes =
+        |connection: &Connection| connection.query_row("SELECT total_changes()", [], |row| row.get::<_, i64>(0));
+    let before = changes(connection)?;
+    let sql = "INSERT INTO said_words (said_words, rank) VALUES ('merge', ?)";
+    execute(connection, sql, [if begins { -PIECE } else { PIECE }])?;
+    // https://www.sqlite.org/fts5.html#the_merge_command
+    Ok(changes(connection)? - before >= 2)
+}
+
+/// Empties the index, even if it is damaged.
+pub fn clear(connection: &Connection) -> Result<(), StoreError> {
+    for shelf in SearchCorpus::ALL {
+        let table = shelf.table();
+        let make: String =
+            connection.query_row("SELECT sql FROM sqlite_schema WHERE name = ?", [table], |row| row.get(0))?;
+        connection.execute_batch(&format!("DROP TABLE {table}; {make};"))?;
+    }
+    // With triggers SQLite deletes row by row: a million rows would block all writes for ten seconds.
+    let triggers = triggers(connection, &["said", "said_vectors"])?;
+    for (name, _) in &triggers {
+        connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
+    }
+    for table in DERIVED_TABLES {
+        connection.execute_batch(&format!("DELETE FROM {table}"))?;
+    }
+    for (_, make) in &triggers {
+        connection.execute_batch(make)?;
+    }
+    meta::set(connection, meta::VECTORS_SAID, "")?;
+    // The highest id measures the number of entries.
+    connection.execute("DELETE FROM sqlite_sequence WHERE name = 'said'", [])?;
+    Ok(())
+}
+
+/// Returns the triggers of tables: their names and their SQL.
+fn triggers(connection: &Connection, tables: &[&str]) -> Result<Vec<(String, String)>, StoreError> {
+    let mut statement = connection.prepare("SELECT name, sql, tbl_name FROM sqlite_schema WHERE type = 'trigger'")?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?)))?;
+    let all = rows.collect::<Result<Vec<(String, String, String)>, _>>()?;
+    let of_these = all.into_iter().filter(|(_, _, table)| tables.contains(&table.as_str()));
+    Ok(of_these.map(|(name, make, _)| (name, make)).collect())
+}
+
+/// Checks the whole index and returns its faults; none if it is sound.
+pub fn faults(connection: &Connection) -> Result<Vec<String>, StoreError> {
+    let mut faults = Vec::new();
+    for shelf in SearchCorpus::ALL {
+        let table = shelf.table();
+        // Without this query, the check would use an older state of the index that this connection has cached.
+        connection.query_row(&format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE rowid = 0)"), [], |_| Ok(()))?;
+        let mut statement = connection.prepare(&format!("PRAGMA integrity_check({table})"))?;
+        let lines = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+        faults.extend(lines.into_iter().filter(|line| line != "ok"));
+    }
+    let missing: i64 = connection.query_row(
+        "SELECT count(*) FROM said WHERE id NOT IN (SELECT id FROM said_words_docsize)",
+        [],
+        |row| row.get(0),
+    )?;
+    if missing > 0 {
+        faults.push(format!("{missing} messages have no words"));
+    }
+    Ok(faults)
+}
+
+fn find_one(
+    connection: &Connection,
+    sql: &str,
+    parameters: &[&dyn rusqlite::ToSql],
+) -> Result<Option<IndexedMessage>, StoreError> {
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(IndexedMessage {
+            id: row.get(0)?,
+            session: row.get(1)?,
+            seq: row.get(2)?,
+            owner: row.get(3)?,
+            speaker: row.get(4)?,
+            epoch: row.get(5)?,
+            role: row.get(6)?,
+            body: row.get(7)?,
+            at: row.get(8)?,
+        })
+    };
+    select_optional(connection, sql, parameters, read)
+}

@@ -1,0 +1,54 @@
+//! Shorthands for cached statements.
+
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+
+use super::StoreError;
+
+/// Returns all rows of a query, in a collection of the caller's choice.
+pub fn select<T, C: FromIterator<T>>(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<C, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map(parameters, read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Returns the first row of a query.
+///
+/// # Errors
+/// There is no row, among others.
+pub fn select_one<T>(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<T, StoreError> {
+    Ok(connection.prepare_cached(sql)?.query_row(parameters, read)?)
+}
+
+/// Returns the first row of a query, if there is one.
+pub fn select_optional<T>(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Option<T>, StoreError> {
+    Ok(connection.prepare_cached(sql)?.query_row(parameters, read).optional()?)
+}
+
+/// Returns the first column of the first row of a query.
+///
+/// # Errors
+/// There is no row, among others.
+pub fn select_value<T: FromSql>(connection: &Connection, sql: &str, parameters: impl Params) -> Result<T, StoreError> {
+    select_one(connection, sql, parameters, |row| row.get(0))
+}
+
+/// Executes a statement; returns the number of changed rows.
+pub fn execute(connection: &Connection, sql: &str, parameters: impl Params) -> Result<usize, StoreError> {
+    Ok(connection.prepare_cached(sql)?.execute(parameters)?)
+}
