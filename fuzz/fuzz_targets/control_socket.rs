@@ -1,6 +1,6 @@
 //! Requests on the control socket of a running gateway: each is answered, and none makes the gateway fail.
 //!
-//! An input is a line of method and path, then the body. The gateway has no model but its own responder, and no commands.
+//! An input is a line of method and path, then the body. The gateway has only the offline responder, and no commands.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use daoyou::home::Home;
 use libfuzzer_sys::fuzz_target;
 use tokio_util::sync::CancellationToken;
 
-/// The longest that an answer takes, even on a machine with much else to do.
+/// The longest that an answer may take, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const CONFIG: &str = "gateway.listen = \"127.0.0.1:0\"\nagent.model = \"offline\"\ntools.disabled = [\"exec\"]\n";
@@ -32,15 +32,15 @@ static SOCKET: LazyLock<PathBuf> = LazyLock::new(|| {
     let home = Home::open(Some(folder)).expect("a home of our own");
     std::fs::write(home.config(), CONFIG).expect("a file in a home of ours");
     let socket = home.socket();
-    let (tell, ready) = mpsc::channel();
+    let (sender, ready) = mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.expect("threads can be made").block_on(async {
             let lock = home.lock().expect("nobody else has this home");
             let loaded = config::load(Source::Required(&home.config()), &BTreeMap::new()).expect("these settings are right");
             let gateway = Gateway::build(home, lock, &loaded, Options::default()).await.expect("a gateway is built");
-            let told = move || tell.send(()).expect("the other thread waits");
-            gateway.run(CancellationToken::new(), told).await.expect("a gateway runs");
+            let on_ready = move |_| sender.send(()).expect("the other thread waits");
+            gateway.run(CancellationToken::new(), on_ready).await.expect("a gateway runs");
         });
     });
     ready.recv().expect("the gateway gets ready");
@@ -51,7 +51,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((line, body)) = data.iter().position(|byte| *byte == b'\n').map(|at| data.split_at(at)) else { return };
     let Ok(line) = std::str::from_utf8(line) else { return };
     let Some((method, path)) = line.split_once(' ') else { return };
-    // What is left out waits by design: for a message to end, or for what is next to be shown.
+    // These requests wait by design: for the end of a message, or for the next thing to show.
     let waits = path.contains("wait") || path.starts_with("/api/attach");
     if waits || method.contains(|c: char| !c.is_ascii_uppercase()) || path.contains(|c: char| !c.is_ascii_graphic()) {
         return;

@@ -1,4 +1,4 @@
-//! Times, intervals and cron expressions as people write them: they are refused, or come true.
+//! Times, intervals and cron expressions as people write them: each is refused or becomes valid.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

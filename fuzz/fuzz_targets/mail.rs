@@ -1,4 +1,5 @@
-//! A mail as anybody may send it: any bytes are a letter, within its limits, and nothing in a field leaves it.
+//! Mail as anyone may send it: any bytes are a message within its limits, and the content of a field stays in that
+//! field.
 #![no_main]
 
 use daoyou_channels::email::parse::{ParseLimits, parse_mail};
@@ -13,16 +14,16 @@ fuzz_target!(|data: &[u8]| {
         addresses: 5,
         ..ParseLimits::default()
     };
-    let letter = parse_mail(data, &limits);
+    let mail = parse_mail(data, &limits);
     let is_plain = |text: &str| !text.contains(char::is_control);
     let is_text = |text: &str| !text.contains(|c: char| c.is_control() && c != '\n' && c != '\t');
-    assert!(letter.text.len() <= limits.text && letter.cut.len() <= limits.text);
-    assert!(is_text(&letter.text) && is_text(&letter.cut) && is_plain(&letter.subject));
-    assert!(letter.enclosed.len() <= limits.files && letter.from.len() <= limits.addresses);
-    assert!(letter.enclosed.iter().all(|file| file.bytes.len() <= limits.file_size && is_plain(&file.name)));
+    assert!(mail.text.len() <= limits.text && mail.cut.len() <= limits.text);
+    assert!(is_text(&mail.text) && is_text(&mail.cut) && is_plain(&mail.subject));
+    assert!(mail.attachments.len() <= limits.files && mail.from.len() <= limits.addresses);
+    assert!(mail.attachments.iter().all(|file| file.bytes.len() <= limits.file_size && is_plain(&file.name)));
     assert!(
-        letter.from.iter().all(|from| is_plain(&from.name) && is_plain(&from.address) && from.address.contains('@'))
+        mail.from.iter().all(|from| is_plain(&from.name) && is_plain(&from.address) && from.address.contains('@'))
     );
-    assert!(letter.headers.iter().all(|(name, value)| is_plain(name) && is_plain(value)));
-    assert!(letter.references.len() <= limits.references && letter.remarks.len() <= 40);
+    assert!(mail.headers.iter().all(|(name, value)| is_plain(name) && is_plain(value)));
+    assert!(mail.references.len() <= limits.references && mail.remarks.len() <= 40);
 });

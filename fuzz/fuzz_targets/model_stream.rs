@@ -1,4 +1,4 @@
-//! The body of a model service's answer, streamed or whole: it is an answer or an error, however it arrives.
+//! The body of a model service's answer, streamed or whole: an answer or an error, however its bytes are split.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,4 @@
-//! Templates of a webhook: any text as a template is compiled or refused, and those that owners write are rendered over
-//! any JSON.
+//! Templates of a webhook: any text is compiled or refused, and templates of owners render any JSON.
 #![no_main]
 
 use std::sync::LazyLock;

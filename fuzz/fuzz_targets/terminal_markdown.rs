@@ -1,4 +1,4 @@
-//! A model's answer on a terminal: whatever it holds, nothing of it commands the terminal.
+//! A model's answer on a terminal: none of its content controls the terminal.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A damaged database and its log: what can be read is taken over, and a damaged log adds nothing.
+//! A damaged database and its WAL: readable rows are salvaged, and a damaged WAL adds nothing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! The request parser of a webhook: headers and a body as anybody may send them. Nothing unproven gets through, and what is proven
-//! is a message within its bounds, an answer, or an error of its own.
+//! The request parser of a webhook: headers and a body as anyone may send them. Nothing unauthenticated passes, and
+//! an authenticated request is a message within its limits, an answer, or an error.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -34,7 +34,7 @@ static PARSERS: LazyLock<Vec<RequestParser>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Lines of a header's number and its value, an empty line, the body.
+/// Parses lines of a header's number and its value, an empty line, and the body.
 fn parse(data: &[u8]) -> (HeaderMap, &[u8]) {
     let mut headers = HeaderMap::new();
     let mut rest = data;
