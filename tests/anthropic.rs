@@ -1,4 +1,4 @@
-//! A service that speaks Anthropic's Messages: the same turns, the same failures, in another form.
+//! A service that speaks Anthropic's Messages API: the same turns and failures in another protocol.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,8 +12,8 @@ fn setup(model: &Model) -> Setup {
     Setup::new().anthropic(model).hook(Hook::bearer("in"))
 }
 
-/// The reply to `text` in a chat of its own, and its error's code.
-async fn told(gateway: &Gateway, text: &str) -> (String, Value) {
+/// Returns the reply to `text` in a new chat, and its error code.
+async fn reply_and_error_code(gateway: &Gateway, text: &str) -> (String, Value) {
     let id = gateway.accept("in", &Message::new(text).chat(text)).await;
     let state = gateway.wait_done("in", &id).await;
     (state.text("reply").to_owned(), state.body["error"]["code"].clone())
@@ -24,16 +24,16 @@ fn blocks(request: &Value, message: usize) -> Vec<&str> {
     content.iter().map(|block| block["type"].as_str().expect("a block has a type")).collect()
 }
 
-/// The messages with a cache mark.
-fn marked(request: &Value) -> Vec<usize> {
+/// Returns the positions of the messages with a cache mark.
+fn cache_marked_messages(request: &Value) -> Vec<usize> {
     let messages = request["messages"].as_array().expect("a request that was not refused");
     (0..).zip(messages).filter(|(_, message)| message.to_string().contains("cache_control")).map(|(at, _)| at).collect()
 }
 
-/// Thoughts, two calls in one answer, and the turns after it: thoughts go back within the turn, results in one message,
-/// and what requests have in common is marked.
+/// Thinking blocks are returned within the turn, results of parallel calls in one message, and the common prefix of
+/// requests is marked for the cache.
 #[tokio::test(flavor = "multi_thread")]
-async fn thoughts_and_parallel_calls_over_several_turns() {
+async fn thinking_blocks_and_parallel_calls_are_kept_across_turns() {
     let model = Model::start().await;
     let write = |path: &str| json!({"path": path, "content": "多语言"});
     let calls = Reply::tool("write_file", &write("a.txt")).and_tool("write_file", &write("b.txt")).saying("Two files.");
@@ -61,11 +61,11 @@ async fn thoughts_and_parallel_calls_over_several_turns() {
     assert_eq!(third["messages"][1]["content"][0]["thinking"], "想一想: two files");
     assert_eq!(blocks(third, 2), ["tool_result", "tool_result"]);
     assert_eq!((blocks(third, 3), blocks(third, 4)), (vec!["thinking", "tool_use"], vec!["tool_result"]));
-    // What was thought before a call stands there in later turns, too: what was sent once stays as it was.
+    // Thinking before a call stays in later requests too: what was sent once does not change.
     let fifth = &requests[4];
     assert_eq!(blocks(fifth, 1), ["thinking", "text", "tool_use", "tool_use"]);
     assert_eq!(fifth["messages"].to_string().matches("想一想").count(), 1);
-    let marks: Vec<_> = requests.iter().map(marked).collect();
+    let marks: Vec<_> = requests.iter().map(cache_marked_messages).collect();
     assert_eq!(marks, [vec![0], vec![2], vec![4], vec![5, 6], vec![5, 8], vec![9, 10]]);
     assert!(requests.iter().all(|request| request["system"][0]["cache_control"]["type"] == "ephemeral"));
     let tools = requests[0]["tools"].as_array().unwrap();
@@ -77,7 +77,7 @@ async fn thoughts_and_parallel_calls_over_several_turns() {
     assert_eq!(counted.map(|step| &step.body["response"]["usage"]["cached_tokens"]).collect::<Vec<_>>(), [&json!(200)]);
 }
 
-/// What a failure of the request is called, and how often it is asked.
+/// The error code of each failed request, and how often it is tried.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_call_is_one_clear_reply_with_a_code() {
     let model = Model::start().await;
@@ -88,7 +88,7 @@ async fn a_failed_call_is_one_clear_reply_with_a_code() {
         ("it breaks off", Reply::text("half an answer").drops_after(4), 2, "llm_connection", "(after 2 tries)"),
     ] {
         model.on(text, [answer]);
-        let (reply, found) = told(&gateway, text).await;
+        let (reply, found) = reply_and_error_code(&gateway, text).await;
         assert_eq!((&found, model.requests_about(text).len()), (&json!(code), asked), "{text}: {reply}");
         assert!(reply.contains(words), "{text}: {reply}");
     }
@@ -97,10 +97,10 @@ async fn a_failed_call_is_one_clear_reply_with_a_code() {
     check(&gateway.database(), &Witness::default());
 }
 
-/// A call that is cut off is never run: not when the connection breaks, not when the stream ends early, and not at the
+/// A truncated call never runs: neither after a broken connection, nor after an early end of the stream, nor at the
 /// length limit.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_off_call_is_never_run() {
+async fn a_truncated_tool_call_is_never_run() {
     let model = Model::start().await;
     let gateway = Gateway::start(setup(&model)).await;
     let call = || Reply::tool("write_file", &json!({"path": "lost.txt", "content": "lost words"})).chunk_chars(4);
@@ -115,22 +115,22 @@ async fn a_cut_off_call_is_never_run() {
             let is_first = asked.user == text && !has_failed.swap(true, Ordering::SeqCst);
             is_first.then(|| failing.clone())
         });
-        assert_eq!(told(&gateway, text).await, (format!("echo: {text}"), Value::Null));
+        assert_eq!(reply_and_error_code(&gateway, text).await, (format!("echo: {text}"), Value::Null));
         assert_eq!(model.requests_about(text).len(), 2, "{text}");
     }
     let cut = r#"{"path": "lost.txt", "con"#;
     model.on("too long", [Reply::raw_tool("write_file", cut).saying("I write").finish("max_tokens")]);
-    let (reply, code) = told(&gateway, "too long").await;
+    let (reply, code) = reply_and_error_code(&gateway, "too long").await;
     assert!(reply.starts_with("I write\n\n") && code.is_null(), "{reply} {code}");
     assert_eq!(model.requests_about("too long").len(), 1);
     assert!(!gateway.workspace().join("lost.txt").exists());
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// At the limit of rounds the model is told of no tools, though the conversation holds calls; and without streaming it
-/// is all the same.
+/// At the round limit the model is offered no tools, although the conversation holds calls; the same holds without
+/// streaming.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_round_and_a_service_that_does_not_stream() {
+async fn the_last_round_offers_no_tools_and_non_streaming_works() {
     let model = Model::start().await;
     let list = || Reply::tool("list_dir", &json!({})).reasoning("Look.");
     model.script(move |asked| {
@@ -148,9 +148,9 @@ async fn the_last_round_and_a_service_that_does_not_stream() {
     assert_eq!((model.count(), model.refused()), (4, Vec::new()));
 }
 
-/// A conversation that began with a service of another protocol goes on here, and back again; also within a turn.
+/// A conversation that began with a service of another protocol continues here and back again, also within a turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_history_of_another_provider_is_valid() {
+async fn a_history_from_another_protocol_is_valid() {
     let model = Model::start().await;
     let read = Reply::tool("read_file", &json!({"path": "USER.md"})).call_id("call.1").and_tool("list_dir", &json!({}));
     model.on("look", [read.clone(), read, Reply::text("Seen.")]);

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::{Message, binary};
 use crate::support::invariants::{Witness, check, open, wait_settled};
-use crate::support::needs::{lacks_bubblewrap, left_out};
+use crate::support::requirements::{bubblewrap_is_missing, skip_story};
 use crate::support::sink::Post;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
-/// Where the announcement of an end begins.
+/// The beginning of an announcement.
 const ENDED: &str = "[background process ";
 
 struct World {
@@ -21,7 +21,7 @@ struct World {
 }
 
 impl World {
-    /// A gateway whose owner writes from `ann`. Commands run unprotected, so that it does the same on every kernel.
+    /// Starts a gateway whose owner writes as `ann`. Commands run unsandboxed, so that every kernel behaves alike.
     async fn start(change: impl FnOnce(Setup) -> Setup) -> Self {
         let (model, sink) = (Model::start().await, Sink::start(Some(&config::callback_secret())).await);
         let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink));
@@ -30,7 +30,7 @@ impl World {
         Self { model, sink, gateway }
     }
 
-    /// Says something as `sender` in `chat`, upon which the agent makes this call; answers what the call gave.
+    /// Sends a message as `sender` in `chat`, which the agent answers with this call; returns the result of the call.
     async fn call(&self, (sender, chat): (&str, &str), tool: &str, arguments: &Value) -> String {
         let word = format!("please {}", self.model.count());
         self.model.on(&word, [Reply::tool(tool, arguments), Reply::text("done")]);
@@ -49,29 +49,29 @@ impl World {
         self.call(("ann", "c"), "process", arguments).await
     }
 
-    /// Starts a command in the background and answers its id.
-    async fn begin(&self, command: &str) -> String {
+    /// Starts a command in the background and returns its id.
+    async fn start_command(&self, command: &str) -> String {
         let told = self.exec(&json!({ "command": command, "background": true })).await;
         assert!(told.starts_with("Started in background (id: "), "{told}");
         id_in(&told)
     }
 
-    fn announced(&self) -> Vec<Post> {
+    fn announcements(&self) -> Vec<Post> {
         let posts = self.sink.posts().into_iter();
         posts.filter(|post| post.data("content").starts_with(&format!("echo: {ENDED}"))).collect()
     }
 
-    /// Waits for so many announcements that were answered in the chat; answers what they said.
-    async fn wait_announced(&self, count: usize) -> Vec<String> {
+    /// Waits for `count` announcements that were answered in the chat; returns their texts.
+    async fn wait_announcements(&self, count: usize) -> Vec<String> {
         let what = format!("{count} announcements");
-        let enough = async || (self.announced().len() >= count).then(|| self.announced());
+        let enough = async || (self.announcements().len() >= count).then(|| self.announcements());
         let found = until(&what, enough).await;
         wait_settled(&self.gateway.database()).await;
-        assert_eq!(self.announced().len(), count, "each is announced once: {:?}", self.announced());
+        assert_eq!(self.announcements().len(), count, "each is announced once: {:?}", self.announcements());
         found.iter().map(|post| post.data("content").trim_start_matches("echo: ").to_owned()).collect()
     }
 
-    /// All that must hold does.
+    /// Checks all invariants.
     async fn check(&self) {
         wait_settled(&self.gateway.database()).await;
         check(&self.gateway.database(), &Witness::default());
@@ -79,7 +79,7 @@ impl World {
     }
 }
 
-/// The id in what a start was answered with.
+/// Returns the id in the result of a start.
 fn id_in(told: &str) -> String {
     let rest = told.split_once("(id: ").or_else(|| told.split_once("id is ")).map_or("", |(_, rest)| rest);
     rest.chars().take_while(char::is_ascii_alphanumeric).collect()
@@ -90,13 +90,13 @@ fn pid_in(told: &str) -> String {
     rest.chars().take_while(char::is_ascii_digit).collect()
 }
 
-/// A length of sleep that no other run of these tests uses, so that it can be told from theirs in the process list.
-fn long(n: u32) -> String {
+/// Returns a duration for sleep that no other run of these tests uses, so that the process list identifies it.
+fn unique_sleep(n: u32) -> String {
     format!("{n}.{}", std::process::id())
 }
 
-/// Whether a process runs whose command line holds `mark`.
-fn alive(mark: &str) -> bool {
+/// Returns true if a process runs whose command line contains `mark`.
+fn is_running(mark: &str) -> bool {
     let me = std::process::id().to_string();
     fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -104,20 +104,21 @@ fn alive(mark: &str) -> bool {
     })
 }
 
-async fn wait_alive(mark: &str, expected: bool) {
-    until("a process to come or go", async || (alive(mark) == expected).then_some(())).await;
+async fn wait_running(mark: &str, expected: bool) {
+    until("a process to come or go", async || (is_running(mark) == expected).then_some(())).await;
 }
 
-/// Started, answered at once, listed, read, announced in its chat when it ends, and nothing secret with it.
+/// The start is answered at once; the command is listed, readable, and announced in its chat when it ends, without
+/// secrets.
 #[tokio::test(flavor = "multi_thread")]
-async fn its_end_is_announced_where_it_was_started() {
+async fn the_end_of_a_background_command_is_announced_in_its_chat() {
     let world = World::start(|setup| setup).await;
     let command = "echo one; cat ../token; while [ ! -e go ]; do sleep 0.02; done; echo two >&2; exit 3";
     let told = world.exec(&json!({ "command": command, "background": true, "label": "build it" })).await;
     let (id, pid) = (id_in(&told), pid_in(&told));
     assert_eq!(told, format!("Started in background (id: {id}, pid: {pid}), build it. Its end is announced."));
     assert_eq!(id.len(), 6);
-    assert_eq!(world.announced().len(), 0);
+    assert_eq!(world.announcements().len(), 0);
 
     let listed = world.process(&json!({ "action": "list" })).await;
     assert!(listed.starts_with(&format!("- {id} \"build it\": runs for ")), "{listed}");
@@ -137,12 +138,12 @@ async fn its_end_is_announced_where_it_was_started() {
     assert!(shown.contains(&format!("runs      {id} build it, ")), "{shown}");
 
     fs::write(world.gateway.workspace().join("go"), "").unwrap();
-    let announced = world.wait_announced(1).await;
+    let announced = world.wait_announcements(1).await;
     let (head, rest) = announced[0].split_once('\n').unwrap();
     assert!(head.starts_with(&format!("{ENDED}{id} \"build it\" ended: exit 3 after ")), "{head}");
     assert!(rest.contains(&format!("-owner/background/{id}.txt):\none\n")) && rest.ends_with("two"), "{rest}");
     assert!(!rest.contains(&token), "{rest}");
-    let post = world.announced().remove(0);
+    let post = world.announcements().remove(0);
     assert_eq!((post.data("chat_id"), post.data("session"), post.faults.len()), ("c", "webhook:in:c", 0));
     let listed = world.process(&json!({ "action": "list" })).await;
     assert!(listed.starts_with(&format!("- {id} \"build it\": exit 3, after ")), "{listed}");
@@ -150,18 +151,18 @@ async fn its_end_is_announced_where_it_was_started() {
     world.check().await;
 }
 
-/// What is killed by the tool is not announced, what ran out of its time is.
+/// A command killed by the tool is not announced; one that timed out is.
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_killed_on_request_and_when_its_time_is_up() {
+async fn a_background_command_is_killed_on_request_and_at_its_timeout() {
     let world = World::start(|setup| setup.set("tools.exec.background_timeout", "1s")).await;
-    let mark = long(8871);
-    let told = world.begin(&format!("sleep {mark}; echo never")).await;
-    let announced = world.wait_announced(1).await;
+    let mark = unique_sleep(8871);
+    let told = world.start_command(&format!("sleep {mark}; echo never")).await;
+    let announced = world.wait_announcements(1).await;
     assert!(
         announced[0].starts_with(&format!("{ENDED}{told} ended: killed, as its time of 1s was up]")),
         "{announced:?}"
     );
-    assert!(!alive(&mark));
+    assert!(!is_running(&mark));
 
     world.check().await;
     let world = World::start(|setup| setup).await;
@@ -170,14 +171,14 @@ async fn it_is_killed_on_request_and_when_its_time_is_up() {
         (stubborn.as_str(), "killed on request (signal 9)"),
         ("trap 'echo bye; exit 0' TERM; touch ready; while :; do sleep 0.02; done", "ended on request (exit 0)"),
     ] {
-        let id = world.begin(command).await;
+        let id = world.start_command(command).await;
         if command == stubborn {
-            wait_alive(&mark, true).await;
+            wait_running(&mark, true).await;
         } else {
             until("its trap", async || world.gateway.workspace().join("ready").exists().then_some(())).await;
         }
         assert_eq!(world.process(&json!({ "action": "kill", "id": id })).await, format!("{id}: {how}."));
-        assert!(!alive(&mark));
+        assert!(!is_running(&mark));
         let again = world.process(&json!({ "action": "kill", "id": id })).await;
         assert!(again.starts_with(&format!("{id} runs no more: {how}, after ")), "{again}");
         let printed = world.process(&json!({ "action": "output", "id": id, "lines": 1 })).await;
@@ -185,16 +186,16 @@ async fn it_is_killed_on_request_and_when_its_time_is_up() {
     }
     let wrong = world.process(&json!({ "action": "kill", "id": "nobody" })).await;
     assert!(wrong.contains("There is no background process \"nobody\""), "{wrong}");
-    assert_eq!(world.announced().len(), 0);
+    assert_eq!(world.announcements().len(), 0);
     world.check().await;
 }
 
-/// Killed or stopped: nothing outlives the gateway, and the session is told once by the next one.
+/// After a kill or a stop nothing outlives the gateway, and the next one tells the session once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_goes_takes_them_along_and_the_next_one_says_so() {
+async fn background_commands_end_with_the_gateway_and_the_next_start_reports_it() {
     for (number, way) in ["killed", "stopped", "crashed"].into_iter().enumerate() {
         let mut world = World::start(|setup| setup).await;
-        let mark = long(8880 + u32::try_from(number).unwrap());
+        let mark = unique_sleep(8880 + u32::try_from(number).unwrap());
         let command = format!("trap '' HUP; echo begun; setsid sleep {mark} & sleep {mark}");
         let id = if way == "crashed" {
             world.gateway.stop().await;
@@ -206,55 +207,55 @@ async fn a_gateway_that_goes_takes_them_along_and_the_next_one_says_so() {
             let sql = "SELECT id FROM processes";
             open(&world.gateway.database()).unwrap().query_row(sql, [], |row| row.get::<_, String>(0)).unwrap()
         } else {
-            let id = world.begin(&command).await;
-            wait_alive(&mark, true).await;
+            let id = world.start_command(&command).await;
+            wait_running(&mark, true).await;
             if way == "killed" {
                 world.gateway.kill9().await;
             } else {
                 world.gateway.stop().await;
-                assert!(!alive(&mark), "an orderly stop waits for it");
+                assert!(!is_running(&mark), "an orderly stop waits for it");
             }
             id
         };
-        wait_alive(&mark, false).await;
+        wait_running(&mark, false).await;
         world.gateway.up().await;
-        let announced = world.wait_announced(1).await;
+        let announced = world.wait_announcements(1).await;
         let expected = format!("{ENDED}{id} ended: interrupted: the gateway stopped while it ran]");
         assert!(announced[0].starts_with(&expected), "{way}: {announced:?}");
         world.gateway.restart().await;
         let listed = world.process(&json!({ "action": "list" })).await;
         assert!(listed.contains("interrupted"), "{way}: {listed}");
-        assert_eq!(world.wait_announced(1).await.len(), 1, "{way}");
+        assert_eq!(world.wait_announcements(1).await.len(), 1, "{way}");
         world.check().await;
     }
 }
 
-/// When what supervises it is killed, too, the next gateway ends it.
+/// If its supervisor is killed too, the next gateway ends it.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_looks_after_any_more_is_swept() {
+async fn orphaned_background_commands_are_ended_at_the_next_start() {
     let mut world = World::start(|setup| setup).await;
-    let mark = long(8890);
+    let mark = unique_sleep(8890);
     let command = format!("trap '' TERM HUP; sleep {mark}; sleep {mark}");
     let told = world.exec(&json!({ "command": command, "background": true })).await;
-    wait_alive(&mark, true).await;
+    wait_running(&mark, true).await;
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid_in(&told))).unwrap();
     let parent: i32 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
     world.gateway.kill9().await;
     kill_process(Pid::from_raw(parent).unwrap(), Signal::KILL).unwrap();
-    assert!(alive(&mark));
+    assert!(is_running(&mark));
     world.gateway.up().await;
-    let announced = world.wait_announced(1).await;
+    let announced = world.wait_announcements(1).await;
     assert!(announced[0].contains(&format!("{} ended: interrupted", id_in(&told))), "{announced:?}");
-    assert!(!alive(&mark));
+    assert!(!is_running(&mark));
     world.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn they_are_few_and_print_within_bounds() {
+async fn background_commands_are_limited_in_number_and_output() {
     let world =
         World::start(|setup| setup.set("tools.exec.background", 1).set("tools.exec.background_output", "200KB"));
     let world = world.await;
-    let id = world.begin("yes | head -c 5000000; echo last; while [ ! -e go ]; do sleep 0.02; done").await;
+    let id = world.start_command("yes | head -c 5000000; echo last; while [ ! -e go ]; do sleep 0.02; done").await;
     let refused = world.exec(&json!({ "command": "true", "background": true })).await;
     let expected = format!("1 processes run in the background, and 1 are the most: {id} (yes | head");
     assert!(refused.contains(&expected) && refused.contains("process kill"), "{refused}");
@@ -272,18 +273,19 @@ async fn they_are_few_and_print_within_bounds() {
     assert!(file.len() <= 200_000 && file.len() > 190_000, "{}", file.len());
     assert!(file.starts_with("y\ny\n") && file.contains(" bytes left out ...]\n"));
     fs::write(world.gateway.workspace().join("go"), "").unwrap();
-    let announced = world.wait_announced(1).await;
+    let announced = world.wait_announcements(1).await;
     assert!(announced[0].ends_with("y\ny\nlast") && announced[0].len() < 500, "{announced:?}");
-    world.begin("true").await;
-    world.wait_announced(2).await;
+    world.start_command("true").await;
+    world.wait_announcements(2).await;
     world.check().await;
 }
 
-/// Only the owner detaches; what he detached outlives the gateway, is known to the next one, and is not announced then.
+/// Only the owner detaches commands; a detached command outlives the gateway, is known to the next one, and is not
+/// announced.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_detached_outlives_the_gateway() {
+async fn detached_commands_outlive_the_gateway() {
     let mut world = World::start(|setup| setup).await;
-    let mark = long(8895);
+    let mark = unique_sleep(8895);
     let arguments = json!({ "command": format!("echo free; sleep {mark}"), "label": "server", "detach": true });
     let refused = world.call(("bob", "b"), "exec", &arguments).await;
     assert!(refused.contains("only the owner can detach"), "{refused}");
@@ -292,14 +294,14 @@ async fn what_is_detached_outlives_the_gateway() {
     let expected =
         format!("Spawned in background (pid: {pid}) [server]. Process will run independently. Its id is {id}.");
     assert_eq!(told, expected);
-    wait_alive(&mark, true).await;
+    wait_running(&mark, true).await;
     for way in ["stopped", "killed"] {
         match way {
             "stopped" => world.gateway.stop().await,
             _ => world.gateway.kill9().await,
         }
         world.gateway.up().await;
-        assert!(alive(&mark), "{way}");
+        assert!(is_running(&mark), "{way}");
         let listed = world.process(&json!({ "action": "list" })).await;
         assert!(listed.contains(&format!("- {id} \"server\": runs for ")) && listed.contains("detached"), "{listed}");
         assert_eq!(world.gateway.json(&["status"]).await["processes"][0]["detached"], true);
@@ -310,25 +312,25 @@ async fn what_is_detached_outlives_the_gateway() {
         world.process(&json!({ "action": "kill", "id": id })).await,
         format!("{id} \"server\": killed on request.")
     );
-    wait_alive(&mark, false).await;
-    assert_eq!(world.announced().len(), 0);
+    wait_running(&mark, false).await;
+    assert_eq!(world.announcements().len(), 0);
     world.check().await;
 }
 
-/// Nobody waits for it, and it is held all the same.
+/// Nothing waits for it, and it is sandboxed all the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_sandbox_holds_there_too() {
-    if lacks_bubblewrap() {
+async fn background_commands_run_in_the_sandbox() {
+    if bubblewrap_is_missing() {
         return;
     }
     if !daoyou::guard::status().is_enough() {
-        return left_out(&daoyou::guard::status().to_string());
+        return skip_story(&daoyou::guard::status().to_string());
     }
     let world = World::start(|setup| setup.set("tools.exec.sandbox", "auto")).await;
     let command = "cat ../token; echo x > ../escaped; echo kept > inside; cat inside; echo end";
     for (number, how) in ["background", "detach"].into_iter().enumerate() {
         let told = world.exec(&json!({ "command": command, how: true })).await;
-        let printed = world.wait_announced(number + 1).await;
+        let printed = world.wait_announcements(number + 1).await;
         assert!(printed[number].contains(&format!("{ENDED}{} ended: exit 0 after", id_in(&told))), "{printed:?}");
         assert!(printed[number].ends_with("kept\nend"), "{printed:?}");
         let refused =
@@ -339,20 +341,20 @@ async fn the_sandbox_holds_there_too() {
     world.check().await;
 }
 
-/// Whether this machine lets commands have namespaces, without which others than the owner have none.
+/// Returns true if this machine allows namespaces for commands; without them only the owner may run any.
 fn has_namespaces() -> bool {
     match daoyou::guard::namespace_support(&binary()) {
         daoyou::guard::NamespaceSupport::Available { .. } => true,
         daoyou::guard::NamespaceSupport::Unavailable(reason) => {
-            left_out(&reason);
+            skip_story(&reason);
             false
         }
     }
 }
 
-/// Somebody who is known sees what his own conversation started; the owner sees all of it.
+/// A known sender sees what their own conversation started; the owner sees everything.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_sees_what_is_his() {
+async fn each_sender_sees_only_processes_of_their_conversation() {
     if !has_namespaces() {
         return;
     }
@@ -370,16 +372,16 @@ async fn each_sees_what_is_his() {
     assert!(refused.contains(&his) && refused.contains("1 of other sessions") && !refused.contains(&hers), "{refused}");
     let killed = world.process(&json!({ "action": "kill", "id": his })).await;
     assert!(killed.contains(&format!("{his} \"hers\": ended on request (exit 143)")), "{killed}");
-    let told = world.wait_announced(1).await;
+    let told = world.wait_announcements(1).await;
     assert!(told[0].starts_with(&format!("{ENDED}{his} \"hers\" ended: killed on request from another")), "{told:?}");
     fs::write(world.gateway.workspace().join("go"), "").unwrap();
-    world.wait_announced(2).await;
-    let chats: Vec<_> = world.announced().iter().map(|post| post.data("chat_id").to_owned()).collect();
+    world.wait_announcements(2).await;
+    let chats: Vec<_> = world.announcements().iter().map(|post| post.data("chat_id").to_owned()).collect();
     assert!(chats.contains(&"b".to_owned()) && chats.contains(&"c".to_owned()), "{chats:?}");
     world.check().await;
 }
 
-/// What is remembered lies in the workspace, and is the owner's: commands of others find nothing there, and put nothing there.
+/// Memories are files of the owner in the workspace: commands of others neither find nor write anything there.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_memory_is_hidden_from_commands_of_others() {
     if !has_namespaces() {
@@ -397,7 +399,7 @@ async fn the_memory_is_hidden_from_commands_of_others() {
         assert!(!told.contains("4711") && !told.contains("green"), "{told}");
         assert!(told.contains("tried") || told.starts_with("Started"), "{told}");
     }
-    let told = world.wait_announced(1).await;
+    let told = world.wait_announcements(1).await;
     assert!(!told[0].contains("4711") && told[0].contains("tried"), "{told:?}");
     let own = world.exec(&json!({ "command": "cat memory/MEMORY.md trace" })).await;
     assert!(

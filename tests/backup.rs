@@ -1,4 +1,4 @@
-//! A whole home in one file, made while the gateway runs; and back.
+//! A whole home in one file, made while the gateway runs, and restored.
 
 use std::fs;
 use std::io::Read;
@@ -11,7 +11,7 @@ use crate::support::gateway::Message;
 use crate::support::invariants::{open, wait_settled};
 use crate::support::{Gateway, Hook, Setup};
 
-async fn accept(gateway: &Gateway, range: std::ops::Range<usize>) {
+async fn accept_messages(gateway: &Gateway, range: std::ops::Range<usize>) {
     for n in range {
         gateway.accept("in", &Message::new("/help").id(&format!("m{n}"))).await;
     }
@@ -19,9 +19,9 @@ async fn accept(gateway: &Gateway, range: std::ops::Range<usize>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_home_is_saved_while_it_lives_and_brought_back() {
+async fn a_running_home_is_backed_up_and_restored() {
     let mut gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
-    accept(&gateway, 0..3).await;
+    accept_messages(&gateway, 0..3).await;
     fs::write(gateway.workspace().join("note.md"), "as it was").unwrap();
     std::os::unix::fs::symlink("note.md", gateway.workspace().join("link.md")).unwrap();
     std::os::unix::fs::symlink("/etc", gateway.workspace().join("out")).unwrap();
@@ -37,8 +37,9 @@ async fn a_home_is_saved_while_it_lives_and_brought_back() {
     let beside: Vec<_> = beside.filter(|name| name.to_string_lossy().starts_with(".b.tar")).collect();
     assert!(beside.is_empty(), "{beside:?}");
 
-    // What comes later is not in it, and the restore says so; the mark does not cry wolf, and no number comes back.
-    accept(&gateway, 3..5).await;
+    // Later messages are not in the backup, and the restore says so; the mark raises no false alarm, and no number
+    // repeats.
+    accept_messages(&gateway, 3..5).await;
     fs::write(gateway.workspace().join("note.md"), "changed since").unwrap();
     let held = gateway.run(&["restore", "b.tar"]).await;
     assert!(held.code == Some(75) && held.stderr.contains(&format!("(pid {})", gateway.pid())), "{held:?}");
@@ -65,7 +66,7 @@ async fn a_home_is_saved_while_it_lives_and_brought_back() {
         open(&gateway.database()).unwrap().query_row("SELECT max(seq) FROM inbox", [], |row| row.get::<_, i64>(0));
     assert_eq!(seqs.unwrap(), 6);
 
-    // At rest, and into a new home.
+    // With a stopped gateway, and into a new home.
     gateway.stop().await;
     assert_eq!(gateway.run(&["backup", "c.tar"]).await.code, Some(0));
     let fresh = gateway.home().with_file_name("fresh");
@@ -75,7 +76,7 @@ async fn a_home_is_saved_while_it_lives_and_brought_back() {
     assert_eq!(serde_json::from_str::<Vec<serde_json::Value>>(&listed.stdout).unwrap().len(), 4, "{listed:?}");
 }
 
-/// An archive of what was made, with one thing changed.
+/// Copies an archive with one entry changed.
 fn with_entry(from: &Path, to: &Path, path: &str, kind: tar::EntryType, link: &str) {
     let mut builder = tar::Builder::new(fs::File::create(to).unwrap());
     let mut archive = tar::Archive::new(fs::File::open(from).unwrap());
@@ -86,7 +87,7 @@ fn with_entry(from: &Path, to: &Path, path: &str, kind: tar::EntryType, link: &s
             header.set_entry_type(kind);
             header.set_size(0);
             header.set_mode(0o644);
-            // As no honest program writes it: the name goes into the header as it is.
+            // As no honest program writes it: the name goes into the header unchanged.
             header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
             header.as_gnu_mut().unwrap().linkname[..link.len()].copy_from_slice(link.as_bytes());
             header.set_cksum();
@@ -100,9 +101,9 @@ fn with_entry(from: &Path, to: &Path, path: &str, kind: tar::EntryType, link: &s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_whole_backup_touches_nothing() {
+async fn an_invalid_backup_changes_nothing() {
     let mut gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
-    accept(&gateway, 0..2).await;
+    accept_messages(&gateway, 0..2).await;
     gateway.stop().await;
     assert_eq!(gateway.run(&["backup", "good.tar"]).await.code, Some(0));
     let good = gateway.home().with_file_name("good.tar");

@@ -1,4 +1,4 @@
-//! Sessions go back to the end of any of their turns, from the command line and from a chat, and nothing is lost by it.
+//! Sessions return to the end of any of their turns, from the command line and from a chat, without loss.
 
 use std::path::Path;
 
@@ -16,35 +16,35 @@ fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
 }
 
-/// What the user has said in the conversation that the model was given with `text`.
-fn given(model: &Model, text: &str) -> Vec<String> {
+/// Returns the user's messages in the request about `text`.
+fn user_messages_given(model: &Model, text: &str) -> Vec<String> {
     let requests = model.requests_about(text);
     let messages = requests.last().expect("a request about it")["messages"].as_array().unwrap();
     let said = messages.iter().filter(|message| message["role"] == "user");
     said.map(|message| user_text(message["content"].as_str().unwrap()).to_owned()).collect()
 }
 
-/// The id of the turn that answered `text`.
+/// Returns the id of the turn that answered `text`.
 async fn turn(gateway: &Gateway, text: &str) -> String {
     let list = gateway.json(&["turns", "list", "--session", SESSION]).await;
     let row = list.as_array().unwrap().iter().find(|row| row["content"] == text);
     row.unwrap_or_else(|| panic!("{text} in {list}"))["turn"].as_str().unwrap().to_owned()
 }
 
-/// The messages of the session, without their places in the log.
-async fn state(gateway: &Gateway) -> Vec<Value> {
+/// Returns the messages of the session, without their positions in the log.
+async fn session_messages(gateway: &Gateway) -> Vec<Value> {
     let shown = gateway.json(&["sessions", "show", SESSION]).await;
     let messages = shown["messages"].as_array().unwrap();
     messages.iter().map(|one| json!([one["turn"], one["role"], one["message"]])).collect()
 }
 
-fn change(database: &Path, sql: &str, turn: &str) {
+fn change_store(database: &Path, sql: &str, turn: &str) {
     let store = Connection::open(database).unwrap();
     assert!(store.execute(sql, [turn]).unwrap() > 0, "{sql}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_model_is_given_what_was_said_up_to_the_point() {
+async fn restoring_gives_the_model_the_history_up_to_that_turn() {
     let model = Model::start().await;
     let mut gateway = Gateway::start(setup(&model)).await;
     for text in ["one", "two", "three"] {
@@ -58,20 +58,20 @@ async fn the_model_is_given_what_was_said_up_to_the_point() {
         (&json!(SESSION), &json!(true), &json!(2))
     );
     gateway.ask("in", "c", "four").await;
-    assert_eq!(given(&model, "four"), ["one", "four"]);
-    // What was left is a point as well; a part of its id is enough.
+    assert_eq!(user_messages_given(&model, "four"), ["one", "four"]);
+    // The abandoned end is a checkpoint too; a part of its id is enough.
     gateway.json(&["turns", "restore", &three[..23]]).await;
     gateway.ask("in", "c", "five").await;
-    assert_eq!(given(&model, "five"), ["one", "two", "three", "five"]);
+    assert_eq!(user_messages_given(&model, "five"), ["one", "two", "three", "five"]);
 
     let forked = gateway.run(&["turns", "fork", &two]).await;
     assert!(forked.code == Some(0) && forked.stdout.starts_with("fork:"), "{forked:?}");
     gateway.run(&["agent", "-m", "six", "--session", forked.stdout.trim()]).await;
-    assert_eq!(given(&model, "six"), ["one", "two", "six"]);
+    assert_eq!(user_messages_given(&model, "six"), ["one", "two", "six"]);
     gateway.ask("in", "c", "seven").await;
-    assert_eq!(given(&model, "seven"), ["one", "two", "three", "five", "seven"]);
+    assert_eq!(user_messages_given(&model, "seven"), ["one", "two", "three", "five", "seven"]);
 
-    // Without a gateway the same commands say and do the same.
+    // Without a gateway the same commands print and do the same.
     let asked: [&[&str]; 3] = [&["turns", "list"], &["turns", "show", &two[..23]], &["turns", "list", "--limit", "2"]];
     let mut running = Vec::new();
     for args in asked {
@@ -88,14 +88,14 @@ async fn the_model_is_given_what_was_said_up_to_the_point() {
     assert_eq!((&forked["session"], &forked["messages"]), (&json!("cli:other"), &json!(2)));
     gateway.up().await;
     gateway.ask("in", "c", "eight").await;
-    assert_eq!(given(&model, "eight"), ["one", "two", "eight"]);
+    assert_eq!(user_messages_given(&model, "eight"), ["one", "two", "eight"]);
     wait_settled(&gateway.database()).await;
     check(&gateway.database(), &Witness::default());
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_saved_before_a_kill_is_what_comes_back() {
+async fn a_restored_checkpoint_survives_a_kill_unchanged() {
     let model = Model::start().await;
     let gate = Gate::new();
     let call = Reply::tool("list_dir", &json!({"path": "."}));
@@ -105,22 +105,22 @@ async fn what_was_saved_before_a_kill_is_what_comes_back() {
     for text in ["hello", "work"] {
         gateway.ask("in", "c", text).await;
     }
-    let (saved, point) = (state(&gateway).await, turn(&gateway, "work").await);
+    let (saved, point) = (session_messages(&gateway).await, turn(&gateway, "work").await);
     gateway.accept("in", &Message::new("long").chat("c")).await;
     model.wait_requests(5).await;
     gateway.kill9().await;
 
-    // The turn goes on at the next start: until then nobody else writes its session.
+    // The turn continues at the next start: until then nothing else may write its session.
     let refused = gateway.run(&["turns", "restore", &point]).await;
     assert!(refused.code == Some(1) && refused.stderr.contains("has not ended yet"), "{refused:?}");
     let long = turn(&gateway, "long").await;
     let refused = gateway.run(&["turns", "fork", &long]).await;
     assert!(refused.code == Some(1) && refused.stderr.contains("has not ended yet"), "{refused:?}");
-    assert_eq!(state(&gateway).await, saved);
+    assert_eq!(session_messages(&gateway).await, saved);
 
     gateway.up().await;
     model.wait_requests(6).await;
-    // It waits its turn behind the one that runs.
+    // It waits behind the running turn.
     let order = ["turns", "restore", &point];
     let restoring = gateway.json(&order);
     let opened = async {
@@ -134,32 +134,32 @@ async fn what_was_saved_before_a_kill_is_what_comes_back() {
     };
     let (restored, ()) = tokio::join!(restoring, opened);
     assert_eq!(restored["restored"], true);
-    assert_eq!(state(&gateway).await, saved);
+    assert_eq!(session_messages(&gateway).await, saved);
     gateway.ask("in", "c", "next").await;
-    assert_eq!(given(&model, "next"), ["hello", "work", "next"]);
+    assert_eq!(user_messages_given(&model, "next"), ["hello", "work", "next"]);
     wait_settled(&gateway.database()).await;
     check(&gateway.database(), &Witness::default());
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_journal_is_refused_and_nothing_changes() {
+async fn restoring_from_a_damaged_journal_is_refused() {
     let model = Model::start().await;
     let mut gateway = Gateway::start(setup(&model)).await;
     for text in ["one", "two", "three"] {
         gateway.ask("in", "c", text).await;
     }
     let [one, two] = [turn(&gateway, "one").await, turn(&gateway, "two").await];
-    let before = state(&gateway).await;
+    let before = session_messages(&gateway).await;
     gateway.stop().await;
-    change(&gateway.database(), "UPDATE turn_steps SET body = replace(body, 'two', 'too') WHERE turn = ?", &two);
-    change(&gateway.database(), "DELETE FROM turn_steps WHERE turn = ?", &one);
+    change_store(&gateway.database(), "UPDATE turn_steps SET body = replace(body, 'two', 'too') WHERE turn = ?", &two);
+    change_store(&gateway.database(), "DELETE FROM turn_steps WHERE turn = ?", &one);
     let refuses = async |gateway: &Gateway| {
         for command in ["restore", "fork"] {
             let refused = gateway.run(&["turns", command, &two]).await;
             assert!(refused.code == Some(1) && refused.stderr.contains("state_corrupted"), "{refused:?}");
         }
-        assert_eq!(state(gateway).await, before);
+        assert_eq!(session_messages(gateway).await, before);
         let shown = gateway.json(&["turns", "show", &two]).await;
         assert_eq!((&shown["intact"], &shown["checkpoint"]["code"]), (&json!(false), &json!("state_corrupted")));
     };
@@ -169,8 +169,8 @@ async fn a_damaged_journal_is_refused_and_nothing_changes() {
     let id = gateway.accept("in", &Message::new(&format!("/restore {two}")).chat("c")).await;
     let said = gateway.wait_done("in", &id).await;
     assert_eq!(said.body["error"]["code"], "state_corrupted", "{said:?}");
-    assert_eq!(state(&gateway).await, before);
-    // Steps that are no longer kept are no damage: the messages are there.
+    assert_eq!(session_messages(&gateway).await, before);
+    // Steps that are no longer retained are not damage: the messages are there.
     assert_eq!(gateway.json(&["turns", "restore", &one]).await["messages"], 2);
 
     for (args, words) in [
@@ -183,9 +183,9 @@ async fn a_damaged_journal_is_refused_and_nothing_changes() {
     }
 }
 
-/// The journal holds, but a message is not the one that was written, or is missing: nothing goes back to it.
+/// The journal is intact, but a message was changed or is missing: restoring is refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_or_missing_message_is_refused_and_nothing_changes() {
+async fn restoring_with_a_changed_or_missing_message_is_refused() {
     let model = Model::start().await;
     let mut gateway = Gateway::start(setup(&model)).await;
     for text in ["one", "two", "three"] {
@@ -194,24 +194,24 @@ async fn a_changed_or_missing_message_is_refused_and_nothing_changes() {
     let [one, two, three] = [turn(&gateway, "one").await, turn(&gateway, "two").await, turn(&gateway, "three").await];
     gateway.stop().await;
     let refuses = async |gateway: &Gateway, missing: &str| {
-        let before = state(gateway).await;
+        let before = session_messages(gateway).await;
         for (command, point) in [("restore", &two), ("restore", &three), ("fork", &two)] {
             let refused = gateway.run(&["turns", command, point]).await;
             assert!(refused.code == Some(1) && refused.stderr.contains("state_corrupted"), "{refused:?}");
             assert!(refused.stderr.contains(missing), "{refused:?}");
         }
-        assert_eq!(state(gateway).await, before);
+        assert_eq!(session_messages(gateway).await, before);
     };
     let edit = |from: &str, to: &str| {
         let sql =
             format!("UPDATE messages SET body = replace(body, '{from}', '{to}') WHERE turn = ? AND role = 'user'");
-        change(&gateway.database(), &sql, &two);
+        change_store(&gateway.database(), &sql, &two);
     };
     edit("two", "too");
     refuses(&gateway, "message 2 of").await;
     edit("too", "two");
     assert_eq!(gateway.json(&["turns", "restore", &two]).await["messages"], 4, "it is the one that was written");
-    change(&gateway.database(), "DELETE FROM messages WHERE turn = ? AND role = 'assistant'", &two);
+    change_store(&gateway.database(), "DELETE FROM messages WHERE turn = ? AND role = 'assistant'", &two);
     refuses(&gateway, "message 3 of").await;
     assert_eq!(gateway.json(&["turns", "restore", &one]).await["messages"], 2, "what was before it is whole");
     gateway.up().await;
@@ -222,7 +222,7 @@ async fn a_changed_or_missing_message_is_refused_and_nothing_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chat_lists_names_and_restores_its_own_points() {
+async fn a_chat_lists_names_and_restores_its_own_checkpoints() {
     let model = Model::start().await;
     let mut gateway = Gateway::start(setup(&model)).await;
     let empty = gateway.ask("in", "c", "/checkpoint").await;
@@ -240,13 +240,13 @@ async fn a_chat_lists_names_and_restores_its_own_points() {
     let restored = gateway.ask("in", "c", "/restore before Rome").await;
     assert!(restored.contains("plan the trip"), "{restored}");
     gateway.ask("in", "c", "go to Paris").await;
-    assert_eq!(given(&model, "go to Paris"), ["plan the trip", "go to Paris"]);
+    assert_eq!(user_messages_given(&model, "go to Paris"), ["plan the trip", "go to Paris"]);
     let short = lines[0].split('`').nth(1).unwrap();
     gateway.ask("in", "c", &format!("/restore {short}")).await;
     gateway.ask("in", "c", "and then?").await;
-    assert_eq!(given(&model, "and then?"), ["plan the trip", "go to Rome", "and then?"]);
+    assert_eq!(user_messages_given(&model, "and then?"), ["plan the trip", "go to Rome", "and then?"]);
 
-    // Another chat's turns are none of this one's points.
+    // Turns of another chat are no checkpoints of this one.
     let foreign = gateway.json(&["turns", "list", "--session", "webhook:in:other"]).await;
     for wanted in [foreign[0]["turn"].as_str().unwrap(), "before Venice"] {
         let id = gateway.accept("in", &Message::new(&format!("/restore {wanted}")).chat("c")).await;
@@ -261,10 +261,10 @@ async fn a_chat_lists_names_and_restores_its_own_points() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// The order and what it changes are one commit with its reply: killed before it, the next start carries it out; killed
-/// after it, nothing is done again.
+/// The command and its effect are one commit with the reply: killed before it, the next start applies it; killed
+/// after it, nothing is repeated.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_that_is_cut_off_is_carried_out_once() {
+async fn an_interrupted_restore_command_is_applied_once() {
     for point in ["turn_started=/restore", "end_committed=/restore"] {
         let model = Model::start().await;
         let mut gateway = Gateway::new(setup(&model));
@@ -279,7 +279,7 @@ async fn an_order_that_is_cut_off_is_carried_out_once() {
         let shown = gateway.json(&["sessions", "show", SESSION]).await;
         assert_eq!((&shown["epoch"], shown["messages"].as_array().unwrap().len()), (&json!(1), 2), "{point}");
         gateway.ask("in", "c", "three").await;
-        assert_eq!(given(&model, "three"), ["one", "three"], "{point}");
+        assert_eq!(user_messages_given(&model, "three"), ["one", "three"], "{point}");
         check(&gateway.database(), &Witness::default());
     }
 }

@@ -1,27 +1,27 @@
-//! The commands and the terminal, with a gateway running and without.
+//! The commands and the terminal, with a running gateway and without.
 
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::needs::lacks_bubblewrap;
 use crate::support::pty::Terminal;
+use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 const NOBODY: &str = "01900000-0000-7000-8000-000000000000";
 
-/// What a value is made of: the keys, and below them the same.
-fn shape(value: &Value) -> Value {
+/// Returns the keys of a value, recursively.
+fn key_structure(value: &Value) -> Value {
     match value {
-        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), shape(value))).collect(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), key_structure(value))).collect(),
         _ => Value::Null,
     }
 }
 
 /// Every command that prints data prints the same whether or not a gateway runs.
 #[tokio::test(flavor = "multi_thread")]
-async fn data_looks_the_same_with_and_without_a_gateway() {
+async fn commands_print_the_same_data_with_and_without_a_gateway() {
     let model = Model::start().await;
     let sink = Sink::start(None).await;
     sink.then([Answer::Status(410, None)]);
@@ -65,9 +65,9 @@ async fn data_looks_the_same_with_and_without_a_gateway() {
     assert_eq!((&resting["dead_letters"], &resting["today"]), (&json!(1), &status["today"]));
     let mut same = status.clone();
     same["parts"]["channels"] = json!({});
-    assert_eq!(shape(&same), shape(&resting));
+    assert_eq!(key_structure(&same), key_structure(&resting));
 
-    // What is changed at rest holds.
+    // A change made while stopped holds.
     gateway.json(&["queue", "retry", &letter]).await;
     gateway.up().await;
     assert_eq!(sink.wait_posts(2).await[1].data("in_reply_to"), id);
@@ -76,9 +76,9 @@ async fn data_looks_the_same_with_and_without_a_gateway() {
     assert_eq!(model.requests_about("again")[0]["messages"].as_array().unwrap().len(), 2, "system and message");
 }
 
-/// What there is none of is said in one line, with exit code 1 and nothing on stdout.
+/// A missing item is reported in one line, with exit code 1 and nothing on stdout.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_a_clear_error() {
+async fn asking_for_a_missing_item_fails_with_one_clear_error() {
     let mut gateway = Gateway::new(Setup::new());
     let table: [(&[&str], &str); 8] = [
         (&["sessions", "show", "cli:nobody"], "there is no session cli:nobody"),
@@ -90,7 +90,7 @@ async fn what_is_not_there_is_a_clear_error() {
         (&["queue", "drop", NOBODY], "there is no undelivered message"),
         (&["agent", "-m", " "], "the message is empty"),
     ];
-    // In an empty home, beside a gateway, and in a home that was used.
+    // In an empty home, beside a gateway, and in a used home.
     for state in ["new", "running", "used"] {
         for (args, words) in &table {
             for json in [&[][..], &["--json"]] {
@@ -110,10 +110,10 @@ async fn what_is_not_there_is_a_clear_error() {
     }
 }
 
-/// One message, its reply and nothing else on stdout; a failed turn is exit code 1. Lines from a pipe are messages, one
-/// after the other.
+/// One message gives its reply and nothing else on stdout; a failed turn gives exit code 1. Lines from a pipe are
+/// consecutive messages.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_from_the_command_line_is_answered_with_and_without_a_gateway() {
+async fn agent_and_chat_are_answered_with_and_without_a_gateway() {
     let model = Model::start().await;
     model.on("fails", [Reply::status(400)]);
     let mut gateway = Gateway::new(Setup::new().model(&model));
@@ -148,10 +148,10 @@ async fn a_message_from_the_command_line_is_answered_with_and_without_a_gateway(
     assert_eq!((journal.inbox.len(), model.refused()), (16, Vec::new()));
 }
 
-/// A message of a command that was killed is the next gateway's: answered once, and not printed again where it may have
-/// been.
+/// The next gateway answers the message of a killed command once, and does not print it again if it may have been
+/// printed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_a_command_that_was_killed_is_not_lost() {
+async fn the_message_of_a_killed_command_is_not_lost() {
     let model = Model::start().await;
     let mut gateway = Gateway::new(Setup::new().model(&model));
     for (point, asked) in [("accept_committed", 0), ("turn_started", 0), ("sending_committed", 1)] {
@@ -179,8 +179,8 @@ async fn a_message_of_a_command_that_was_killed_is_not_lost() {
     assert_eq!(ready.body["parts"]["outbound"], 0, "nothing is on its way: {ready:?}");
 }
 
-/// A model whose answers are told from what is typed, and a gate on the one that stands still.
-async fn talkative() -> (Model, Gate) {
+/// Returns a model whose answers differ from what is typed, and a gate for the one that stalls.
+async fn scripted_model() -> (Model, Gate) {
     let (model, gate) = (Model::start().await, Gate::new());
     model.on("greet", [Reply::text("A very good morning to you.").chunk_chars(3)]);
     let command = json!({"command": "echo seen-$((6 * 7))"});
@@ -192,7 +192,7 @@ async fn talkative() -> (Model, Gate) {
     (model, gate)
 }
 
-/// The answer up to the next prompt holds `words`, printed once.
+/// Asserts that the answer up to the next prompt contains `words` once.
 fn answered_once(terminal: &mut Terminal, words: &str) {
     terminal.expect("Bot> ");
     terminal.expect("You> ");
@@ -200,14 +200,14 @@ fn answered_once(terminal: &mut Terminal, words: &str) {
     assert_eq!(screen.matches(words).count(), 1, "{screen}");
 }
 
-/// A conversation at a prompt, up to the prompt after it: streamed once, tools shown, stopped by Ctrl-C.
-fn converse(terminal: &mut Terminal) {
+/// Holds a conversation at a prompt: answers are streamed once, tools are shown, Ctrl-C stops.
+fn check_conversation(terminal: &mut Terminal) {
     terminal.expect("/help lists the commands");
     terminal.expect("You> ");
     terminal.line("greet me");
     answered_once(terminal, "good morning");
     terminal.line("do some work");
-    // What stands before the name is no ASCII, which is all that the screen is read as.
+    // The text before the name is not ASCII, and the screen is read as ASCII.
     terminal.expect(" exec(command=");
     terminal.expect("seen-42");
     answered_once(terminal, "The work is finished.");
@@ -221,41 +221,41 @@ fn converse(terminal: &mut Terminal) {
     terminal.expect("You> ");
 }
 
-/// The gateway's own terminal; Ctrl-D ends the gateway, in order.
+/// Ctrl-D shuts the gateway down in order.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_gateways_own_terminal() {
-    if lacks_bubblewrap() {
+async fn the_gateway_chats_in_its_own_terminal() {
+    if bubblewrap_is_missing() {
         return;
     }
-    let (model, _gate) = talkative().await;
+    let (model, _gate) = scripted_model().await;
     let gateway = Gateway::new(Setup::new().model(&model).env("NO_COLOR", "1"));
     gateway.write_config();
     block_in_place(|| {
         let mut terminal = Terminal::start(&gateway, &["gateway"]);
-        converse(&mut terminal);
+        check_conversation(&mut terminal);
         terminal.control('d');
         assert_eq!(terminal.wait_exit(), Some(0));
     });
     wait_settled(&gateway.database()).await;
     let journal = check(&gateway.database(), &Witness::default());
-    // The four that were typed, and the /stop.
+    // The four typed messages, and the /stop.
     assert_eq!((journal.inbox.len(), model.refused()), (5, Vec::new()));
     assert!(gateway.home().join("daoyou.log").exists(), "the log does not go to the screen");
     assert!(!gateway.home().join("daoyou.sock").exists());
 }
 
-/// `daoyou chat` beside a running gateway: the same conversation; a second screen on the same chat sees the answers;
+/// `daoyou chat` beside a running gateway shares its conversation; a second screen on the same chat sees the answers;
 /// Ctrl-D leaves, and the gateway stays.
 #[tokio::test(flavor = "multi_thread")]
-async fn chat_beside_a_running_gateway() {
-    if lacks_bubblewrap() {
+async fn chat_attaches_to_a_running_gateway() {
+    if bubblewrap_is_missing() {
         return;
     }
-    let (model, _gate) = talkative().await;
+    let (model, _gate) = scripted_model().await;
     let gateway = Gateway::start(Setup::new().model(&model).env("NO_COLOR", "1")).await;
     block_in_place(|| {
         let mut first = Terminal::start(&gateway, &["chat"]);
-        converse(&mut first);
+        check_conversation(&mut first);
         let mut second = Terminal::start(&gateway, &["chat"]);
         second.expect("You> ");
         first.line("greet us both");
@@ -272,9 +272,9 @@ async fn chat_beside_a_running_gateway() {
     check(&gateway.database(), &Witness::default());
 }
 
-/// A reply that came while no terminal was there waits for one, across a restart, and is shown once.
+/// A reply that arrives without a terminal waits for one, across a restart, and is shown once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_waits_for_a_terminal() {
+async fn a_reply_is_kept_until_a_terminal_attaches() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("slowly", [Reply::text("Here I am at last.").held_by(&gate)]);
@@ -298,7 +298,7 @@ async fn a_reply_waits_for_a_terminal() {
         (queue[0]["state"] == "pending" && queue[0]["content"] == "Here I am at last.").then_some(())
     })
     .await;
-    // In order: one that is killed at the moment of showing may have shown it, and does not show it again.
+    // An orderly stop: a gateway killed while showing may have shown it, and does not show it again.
     gateway.stop().await;
     gateway.up().await;
     block_in_place(|| {
@@ -314,9 +314,9 @@ async fn a_reply_waits_for_a_terminal() {
     wait_settled(&gateway.database()).await;
 }
 
-/// A conversation without a gateway serves the other commands of its home, and stays what it is.
+/// A conversation without a gateway serves the other commands of its home and is not disturbed by them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_of_its_own_answers_other_commands() {
+async fn a_standalone_chat_serves_other_commands() {
     let model = Model::start().await;
     let setup = Setup::new().model(&model).hook(Hook::bearer("in")).env("NO_COLOR", "1");
     let mut gateway = Gateway::start(setup).await;
@@ -351,9 +351,9 @@ async fn a_conversation_of_its_own_answers_other_commands() {
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
 }
 
-/// `agent.locale = "auto"` follows the environment: what commands say to people is Chinese there, what programs read stays.
+/// `agent.locale = "auto"` follows the environment: texts for people are Chinese, data for programs stays the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_speak_chinese_where_the_environment_does() {
+async fn commands_print_chinese_in_a_chinese_locale() {
     let mut gateway = Gateway::start(Setup::new().env("LANG", "zh_CN.UTF-8")).await;
     let status = gateway.run(&["status"]).await.stdout;
     for words in

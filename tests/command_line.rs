@@ -1,4 +1,4 @@
-//! The command line: what each command does and says where something is missing, broken or there already.
+//! Commands in unusual situations: something is missing, broken or already there.
 
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -9,9 +9,9 @@ use crate::support::pty::Terminal;
 use crate::support::sink::Answer;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config};
 
-/// `sessions clear` of a session that is not there succeeds, says so, and makes none.
+/// `sessions clear` of a missing session succeeds, says so, and creates none.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_is_not_there_is_cleared_all_the_same() {
+async fn clearing_a_missing_session_succeeds_without_creating_it() {
     let mut gateway = Gateway::new(Setup::new());
     for state in ["no store", "running", "at rest"] {
         match state {
@@ -30,9 +30,9 @@ async fn a_session_that_is_not_there_is_cleared_all_the_same() {
     assert_eq!(gateway.json(&["sessions", "clear", "cli:one"]).await["cleared"], true);
 }
 
-/// `agent -m -` reads the message from standard input, whether a gateway runs or not.
+/// `agent -m -` reads the message from standard input, whether or not a gateway runs.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_is_read_from_standard_input() {
+async fn agent_reads_a_message_from_standard_input() {
     let mut gateway = Gateway::new(Setup::new().hook(Hook::bearer("in")));
     for is_running in [false, true] {
         if is_running {
@@ -49,9 +49,9 @@ async fn a_message_is_read_from_standard_input() {
     assert!(said[0].starts_with("remember that the door code\nis 4711\n\n[Runtime Context]"), "{said:?}");
 }
 
-/// What is exported, in either form, is imported as it was without another word, and never twice.
+/// An export in either form is imported unchanged without further options, and never twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_goes_out_and_comes_in_by_itself() {
+async fn an_exported_conversation_is_imported_without_options() {
     let model = Model::start().await;
     let tricky = "--> <!-- What `daoyou sessions import` reads, a message a line:\n{}\n--> --- ## user, 2026-01-01T10:00:00Z \u{9b}\u{202e}";
     model.on("what is there?", [Reply::tool("list_dir", &json!({"path": "."})), Reply::text(tricky)]);
@@ -87,9 +87,9 @@ async fn a_conversation_goes_out_and_comes_in_by_itself() {
     }
 }
 
-/// Where nothing else is set, the owner is told on each terminal that is open, whatever it shows; with none open nothing waits.
+/// By default each open terminal shows owner notices, whatever it displays; with none open nothing waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_owner_is_told_on_the_open_terminals() {
+async fn owner_notices_appear_on_every_open_terminal() {
     let sink = Sink::start(Some(&config::callback_secret())).await;
     sink.always(Some(Answer::Status(503, None)));
     let down = |name: &str| Hook::bearer(name).callback(&sink).set("retry", vec!["50ms"]);

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, as the owner reads it: one line for each fault, exit code 78, nothing begun.
+//! Configuration errors as the owner reads them: one line each, exit code 78, nothing started.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,9 +10,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::gateway::binary;
-use crate::support::needs::left_out;
+use crate::support::requirements::skip_story;
 
-/// The program in `home`, with nothing of this environment but PATH.
+/// Runs the program in `home`, with only PATH of this environment.
 fn daoyou(home: &Path, env: &[(&str, &str)], args: &[&str]) -> Output {
     let mut command = Command::new(binary());
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home).env("DAOYOU_HOME", home);
@@ -23,14 +23,14 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A new home with this configuration.
+/// Creates a new home with this configuration.
 fn home_with(config: &[u8]) -> TempDir {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("config.toml"), config).unwrap();
     home
 }
 
-/// What is written, the environment beside it, and the fault: `C` stands for the file.
+/// The configuration, the environment, and the error: `C` stands for the file.
 type Row = (&'static str, &'static [(&'static str, &'static str)], &'static str);
 
 const WRONG: &[Row] = &[
@@ -98,7 +98,7 @@ const WRONG: &[Row] = &[
         &[("CREDENTIALS_DIRECTORY", "/none")],
         "C:2: providers.p.api_key: cannot read the file /none/k",
     ),
-    // What does not go together.
+    // Conflicts.
     (
         "[gateway]\nlisten = \"18790\"",
         &[],
@@ -174,7 +174,7 @@ const WRONG: &[Row] = &[
 ];
 
 #[test]
-fn each_fault_is_one_line_and_nothing_begins() {
+fn each_configuration_error_is_one_line_and_nothing_starts() {
     for (config, env, expected) in WRONG {
         let home = home_with(config.as_bytes());
         let file = home.path().join("config.toml").display().to_string();
@@ -191,7 +191,7 @@ fn each_fault_is_one_line_and_nothing_begins() {
 }
 
 #[test]
-fn all_faults_are_told_at_once_in_their_order() {
+fn all_configuration_errors_are_reported_at_once_in_order() {
     let home = home_with(b"[agent]\nmodle = 1\nlocale = \"de\"\n[log]\nformat = 1\n");
     let ran = daoyou(home.path(), &[("DAOYOU_STORE__RESERVE", "x")], &["config", "check", "--json"]);
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
@@ -203,10 +203,10 @@ fn all_faults_are_told_at_once_in_their_order() {
     );
 }
 
-/// What only the areas find, what follows from nothing else, and what is missing in a nested table comes with the rest, each
+/// Errors that only an area finds, independent errors and missing keys of nested tables are reported together, each
 /// with its line.
 #[test]
-fn one_round_tells_what_is_wrong_everywhere() {
+fn errors_of_every_area_are_reported_in_one_run() {
     let config = r#"[agent]
 model = "nope/x"
 modle = "x"
@@ -259,14 +259,14 @@ output = 1
     let found: Vec<_> =
         faults.map(|fault| (fault["line"].as_u64().unwrap_or(0), fault["key"].as_str().unwrap())).collect();
     assert_eq!(found, expected, "{report:#}");
-    // A start and a reload tell the same.
+    // A start and a reload report the same.
     let ran = daoyou(home.path(), &[], &["gateway", "--no-cli"]);
     assert_eq!((ran.status.code(), stderr(&ran).lines().count()), (Some(78), expected.len()), "{}", stderr(&ran));
 }
 
-/// What needs no secret works while one is missing; what needs it says which, and nothing begins.
+/// Commands that need no secret work while one is missing; those that need it name it, and nothing starts.
 #[test]
-fn a_missing_secret_stops_only_what_needs_it() {
+fn a_missing_secret_fails_only_commands_that_need_it() {
     let config = "[agent]\nmodel = \"offline\"\n[channels.webhook.in]\nverify = \"bearer\"\nsecret = \"env:NONE\"\n\
                   [providers.p]\nbase_url = \"http://127.0.0.1:9\"\napi_key = \"file:/none\"\n";
     let home = home_with(config.as_bytes());
@@ -311,7 +311,7 @@ fn a_missing_secret_stops_only_what_needs_it() {
 }
 
 #[test]
-fn a_file_that_is_no_configuration_is_told_too() {
+fn an_unreadable_configuration_file_is_reported() {
     let run = |home: &TempDir| daoyou(home.path(), &[], &["gateway", "--no-cli"]);
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("config.toml")).unwrap();
@@ -337,7 +337,7 @@ fn a_file_that_is_no_configuration_is_told_too() {
 }
 
 #[test]
-fn what_is_shown_says_where_it_comes_from_and_no_secret() {
+fn config_show_names_sources_and_hides_secrets() {
     let config = "[agent]\nlocale = \"zh\"\n[gateway]\ntoken = \"canary-1\"\n[providers.p]\nkind = \"openai\"\napi_key = \"env:KEY\"\n\
                   base_url = \"https://me:canary-2@example.org/v1\"\nheaders = { X = \"canary-3\" }\n";
     let home = home_with(config.as_bytes());
@@ -361,9 +361,9 @@ fn what_is_shown_says_where_it_comes_from_and_no_secret() {
     assert!(!String::from_utf8_lossy(&ran.stdout).contains("canary"));
 }
 
-/// A home or a port that cannot be had: one line that says what to do, and nothing half begun.
+/// An unusable home or port is one line that says what to do, and nothing is half started.
 #[test]
-fn what_cannot_be_had_is_one_line() {
+fn an_unusable_home_or_port_is_one_error_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
     let folder = tempfile::tempdir().unwrap();
@@ -385,10 +385,10 @@ fn what_cannot_be_had_is_one_line() {
     assert_eq!(left, ["daoyou.lock"], "nothing but the lock's file was made");
 }
 
-/// On a file system that cannot be written the same holds for commands, also for root; the gateway waits there
-/// (`attack::damage`).
+/// On a read-only file system the same holds for commands, also for root; the gateway waits there
+/// (`attack::storage`).
 #[test]
-fn a_home_on_a_read_only_file_system_is_one_line() {
+fn a_read_only_home_is_one_error_line_for_commands() {
     let home = tempfile::tempdir().unwrap();
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
     let path = home.path().display();
@@ -401,7 +401,7 @@ fn a_home_on_a_read_only_file_system_is_one_line() {
     let ran = command.env("DAOYOU_HOME", home.path()).stdin(Stdio::null()).output();
     let ran = match ran {
         Ok(ran) if !stderr(&ran).contains("unshare:") && !stderr(&ran).contains("mount:") => ran,
-        other => return left_out(&format!("this machine mounts nothing for us: {other:?}")),
+        other => return skip_story(&format!("this machine mounts nothing for us: {other:?}")),
     };
     let text = stderr(&ran);
     assert_eq!((ran.status.code(), text.lines().count()), (Some(1), 1), "{text}");

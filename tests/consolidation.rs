@@ -1,5 +1,5 @@
-//! What was said stays short: a summary takes the place of the older part of a conversation, off the way of every reply, and
-//! what matters of it stays known, to whom it belongs and to nobody else.
+//! Conversations stay short: a summary replaces the older part in the background, and important facts stay known to
+//! their owner and nobody else.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, open, wait_settled};
-use crate::support::model::{Asked, user_text};
+use crate::support::model::{ModelRequest, user_text};
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
 const SESSION: &str = "webhook:in:c";
 
-/// Summaries are written by the scripted model, from ten messages on, of which four stay.
+/// The scripted model writes summaries from ten messages on, of which four stay.
 fn setup(model: &Model) -> Setup {
     Setup::new()
         .model(model)
@@ -28,13 +28,13 @@ fn is_summary(body: &Value) -> bool {
     body["tools"][0]["function"]["name"] == "save_memory"
 }
 
-fn saved(arguments: &Value) -> Reply {
+fn summary_reply(arguments: &Value) -> Reply {
     Reply::tool("save_memory", arguments)
 }
 
-/// Answers each call for a summary by what `write` makes of its text.
-fn summarise(model: &Model, write: impl Fn(&str) -> Reply + Send + Sync + 'static) {
-    model.script(move |asked: &Asked<'_>| {
+/// Answers each summary request with what `write` makes of its text.
+fn script_summaries(model: &Model, write: impl Fn(&str) -> Reply + Send + Sync + 'static) {
+    model.script(move |asked: &ModelRequest<'_>| {
         let text = asked.body["messages"].as_array()?.last()?["content"].as_str()?;
         is_summary(asked.body).then(|| write(text))
     });
@@ -52,14 +52,14 @@ fn system(request: &Value) -> &str {
     request["messages"][0]["content"].as_str().unwrap()
 }
 
-/// What users say in a request, without what the gateway added.
-fn users(request: &Value) -> Vec<String> {
+/// Returns the users' texts in a request, without what the gateway added.
+fn user_texts(request: &Value) -> Vec<String> {
     let messages = request["messages"].as_array().unwrap().iter();
     let said = messages.filter(|message| message["role"] == "user");
     said.map(|message| user_text(message["content"].as_str().unwrap()).to_owned()).collect()
 }
 
-fn last(model: &Model) -> Value {
+fn last_request(model: &Model) -> Value {
     turns(model).pop().expect("a turn")
 }
 
@@ -67,57 +67,57 @@ fn store(gateway: &Gateway) -> Connection {
     open(&gateway.database()).unwrap()
 }
 
-/// Where the summary of the session's first epoch ends, and how it reads.
-fn told(database: &Path, session: &str) -> Option<(i64, String)> {
+/// Returns where the summary of the session's first epoch ends, and its text.
+fn stored_summary(database: &Path, session: &str) -> Option<(i64, String)> {
     let sql = "SELECT m.cursor, s.text FROM session_memory m JOIN memories s ON s.id = m.summary
                WHERE m.session = ? AND m.epoch = 0";
     open(database).ok()?.query_row(sql, [session], |row| Ok((row.get(0)?, row.get(1)?))).ok()
 }
 
-async fn wait_told(gateway: &Gateway, cursor: i64) -> String {
+async fn wait_summary(gateway: &Gateway, cursor: i64) -> String {
     until(&format!("a summary up to {cursor}"), async || {
-        told(&gateway.database(), SESSION).filter(|(at, _)| *at == cursor).map(|(_, text)| text)
+        stored_summary(&gateway.database(), SESSION).filter(|(at, _)| *at == cursor).map(|(_, text)| text)
     })
     .await
 }
 
-async fn talk(gateway: &Gateway, numbers: std::ops::Range<usize>) {
+async fn send_messages(gateway: &Gateway, numbers: std::ops::Range<usize>) {
     for n in numbers {
         assert_eq!(gateway.ask("in", "c", &format!("number {n}.")).await, format!("echo: number {n}."));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_fifty_messages_the_older_ones_become_a_summary_and_nobody_waits_for_it() {
+async fn older_messages_are_summarised_in_the_background() {
     let model = Model::start().await;
     let gate = Gate::new();
     let held = gate.clone();
-    summarise(&model, move |_| saved(&json!({"summary": "They counted from zero."})).held_by(&held));
+    script_summaries(&model, move |_| summary_reply(&json!({"summary": "They counted from zero."})).held_by(&held));
     let setup = setup(&model).set("memory.consolidate_at", 50).set("memory.keep", 25);
     let mut gateway = Gateway::start(setup).await;
-    talk(&gateway, 0..24).await;
+    send_messages(&gateway, 0..24).await;
     assert!(summaries(&model).is_empty());
-    talk(&gateway, 24..25).await;
+    send_messages(&gateway, 24..25).await;
     gate.wait_arrived(1).await;
-    // The summary is being written, and the next turn is answered meanwhile, with all that was said.
-    talk(&gateway, 25..26).await;
-    assert_eq!(users(&last(&model)).len(), 26);
-    assert!(!system(&last(&model)).contains("# Earlier"));
+    // While the summary is being written, the next turn is answered with the whole conversation.
+    send_messages(&gateway, 25..26).await;
+    assert_eq!(user_texts(&last_request(&model)).len(), 26);
+    assert!(!system(&last_request(&model)).contains("# Earlier"));
     gate.open();
-    assert_eq!(wait_told(&gateway, 24).await, "They counted from zero.");
+    assert_eq!(wait_summary(&gateway, 24).await, "They counted from zero.");
 
-    talk(&gateway, 26..27).await;
-    let request = last(&model);
+    send_messages(&gateway, 26..27).await;
+    let request = last_request(&model);
     let said: Vec<_> = (12..27).map(|n| format!("number {n}.")).collect();
-    assert_eq!(users(&request), said);
+    assert_eq!(user_texts(&request), said);
     assert!(system(&request).contains("\n\n---\n\n# Earlier in this conversation\n\n"), "{}", system(&request));
     assert!(system(&request).ends_with("They counted from zero.") && !request.to_string().contains("number 11."));
     // The same bytes after a restart.
     gateway.restart().await;
-    talk(&gateway, 27..28).await;
-    assert_eq!(system(&last(&model)), system(&request));
+    send_messages(&gateway, 27..28).await;
+    assert_eq!(system(&last_request(&model)), system(&request));
     let [asked] = summaries(&model).try_into().expect("one summary");
-    let transcript = users(&asked).remove(0);
+    let transcript = user_texts(&asked).remove(0);
     assert!(
         transcript.contains("number 0.") && transcript.contains("number 11.") && !transcript.contains("number 12.")
     );
@@ -130,46 +130,47 @@ async fn at_fifty_messages_the_older_ones_become_a_summary_and_nobody_waits_for_
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// Killed anywhere, the old summary is there or the new one; no message is in neither, and none is told twice.
+/// Killed anywhere, either the old or the new summary is there; every message is covered, and none is summarised
+/// twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kill_leaves_the_old_summary_or_the_new_one() {
+async fn a_kill_leaves_either_the_old_or_the_new_summary() {
     for (point, asked) in [("consolidation_begun", 1), ("consolidation_answered", 2), ("consolidation_committed", 1)] {
         let model = Model::start().await;
-        summarise(&model, |_| saved(&json!({"summary": "They counted."})));
+        script_summaries(&model, |_| summary_reply(&json!({"summary": "They counted."})));
         let mut gateway = Gateway::new(setup(&model));
         gateway.crash_at(point).up().await;
-        talk(&gateway, 0..4).await;
+        send_messages(&gateway, 0..4).await;
         gateway.try_post("in", "", &Message::new("number 4.").chat("c").id("five")).await;
         gateway.wait_crash().await;
-        let found = told(&gateway.database(), SESSION);
+        let found = stored_summary(&gateway.database(), SESSION);
         let is_new = point == "consolidation_committed";
         assert_eq!(found.map(|(cursor, _)| cursor), is_new.then_some(6), "{point}");
 
         gateway.recover().await;
-        wait_told(&gateway, 6).await;
+        wait_summary(&gateway, 6).await;
         let sql = "SELECT count(*) FROM memories WHERE kind = 'summary'";
         assert_eq!(store(&gateway).query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap(), 1, "{point}");
         assert_eq!(summaries(&model).len(), asked, "{point}");
-        talk(&gateway, 5..6).await;
-        assert_eq!(users(&last(&model)), ["number 3.", "number 4.", "number 5."], "{point}");
-        assert!(system(&last(&model)).ends_with("They counted."));
+        send_messages(&gateway, 5..6).await;
+        assert_eq!(user_texts(&last_request(&model)), ["number 3.", "number 4.", "number 5."], "{point}");
+        assert!(system(&last_request(&model)).ends_with("They counted."));
         wait_settled(&gateway.database()).await;
         check(&gateway.database(), &Witness::default());
     }
 }
 
-/// HISTORY.md is written before it is noted that it was: killed between, each summary still stands there once.
+/// HISTORY.md is written before this is noted: killed in between, each summary is still there once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kill_after_the_writing_of_the_log_leaves_each_summary_in_it_once() {
+async fn a_kill_after_writing_history_leaves_each_summary_once() {
     let model = Model::start().await;
     let written = std::sync::atomic::AtomicUsize::new(0);
-    summarise(&model, move |_| {
+    script_summaries(&model, move |_| {
         let number = written.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        saved(&json!({"summary": format!("They counted, part {number}.")}))
+        summary_reply(&json!({"summary": format!("They counted, part {number}.")}))
     });
     let mut gateway = Gateway::new(setup(&model));
     gateway.crash_at("history_file_written").up().await;
-    talk(&gateway, 0..5).await;
+    send_messages(&gateway, 0..5).await;
     gateway.wait_crash().await;
     let log = gateway.workspace().join("memory/HISTORY.md");
     let sections = |part: &str| std::fs::read_to_string(&log).unwrap_or_default().matches(part).count();
@@ -178,7 +179,7 @@ async fn a_kill_after_the_writing_of_the_log_leaves_each_summary_in_it_once() {
     let noted: i64 = store(&gateway).query_row(noted, [], |row| row.get(0)).unwrap();
     assert_eq!(noted, 0, "and before it was noted");
     gateway.recover().await;
-    talk(&gateway, 5..9).await;
+    send_messages(&gateway, 5..9).await;
     until("the next summary in the log", async || (sections("part 1.") > 0).then_some(())).await;
     assert_eq!((sections("part 0."), sections("part 1.")), (1, 1));
     wait_settled(&gateway.database()).await;
@@ -186,12 +187,12 @@ async fn a_kill_after_the_writing_of_the_log_leaves_each_summary_in_it_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_fails_is_asked_three_times_and_then_an_extract_has_to_do() {
-    for reply in [Reply::status(400), saved(&json!({"facts": []})), Reply::raw_tool("save_memory", "{\"summ")] {
+async fn after_three_failed_summaries_an_extract_is_used() {
+    for reply in [Reply::status(400), summary_reply(&json!({"facts": []})), Reply::raw_tool("save_memory", "{\"summ")] {
         let model = Model::start().await;
-        summarise(&model, move |_| reply.clone());
+        script_summaries(&model, move |_| reply.clone());
         let gateway = Gateway::start(setup(&model)).await;
-        talk(&gateway, 0..5).await;
+        send_messages(&gateway, 0..5).await;
         for tries in 1..3 {
             until("a failed try to be noted", async || {
                 let sql = "SELECT failures FROM session_memory WHERE session = ? AND retry_at > 0";
@@ -202,35 +203,35 @@ async fn a_model_that_fails_is_asked_three_times_and_then_an_extract_has_to_do()
             assert_eq!(summaries(&model).len(), usize::try_from(tries).unwrap());
             let again = Connection::open(gateway.database()).unwrap();
             again.execute("UPDATE session_memory SET retry_at = 0", []).unwrap();
-            // Whoever looks next finds it due.
+            // The next check finds it due.
             gateway.ask("in", "elsewhere", "hello").await;
         }
-        let summary = wait_told(&gateway, 6).await;
+        let summary = wait_summary(&gateway, 6).await;
         assert_eq!(summary, "The user was concerned with: number 0; number 1; number 2");
-        talk(&gateway, 5..6).await;
-        assert!(system(&last(&model)).ends_with(&summary));
+        send_messages(&gateway, 5..6).await;
+        assert!(system(&last_request(&model)).ends_with(&summary));
         assert_eq!((summaries(&model).len(), model.refused()), (3, Vec::new()));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_day_has_so_many_tokens_for_summaries() {
+async fn summaries_stay_within_the_daily_token_limit() {
     let model = Model::start().await;
-    summarise(&model, |_| saved(&json!({"summary": "They counted."})).usage(900, 100));
+    script_summaries(&model, |_| summary_reply(&json!({"summary": "They counted."})).usage(900, 100));
     let gateway = Gateway::start(setup(&model).set("memory.tokens_per_day", 1_000).set("agent.locale", "zh")).await;
-    talk(&gateway, 0..5).await;
-    assert_eq!(wait_told(&gateway, 6).await, "They counted.");
-    talk(&gateway, 5..8).await;
-    assert_eq!(wait_told(&gateway, 12).await, "They counted.\n用户关心: number 3、number 4、number 5");
+    send_messages(&gateway, 0..5).await;
+    assert_eq!(wait_summary(&gateway, 6).await, "They counted.");
+    send_messages(&gateway, 5..8).await;
+    assert_eq!(wait_summary(&gateway, 12).await, "They counted.\n用户关心: number 3、number 4、number 5");
     assert_eq!(summaries(&model).len(), 1);
 }
 
-/// `/new` has all of the old conversation told; what matters of it is known in the new one, and the summary is not given.
+/// `/new` summarises all of the old conversation; its facts are known in the new one, which does not get the summary.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_that_is_closed_leaves_what_matters() {
+async fn closing_a_conversation_keeps_its_facts() {
     let model = Model::start().await;
-    summarise(&model, |_| {
-        saved(&json!({"summary": "Ann spoke of her dog.", "facts": [
+    script_summaries(&model, |_| {
+        summary_reply(&json!({"summary": "Ann spoke of her dog.", "facts": [
             {"text": "Ann's dog is called Rex", "message": 1},
             {"text": "The password of the server is hunter2", "message": 1},
         ]}))
@@ -238,10 +239,10 @@ async fn a_conversation_that_is_closed_leaves_what_matters() {
     let gateway = Gateway::start(setup(&model)).await;
     gateway.ask("in", "c", "my dog is called Rex").await;
     gateway.ask("in", "c", "/new").await;
-    wait_told(&gateway, 2).await;
+    wait_summary(&gateway, 2).await;
     gateway.ask("in", "c", "hello again").await;
-    let request = last(&model);
-    assert_eq!(users(&request), ["hello again"]);
+    let request = last_request(&model);
+    assert_eq!(user_texts(&request), ["hello again"]);
     let system = system(&request);
     assert!(system.contains("# Memory\n\n") && system.contains("\n- Ann's dog is called Rex"), "{system}");
     assert!(!system.contains("hunter2"), "what nobody said is not remembered: {system}");
@@ -249,54 +250,54 @@ async fn a_conversation_that_is_closed_leaves_what_matters() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// At rest all of it is told, and the next message still finds the last ones as they were said.
+/// An idle conversation is summarised completely, and the next message still finds the last messages verbatim.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_at_rest_is_told() {
+async fn an_idle_conversation_is_summarised_completely() {
     let model = Model::start().await;
-    summarise(&model, |_| saved(&json!({"summary": "They counted."})));
+    script_summaries(&model, |_| summary_reply(&json!({"summary": "They counted."})));
     let gateway = Gateway::start(setup(&model).set("memory.idle", "1s")).await;
-    talk(&gateway, 0..4).await;
-    wait_told(&gateway, 8).await;
-    talk(&gateway, 4..5).await;
-    assert_eq!(users(&last(&model)), ["number 2.", "number 3.", "number 4."]);
-    assert!(system(&last(&model)).ends_with("They counted."));
+    send_messages(&gateway, 0..4).await;
+    wait_summary(&gateway, 8).await;
+    send_messages(&gateway, 4..5).await;
+    assert_eq!(user_texts(&last_request(&model)), ["number 2.", "number 3.", "number 4."]);
+    assert!(system(&last_request(&model)).ends_with("They counted."));
 }
 
-/// A model that carries on what stood in the summary loses nothing in ten of them.
+/// A model that carries over the previous summary loses nothing in ten consolidations.
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_consolidations_keep_what_was_planted() {
+async fn ten_consolidations_keep_planted_facts() {
     let model = Model::start().await;
-    summarise(&model, |text| {
+    script_summaries(&model, |text| {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.starts_with("planted"));
         let mut planted: Vec<_> = words.collect();
         planted.sort_unstable();
         planted.dedup();
-        saved(&json!({"summary": planted.join(" ")}))
+        summary_reply(&json!({"summary": planted.join(" ")}))
     });
     let gateway = Gateway::start(setup(&model).set("memory.consolidate_at", 4).set("memory.keep", 2)).await;
     gateway.ask("in", "c", "planted0").await;
     for n in 1..=10 {
         gateway.ask("in", "c", &format!("planted{n}")).await;
-        wait_told(&gateway, i64::from(n) * 2).await;
+        wait_summary(&gateway, i64::from(n) * 2).await;
     }
     gateway.ask("in", "c", "planted99").await;
-    let request = last(&model);
+    let request = last_request(&model);
     for n in 0..10 {
         assert!(system(&request).contains(&format!("planted{n}")), "{}", system(&request));
     }
-    assert_eq!(users(&request), ["planted10", "planted99"]);
+    assert_eq!(user_texts(&request), ["planted10", "planted99"]);
     assert!(summaries(&model).len() >= 10);
 }
 
-/// What one told in one channel is known in another, after a restart and sixty messages.
+/// A fact told in one channel is known in another, after a restart and sixty messages.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_told_in_one_channel_is_found_in_another() {
+async fn a_fact_from_one_channel_is_recalled_in_another() {
     let model = Model::start().await;
-    summarise(&model, |text| {
+    script_summaries(&model, |text| {
         let line = text.lines().find(|line| line.contains("Mitzi")).unwrap_or_default();
         let number = line.trim_start_matches('[').split(']').next().unwrap_or_default();
         let facts = json!([{"text": "Ann's cat is called Mitzi", "message": number}]);
-        saved(&json!({"summary": "They counted.", "facts": facts}))
+        summary_reply(&json!({"summary": "They counted.", "facts": facts}))
     });
     let setup = setup(&model).set("memory.consolidate_at", 50).set("memory.keep", 25);
     let setup = setup.set("identities.ann", vec!["webhook:in:ann", "webhook:other:ann"]);
@@ -305,54 +306,56 @@ async fn what_was_told_in_one_channel_is_found_in_another() {
         let message = Message::new(text).chat("c").sender("ann");
         assert_eq!(gateway.post(hook, "?wait=30", &message).await.status, 200);
     };
-    // One that began before anything was known.
+    // A conversation that began before anything was known.
     ask(&gateway, "other", "good morning").await;
     ask(&gateway, "in", "my cat is called Mitzi").await;
     for n in 0..30 {
         ask(&gateway, "in", &format!("number {n}.")).await;
     }
-    // The last of them may be told along with the first.
-    until("a summary of what was said first", async || told(&gateway.database(), SESSION).filter(|(at, _)| *at >= 24))
-        .await;
+    // The last of them may be summarised with the first.
+    until("a summary of what was said first", async || {
+        stored_summary(&gateway.database(), SESSION).filter(|(at, _)| *at >= 24)
+    })
+    .await;
     gateway.restart().await;
     ask(&gateway, "other", "What is the name of my cat?").await;
-    let request = last(&model);
+    let request = last_request(&model);
     assert!(!system(&request).contains("Mitzi"), "a prompt does not change from turn to turn: {}", system(&request));
     let sent = request["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
     let (asked, found) = sent.split_once("\n\n[Memory]\n").unwrap_or_else(|| panic!("{sent}"));
     assert!(asked.contains("[Runtime Context]") && found.contains("\n- Ann's cat is called Mitzi"), "{sent}");
     ask(&gateway, "other", "/new").await;
     ask(&gateway, "other", "hello").await;
-    assert!(system(&last(&model)).contains("- Ann's cat is called Mitzi"), "{}", system(&last(&model)));
-    // Nobody else's.
+    assert!(system(&last_request(&model)).contains("- Ann's cat is called Mitzi"), "{}", system(&last_request(&model)));
+    // Nobody else knows it.
     let stranger = Message::new("What is the name of my cat?").chat("d").sender("bob");
     gateway.post("other", "?wait=30", &stranger).await;
-    assert!(!last(&model).to_string().contains("Mitzi"));
+    assert!(!last_request(&model).to_string().contains("Mitzi"));
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// What was found in memory is not learned anew from the conversation in which it was found.
+/// Recalled memories are not learned again from the conversation in which they were recalled.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_recalled_is_not_stored_again() {
+async fn recalled_memories_are_not_stored_again() {
     let model = Model::start().await;
     let content = json!({"content": "Ann's cat is called Mitzi"});
     model.on("keep this", [Reply::tool("remember", &content), Reply::text("kept")]);
     model.on("find", [Reply::tool("recall", &json!({"query": "cat"})), Reply::text("Your cat Mitzi.")]);
-    // The last rule is asked first.
-    summarise(&model, |_| {
-        saved(&json!({"summary": "They spoke of the cat.", "facts": [
+    // The last rule takes precedence.
+    script_summaries(&model, |_| {
+        summary_reply(&json!({"summary": "They spoke of the cat.", "facts": [
             {"text": "The name of Ann's cat is Mitzi", "message": 1},
             {"text": "Mitzi the cat belongs to Ann", "message": 3},
         ]}))
     });
     let gateway = Gateway::start(setup(&model)).await;
-    // Before anything is known, so that it does not stand in the prompt.
+    // Before anything is known, so that it is not in the prompt.
     gateway.ask("in", "c", "good morning").await;
     gateway.ask("in", "elsewhere", "keep this").await;
     gateway.ask("in", "c", "what is the name of my cat?").await;
     gateway.ask("in", "c", "find my cat").await;
     gateway.ask("in", "c", "/new").await;
-    wait_told(&gateway, 8).await;
+    wait_summary(&gateway, 8).await;
     let facts = "SELECT group_concat(text, '; ') FROM memories WHERE kind = 'fact'";
     let known: String = store(&gateway).query_row(facts, [], |row| row.get(0)).unwrap();
     assert_eq!(known, "Ann's cat is called Mitzi");
@@ -360,19 +363,19 @@ async fn what_was_recalled_is_not_stored_again() {
     assert!(asked.to_string().contains("find my cat") && !asked.to_string().contains("[Memory]"), "{asked}");
 }
 
-/// In a chat of several nobody's private memory is given to anybody: not in prompts, not behind messages, and not by what was
-/// found for one of them before.
+/// In a shared chat nobody's private memory reaches another: neither in prompts, nor attached to messages, nor
+/// through earlier recalls.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_users_in_one_chat_do_not_see_each_others_private_facts() {
+async fn two_users_in_one_chat_never_see_each_others_private_facts() {
     let model = Model::start().await;
-    summarise(&model, |_| saved(&json!({"summary": "They met."})));
+    script_summaries(&model, |_| summary_reply(&json!({"summary": "They met."})));
     model.on("keep this", [Reply::tool("remember", &json!({"content": "Ann's code is tulip"})), Reply::text("kept")]);
     model.on("find", [Reply::tool("recall", &json!({"query": "code"})), Reply::text("found")]);
     let gateway = Gateway::start(setup(&model)).await;
     let ask = async |sender: &str, chat: &str, text: &str| {
         let message = Message::new(text).chat(chat).sender(sender);
         assert_eq!(gateway.post("in", "?wait=30", &message).await.status, 200);
-        last(&model)
+        last_request(&model)
     };
     ask("ann", "group", "good morning").await;
     ask("ann", "alone", "keep this, please").await;
@@ -381,7 +384,7 @@ async fn two_users_in_one_chat_do_not_see_each_others_private_facts() {
     let own = ask("ann", "group", "find my code").await;
     assert!(own.to_string().contains("tulip"));
 
-    // From here on Bob reads along.
+    // From here on Bob is in the chat.
     for (sender, text) in [("bob", "hello, what is the code?"), ("ann", "what is my code?"), ("bob", "find the code")] {
         let given = ask(sender, "group", text).await;
         assert!(!given.to_string().contains("tulip"), "{sender}: {given}");

@@ -1,4 +1,4 @@
-//! What models cost: counted once whatever happens, at the price of the time, and shown wherever one looks.
+//! Cost of models: counted once whatever happens, at the price valid then, and shown everywhere.
 
 use serde_json::{Value, json};
 
@@ -9,20 +9,20 @@ fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
 }
 
-/// Prices of a million tokens.
+/// Sets prices for a million tokens.
 fn priced(setup: Setup, input: f64, output: f64, currency: &str) -> Setup {
     let key = |name: &str| format!("providers.scripted.price.{name}");
     setup.set(&key("input"), input).set(&key("output"), output).set(&key("currency"), currency)
 }
 
-/// The numbers that a view of what was used holds.
+/// Returns the numbers of a usage view.
 fn numbers(used: &Value) -> (u64, u64, u64) {
     let number = |key: &str| used[key].as_u64().unwrap_or_else(|| panic!("{key} in {used}"));
     (number("turns"), number("input"), number("output"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_and_money_are_counted_by_turn_session_day_and_model() {
+async fn tokens_and_cost_are_counted_by_turn_session_day_and_model() {
     let model = Model::start().await;
     let call = Reply::tool("list_dir", &json!({"path": "."}));
     model.on("work", [call.usage(1_000, 200), Reply::text("done").usage(2_000, 300)]);
@@ -36,7 +36,7 @@ async fn tokens_and_money_are_counted_by_turn_session_day_and_model() {
     let line = r#"daoyou_model_cost_total{provider=\"scripted\",model=\"scripted\",currency=\"USD\"} 0.0125"#;
     assert!(metrics.contains(line), "{metrics}");
 
-    // A new price counts from now on, in its own currency; what was counted stays.
+    // A new price applies from now on, in its own currency; earlier cost stays.
     gateway.setup().clone_from(&priced(setup(&model), 4.0, 20.0, "CNY"));
     gateway.restart().await;
     gateway.ask("in", "c", "hello").await;
@@ -82,10 +82,10 @@ async fn tokens_and_money_are_counted_by_turn_session_day_and_model() {
     }
 }
 
-/// A killed turn is asked again for what was not written, and pays for that; what was written is paid for once, at the
-/// price of then.
+/// A killed turn repeats and pays for what was not written; what was written is paid for once, at the price valid
+/// then.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_counts_nothing_twice() {
+async fn a_restart_counts_no_usage_twice() {
     let model = Model::start().await;
     let gate = Gate::new();
     let call = Reply::tool("list_dir", &json!({"path": "."}));
@@ -103,7 +103,7 @@ async fn a_restart_counts_nothing_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_price_there_are_tokens_and_no_money() {
+async fn without_a_price_only_tokens_are_shown() {
     let model = Model::start().await;
     let gateway = Gateway::start(setup(&model)).await;
     gateway.ask("in", "c", "hello").await;
@@ -116,8 +116,8 @@ async fn without_a_price_there_are_tokens_and_no_money() {
     assert!(!said.contains("**") && said.contains("1 turn,"), "{said}");
 }
 
-/// What a service counts beside prompt and answer is paid for: thoughts outside of the completion, writes to a cache. Where it
-/// counts nothing, tools are part of the estimate.
+/// Tokens that a service counts beside prompt and answer are charged: reasoning outside of the completion, and writes
+/// to a cache. Without counts, the estimate includes tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_charged_tokens_are_counted() {
     let model = Model::start().await;
@@ -145,9 +145,9 @@ async fn all_charged_tokens_are_counted() {
     assert_eq!(used["cost"], expected, "{used}");
 }
 
-/// A turn that has cost what it may asks no more, and says so; a price that nobody knows is the owner's to say.
+/// A turn that has reached its budget makes no further call, and says so; an unknown price must be set by the owner.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_has_a_budget_of_its_own() {
+async fn a_turn_stops_at_its_cost_budget() {
     let model = Model::start().await;
     model.on("work", [Reply::tool("list_dir", &json!({"path": "."})).usage(1_000, 0)]);
     let price = |name: &str| format!("agent.fallback_price.{name}");

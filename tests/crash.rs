@@ -5,17 +5,17 @@ use serde_json::{Value, json};
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::model::user_text;
-use crate::support::needs::lacks_bubblewrap;
+use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
-/// One row of the table: where the process dies, and what must be seen in the end.
+/// A row of the table: where the process dies, and the expected end state.
 struct Row {
     point: &'static str,
-    /// How often the command may have run: exactly once, or once at most.
+    /// How often the command may have run: exactly once, or at most once.
     ran: std::ops::RangeInclusive<usize>,
-    /// What the model is told of the command.
+    /// What the model gets as the command's result.
     told: &'static str,
-    /// How often the callback was posted, always under one id.
+    /// Number of posted callbacks, all under one id.
     posts: usize,
 }
 
@@ -37,14 +37,14 @@ const TABLE: &[Row] = &[
     Row { point: "sent_unmarked",            ran: 1..=1, told: DONE,    posts: 2 },
 ];
 
-/// How often the user's message stands in a request.
-fn times_said(request: &Value, text: &str) -> usize {
+/// Returns how often the user's message occurs in a request.
+fn count_occurrences(request: &Value, text: &str) -> usize {
     let messages = request["messages"].as_array().expect("a request that was not refused");
     let said = |m: &&Value| m["role"] == "user" && user_text(m["content"].as_str().unwrap_or_default()) == text;
     messages.iter().filter(said).count()
 }
 
-async fn survive(row: &Row) {
+async fn check_crash_point(row: &Row) {
     let model = Model::start().await;
     let command = json!({"command": format!("echo x >> effects.txt && echo {DONE}")});
     model.on("work", [Reply::tool("exec", &command), Reply::text("finished")]);
@@ -56,7 +56,7 @@ async fn survive(row: &Row) {
     gateway.wait_crash().await;
     gateway.recover().await;
 
-    // A sender that was told nothing sends again; one that was told sends again too, to be sure.
+    // A sender without an answer sends again; so does one with an answer, to be sure.
     let again = gateway.post("in", "", &message).await;
     let status = if row.point == "accept_before_commit" { "accepted" } else { "duplicate" };
     assert_eq!((again.status, again.text("status")), (202, status), "{}: {again:?}", row.point);
@@ -71,48 +71,48 @@ async fn survive(row: &Row) {
     let effects = std::fs::read_to_string(gateway.workspace().join("effects.txt")).unwrap_or_default();
     assert!(row.ran.contains(&effects.lines().count()), "{}: the command ran {effects:?}", row.point);
 
-    // Two model calls, whatever happened: no finished one is made again.
+    // Two model calls, whatever happened: no finished call is repeated.
     let requests = model.requests();
     assert_eq!((requests.len(), model.refused()), (2, Vec::new()), "{}: {requests:?}", row.point);
     let last = requests[1]["messages"].as_array().and_then(|messages| messages.last()).expect("messages");
     assert!(last["content"].as_str().is_some_and(|told| told.contains(row.told)), "{}: told {last}", row.point);
-    assert!(requests.iter().all(|request| times_said(request, "work") == 1), "{}: {requests:?}", row.point);
+    assert!(requests.iter().all(|request| count_occurrences(request, "work") == 1), "{}: {requests:?}", row.point);
     check(&gateway.database(), &Witness { accepted: &[id], sink: Some(&sink), strict_order: true });
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dying_while_a_message_is_accepted_loses_nothing() {
-    if lacks_bubblewrap() {
+async fn a_crash_while_accepting_a_message_loses_nothing() {
+    if bubblewrap_is_missing() {
         return;
     }
     for row in &TABLE[..2] {
-        survive(row).await;
+        check_crash_point(row).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dying_in_a_turn_goes_on_from_its_journal() {
-    if lacks_bubblewrap() {
+async fn a_crash_in_a_turn_resumes_from_its_journal() {
+    if bubblewrap_is_missing() {
         return;
     }
     for row in &TABLE[2..8] {
-        survive(row).await;
+        check_crash_point(row).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dying_around_the_delivery_sends_again_under_the_same_id() {
-    if lacks_bubblewrap() {
+async fn a_crash_around_delivery_sends_again_under_the_same_id() {
+    if bubblewrap_is_missing() {
         return;
     }
     for row in &TABLE[8..] {
-        survive(row).await;
+        check_crash_point(row).await;
     }
 }
 
-/// Killed while the model thinks: it is asked once more, and the user's message stands once in what is sent.
+/// After a kill during a model call the call is repeated, and the request contains the user's message once.
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_in_the_middle_of_a_model_call() {
+async fn a_kill_during_a_model_call_repeats_only_that_call() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("think", [Reply::text("thought").held_by(&gate)]);
@@ -125,14 +125,14 @@ async fn killed_in_the_middle_of_a_model_call() {
     gate.open();
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "thought");
     assert_eq!(gateway.wait_done("in", &behind).await.text("reply"), "echo: behind");
-    assert_eq!((model.count(), times_said(&model.requests()[1], "think")), (3, 1));
+    assert_eq!((model.count(), count_occurrences(&model.requests()[1], "think")), (3, 1));
     wait_settled(&gateway.database()).await;
     check(&gateway.database(), &Witness { accepted: &[id, behind], ..Witness::default() });
 }
 
-/// A message that stops the process each time it runs is given up, its sender told, and those behind it go on.
+/// A message that crashes the process each time is given up, its sender is told, and later messages continue.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_kills_is_given_up() {
+async fn a_message_that_keeps_crashing_the_gateway_is_given_up() {
     let model = Model::start().await;
     let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in")));
     gateway.crash_at("turn_started=poison").up().await;
@@ -153,9 +153,9 @@ async fn a_message_that_kills_is_given_up() {
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
 }
 
-/// SIGTERM: what runs may finish, nothing new is taken, the exit code is 0; what does not finish goes on later.
+/// SIGTERM: running turns may finish, nothing new is accepted, the exit code is 0; unfinished turns continue later.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_lets_turns_finish_and_keeps_the_rest() {
+async fn a_drain_finishes_running_turns_and_keeps_the_rest() {
     let model = Model::start().await;
     let (quick, stuck) = (Gate::new(), Gate::new());
     model.on("quick", [Reply::text("quick done").held_by(&quick)]);
@@ -179,9 +179,9 @@ async fn a_drain_lets_turns_finish_and_keeps_the_rest() {
     check(&gateway.database(), &Witness { accepted: &[finishes, stays], ..Witness::default() });
 }
 
-/// Killed from outside again and again while it waits for the model: that is no fault of the message, and it is answered.
+/// Repeated kills from outside while a message waits for the model do not count against it, and it is answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_only_waits_is_not_given_up() {
+async fn kills_while_waiting_for_the_model_do_not_count_against_a_message() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("slow", [Reply::text("at last").held_by(&gate)]);
@@ -196,15 +196,15 @@ async fn who_only_waits_is_not_given_up() {
     assert_eq!((state.text("status"), state.text("reply")), ("done", "at last"), "{state:?}");
 }
 
-/// Killed while a command runs: nothing of the command goes on, it is not run again, and the model is told that nobody knows what
-/// it did.
+/// After a kill during a command nothing of the command keeps running, it is not repeated, and the model is told that
+/// its outcome is unknown.
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_in_the_middle_of_a_command() {
-    if lacks_bubblewrap() {
+async fn a_kill_during_a_command_reports_an_unknown_outcome() {
+    if bubblewrap_is_missing() {
         return;
     }
     let model = Model::start().await;
-    // No other process sleeps for so long.
+    // No other process sleeps for this long.
     let long = format!("7{:07}", std::process::id());
     let command = format!("echo begun >> effects.txt; (sleep {long} &) ; sleep {long}; echo ended >> effects.txt");
     model.on("work", [Reply::tool("exec", &json!({"command": command})), Reply::text("finished")]);
@@ -226,7 +226,7 @@ async fn killed_in_the_middle_of_a_command() {
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
 }
 
-/// Processes whose command line, its words ended by zero bytes, is this.
+/// Counts the processes with this command line, its arguments terminated by zero bytes.
 fn count_running(line: &str) -> usize {
     let is_it = |entry: &std::fs::DirEntry| {
         std::fs::read(entry.path().join("cmdline")).is_ok_and(|words| words == line.as_bytes())

@@ -1,5 +1,5 @@
-//! Scheduled prompts: each slot is run once whatever happens, its answer goes where it belongs, and what became of it is
-//! told as it was.
+//! Scheduled prompts: each run happens once whatever happens, its output goes to its target, and its result is
+//! reported truthfully.
 
 use std::path::Path;
 
@@ -10,23 +10,23 @@ use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
 use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
-/// A gateway at rest whose jobs answer to `sink`.
-fn at_rest(model: &Model, sink: &Sink) -> Gateway {
+/// Creates a stopped gateway whose jobs answer to `sink`.
+fn stopped_gateway(model: &Model, sink: &Sink) -> Gateway {
     Gateway::new(Setup::new().model(model).hook(Hook::bearer("in").callback(sink)).set("cron.min_interval", "1s"))
 }
 
-async fn world() -> (Model, Sink) {
+async fn model_and_sink() -> (Model, Sink) {
     (Model::start().await, Sink::start(Some(&config::callback_secret())).await)
 }
 
-/// Makes a job that answers to chat `c` of the hook; answers its id.
+/// Adds a job that answers to chat `c` of the hook; returns its id.
 async fn add(gateway: &Gateway, name: &str, args: &[&str]) -> String {
     let usual = ["cron", "add", "--name", name, "--channel", "webhook:in", "--chat", "c"];
     let added = gateway.json(&[&usual, args].concat()).await;
     added["id"].as_str().expect("the id of a job").to_owned()
 }
 
-/// What `daoyou cron history` tells, the oldest first: outcome and delivery.
+/// Returns outcome and delivery of each run in `daoyou cron history`, the oldest first.
 async fn history(gateway: &Gateway, job: &str) -> Vec<(String, String)> {
     let runs = gateway.json(&["cron", "history", job]).await;
     let text = |run: &Value, key: &str| run[key].as_str().unwrap_or_default().to_owned();
@@ -40,7 +40,7 @@ fn run(outcome: &str, delivery: &str) -> (String, String) {
     (outcome.to_owned(), delivery.to_owned())
 }
 
-/// The store, to be written beside a gateway or at rest.
+/// Opens the store for writing, beside a gateway or without one.
 fn store(database: &Path) -> Connection {
     let store = Connection::open(database).expect("the store is there");
     store.busy_timeout(crate::support::PATIENCE).expect("a time to wait");
@@ -51,7 +51,7 @@ fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
-/// How many runs the store holds in this state.
+/// Counts the runs in this state.
 fn count(database: &Path, outcome: &str) -> i64 {
     let sql = "SELECT count(*) FROM job_runs WHERE outcome = ?";
     store(database).query_row(sql, [outcome], |row| row.get(0)).expect("the runs can be counted")
@@ -62,12 +62,12 @@ async fn wait_runs(gateway: &Gateway, outcome: &str, at_least: i64) {
     until(&what, async || (count(&gateway.database(), outcome) >= at_least).then_some(())).await;
 }
 
-/// Killed around the commit that takes a slot, and while its turn runs: it fires once and is answered once.
+/// Killed around the commit that claims a run, and while its turn runs, the job fires once and is answered once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_fires_once_wherever_the_process_dies() {
+async fn a_job_run_fires_once_at_every_crash_point() {
     for point in ["cron_before_commit", "cron_committed", "turn_started", "end_committed", "sending_committed"] {
-        let (model, sink) = world().await;
-        let mut gateway = at_rest(&model, &sink);
+        let (model, sink) = model_and_sink().await;
+        let mut gateway = stopped_gateway(&model, &sink);
         let job = add(&gateway, "once", &["--at", "in 2s", "--prompt", "now at {{ time }}", "--keep"]).await;
         gateway.crash_at(point).up().await;
         gateway.wait_crash().await;
@@ -82,13 +82,13 @@ async fn a_slot_fires_once_wherever_the_process_dies() {
     }
 }
 
-/// Killed again and again while its model call is under way: the slot is not taken anew.
+/// Repeated kills during its model call do not claim the run again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_goes_on_after_kills() {
-    let (model, sink) = world().await;
+async fn a_job_run_resumes_after_repeated_kills() {
+    let (model, sink) = model_and_sink().await;
     let gate = Gate::new();
     model.on("think", [Reply::text("thought").held_by(&gate)]);
-    let mut gateway = at_rest(&model, &sink);
+    let mut gateway = stopped_gateway(&model, &sink);
     let job = add(&gateway, "think", &["--at", "in 1s", "--prompt", "think", "--keep"]).await;
     gateway.up().await;
     for round in 1..=3 {
@@ -102,14 +102,14 @@ async fn a_run_goes_on_after_kills() {
     check(&gateway.database(), &Witness { sink: Some(&sink), ..Witness::default() });
 }
 
-/// Two thousand jobs of one second: all of their slots are taken at once, and no more turns run than may.
+/// Two thousand jobs due in the same second: all their runs are claimed at once, and no more turns run than allowed.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_thousand_jobs_of_one_second_all_run() {
     const JOBS: usize = 2_000;
-    let (model, sink) = world().await;
+    let (model, sink) = model_and_sink().await;
     let gate = Gate::new();
     model.on("many", [Reply::text("done").held_by(&gate)]);
-    let mut gateway = at_rest(&model, &sink);
+    let mut gateway = stopped_gateway(&model, &sink);
     *gateway.setup() = gateway.setup().clone().set("agent.max_concurrent_turns", 8).set("log.level", "warn");
     let first = add(&gateway, "many", &["--at", "in 1h", "--prompt", "many", "--keep"]).await;
     let copy = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n + 1 < ?2)
@@ -134,11 +134,11 @@ async fn two_thousand_jobs_of_one_second_all_run() {
     assert_eq!((model.count(), model.refused()), (JOBS, Vec::new()));
 }
 
-/// Down for three slots: each policy does what it says, and nothing of the future fires.
+/// After three missed runs each policy does what it says, and no future run fires.
 #[tokio::test(flavor = "multi_thread")]
-async fn three_missed_slots_under_each_policy() {
-    let (model, sink) = world().await;
-    let mut gateway = at_rest(&model, &sink);
+async fn missed_runs_follow_the_misfire_policy() {
+    let (model, sink) = model_and_sink().await;
+    let mut gateway = stopped_gateway(&model, &sink);
     let anchor = jiff::Timestamp::now() - std::time::Duration::from_secs(1_800);
     let (mut jobs, anchor_text) = (Vec::new(), anchor.to_string());
     for policy in ["once", "all", "skip"] {
@@ -164,13 +164,14 @@ async fn three_missed_slots_under_each_policy() {
     check(&gateway.database(), &Witness { sink: Some(&sink), ..Witness::default() });
 }
 
-/// A run that takes longer than its interval: the slots meanwhile are skipped and counted, others' jobs are not held up.
+/// A run that takes longer than its interval: the runs due meanwhile are skipped and counted, and other jobs are not
+/// delayed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_never_runs_beside_itself() {
-    let (model, sink) = world().await;
+async fn a_job_never_overlaps_itself() {
+    let (model, sink) = model_and_sink().await;
     let gate = Gate::new();
     model.on("long", [Reply::text("at last").held_by(&gate)]);
-    let mut gateway = at_rest(&model, &sink);
+    let mut gateway = stopped_gateway(&model, &sink);
     let long = add(&gateway, "long", &["--every", "1s", "--prompt", "long"]).await;
     gateway.up().await;
     gate.wait_arrived(1).await;
@@ -186,12 +187,12 @@ async fn a_job_never_runs_beside_itself() {
     assert_eq!(quick[0].data("content"), "echo: /stop", "a prompt is no command");
 }
 
-/// What a job said stands in the chat's session; a job that says something without a model asks none.
+/// The output of a job becomes part of the chat's session; a job that sends a fixed message asks no model.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chats_session_learns_what_its_jobs_sent() {
-    let (model, sink) = world().await;
+async fn job_output_is_added_to_the_session_of_its_chat() {
+    let (model, sink) = model_and_sink().await;
     model.on("news", [Reply::tool("message", &json!({"content": "one moment"})), Reply::text("it rains")]);
-    let mut gateway = at_rest(&model, &sink);
+    let mut gateway = stopped_gateway(&model, &sink);
     add(&gateway, "weather", &["--at", "in 1s", "--prompt", "news"]).await;
     add(&gateway, "tea", &["--at", "in 1s", "--message", "The tea is ready. {{ it }} stands as it is."]).await;
     gateway.up().await;
@@ -213,21 +214,21 @@ async fn a_chats_session_learns_what_its_jobs_sent() {
     assert!(said("assistant", "The tea is ready. {{ it }}"), "{messages:?}");
     let journal = check(&gateway.database(), &Witness { sink: Some(&sink), ..Witness::default() });
     assert!(journal.inbox.iter().any(|row| row.session.starts_with("cron:") && row.chat_id == "c"));
-    // What ran once is gone, and its runs are known.
+    // A one-shot job is gone after its run; its runs stay listed.
     assert_eq!(gateway.json(&["cron", "list"]).await, json!([]));
     assert_eq!(history(&gateway, "tea").await, [run("ok", "sent")]);
 }
 
-/// Answers that are no news, or none, are kept and not sent.
+/// Empty output and output without news is kept but not sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn output_without_news_is_not_sent() {
-    let (model, sink) = world().await;
+    let (model, sink) = model_and_sink().await;
     model.script(|asked| {
         let answers = ["same", "same", "other", "other"];
         let asked_before = asked.n;
         asked.user.contains("watch").then(|| Reply::text(*answers.get(asked_before - 1).unwrap_or(&"other")))
     });
-    let mut gateway = at_rest(&model, &sink);
+    let mut gateway = stopped_gateway(&model, &sink);
     let watch = ["--every", "1s", "--prompt", "watch {{ last_result }}", "--deliver", "on_change"];
     let job = add(&gateway, "watch", &watch).await;
     gateway.up().await;
@@ -249,12 +250,12 @@ async fn output_without_news_is_not_sent() {
     assert_eq!(sink.posts().len(), 2);
 }
 
-/// A job that fails again and again pauses, and the chat and the owner are told, each once.
+/// A job that fails repeatedly pauses, and the chat and the owner are told once each.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_fails_repeatedly_pauses() {
-    let (model, sink) = world().await;
+    let (model, sink) = model_and_sink().await;
     model.on("broken", [Reply::status(400)]);
-    let mut gateway = at_rest(&model, &sink);
+    let mut gateway = stopped_gateway(&model, &sink);
     let setup = gateway.setup().clone().set("cron.pause_after", 2).set("owner.notify", "webhook:in:owner");
     *gateway.setup() = setup;
     let job = add(&gateway, "broken", &["--every", "1s", "--prompt", "broken", "--deliver", "on_change"]).await;
@@ -271,10 +272,10 @@ async fn a_job_that_fails_repeatedly_pauses() {
     assert_eq!(listed[0]["enabled"], false, "{listed}");
 }
 
-/// A callback that refuses: the run is well, its delivery is not, and that is what is told.
+/// If the callback refuses, the run is reported as successful and its delivery as failed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_delivery_is_shown_as_failed() {
-    let (model, sink) = world().await;
+    let (model, sink) = model_and_sink().await;
     sink.always(Some(Answer::Status(500, None)));
     let hook = Hook::bearer("in").callback(&sink).set("retry", vec!["1s", "1h"]);
     let mut gateway = Gateway::new(Setup::new().model(&model).hook(hook));
@@ -294,11 +295,11 @@ async fn a_failed_delivery_is_shown_as_failed() {
     until("the delivery", async || (history(&gateway, &job).await == [run("ok", "sent")]).then_some(())).await;
 }
 
-/// A row that nobody can read stays, and holds nobody up; with cron switched off nothing fires.
+/// A malformed row stays and delays nobody; with cron disabled nothing fires.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_malformed_row_affects_no_other_job() {
-    let (model, sink) = world().await;
-    let mut gateway = at_rest(&model, &sink);
+    let (model, sink) = model_and_sink().await;
+    let mut gateway = stopped_gateway(&model, &sink);
     let good = add(&gateway, "good", &["--at", "in 1s", "--prompt", "good", "--keep"]).await;
     let sql = "INSERT INTO jobs (id, name, body, next_at, created_at, updated_at) VALUES (?1, 'bad', ?2, ?3, 0, 0)";
     for (id, body) in [("bad1", "{"), ("bad2", "{}"), ("bad3", r#"{"schedule":{"kind":"moon"}}"#)] {
@@ -318,13 +319,13 @@ async fn a_malformed_row_affects_no_other_job() {
     assert_eq!(gateway.logs().matches("is set aside").count(), 3, "each is said once");
 }
 
-/// An orderly stop: what came due while it was under way is run at the next start, whatever the job says of missed slots.
+/// Runs that came due during an orderly stop happen at the next start, whatever the misfire policy.
 #[tokio::test(flavor = "multi_thread")]
-async fn slots_during_an_orderly_stop_are_deferred() {
-    let (model, sink) = world().await;
+async fn runs_due_during_shutdown_are_deferred() {
+    let (model, sink) = model_and_sink().await;
     let gate = Gate::new();
     model.on("busy", [Reply::text("done").held_by(&gate)]);
-    let mut gateway = at_rest(&model, &sink);
+    let mut gateway = stopped_gateway(&model, &sink);
     *gateway.setup() = gateway.setup().clone().set("gateway.drain_timeout", "20s");
     gateway.up().await;
     let id = gateway.accept("in", &Message::new("busy").chat("b")).await;
@@ -340,7 +341,7 @@ async fn slots_during_an_orderly_stop_are_deferred() {
     gate.open();
     assert_eq!(gateway.wait_exit().await.code(), Some(0));
     {
-        // As if that had been half an hour ago, and a slot had come due while turns still ran.
+        // As if that had been half an hour ago, and a run had come due while turns still ran.
         let store = store(&gateway.database());
         let (ago, slot) = (1_800_000, jiff::Timestamp::from_millisecond(began - 1_800_000 + 1).unwrap());
         store.execute("UPDATE meta SET value = value - ? WHERE key LIKE 'stop_%_at'", [ago]).unwrap();

@@ -1,11 +1,11 @@
-//! Jobs that would reach nobody, ask too often or spend too much: refused, paused or skipped, and always said.
+//! Jobs that would reach nobody, ask too often or spend too much: refused, paused or skipped, and always reported.
 
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
-/// A hook of the owner's without a callback, and one with.
+/// A hook of the owner's without a callback, and one with a callback.
 fn hooks(sink: &Sink) -> Setup {
     let setup = Setup::new().hook(Hook::bearer("in")).set("owner.identities", vec!["webhook:in:me"]);
     setup.hook(Hook::bearer("heard").callback(sink)).set("owner.notify", "webhook:heard:owner")
@@ -15,7 +15,7 @@ async fn sink() -> Sink {
     Sink::start(Some(&config::callback_secret())).await
 }
 
-/// The job of this name, once it is as `expected` says.
+/// Returns the job of this name once `expected` holds.
 async fn wait_job(gateway: &Gateway, name: &str, expected: impl Fn(&Value) -> bool) -> Value {
     until(name, async || {
         let jobs = gateway.json(&["cron", "list"]).await;
@@ -25,7 +25,7 @@ async fn wait_job(gateway: &Gateway, name: &str, expected: impl Fn(&Value) -> bo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reminder_that_nobody_would_read_is_refused() {
+async fn a_reminder_without_a_reader_is_refused() {
     let (model, sink) = (Model::start().await, sink().await);
     let add = json!({"action": "add", "kind": "message", "message": "tea", "at": "in 1s"});
     let elsewhere = json!({"action": "add", "kind": "message", "message": "tea", "at": "in 1s",
@@ -46,7 +46,7 @@ async fn a_reminder_that_nobody_would_read_is_refused() {
     assert!(refused.code == Some(1) && refused.stderr.contains("has no callback_url"), "{refused:?}");
 }
 
-/// A channel that is switched off, and one that has lost its callback: the model is not asked, and the owner hears of it once.
+/// For a disabled channel, and one that lost its callback, the model is not asked, and the owner is told once.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_for_a_removed_channel_pause() {
     let (model, sink) = (Model::start().await, sink().await);
@@ -75,8 +75,8 @@ async fn jobs_for_a_removed_channel_pause() {
     assert_eq!(model.count(), 0);
 }
 
-/// With the tokens of the day used up prompts are skipped, what is due once waits to be enabled, messages go out, and the owner is
-/// told once.
+/// With the daily tokens used up, prompts are skipped, one-shot prompts are paused, fixed messages go out, and the
+/// owner is told once.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_stop_at_the_daily_token_limit() {
     let (model, sink) = (Model::start().await, sink().await);
@@ -104,7 +104,7 @@ async fn jobs_stop_at_the_daily_token_limit() {
     assert!(told.len() == 1 && told[0].data("content").contains("the 1 tokens of cron.tokens_per_day"), "{told:?}");
     assert_eq!(gateway.run(&["cron", "run", "often"]).await.code, Some(0), "by hand it runs all the same");
     until("the run by hand", async || (model.count() == 2).then_some(())).await;
-    // The model does not get round it: a job's turn could run the next job.
+    // The model cannot evade this: a job's turn could run the next job.
     let run = json!({"action": "run", "job_id": "often"});
     model.on("run it", [Reply::tool("cron", &run), Reply::text("it does not run")]);
     let id = gateway.accept("in", &Message::new("run it").sender("me").chat("c")).await;
@@ -115,7 +115,7 @@ async fn jobs_stop_at_the_daily_token_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prompt_repeats_at_most_as_often_as_the_owner_allows() {
+async fn jobs_respect_the_minimum_interval() {
     let model = Model::start().await;
     let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
     for (schedule, interval) in [(["--every", "59s"], "59s"), (["--cron", "*/20 * * * * *"], "20s")] {

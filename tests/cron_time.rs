@@ -1,10 +1,10 @@
-//! Jobs and the clock: the whole process lives at another time, by libfaketime.
+//! Jobs and the clock: the whole process runs at another time, by libfaketime.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::clock::{faketime, live_at, live_by, set_clock};
+use crate::support::clock::{faketime, follow_clock_file, set_clock, start_at_time};
 use crate::support::{Gateway, Hook, Model, Setup, Sink, config, until};
 
 async fn runs(gateway: &Gateway, job: &str) -> Vec<String> {
@@ -16,15 +16,15 @@ async fn runs(gateway: &Gateway, job: &str) -> Vec<String> {
     runs
 }
 
-/// A job at 02:30 in New York: on the day on which there is no 02:30 it runs right after the gap, the next day at 02:30
-/// again; a job at 01:30 runs once on the day that has two of them. A clock that is set back runs nothing twice.
+/// A job at 02:30 in New York runs right after the gap on the day without a 02:30, and at 02:30 the next day; a job
+/// at 01:30 runs once on the day with two of them. Setting the clock back repeats nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daily_job_runs_once_a_day_across_clock_changes() {
     let Some(library) = faketime() else { return };
     let model = Model::start().await;
     let sink = Sink::start(Some(&config::callback_secret())).await;
     let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
-    live_at(&mut gateway, &library, "2026-03-07 12:00:00");
+    start_at_time(&mut gateway, &library, "2026-03-07 12:00:00");
     let to = ["--tz", "America/New_York", "--channel", "webhook:in", "--chat", "c", "--misfire", "skip"];
     let add = |expr: &'static str| [&["cron", "add", "--prompt", "good morning", "--cron", expr], &to[..]].concat();
     let spring = gateway.json(&add("30 2 * * *")).await["id"].as_str().unwrap().to_owned();
@@ -35,7 +35,7 @@ async fn a_daily_job_runs_once_a_day_across_clock_changes() {
     for (start, due) in
         [("2026-03-08 06:59:57", "2026-03-08T07:00:00Z"), ("2026-03-09 06:29:57", "2026-03-09T06:30:00Z")]
     {
-        live_at(&mut gateway, &library, start);
+        start_at_time(&mut gateway, &library, start);
         gateway.up().await;
         expected.push(format!("{due} ok"));
         until(due, async || (runs(&gateway, &spring).await == expected).then_some(())).await;
@@ -43,19 +43,19 @@ async fn a_daily_job_runs_once_a_day_across_clock_changes() {
     }
 
     // 01:30 EDT, and an hour later 01:30 EST.
-    live_at(&mut gateway, &library, "2026-11-01 05:29:57");
+    start_at_time(&mut gateway, &library, "2026-11-01 05:29:57");
     gateway.up().await;
     let autumn_run = ["2026-11-01T05:30:00Z ok"];
     until("the first 01:30", async || (runs(&gateway, &autumn).await == autumn_run).then_some(())).await;
     gateway.stop().await;
-    live_at(&mut gateway, &library, "2026-11-01 06:31:00");
+    start_at_time(&mut gateway, &library, "2026-11-01 06:31:00");
     gateway.up().await;
     assert_eq!(gateway.ask("in", "x", "hello").await, "echo: hello");
     assert_eq!(runs(&gateway, &autumn).await, autumn_run, "the second 01:30 is none");
     gateway.stop().await;
 
-    // An hour back: the slot comes again, and is taken.
-    live_at(&mut gateway, &library, "2026-11-01 05:29:58");
+    // An hour back: the slot recurs, and is already claimed.
+    start_at_time(&mut gateway, &library, "2026-11-01 05:29:58");
     gateway.up().await;
     let next = async || {
         let listed = gateway.json(&["cron", "list"]).await;
@@ -66,8 +66,8 @@ async fn a_daily_job_runs_once_a_day_across_clock_changes() {
     assert_eq!(runs(&gateway, &autumn).await, autumn_run, "a slot that is taken is not taken again");
 }
 
-/// Somebody sets the clock while the gateway runs, by an hour and by a year, forth and back: a slot is run once however often it comes,
-/// what was missed is made up for once, and afterwards jobs go by what the clock says.
+/// The clock is set while the gateway runs, by an hour and by a year, forward and back: each slot runs once however
+/// often it recurs, missed runs are made up for once, and later jobs follow the new clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_continue_when_the_clock_is_set() {
     const HOUR: i64 = 3_600;
@@ -79,7 +79,7 @@ async fn jobs_continue_when_the_clock_is_set() {
     let model = Model::start().await;
     let sink = Sink::start(Some(&config::callback_secret())).await;
     let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
-    live_by(&mut gateway, &library, &clock);
+    follow_clock_file(&mut gateway, &library, &clock);
     gateway.up().await;
     let add = async |when: [&str; 2], what: &str| {
         let to = ["--tz", "UTC", "--channel", "webhook:in", "--chat", "c"];
@@ -89,7 +89,7 @@ async fn jobs_continue_when_the_clock_is_set() {
     let in_half_an_hour = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC) + Duration::from_secs(1_800);
     let daily = add(["--cron", &in_half_an_hour.strftime("%M %H * * *").to_string()], "daily").await;
     add(["--at", "in 40m"], "once").await;
-    // Looks at the clock every second, and shows by its runs that the others had their turn.
+    // Reads the clock every second, and shows by its runs that the others had their chance.
     let ticking = add(["--every", "1s"], "tick").await;
     let ticks = async || runs(&gateway, &ticking).await.len();
     let two_ticks = async || {

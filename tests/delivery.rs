@@ -1,5 +1,4 @@
-//! Replies on their way out: tried again, in order, without one sink or chat holding up another, and given up where the
-//! owner sees it.
+//! Delivery of replies: retried, in order, without one sink or chat delaying another, and given up visibly.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,12 +26,12 @@ fn hook(name: &str, sink: &Sink, retry: &[&str]) -> Hook {
     Hook::bearer(name).callback(sink).set("retry", retry.to_vec())
 }
 
-/// Which messages the posts answer, in the order of their arrival.
-fn answered(posts: &[Post]) -> Vec<&str> {
+/// Returns the messages that the posts answer, in order of arrival.
+fn answered_ids(posts: &[Post]) -> Vec<&str> {
     posts.iter().map(|post| post.data("in_reply_to")).collect()
 }
 
-/// How many deliveries are in `state`.
+/// Counts the deliveries in `state`.
 fn outbox(database: &Path, state: &str) -> usize {
     let count = |store: rusqlite::Connection| {
         store.query_row("SELECT count(*) FROM outbox WHERE state = ?", [state], |row| row.get::<_, i64>(0))
@@ -46,16 +45,16 @@ async fn wait_outbox(gateway: &Gateway, state: &str, count: usize) {
     until(&what, async || (outbox(&gateway.database(), state) == count).then_some(())).await;
 }
 
-/// What `/readyz` says waits to be delivered.
-async fn depth(gateway: &Gateway) -> Value {
+/// Returns the number of pending deliveries in `/readyz`.
+async fn outbound_depth(gateway: &Gateway) -> Value {
     let ready = Gateway::try_send(gateway.client.get(gateway.url("/readyz"))).await.unwrap();
     ready.body["parts"]["outbound"].clone()
 }
 
-/// What came in three chats while their callback failed goes out when it works again, in order within each; another
-/// hook notices nothing.
+/// Replies of three chats whose callback failed go out when it works again, in order within each; another hook is not
+/// affected.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failing_callback_keeps_the_order_of_its_chats_and_holds_up_nobody_else() {
+async fn a_failing_callback_keeps_chat_order_and_delays_no_other_hook() {
     let (broken, sound) = (signed_sink().await, signed_sink().await);
     let is_broken = Arc::new(AtomicBool::new(true));
     let refuses = Arc::clone(&is_broken);
@@ -75,7 +74,7 @@ async fn a_failing_callback_keeps_the_order_of_its_chats_and_holds_up_nobody_els
     broken.wait_reply(&beside).await;
     sound.wait_reply(&elsewhere).await;
     let seen = broken.posts();
-    assert_eq!(answered(&seen), [accepted[0].as_str(), &beside], "the head of a chat holds back those behind it");
+    assert_eq!(answered_ids(&seen), [accepted[0].as_str(), &beside], "the head of a chat holds back those behind it");
 
     is_broken.store(false, Ordering::SeqCst);
     wait_settled(&gateway.database()).await;
@@ -83,16 +82,16 @@ async fn a_failing_callback_keeps_the_order_of_its_chats_and_holds_up_nobody_els
     let of_chat: Vec<_> = posts.iter().filter(|post| post.data("chat_id") == "refused").cloned().collect();
     let mut expected = vec![accepted[0].as_str()];
     expected.extend(accepted.iter().map(String::as_str));
-    assert_eq!(answered(&of_chat), expected);
+    assert_eq!(answered_ids(&of_chat), expected);
     assert_eq!(of_chat[0].id(), of_chat[1].id());
     accepted.push(beside);
     check(&gateway.database(), &Witness { accepted: &accepted, sink: Some(&broken), strict_order: false });
 }
 
-/// A message that cannot be delivered holds the others of its chat back until its second failure, then lets them by;
-/// when its table is used up it is a dead letter, which the owner sees, tries again under a new id, or drops.
+/// An undeliverable message holds back the others of its chat until its second failure, then lets them pass; when its
+/// retry table is used up it is a dead letter, which the owner sees, retries under a new id, or drops.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_fails_lets_the_others_by_and_becomes_a_dead_letter() {
+async fn a_failing_delivery_lets_others_pass_and_becomes_a_dead_letter() {
     let sink = signed_sink().await;
     let is_broken = Arc::new(AtomicBool::new(true));
     let refuses = Arc::clone(&is_broken);
@@ -105,7 +104,7 @@ async fn a_message_that_fails_lets_the_others_by_and_becomes_a_dead_letter() {
     let bad = gateway.accept("in", &Message::new("/bad").chat("c")).await;
     let good = gateway.accept("in", &Message::new("/help").chat("c")).await;
     let posts = sink.wait_posts(4).await;
-    assert_eq!(answered(&posts), [bad.as_str(), &bad, &good, &bad]);
+    assert_eq!(answered_ids(&posts), [bad.as_str(), &bad, &good, &bad]);
     assert!(posts.iter().all(|post| post.faults.is_empty()), "{posts:?}");
     assert!(posts[0].id() == posts[1].id() && posts[1].id() == posts[3].id() && posts[0].id() != posts[2].id());
 
@@ -129,7 +128,7 @@ async fn a_message_that_fails_lets_the_others_by_and_becomes_a_dead_letter() {
     let row = journal.outbox.iter().find(|row| row.id == posts[4].id()).unwrap();
     assert_eq!((row.attempt, row.state.as_str(), row.tries), (1, "sent", 1));
 
-    // 410 is never again.
+    // 410 means never again.
     sink.then([Answer::Status(410, None)]);
     let gone = gateway.accept("in", &Message::new("/help").chat("gone")).await;
     wait_outbox(&gateway, "dead", 1).await;
@@ -143,9 +142,9 @@ async fn a_message_that_fails_lets_the_others_by_and_becomes_a_dead_letter() {
     assert_eq!(sink.replies_to(&gone).len(), 1);
 }
 
-/// `Retry-After` is a wish for patience: never less than the table's wait, never more than its longest.
+/// `Retry-After` can extend a wait: never less than the table's wait, never more than its longest.
 #[tokio::test(flavor = "multi_thread")]
-async fn retry_after_is_honoured_within_the_table() {
+async fn retry_after_is_honoured_within_the_retry_table() {
     let sink = signed_sink().await;
     sink.then(["0", "1", "3600"].map(|after| Answer::Status(503, Some(after))));
     let gateway = Gateway::start(offline([hook("in", &sink, &["200ms", "200ms", "1200ms"])])).await;
@@ -158,9 +157,9 @@ async fn retry_after_is_honoured_within_the_table() {
     wait_settled(&gateway.database()).await;
 }
 
-/// A sink that takes posts and never answers holds up nobody who is served by another.
+/// A sink that accepts posts and never answers delays nobody else.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sink_that_hangs_delays_no_other() {
+async fn a_hanging_callback_delays_no_other_hook() {
     let (stuck, sound) = (signed_sink().await, signed_sink().await);
     stuck.always(Some(Answer::Hang));
     let gateway = Gateway::start(offline([hook("a", &stuck, &["1s"]), hook("b", &sound, &["1s"])])).await;
@@ -180,9 +179,10 @@ async fn a_sink_that_hangs_delays_no_other() {
     assert!(stuck.posts().len() <= 32 && blocked.len() == 40, "nothing was answered meanwhile");
 }
 
-/// A hook whose replies pile up takes no new messages; others do, and so does it when there is room again.
+/// A hook with too many undelivered replies refuses messages; others accept them, and so does it when there is room
+/// again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_whose_replies_pile_up_takes_no_new_messages() {
+async fn a_hook_with_too_many_undelivered_replies_refuses_messages() {
     let (full, sound) = (signed_sink().await, signed_sink().await);
     full.always(Some(Answer::Status(503, None)));
     let hooks = [hook("a", &full, &["100ms"; 200]), hook("b", &sound, &["1s"])];
@@ -202,30 +202,30 @@ async fn a_hook_whose_replies_pile_up_takes_no_new_messages() {
     assert_eq!((again.status, again.text("id")), (202, accepted[0].as_str()), "what was accepted is known");
     gateway.accept("b", &message(2)).await;
 
-    // What the owner drops makes room, once.
+    // A drop by the owner makes room, once.
     let list = gateway.json(&["queue", "list"]).await;
     let dropped = list.as_array().unwrap().iter().find(|row| row["channel"] == "webhook:a").unwrap();
-    // A row that is being sent at this very moment is not dropped; the next try is.
+    // A row that is being sent right now is not dropped; the next try is.
     let id = dropped["id"].as_str().unwrap();
     until("the drop", async || (gateway.run(&["queue", "drop", id]).await.code == Some(0)).then_some(())).await;
     accepted.push(gateway.accept("a", &message(3)).await);
     gateway.wait_done("a", &accepted[2]).await;
     let tried = full.posts().len();
     full.wait_posts(tried + 6).await;
-    assert_eq!((depth(&gateway).await, gateway.post("a", "", &message(4)).await.status), (2.into(), 503));
+    assert_eq!((outbound_depth(&gateway).await, gateway.post("a", "", &message(4)).await.status), (2.into(), 503));
 
     // A restart counts them again.
     gateway.restart().await;
     assert_eq!(gateway.post("a", "", &message(4)).await.status, 503);
     full.always(None);
     wait_settled(&gateway.database()).await;
-    until("all places free", async || (depth(&gateway).await == 0).then_some(())).await;
+    until("all places free", async || (outbound_depth(&gateway).await == 0).then_some(())).await;
     gateway.accept("a", &message(4)).await;
 }
 
-/// A hook that is switched off keeps what it has to deliver; one that is gone from the configuration does not.
+/// A disabled hook keeps its pending replies; those of a hook removed from the configuration become dead letters.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_that_is_off_keeps_its_replies_and_one_that_is_gone_makes_them_dead_letters() {
+async fn disabled_hooks_keep_replies_and_removed_hooks_make_dead_letters() {
     const MORE: usize = 1_500;
     let sink = signed_sink().await;
     sink.always(Some(Answer::Status(503, None)));
@@ -252,7 +252,7 @@ async fn a_hook_that_is_off_keeps_its_replies_and_one_that_is_gone_makes_them_de
     assert!(sink.replies_to(&id).iter().all(|post| post.id() == sink.posts()[0].id()));
     assert_eq!(sink.posts().last().unwrap().status, Some(200));
 
-    // Gone: more of them than are looked at in one go.
+    // Removed: more of them than one batch.
     sink.always(Some(Answer::Status(503, None)));
     let orphan = gateway.accept("a", &Message::new("/help").chat("c")).await;
     gateway.wait_done("a", &orphan).await;
@@ -270,13 +270,13 @@ async fn a_hook_that_is_off_keeps_its_replies_and_one_that_is_gone_makes_them_de
     let list = gateway.json(&["queue", "list"]).await;
     let reasons: Vec<_> = list.as_array().unwrap().iter().map(|row| row["last_error"].as_str().unwrap()).collect();
     assert!(reasons.iter().all(|why| why.contains("there is no channel \"webhook:a\"")), "{reasons:?}");
-    assert_eq!(depth(&gateway).await, 0);
+    assert_eq!(outbound_depth(&gateway).await, 0);
     assert!(deadline("the other hook", gateway.ask("other", "c", "/help")).await.contains("/help"));
 }
 
-/// What became of a try is written as soon as the store can be written again; nothing waits for the next start.
+/// The outcome of a try is written as soon as the store accepts writes again, without a restart.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_outcome_of_a_delivery_is_not_forgotten_while_the_store_refuses_it() {
+async fn delivery_outcomes_are_written_once_the_store_recovers() {
     let sink = signed_sink().await;
     sink.then([Answer::Status(503, None)]);
     let gateway = Gateway::start(offline([hook("in", &sink, &["50ms"])])).await;

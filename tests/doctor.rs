@@ -1,4 +1,4 @@
-//! `daoyou doctor` on homes that are well, and on homes that are broken in each way that we know of.
+//! `daoyou doctor` on healthy homes, and on homes broken in each known way.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::support::gateway::{Message, binary};
-use crate::support::needs::{is_root, lacks_bubblewrap, left_out, open_to_all};
+use crate::support::requirements::{bubblewrap_is_missing, executable_by_all, is_root, skip_story};
 use crate::support::{Answer, Gateway, Hook, Model, Setup, Sink};
 
-/// What doctor said and how it ended.
+/// The output of doctor and its exit code.
 struct Examined {
     code: Option<i32>,
     report: Value,
@@ -29,25 +29,25 @@ impl Examined {
         self.report["checks"].as_array().unwrap()
     }
 
-    /// The first check of this name that is so bad.
+    /// Returns the first check of this name in this state.
     fn check(&self, name: &str, state: &str) -> &Value {
         let found = self.checks().iter().find(|check| check["name"] == name && check["state"] == state);
         found.unwrap_or_else(|| panic!("no {name} that is {state}: {:#}", self.report))
     }
 
-    /// The names of those that are not ok.
-    fn complaints(&self) -> Vec<&str> {
+    /// Returns the names of the checks that are not ok.
+    fn failed_checks(&self) -> Vec<&str> {
         self.checks().iter().filter(|check| check["state"] != "ok").filter_map(|check| check["name"].as_str()).collect()
     }
 }
 
-/// What doctor says in English words, also to people who are told everything in Chinese.
-async fn left_in_english(gateway: &Gateway, checks: &[Value]) -> Vec<String> {
-    // In a path, a command or a service's name stand none of these.
+/// Returns the English texts of doctor in a Chinese environment.
+async fn untranslated_texts(gateway: &Gateway, checks: &[Value]) -> Vec<String> {
+    // Paths, commands and service names contain none of these.
     const ENGLISH: [&str; 10] = [" the ", " is ", " are ", " and ", " or ", " to ", " it ", " not ", " of ", " no "];
     let output = gateway.command(&["doctor"]).env("LANG", "zh_CN.UTF-8").output().await.unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
-    // Times and sizes differ from one examination to the next.
+    // Times and sizes differ from one run to the next.
     let plain = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
     let told = plain(&told);
     let said = checks.iter().flat_map(|check| [&check["message"], &check["mend"]]).filter_map(Value::as_str);
@@ -55,8 +55,8 @@ async fn left_in_english(gateway: &Gateway, checks: &[Value]) -> Vec<String> {
     said.filter(is_english).filter(|text| told.contains(&plain(text))).map(str::to_owned).collect()
 }
 
-/// Runs doctor in this home as it stands; the configuration is not written anew.
-async fn examine(gateway: &Gateway, more: &[&str]) -> Examined {
+/// Runs doctor in this home without rewriting the configuration.
+async fn run_doctor(gateway: &Gateway, more: &[&str]) -> Examined {
     let output = gateway.command(&[&["doctor", "--json"], more].concat()).output().await.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let report = serde_json::from_str(&text).unwrap_or_else(|fault| {
@@ -71,7 +71,7 @@ async fn examine(gateway: &Gateway, more: &[&str]) -> Examined {
     }
     if more.is_empty() {
         assert_eq!(
-            left_in_english(gateway, examined.checks()).await,
+            untranslated_texts(gateway, examined.checks()).await,
             Vec::<String>::new(),
             "src/commands/chinese.txt lacks these"
         );
@@ -87,10 +87,10 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// A gateway that is well is told so, in the same words whether it runs or rests; looking changes nothing.
+/// A healthy gateway gets the same report whether it runs or not; checking changes nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_home_that_is_well() {
-    if lacks_bubblewrap() {
+async fn doctor_passes_a_healthy_home_and_changes_nothing() {
+    if bubblewrap_is_missing() {
         return;
     }
     let model = Model::start().await;
@@ -103,10 +103,10 @@ async fn a_home_that_is_well() {
     let id = gateway.accept("in", &Message::new("hi").chat("c")).await;
     sink.wait_posts(1).await;
 
-    let running = examine(&gateway, &[]).await;
-    // As root it says so.
+    let running = run_doctor(&gateway, &[]).await;
+    // As root it reports that.
     let expected = if is_root() { vec!["user"] } else { Vec::new() };
-    assert_eq!(running.complaints(), expected, "{:#}", running.report);
+    assert_eq!(running.failed_checks(), expected, "{:#}", running.report);
     for (name, words) in [
         ("gateway", format!("pid {}", gateway.pid())),
         ("database", "tables read".to_owned()),
@@ -124,8 +124,8 @@ async fn a_home_that_is_well() {
 
     gateway.stop().await;
     let before = fs::read(gateway.database()).unwrap();
-    let resting = examine(&gateway, &[]).await;
-    assert_eq!(resting.complaints(), expected, "{:#}", resting.report);
+    let resting = run_doctor(&gateway, &[]).await;
+    assert_eq!(resting.failed_checks(), expected, "{:#}", resting.report);
     let names = |examined: &Examined| examined.checks().iter().map(|check| check["name"].clone()).collect::<Vec<_>>();
     assert_eq!(names(&resting), names(&running));
     assert!(fs::read(gateway.database()).unwrap() == before);
@@ -137,8 +137,8 @@ async fn a_home_that_is_well() {
 
 type Break = fn(&Path);
 
-/// How a home is broken, the check that tells, how bad it is, a part of what it says and of how to mend it, and whether
-/// `--fix` mends it.
+/// How a home is broken, the check that reports it, its state, a part of the text and of the remedy, and whether
+/// `--fix` repairs it.
 type Row = (&'static str, Break, &'static str, &'static str, &'static str, &'static str, bool);
 
 const BROKEN: &[Row] = &[
@@ -268,10 +268,10 @@ const BROKEN: &[Row] = &[
     ),
 ];
 
-/// Each broken home gets a report that names what is wrong and mends what can be mended; nothing else is touched.
+/// Each broken home gets a report that names the problem and repairs what it can; nothing else is touched.
 #[tokio::test(flavor = "multi_thread")]
-async fn homes_that_are_broken() {
-    if lacks_bubblewrap() {
+async fn doctor_names_and_repairs_each_broken_home() {
+    if bubblewrap_is_missing() {
         return;
     }
     let sink = Sink::start(None).await;
@@ -283,38 +283,38 @@ async fn homes_that_are_broken() {
     chmod(&gateway.home().join("config.toml"), 0o600);
     let whole = tempfile::tempdir().unwrap();
     let kept = whole.path().join("home");
-    copy(&gateway.home(), &kept);
+    copy_folder(&gateway.home(), &kept);
 
     for (what, damage, name, state, words, mend, is_fixed) in BROKEN {
         fs::remove_dir_all(gateway.home()).unwrap();
-        copy(&kept, &gateway.home());
+        copy_folder(&kept, &gateway.home());
         damage(&gateway.home());
-        let found = examine(&gateway, &[]).await;
+        let found = run_doctor(&gateway, &[]).await;
         let check = found.check(name, state);
         assert!(check["message"].as_str().unwrap().contains(words), "{what}: {check}");
         assert!(check["mend"].as_str().unwrap().contains(mend), "{what}: {check}");
         assert_eq!(found.report["fixable"], u32::from(*is_fixed), "{what}: {:#}", found.report);
-        let fixed = examine(&gateway, &["--fix"]).await;
+        let fixed = run_doctor(&gateway, &["--fix"]).await;
         let done: Vec<_> = fixed.checks().iter().filter(|check| !check["fixed"].is_null()).collect();
         assert_eq!(
             (done.len(), done.iter().all(|check| check["name"] == *name)),
             (usize::from(*is_fixed), true),
             "{what}"
         );
-        let after = examine(&gateway, &[]).await;
-        assert_eq!(after.complaints().contains(name), !is_fixed, "{what}: {:#}", after.report);
+        let after = run_doctor(&gateway, &[]).await;
+        assert_eq!(after.failed_checks().contains(name), !is_fixed, "{what}: {:#}", after.report);
         if *is_fixed {
             assert_eq!(after.code, Some(0), "{what}: {:#}", after.report);
         }
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
-            copy(&entry.path(), &target);
+            copy_folder(&entry.path(), &target);
         } else {
             fs::copy(entry.path(), &target).unwrap();
         }
@@ -322,31 +322,32 @@ fn copy(from: &Path, to: &Path) {
     chmod(to, mode(from));
 }
 
-/// No home at all, and a file where it should be: told, and only made when asked.
+/// A missing home, and a file in its place: reported, and only created on request.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_home() {
-    if lacks_bubblewrap() {
+async fn doctor_reports_a_missing_home() {
+    if bubblewrap_is_missing() {
         return;
     }
     let gateway = Gateway::new(Setup::new());
-    let found = examine(&gateway, &[]).await;
+    let found = run_doctor(&gateway, &[]).await;
     assert_eq!(found.check("home", "warn")["mend"], "daoyou gateway");
     assert!(!gateway.home().exists(), "looking makes nothing");
-    let fixed = examine(&gateway, &["--fix"]).await;
+    let fixed = run_doctor(&gateway, &["--fix"]).await;
     assert_eq!(fixed.code, Some(0), "{:#}", fixed.report);
     let made = ["token", "workspace/AGENTS.md"].map(|file| gateway.home().join(file).exists());
     assert_eq!((mode(&gateway.home()), made), (0o700, [true, true]));
 
     fs::remove_dir_all(gateway.home()).unwrap();
     fs::write(gateway.home(), "a file").unwrap();
-    let found = examine(&gateway, &["--fix"]).await;
+    let found = run_doctor(&gateway, &["--fix"]).await;
     assert!(found.check("home", "fail")["message"].as_str().unwrap().contains("not a folder"));
-    // Without these the system says where a user's folder is; this one it does not know, so that nobody's is looked at.
+    // Without these variables the system would supply a user's folder; for this user it has none, so that no real
+    // folder is used.
     if !is_root() {
-        return left_out("a user without a home, whom only root can be");
+        return skip_story("a user without a home, whom only root can be");
     }
     const UNKNOWN: u32 = 61_234;
-    let elsewhere = Gateway::new(Setup::new().program(Some(open_to_all(binary()))));
+    let elsewhere = Gateway::new(Setup::new().program(Some(executable_by_all(binary()))));
     let mut command = elsewhere.command(&["doctor"]);
     let nowhere = command.env_remove("HOME").env("DAOYOU_HOME", "").current_dir("/").uid(UNKNOWN).gid(UNKNOWN);
     let nowhere = nowhere.output().await.unwrap();
@@ -355,7 +356,7 @@ async fn no_home() {
     assert!(told.contains("there is no home: neither --home, nor DAOYOU_HOME, nor HOME is set"), "{told}");
 }
 
-/// A service that answers its list of models so, and calls with another status; gives its address.
+/// Starts a service that answers its list of models and calls with these statuses; returns its address.
 async fn service((list, calls): (u16, u16), date: &'static str) -> String {
     let [list, calls] = [list, calls].map(|status| StatusCode::from_u16(status).unwrap());
     let body = json!({ "error": { "message": "not with a-model-key" }, "data": [{ "id": "scripted-2" }] });
@@ -373,9 +374,9 @@ async fn service((list, calls): (u16, u16), date: &'static str) -> String {
     url
 }
 
-/// Model services that refuse the key, are not there, do not know the model, or live at another time.
+/// Model services that refuse the key, are unreachable, do not know the model, or have another date.
 #[tokio::test(flavor = "multi_thread")]
-async fn services_that_do_not_answer() {
+async fn doctor_explains_model_services_that_fail() {
     const OLD: &str = "Tue, 03 Mar 2026 10:00:00 GMT";
     let model = Model::start().await;
     let closed = "http://127.0.0.1:9/v1".to_owned();
@@ -399,7 +400,7 @@ async fn services_that_do_not_answer() {
     ] {
         let gateway = Gateway::new(Setup::new().model(&model).set("providers.scripted.base_url", url));
         gateway.write_config();
-        let found = examine(&gateway, &[]).await;
+        let found = run_doctor(&gateway, &[]).await;
         let check = found.check(name, state);
         assert!(check["message"].as_str().unwrap().contains(words), "{check}");
         assert!(mend.is_empty() || check["mend"].as_str().unwrap().contains(mend), "{check}");
@@ -407,9 +408,9 @@ async fn services_that_do_not_answer() {
     }
 }
 
-/// A full reserve, a port that another has, a receiver that is not there, and a home that a mute process holds.
+/// A full reserve, an occupied port, an unreachable receiver, and a home that an unresponsive process holds.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_is_not_well() {
+async fn doctor_reports_problems_of_the_machine() {
     let sink = Sink::start(None).await;
     sink.always(Some(Answer::Status(500, None)));
     let hook = Hook::bearer("in")
@@ -420,7 +421,7 @@ async fn a_machine_that_is_not_well() {
     );
     gateway.write_config();
     let _taken = TcpListener::bind(gateway.address()).await.unwrap();
-    let found = examine(&gateway, &[]).await;
+    let found = run_doctor(&gateway, &[]).await;
     assert!(found.check("disk", "fail")["message"].as_str().unwrap().contains("store.reserve"));
     assert!(found.check("port", "fail")["mend"].as_str().unwrap().contains("gateway.listen"));
     assert!(found.check("channel webhook:in", "fail")["mend"].as_str().unwrap().contains("callback_url"));
@@ -430,7 +431,7 @@ async fn a_machine_that_is_not_well() {
     let mut lock = File::create(gateway.home().join("daoyou.lock")).unwrap();
     lock.lock().unwrap();
     writeln!(lock, "{}", std::process::id()).unwrap();
-    let found = examine(&gateway, &["--fix"]).await;
+    let found = run_doctor(&gateway, &["--fix"]).await;
     let check = found.check("gateway", "fail");
     let pid = std::process::id().to_string();
     assert!(check["message"].as_str().unwrap().contains(&pid) && check["mend"].as_str().unwrap().contains(&pid));

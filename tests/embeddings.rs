@@ -1,10 +1,10 @@
-//! Vectors of memories: made in the background, over crashes and changes, and never in the way.
+//! Vectors of memories: computed in the background, across crashes and changes, without delaying anything.
 
 use rusqlite::Connection;
 use serde_json::json;
 
 use crate::support::exposition::Exposition;
-use crate::support::model::Asked;
+use crate::support::model::ModelRequest;
 use crate::support::{Embeddings, Gateway, Hook, Model, Reply, Setup, until};
 
 fn setup(server: &Embeddings, model: &str) -> Setup {
@@ -17,15 +17,15 @@ fn setup(server: &Embeddings, model: &str) -> Setup {
         .set("memory.embeddings.batch", 4)
 }
 
-fn open(gateway: &Gateway) -> Connection {
+fn open_store(gateway: &Gateway) -> Connection {
     let connection = Connection::open(gateway.database()).unwrap();
     connection.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
     connection
 }
 
-/// What somebody told before vectors were thought of.
-fn tell(gateway: &Gateway, texts: &[String]) {
-    let connection = open(gateway);
+/// Adds memories from before vectors existed.
+fn add_memories(gateway: &Gateway, texts: &[String]) {
+    let connection = open_store(gateway);
     for text in texts {
         let insert = "INSERT INTO memories (owner, kind, text, origin, confidence, created_at)
             VALUES ('owner', 'fact', ?, 'told', 1.0, 1)";
@@ -33,9 +33,9 @@ fn tell(gateway: &Gateway, texts: &[String]) {
     }
 }
 
-/// How many memories have a vector, and of which model.
-fn vectors(gateway: &Gateway) -> (usize, String) {
-    let connection = open(gateway);
+/// Returns how many memories have a vector, and of which model.
+fn vector_counts(gateway: &Gateway) -> (usize, String) {
+    let connection = open_store(gateway);
     let count = connection.query_row("SELECT count(*) FROM memory_vectors", [], |row| row.get(0)).unwrap();
     let model = connection.query_row("SELECT value FROM meta WHERE key = 'vectors'", [], |row| row.get(0));
     (count, model.unwrap_or_default())
@@ -43,34 +43,35 @@ fn vectors(gateway: &Gateway) -> (usize, String) {
 
 async fn wait_vectors(gateway: &Gateway, count: usize, model: &str) {
     let expected = (count, model.to_owned());
-    until("the vectors", async || (vectors(gateway) == expected).then_some(())).await;
+    until("the vectors", async || (vector_counts(gateway) == expected).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn vectors_are_computed_once_across_crashes_and_anew_for_another_model() {
+async fn vectors_are_computed_once_and_again_for_another_model() {
     let server = Embeddings::start().await;
     let mut gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
     gateway.stop().await;
     let texts: Vec<_> = (0..10).map(|number| format!("fact number {number}")).collect();
-    tell(&gateway, &texts);
+    add_memories(&gateway, &texts);
     *gateway.setup() = setup(&server, "numbers/small");
     for (point, made) in [("vectors_answered", 0), ("vectors_written", 4), ("vectors_answered:2", 8)] {
         gateway.crash_at(point).spawn();
         gateway.wait_crash().await;
-        assert_eq!(vectors(&gateway), (made, "numbers/small".to_owned()), "{point}");
+        assert_eq!(vector_counts(&gateway), (made, "numbers/small".to_owned()), "{point}");
     }
     gateway.up().await;
     wait_vectors(&gateway, 10, "numbers/small").await;
     let requests = server.requests();
     assert!(requests.iter().all(|asked| asked.texts.len() <= 4 && asked.model == "small"), "{requests:?}");
-    // Twice only what was answered and not yet written when the process died: the first four, and the last two.
+    // Repeated are only requests that were answered but not yet written when the process died: the first four, and
+    // the last two.
     let mut asked: Vec<_> = server.texts().into_iter().filter(|text| text.starts_with("fact")).collect();
     asked.sort_unstable();
     let all: Vec<_> =
         texts.iter().enumerate().flat_map(|(at, text)| vec![text; 1 + usize::from(!(4..=7).contains(&at))]).collect();
     assert_eq!(asked.iter().collect::<Vec<_>>(), all);
 
-    // A server that does not answer is in nobody's way.
+    // A server that does not answer delays nobody.
     server.hold(true);
     *gateway.setup() = setup(&server, "numbers/large").set("memory.embeddings.dimensions", 32);
     gateway.write_config();
@@ -79,7 +80,7 @@ async fn vectors_are_computed_once_across_crashes_and_anew_for_another_model() {
         server.requests().iter().any(|asked| asked.model == "large" && asked.dimensions == Some(32)).then_some(())
     })
     .await;
-    assert_eq!(vectors(&gateway), (0, "numbers/large@32".to_owned()));
+    assert_eq!(vector_counts(&gateway), (0, "numbers/large@32".to_owned()));
     assert!(!gateway.ask("in", "c", "hello").await.is_empty());
     server.hold(false);
     wait_vectors(&gateway, 10, "numbers/large@32").await;
@@ -94,7 +95,7 @@ async fn vectors_are_computed_once_across_crashes_and_anew_for_another_model() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_without_embeddings_is_refused_before_the_start() {
+async fn a_model_without_embeddings_is_a_configuration_error() {
     let server = Embeddings::start().await;
     for (model, expected) in [
         ("numbers", "memory.embeddings.model: \"numbers\" names no provider and model"),
@@ -115,15 +116,15 @@ async fn a_model_without_embeddings_is_refused_before_the_start() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
-/// The results of the tools that a request to the model ends with.
+/// Returns the tool results at the end of a request.
 fn results(model: &Model, about: &str) -> String {
     let requests = model.requests_about(about);
     let last = requests.last().expect("it was asked");
-    Asked::new(0, last).results.join("\n")
+    ModelRequest::new(0, last).results.join("\n")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_memory_is_found_by_other_words() {
+async fn a_memory_is_found_by_meaning() {
     let (server, model) = (Embeddings::start().await, Model::start().await);
     server.alike(&["car", "automobile"]);
     let told = "Our automobile stands in the northern garage.";
@@ -141,7 +142,7 @@ async fn a_memory_is_found_by_other_words() {
         let found = results(&model, &format!("look for {word}"));
         assert_eq!(found.contains(told), is_found, "{word}: {found}");
     }
-    // Without the server words are enough.
+    // Without the server, words suffice.
     drop(server);
     let look = Reply::tool("recall", &json!({"query": "northern"}));
     model.on("once more", [look, Reply::text("looked")]);

@@ -1,70 +1,35 @@
-//! What a turn shows while it runs: to whoever reads the control socket's stream, and on a terminal. Two calls are written
-//! at the same time, piece by piece; neither takes anything from the other.
+//! What a turn shows while it runs, on the control socket's stream and on a terminal. Two calls arrive interleaved;
+//! each keeps its own data.
 
-use futures_util::StreamExt;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio::task::block_in_place;
 
+use crate::support::attached::Attached;
 use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::needs::lacks_bubblewrap;
 use crate::support::pty::Terminal;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, deadline};
+use crate::support::requirements::bubblewrap_is_missing;
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup};
 
-/// Reads the events of the owner's chat from the gateway's control socket, until `done` or `error`.
-async fn watch(gateway: &Gateway) -> mpsc::UnboundedReceiver<Value> {
-    let client = reqwest::Client::builder()
-        .unix_socket(gateway.home().join("daoyou.sock"))
-        .tls_certs_only(std::iter::empty())
-        .no_proxy()
-        .build()
-        .expect("a client without certificates");
-    let response = client.get("http://daoyou/api/attach?chat_id=direct").send().await.expect("the gateway answers");
-    let (tell, events) = mpsc::unbounded_channel();
-    let (attached, is_attached) = tokio::sync::oneshot::channel();
-    tokio::spawn(async move {
-        let (mut stream, mut text, mut attached) = (response.bytes_stream(), Vec::new(), Some(attached));
-        while let Some(Ok(bytes)) = stream.next().await {
-            text.extend_from_slice(&bytes);
-            while let Some(end) = text.windows(2).position(|pair| pair == b"\n\n") {
-                let event: Vec<u8> = text.drain(..end + 2).collect();
-                let data = event.strip_prefix(b"data: ").unwrap_or_default();
-                let frame: Value = serde_json::from_slice(data).unwrap_or_default();
-                if frame == "attached" {
-                    attached.take().map(|told| told.send(()));
-                } else if frame["event"].is_object() && tell.send(frame["event"]["event"].clone()).is_err() {
-                    return;
-                }
-            }
-        }
-    });
-    deadline("the stream to begin", is_attached).await.expect("the gateway lets this follow");
-    events
-}
-
-/// All events up to the turn's end, pieces of the same text joined, and calls that are told of twice in the same words
-/// once.
-async fn turn(events: &mut mpsc::UnboundedReceiver<Value>) -> Vec<Value> {
+/// Returns all events up to the turn's end. Pieces of the same text are joined, and a call that is shown twice alike
+/// counts once.
+async fn turn(attached: &mut Attached) -> Vec<Value> {
     let mut seen: Vec<Value> = Vec::new();
-    loop {
-        let event = deadline("the turn's next event", events.recv()).await.expect("the gateway lives");
-        let is_end = event["type"] == "done" || event["type"] == "error";
-        let told_before = event["type"] == "tool_call" && seen.contains(&event);
+    for frame in attached.turn().await {
+        let event = frame["event"]["event"].clone();
+        let is_repeated = event["type"] == "tool_call" && seen.contains(&event);
         match (seen.last_mut(), event["delta"].as_str()) {
             (Some(last), Some(delta)) if last["type"] == event["type"] => {
                 last["delta"] = json!(last["delta"].as_str().unwrap_or_default().to_owned() + delta);
             }
-            _ if told_before => {}
+            _ if is_repeated => {}
             _ => seen.push(event),
         }
-        if is_end {
-            return seen;
-        }
     }
+    seen
 }
 
-/// What of `events` concerns the call `id`: its arguments and whether they are complete, then its result.
-fn of_call(events: &[Value], id: &str) -> Vec<Value> {
+/// Returns the events of call `id`: its arguments and whether they are complete, then its result.
+fn events_of_call(events: &[Value], id: &str) -> Vec<Value> {
     let of = events.iter().filter(|event| event["id"] == id);
     of.map(|event| match event["type"].as_str() {
         Some("tool_call") => json!([event["name"], event["arguments"], event["args_complete"]]),
@@ -74,7 +39,7 @@ fn of_call(events: &[Value], id: &str) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_reads_the_stream_sees_all_of_a_turn() {
+async fn the_event_stream_shows_a_whole_turn() {
     let model = Model::start().await;
     let listing = json!({"path": "."});
     let reading = json!({"path": "notes <中文>.txt"});
@@ -83,26 +48,26 @@ async fn whoever_reads_the_stream_sees_all_of_a_turn() {
         "work",
         [
             both.interleaved().chunk_chars(3).reasoning("What is there?").saying("I look.").usage(100, 20),
-            // A service that counts its ids anew, and a model that does not close its braces.
+            // A service that restarts its ids, and a model that does not close its braces.
             Reply::raw_tool("read_file", "{\"path\": \"a").call_id("x").chunk_chars(2).usage(200, 10),
             Reply::text("That is all.").usage(300, 5),
         ],
     );
     let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
     std::fs::write(gateway.workspace().join("notes <中文>.txt"), "hello").unwrap();
-    let mut events = watch(&gateway).await;
+    let mut events = Attached::open(&gateway).await;
     assert_eq!(gateway.run(&["agent", "-m", "work"]).await.stdout, "That is all.\n");
     let events = turn(&mut events).await;
     assert_eq!(
-        of_call(&events, "x"),
+        events_of_call(&events, "x"),
         [json!(["list_dir", null, false]), json!(["list_dir", listing, true]), json!(["list_dir", true]),]
     );
     assert_eq!(
-        of_call(&events, "y"),
+        events_of_call(&events, "y"),
         [json!(["read_file", null, false]), json!(["read_file", reading, true]), json!(["read_file", true]),]
     );
     assert_eq!(
-        of_call(&events, "x_2"),
+        events_of_call(&events, "x_2"),
         [json!(["read_file", null, false]), json!(["read_file", "{\"path\": \"a", true]), json!(["read_file", false]),]
     );
     let others: Vec<Value> = events.iter().filter(|event| event.get("id").is_none()).cloned().collect();
@@ -122,23 +87,24 @@ async fn whoever_reads_the_stream_sees_all_of_a_turn() {
     let done = &others[7];
     assert_eq!((&done["type"], &done["reply"]), (&json!("done"), &json!("That is all.")));
     assert_eq!((&done["input_tokens"], &done["output_tokens"], others.len()), (&json!(600), &json!(35), 8));
-    // Who waits for the reply gets the reply and nothing of what came before.
+    // A waiting caller gets the reply and nothing before it.
     assert_eq!(gateway.ask("in", "c", "work").await, "That is all.");
     assert_eq!(model.refused(), Vec::<String>::new());
     wait_settled(&gateway.database()).await;
     check(&gateway.database(), &Witness::default());
 }
 
-/// A response that breaks off within a call is void: it is said, the call does not run, and the next one is another.
+/// A response that breaks off within a call is discarded: this is shown, the call does not run, and the next one gets
+/// another id.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_void_response_is_said_and_a_failure_is_the_end() {
+async fn a_discarded_response_restarts_and_a_failure_ends_the_stream() {
     let model = Model::start().await;
     let write = Reply::tool("write_file", &json!({"path": "cut.txt", "content": "never written"}));
     model.on("cut", [Reply::text("whole")]);
     model.nth(1, write.saying("I write.").chunk_chars(4).drops_after(8));
     model.on("broken", [Reply::status(400)]);
     let gateway = Gateway::start(Setup::new().model(&model)).await;
-    let mut events = watch(&gateway).await;
+    let mut events = Attached::open(&gateway).await;
     assert_eq!(gateway.run(&["agent", "-m", "cut"]).await.stdout, "whole\n");
     let kinds = |events: &[Value]| -> Vec<String> {
         events.iter().map(|event| event["type"].as_str().unwrap_or_default().to_owned()).collect()
@@ -152,14 +118,14 @@ async fn a_void_response_is_said_and_a_failure_is_the_end() {
     assert!(broken[1]["message"].as_str().is_some_and(|words| words.contains("HTTP 400")), "{broken:?}");
 }
 
-/// The rows that stand on the screen in the end: the last one is drawn over while it grows.
-fn rows(drawn: &str) -> Vec<String> {
+/// Returns the rows on the screen at the end: the last row is redrawn while it grows.
+fn screen_rows(drawn: &str) -> Vec<String> {
     drawn.split("\r\n").map(|row| row.rsplit("\r\x1b[K").next().unwrap_or_default().to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminal_shows_one_row_for_each_call() {
-    if lacks_bubblewrap() {
+    if bubblewrap_is_missing() {
         return;
     }
     let (model, gate) = (Model::start().await, Gate::new());
@@ -174,7 +140,7 @@ async fn a_terminal_shows_one_row_for_each_call() {
         let mut terminal = Terminal::start(&gateway, &["chat"]);
         terminal.expect("You> ");
         terminal.line("work");
-        // Pending is not the same as none, and something turns meanwhile.
+        // A pending call is visible, and a spinner turns meanwhile.
         terminal.expect(" exec(…) +1");
         terminal
     });
@@ -182,7 +148,7 @@ async fn a_terminal_shows_one_row_for_each_call() {
     gate.open();
     let mut drawn = block_in_place(|| {
         terminal.expect("exec(command=\"while ");
-        // A frame of the spinner, drawn again while the command runs.
+        // A frame of the spinner, redrawn while the command runs.
         let drawn = terminal.expect("exec(command=\"while ");
         assert!(drawn.ends_with(['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏', ' ']), "{drawn:?}");
         drawn
@@ -190,7 +156,7 @@ async fn a_terminal_shows_one_row_for_each_call() {
     std::fs::write(gateway.workspace().join("go"), "").unwrap();
     block_in_place(|| {
         drawn += &terminal.expect("3,000 tokens in · 25 out");
-        let rows = rows(&drawn);
+        let rows = screen_rows(&drawn);
         let at = |text: &str| -> Vec<usize> { (0..rows.len()).filter(|row| rows[*row].contains(text)).collect() };
         let (first, second) = (at("● exec(command="), at("● list_dir(path=\"empty\")"));
         assert_eq!((first.len(), second.len()), (1, 1), "{rows:?}");

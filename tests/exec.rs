@@ -1,6 +1,6 @@
 //! Commands, through the real supervisor and the real kernel.
 
-use crate::support::needs::{lacks_bubblewrap, left_out};
+use crate::support::requirements::{bubblewrap_is_missing, skip_story};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -76,19 +76,19 @@ fn unprotected() -> ExecConfig {
     ExecConfig { sandbox: SandboxMode::Off, ..ExecConfig::default() }
 }
 
-/// Without a sandbox what needs it is left out, aloud.
+/// Returns a world with a sandbox; skips the story if there is none.
 fn sandboxed() -> Option<World> {
     match sandbox_of(SandboxMode::Auto, Path::new(BINARY)) {
         Ok(_) => Some(World::new(ExecConfig::default())),
         Err(reason) => {
-            left_out(&reason.to_string());
+            skip_story(&reason.to_string());
             None
         }
     }
 }
 
-/// Whether a process runs whose command line holds `mark`.
-fn alive(mark: &str) -> bool {
+/// Returns true if a process runs whose command line contains `mark`.
+fn is_running(mark: &str) -> bool {
     let me = std::process::id().to_string();
     fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -96,12 +96,12 @@ fn alive(mark: &str) -> bool {
     })
 }
 
-/// A length of sleep that no other run of these tests uses, so that it can be told from theirs in the process list.
-fn long(n: u32) -> String {
+/// Returns a duration for sleep that no other run of these tests uses, so that the process list identifies it.
+fn unique_sleep(n: u32) -> String {
     format!("{n}.{}", std::process::id())
 }
 
-/// Waits for a state, bounded.
+/// Waits for a state, with a deadline.
 fn wait_for(what: &str, reached: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !reached() {
@@ -111,7 +111,7 @@ fn wait_for(what: &str, reached: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn a_command_gives_its_output_in_order_and_its_code() {
+async fn a_command_returns_its_output_in_order_and_its_exit_code() {
     let world = World::new(unprotected());
     let workspace = world.workspace().display().to_string();
     for (command, expected) in [
@@ -129,7 +129,7 @@ async fn a_command_gives_its_output_in_order_and_its_code() {
 }
 
 #[tokio::test]
-async fn only_named_variables_reach_a_command() {
+async fn only_listed_environment_variables_reach_a_command() {
     let world = World::new(ExecConfig { env: vec!["CARGO_MANIFEST_DIR".to_owned()], ..unprotected() });
     let got = world.run("env | cut -d= -f1 | sort").await;
     let allowed =
@@ -140,8 +140,8 @@ async fn only_named_variables_reach_a_command() {
 }
 
 #[tokio::test]
-async fn time_up_ends_all_that_a_command_started() {
-    let long = long(9871);
+async fn a_timeout_ends_every_process_of_a_command() {
+    let long = unique_sleep(9871);
     let worlds: Vec<_> = std::iter::once(World::new(unprotected())).chain(sandboxed()).collect();
     for command in [
         "echo started; sleep LONG & sleep LONG",
@@ -152,25 +152,25 @@ async fn time_up_ends_all_that_a_command_started() {
         for world in &worlds {
             let got = world.call(json!({ "command": command, "timeout": 1 }), &CancellationToken::new()).await;
             assert_eq!(got, "Error: Command timed out after 1 seconds\nstarted\n", "{command}");
-            assert!(!alive(&long), "{command}");
+            assert!(!is_running(&long), "{command}");
         }
     }
 }
 
 #[tokio::test]
-async fn what_runs_on_ends_with_its_command() {
+async fn background_children_end_with_their_command() {
     let world = World::new(unprotected());
     let begun = Instant::now();
-    let long = long(9873);
+    let long = unique_sleep(9873);
     assert_eq!(world.run(&format!("setsid sleep {long} & nohup sleep {long} & echo done")).await, "done\n");
-    assert!(begun.elapsed() < Duration::from_secs(20) && !alive(&long));
+    assert!(begun.elapsed() < Duration::from_secs(20) && !is_running(&long));
 }
 
 #[tokio::test]
-async fn cancelled_and_dropped_commands_end() {
+async fn cancelled_and_dropped_commands_are_ended() {
     let world = World::new(unprotected());
     let cancel = CancellationToken::new();
-    let (first, other) = (long(9874), long(9875));
+    let (first, other) = (unique_sleep(9874), unique_sleep(9875));
     let running = world.call(json!({ "command": format!("echo begun; touch begun; sleep {first}") }), &cancel);
     let begun = world.workspace().join("begun");
     let cancelling = async {
@@ -181,7 +181,7 @@ async fn cancelled_and_dropped_commands_end() {
     };
     let (got, ()) = tokio::join!(running, cancelling);
     assert_eq!(got, "Error: Cancelled; the command was killed\nbegun\n");
-    assert!(!alive(&first));
+    assert!(!is_running(&first));
 
     let second = world.workspace().join("second");
     let cancel = CancellationToken::new();
@@ -189,9 +189,9 @@ async fn cancelled_and_dropped_commands_end() {
         world.call(json!({ "command": format!("touch second; setsid sleep {other}; sleep {other}") }), &cancel);
     tokio::select! {
         got = running => panic!("{got}"),
-        () = async { while !(second.exists() && alive(&other)) { tokio::task::yield_now().await; } } => {}
+        () = async { while !(second.exists() && is_running(&other)) { tokio::task::yield_now().await; } } => {}
     }
-    wait_for("a dropped command ends", || !alive(&other));
+    wait_for("a dropped command ends", || !is_running(&other));
 }
 
 #[tokio::test]
@@ -215,7 +215,7 @@ fn a_killed_gateway_leaves_no_command_behind() {
     if let Some(home) = std::env::var_os(ROLE) {
         return hold_a_command(Path::new(&home));
     }
-    let long = long(9876);
+    let long = unique_sleep(9876);
     let home = tempfile::tempdir().unwrap();
     fs::create_dir(home.path().join("workspace")).unwrap();
     let name = "exec::a_killed_gateway_leaves_no_command_behind";
@@ -226,10 +226,10 @@ fn a_killed_gateway_leaves_no_command_behind() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    wait_for("the command runs", || alive(&long));
+    wait_for("the command runs", || is_running(&long));
     gateway.kill().unwrap();
     gateway.wait().unwrap();
-    wait_for("the command is gone", || !alive(&long));
+    wait_for("the command is gone", || !is_running(&long));
     wait_for("its temp folder is gone", || fs::read_dir(home.path().join("tmp")).unwrap().count() == 0);
 }
 
@@ -245,8 +245,8 @@ fn hold_a_command(home: &Path) {
 }
 
 #[tokio::test]
-async fn the_sandbox_lets_through_what_work_needs() {
-    if lacks_bubblewrap() {
+async fn the_sandbox_allows_normal_work() {
+    if bubblewrap_is_missing() {
         return;
     }
     let Some(world) = sandboxed() else { return };
@@ -262,9 +262,9 @@ async fn the_sandbox_lets_through_what_work_needs() {
     }
 }
 
-/// Fault 32: no pattern is looked at, the kernel is the boundary.
+/// Fault 32: no pattern is matched; the kernel is the boundary.
 #[tokio::test]
-async fn the_sandbox_holds_against_every_way_of_writing_a_command() {
+async fn the_sandbox_cannot_be_bypassed_by_rewriting_a_command() {
     let Some(world) = sandboxed() else { return };
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret"), CANARY).unwrap();
@@ -317,18 +317,18 @@ async fn the_sandbox_holds_against_every_way_of_writing_a_command() {
         assert_eq!(fs::read_to_string(outside.path().join("secret")).unwrap(), CANARY, "{command}");
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "{command}");
     }
-    // The first process of a namespace takes no signal from inside it.
+    // The first process of a namespace receives no signal from inside it.
     assert!(world.run("kill -9 $PPID; echo alive").await.ends_with("alive\n"));
     assert_eq!(fs::read_to_string(world.home.path().join("token")).unwrap(), CANARY);
     assert!(!world.home.path().join("config.toml").exists() && !Path::new("/tmp/daoyou-test-escape").exists());
 }
 
 #[tokio::test]
-async fn the_sandbox_has_no_network_unless_it_is_asked_for() {
+async fn the_sandbox_has_no_network_by_default() {
     let Some(closed) = sandboxed() else { return };
     let has_python = Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success());
     if !has_python {
-        return left_out("no python3");
+        return skip_story("no python3");
     }
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -356,7 +356,7 @@ async fn the_sandbox_has_no_network_unless_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn more_folders_are_read_when_the_owner_names_them() {
+async fn the_owner_can_allow_further_readable_folders() {
     if sandboxed().is_none() {
         return;
     }
@@ -369,12 +369,12 @@ async fn more_folders_are_read_when_the_owner_names_them() {
     assert!(world.run(&format!("echo x > {}", path.display())).await.starts_with("Error: Exit code: "));
 }
 
-/// In a process of its own, from which Landlock's system calls are hidden.
+/// Runs in a process from which Landlock's system calls are hidden.
 #[test]
-fn without_landlock_commands_are_refused_in_words() {
+fn without_landlock_commands_are_refused_with_a_reason() {
     const ROLE: &str = "DAOYOU_TEST_NO_LANDLOCK";
     if std::env::var_os(ROLE).is_none() {
-        let name = "exec::without_landlock_commands_are_refused_in_words";
+        let name = "exec::without_landlock_commands_are_refused_with_a_reason";
         let mut child = Command::new(std::env::current_exe().unwrap());
         let output =
             child.args(["--exact", name, "--nocapture"]).env(ROLE, "1").env("PATH", "/nonexistent").output().unwrap();
@@ -397,7 +397,7 @@ fn without_landlock_commands_are_refused_in_words() {
         );
         assert_eq!(World::new(unprotected()).run("echo ran").await, "ran\n");
     });
-    // A supervisor that is told to hold a command and cannot starts nothing either.
+    // A supervisor that must sandbox a command and cannot, starts nothing either.
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("workspace");
     fs::create_dir(&folder).unwrap();
@@ -422,7 +422,7 @@ fn supervisor(order: &Value) -> (Child, UnixStream) {
 }
 
 #[tokio::test]
-async fn a_command_may_ask_for_less_time_but_not_for_more() {
+async fn a_command_may_shorten_its_timeout_but_not_extend_it() {
     let world = World::new(ExecConfig { timeout: Span::from_secs(1), ..unprotected() });
     let got = world.call(json!({ "command": "sleep 987", "timeout": 500 }), &CancellationToken::new()).await;
     assert!(got.starts_with("Error: Command timed out after 1 seconds"), "{got}");

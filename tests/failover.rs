@@ -1,5 +1,5 @@
-//! A model that is not there: another stands in, or the message waits until one is back; a service that fails again and
-//! again is left alone; a conversation that is too long is made smaller.
+//! An unavailable model: another one answers, or the message waits; a service that fails repeatedly is paused; a
+//! conversation that is too long is shortened.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::support::model::user_text;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, deadline, until};
 
 const NOTICE: &str = "The model service scripted cannot be reached at the moment. Your message is kept and will be answered when it is back.";
-/// As [`NOTICE`], of a service that answers with 503.
+/// Like [`NOTICE`], for a service that answers with 503.
 const FAULT_NOTICE: &str = "The model service scripted reports an error at the moment. Your message is kept and will be answered when it is back.";
 
-/// Messages that begin with `text` find the service down while `is_down`, for as long as a turn may wait at all.
-fn refuse_while(model: &Model, is_down: &Arc<AtomicBool>, text: &'static str) {
+/// Makes the service fail for messages that begin with `text` while `is_down`, for longer than a turn may wait.
+fn fail_requests_while(model: &Model, is_down: &Arc<AtomicBool>, text: &'static str) {
     let is_down = is_down.clone();
     model.script(move |asked| {
         let is_refused = asked.user.starts_with(text) && is_down.load(Ordering::SeqCst);
@@ -27,7 +27,7 @@ fn refuse_while(model: &Model, is_down: &Arc<AtomicBool>, text: &'static str) {
     });
 }
 
-/// `providers.NAME`, at this port of this machine, without tries after the first.
+/// Configures `providers.NAME` at this local port, without retries.
 fn provider(setup: Setup, name: &str, port: u16) -> Setup {
     setup
         .set(&format!("providers.{name}.kind"), "openai")
@@ -40,7 +40,7 @@ fn port_of(model: &Model) -> u16 {
     reqwest::Url::parse(&model.base_url()).unwrap().port().unwrap()
 }
 
-/// The model at `port` answers, whether it is there or not.
+/// Uses the model at `port`, whether or not it runs.
 fn setup(port: u16) -> Setup {
     provider(Setup::new().set("agent.model", "scripted/scripted"), "scripted", port).hook(Hook::bearer("in"))
 }
@@ -52,15 +52,15 @@ async fn wait_status(gateway: &Gateway, id: &str, status: &str) {
     .await;
 }
 
-/// The notices of waiting that were written.
+/// Returns the waiting notices that were written.
 fn notices(gateway: &Gateway) -> Vec<String> {
     let journal = Journal::read(&gateway.database()).unwrap();
     let notices = journal.outbox.into_iter().filter(|row| row.slot == "notice:waiting");
     notices.map(|row| row.body["content"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// A service that dies in the middle of a turn, and one of the other protocol that goes on: the calls that were made
-/// stand in its history, each model is charged for what it did, and the session can go back.
+/// A service fails in the middle of a turn, and one of another protocol continues: the earlier calls are in its
+/// history, each model is charged for its part, and the session can switch back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fallback_with_another_protocol_continues_a_turn() {
     let (first, second) = (Model::start().await, Model::start().await);
@@ -96,17 +96,17 @@ async fn a_fallback_with_another_protocol_continues_a_turn() {
     check(&gateway.database(), &Witness::default());
 }
 
-/// A dead provider, one that does not know the model, and one that answers: the last one does, in the middle of a turn
-/// too, and the turn stays with it.
+/// A dead provider, one that does not know the model, and one that answers: the last one does, also in the middle of
+/// a turn, and the turn stays with it.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_model_answers_for_one_that_does_not() {
+async fn a_fallback_model_answers_when_the_first_fails() {
     let (first, third) = (Model::start().await, Model::start().await);
     let list = Reply::tool("list_dir", &json!({"path": "."}));
     first.on("in the middle", [list.clone(), Reply::status(500)]);
     first.on("half", [Reply::text("words that are taken back").drops_after(2)]);
     first.on("wrong", [Reply::status(400)]);
     third.on("in the middle", [list.clone(), list, Reply::text("to the end")]);
-    let setup = provider(setup(port_of(&first)), "second", Model::nowhere());
+    let setup = provider(setup(port_of(&first)), "second", Model::unused_port());
     let setup = provider(setup, "third", port_of(&third));
     let mut gateway =
         Gateway::start(setup.set("agent.fallback", vec!["second/m", "scripted/scripted", "third/big"])).await;
@@ -141,9 +141,9 @@ async fn another_model_answers_for_one_that_does_not() {
     }
 }
 
-/// Five failures in a row, and the service is left alone; a slow answer to an earlier call shows that it works again.
+/// After five failures in a row the service is paused; a slow answer to an earlier call shows that it works again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_fails_repeatedly_is_not_asked_until_it_works() {
+async fn the_circuit_breaker_pauses_a_failing_service() {
     let (model, gate) = (Model::start().await, Gate::new());
     model.on("slow", [Reply::text("at last").held_by(&gate)]);
     model.on("broken", [Reply::text("half an answer").drops_after(1)]);
@@ -186,12 +186,12 @@ async fn a_service_that_fails_repeatedly_is_not_asked_until_it_works() {
     check(&gateway.database(), &Witness { accepted: &[slow, kept], ..Witness::default() });
 }
 
-/// Nobody answers: the sender is told once, also when the gateway is killed meanwhile; another model's sessions go on; and
-/// when the model is back, all is answered once and in order.
+/// No model answers: the sender is told once, even if the gateway is killed meanwhile; sessions of another model
+/// continue; when the model is back, everything is answered once and in order.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_waits_for_its_model_survives_a_kill_and_is_answered_once() {
+async fn a_waiting_message_survives_a_kill_and_is_answered_once() {
     let sink = Sink::start(Some(&config::callback_secret())).await;
-    let (port, other) = (Model::nowhere(), Model::start().await);
+    let (port, other) = (Model::unused_port(), Model::start().await);
     let setup = provider(setup(port), "other", port_of(&other)).hook(Hook::bearer("in").callback(&sink));
     let mut gateway = Gateway::start(setup.hook(Hook::bearer("well").set("model", "other/m"))).await;
     let waited = gateway.post("in", "?wait=2", &Message::new("first").chat("c").id("m1")).await;
@@ -210,11 +210,11 @@ async fn a_message_that_waits_for_its_model_survives_a_kill_and_is_answered_once
     gateway.up().await;
     assert_eq!(notices(&gateway), [NOTICE]);
 
-    let model = Model::appears(port).await;
+    let model = Model::start_on_port(port).await;
     for (id, reply) in [(&first, "echo: first"), (&second, "echo: second")] {
         assert_eq!(gateway.wait_done("in", id).await.text("reply"), reply);
     }
-    let asked: Vec<_> = model.requests().iter().map(last_said).collect();
+    let asked: Vec<_> = model.requests().iter().map(last_user_message).collect();
     assert_eq!((asked, model.refused()), (vec!["first".to_owned(), "second".to_owned()], Vec::new()));
     wait_settled(&gateway.database()).await;
     let journal = check(
@@ -223,18 +223,18 @@ async fn a_message_that_waits_for_its_model_survives_a_kill_and_is_answered_once
     );
     assert_eq!(notices(&gateway).len(), 1);
     assert_eq!(sink.posts().iter().filter(|post| post.data("content") == NOTICE).count(), 1);
-    // Waiting is no fault of the message.
+    // Waiting does not count against the message.
     let stalled: i64 =
         open(&gateway.database()).unwrap().query_row("SELECT max(stalled) FROM inbox", [], |row| row.get(0)).unwrap();
     assert!(stalled <= 1 && journal.steps_of(&first).len() >= 3, "{stalled}");
 }
 
-/// An answer to somebody else calls those who wait, however long they would have waited still; `/stop` ends a wait at
+/// An answer to another message retries the waiting ones, however long they would still wait; `/stop` ends a wait at
 /// once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_turn_is_retried_after_another_answer_or_stopped() {
     let (model, is_down) = (Model::start().await, Arc::new(AtomicBool::new(true)));
-    refuse_while(&model, &is_down, "kept");
+    fail_requests_while(&model, &is_down, "kept");
     let gateway = Gateway::start(setup(port_of(&model))).await;
     let mut kept = Vec::new();
     for chat in ["a", "b", "c"] {
@@ -258,11 +258,11 @@ async fn a_waiting_turn_is_retried_after_another_answer_or_stopped() {
     check(&gateway.database(), &Witness { accepted: &kept, ..Witness::default() });
 }
 
-/// No longer than `wait_for_model`, however short `turn_timeout` is: then the message is set aside, its sender is told, those behind it go on, and the owner
-/// can have it answered after all.
+/// No longer than `wait_for_model`, however short `turn_timeout` is: then the message is set aside, its sender is
+/// told, later messages continue, and the owner can have it answered after all.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_has_an_end_and_the_message_can_be_revived() {
-    let port = Model::nowhere();
+async fn an_expired_wait_is_given_up_and_can_be_revived() {
+    let port = Model::unused_port();
     let gateway = Gateway::start(
         setup(port).set("agent.turn_timeout", "1s").set("agent.wait_for_model", "3s").set("agent.locale", "zh"),
     )
@@ -282,7 +282,7 @@ async fn a_wait_has_an_end_and_the_message_can_be_revived() {
     let queue = gateway.run(&["queue", "list"]).await.stdout;
     assert!(queue.contains(&id[..8]), "{queue}");
 
-    let model = Model::appears(port).await;
+    let model = Model::start_on_port(port).await;
     let ran = gateway.run(&["queue", "retry", &id]).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let answered = until("the revived message to be answered", async || {
@@ -296,12 +296,12 @@ async fn a_wait_has_an_end_and_the_message_can_be_revived() {
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
 }
 
-/// The person at the command line: told on standard error that the message waits, then answered; where no gateway runs,
-/// told at once that it cannot be.
+/// `agent -m` prints on standard error that the message waits, then the answer; without a gateway it reports at once
+/// that no model answers.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_line_says_that_a_message_waits() {
+async fn agent_reports_that_its_message_waits() {
     let (model, is_down) = (Model::start().await, Arc::new(AtomicBool::new(true)));
-    let mut gateway = Gateway::new(setup(Model::nowhere()));
+    let mut gateway = Gateway::new(setup(Model::unused_port()));
     let ran = gateway.run(&["agent", "-m", "hello"]).await;
     assert!(ran.code == Some(1) && !ran.stderr.contains(NOTICE), "{ran:?}");
     assert!(
@@ -310,7 +310,7 @@ async fn the_command_line_says_that_a_message_waits() {
     );
 
     *gateway.setup() = setup(port_of(&model));
-    refuse_while(&model, &is_down, "typed");
+    fail_requests_while(&model, &is_down, "typed");
     gateway.up().await;
     let mut asking = gateway.command(&["agent", "-m", "typed one", "--session", "cli:one"]);
     let mut asking = asking.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -326,7 +326,7 @@ async fn the_command_line_says_that_a_message_waits() {
     assert_eq!((asked.status.code(), asked.stdout), (Some(0), b"echo: typed one\n".to_vec()));
     assert_eq!(said.next_line().await.unwrap(), None, "it is said once");
 
-    // The gateway dies while somebody waits at the command line: he leaves, and the message waits for the next one.
+    // The gateway dies while `agent -m` waits: the command ends, and the message waits for the next gateway.
     is_down.store(true, Ordering::SeqCst);
     let waiting = gateway.accept("in", &Message::new("typed in vain").chat("v")).await;
     wait_status(&gateway, &waiting, "waiting").await;
@@ -344,9 +344,9 @@ async fn the_command_line_says_that_a_message_waits() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// What a model will not take is made smaller: older turns go first, then long results, and the message stays.
+/// A conversation that the model refuses is shortened: older turns first, then long results; the message stays.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_that_is_too_long_is_shortened_and_answered() {
+async fn an_oversized_conversation_is_shortened_and_answered() {
     let model = Model::start().await;
     let refuse = || Reply::status(400).saying("This model's maximum context length is 8192 tokens");
     model.script(move |asked| (asked.body["messages"].as_array().unwrap().len() > 8).then(refuse));
@@ -378,9 +378,9 @@ async fn a_conversation_that_is_too_long_is_shortened_and_answered() {
     assert!(journal.steps.iter().any(|step| step.kind == "context" && step.body["squeezed"] == 2));
 }
 
-/// `Retry-After` as a date is kept as one in seconds is.
+/// A date in `Retry-After` is honoured like seconds.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_busy_service_is_asked_at_the_date_that_it_names() {
+async fn a_retry_after_date_is_honoured() {
     let model = Model::start().await;
     let date = jiff::Timestamp::now() + Duration::from_secs(3);
     let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&date).unwrap();
@@ -388,15 +388,15 @@ async fn a_busy_service_is_asked_at_the_date_that_it_names() {
     let gateway = Gateway::start(setup(port_of(&model)).set("providers.scripted.retries", 1)).await;
     let began = Instant::now();
     assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
-    // The date is in whole seconds, and some passed until the first request.
+    // The date has whole seconds, and some time passed until the first request.
     assert!(began.elapsed() >= Duration::from_millis(300) && model.count() == 2, "{:?}", began.elapsed());
 }
 
-/// New settings are tried at once by those who wait, also by those whose server could not even say which models it has.
+/// Waiting messages try new settings at once, also those whose server could not even list its models.
 #[tokio::test(flavor = "multi_thread")]
-async fn new_settings_are_tried_at_once() {
+async fn waiting_messages_try_new_settings_at_once() {
     let model = Model::start().await;
-    let (local, nowhere) = (Setup::new().set("agent.model", "auto").hook(Hook::bearer("in")), Model::nowhere());
+    let (local, nowhere) = (Setup::new().set("agent.model", "auto").hook(Hook::bearer("in")), Model::unused_port());
     let local = |port: u16| local.clone().set("providers.vllm.base_url", format!("http://127.0.0.1:{port}/v1"));
     let mut gateway = Gateway::start(local(nowhere)).await;
     let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
@@ -410,8 +410,8 @@ async fn new_settings_are_tried_at_once() {
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
 }
 
-/// What the user said last in a request.
-fn last_said(request: &Value) -> String {
+/// Returns the last user message of a request.
+fn last_user_message(request: &Value) -> String {
     let messages = request["messages"].as_array().unwrap().iter();
     let last = messages.rev().find(|message| message["role"] == "user").unwrap();
     user_text(last["content"].as_str().unwrap_or_default()).to_owned()

@@ -1,4 +1,4 @@
-//! HEARTBEAT.md: what is new, changed or due is put before a model once, and what it has to say is delivered.
+//! HEARTBEAT.md: new, changed and due entries are given to a model once, and its output is delivered.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ struct World {
 }
 
 impl World {
-    /// A gateway that looks every second.
+    /// Starts a gateway that checks every second.
     async fn start(set: impl FnOnce(Setup) -> Setup) -> Self {
         let (model, sink) = (Model::start().await, Sink::start(Some(&crate::support::config::callback_secret())).await);
         let setup = Setup::new()
@@ -34,14 +34,14 @@ impl World {
         fs::rename(file.with_extension("new"), file).unwrap();
     }
 
-    fn looks(&self) -> usize {
+    fn round_count(&self) -> usize {
         self.gateway.logs().matches("checking HEARTBEAT.md").count()
     }
 
-    /// Waits for two more looks, of which the second began after now.
-    async fn wait_looks(&self) {
-        let before = self.looks();
-        until("two more looks", async || (self.looks() >= before + 2).then_some(())).await;
+    /// Waits for two more rounds, of which the second began after now.
+    async fn wait_rounds(&self) {
+        let before = self.round_count();
+        until("two more looks", async || (self.round_count() >= before + 2).then_some(())).await;
     }
 
     fn delivered(&self) -> Vec<String> {
@@ -50,17 +50,17 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_new_entries_are_asked_and_only_news_is_delivered() {
+async fn only_new_heartbeat_entries_are_run_and_only_news_is_delivered() {
     let mut world = World::start(|setup| setup).await;
     world.model.on("Look at the disk", [Reply::text("The disk is full.")]);
     world.model.on("Look at the mail", [Reply::text("`HEARTBEAT_OK`.")]);
     world.model.on("Look at the sky", [Reply::text("It rains.\n\nHEARTBEAT_OK")]);
-    world.wait_looks().await;
+    world.wait_rounds().await;
     assert_eq!(world.model.count(), 0, "the template holds no entry");
 
     world.write("# Mine\n\n<!-- - not this -->\n- [ ] Look at the disk\n- [x] Look at what is done\n");
     world.sink.wait_posts(1).await;
-    world.wait_looks().await;
+    world.wait_rounds().await;
     assert_eq!(world.model.count(), 1, "asked once");
     let asked = &world.model.requests()[0]["messages"];
     let asked: Vec<&str> = asked.as_array().unwrap().iter().filter_map(|message| message["content"].as_str()).collect();
@@ -70,20 +70,20 @@ async fn only_new_entries_are_asked_and_only_news_is_delivered() {
 
     world.write("- [ ] Look at the disk\n- Look at the mail\n");
     world.model.wait_requests(2).await;
-    world.wait_looks().await;
+    world.wait_rounds().await;
     let second = world.model.requests()[1]["messages"].as_array().unwrap().last().unwrap().to_string();
     assert!(second.contains("Look at the mail") && !second.contains("Look at the disk"), "{second}");
 
-    // What it remembers is in the store.
+    // Its state is in the store.
     world.gateway.restart().await;
-    world.wait_looks().await;
+    world.wait_rounds().await;
     assert_eq!(world.model.count(), 2);
     world.write("- [ ] Look at the disk\n- Look at the mail\n- Look at the sky");
     world.sink.wait_posts(2).await;
-    world.wait_looks().await;
+    world.wait_rounds().await;
     assert_eq!(world.delivered(), ["The disk is full.", "It rains."]);
 
-    // The chat knows what was said in it.
+    // The chat knows what was sent to it.
     world.gateway.ask("in", "me", "what was that?").await;
     let asked = world.model.requests_about("what was that?");
     assert!(asked[0].to_string().contains("The disk is full."), "{asked:?}");
@@ -94,7 +94,7 @@ async fn only_new_entries_are_asked_and_only_news_is_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn exhausted_daily_tokens_are_reported_once() {
+async fn exhausted_daily_heartbeat_tokens_are_reported_once() {
     let mut world = World::start(|setup| setup.set("heartbeat.tokens_per_day", 100)).await;
     world.model.on("Look at the disk", [Reply::text("The disk is full.").usage(90, 20)]);
     world.write("- Look at the disk");
@@ -102,15 +102,15 @@ async fn exhausted_daily_tokens_are_reported_once() {
     world.write("- Look at the disk\n- Look at the mail");
     let told = world.sink.wait_posts(2).await;
     assert!(told[1].data("content").contains("100 tokens of today"), "{}", told[1].data("content"));
-    world.wait_looks().await;
+    world.wait_rounds().await;
     world.write("- Look at the sky");
-    world.wait_looks().await;
+    world.wait_rounds().await;
     assert_eq!((world.model.count(), world.delivered().len()), (1, 2));
     world.gateway.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_turn_is_repeated_and_reported_once() {
+async fn a_failed_heartbeat_turn_is_repeated_and_reported_once() {
     let mut world = World::start(|setup| setup.set("providers.scripted.retries", 0)).await;
     world.model.on("Look at the disk", [Reply::text("The disk is full.")]);
     world.model.nth(1, Reply::status(400));
@@ -118,7 +118,7 @@ async fn a_failed_turn_is_repeated_and_reported_once() {
     world.write("- Look at the disk");
     let told = world.sink.wait_posts(2).await;
     assert_eq!(told[1].data("content"), "The disk is full.", "{:?}", world.delivered());
-    world.wait_looks().await;
+    world.wait_rounds().await;
     assert_eq!((world.model.count(), world.delivered().len()), (3, 2));
     world.gateway.stop().await;
 }

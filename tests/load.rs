@@ -1,4 +1,4 @@
-//! Many sessions at once, and one sink that takes nothing: everything else goes on, in bounded memory.
+//! Many concurrent sessions and one hanging sink: everything else continues in bounded memory.
 
 use std::time::Instant;
 
@@ -10,9 +10,9 @@ use crate::support::model::ModelOptions;
 use crate::support::{Answer, Gateway, Hook, Model, Setup, Sink, deadline};
 
 const SESSIONS: usize = 2_000;
-/// Senders at once.
+/// Concurrent senders.
 const AT_ONCE: usize = 64;
-/// The most memory that a debug build may have held.
+/// The most memory that a debug build may hold.
 const MEMORY: u64 = 80 << 20;
 
 async fn send_all(gateway: &Gateway, hook: &str, chats: usize) -> Vec<String> {
@@ -23,9 +23,9 @@ async fn send_all(gateway: &Gateway, hook: &str, chats: usize) -> Vec<String> {
     sent.buffer_unordered(AT_ONCE).collect().await
 }
 
-/// A message for each of many sessions, as fast as they are taken, while another hook's callback hangs.
+/// Sends a message for each of many sessions, as fast as they are accepted, while another hook's callback hangs.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_sessions_at_once_are_all_answered_in_bounded_memory() {
+async fn many_concurrent_sessions_are_answered_in_bounded_memory() {
     let model = Model::with(ModelOptions { strict: false, ..ModelOptions::default() }).await;
     let (sink, stuck) = (Sink::start(None).await, Sink::start(None).await);
     stuck.always(Some(Answer::Hang));

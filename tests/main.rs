@@ -1,4 +1,4 @@
-//! One crate for all stories, so that they link once. Each story drives the real program from outside.
+//! All stories in one crate, so that they link once. Each story drives the real program from outside.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -11,62 +11,63 @@ mod support;
 
 mod tidy;
 
-mod addresses;
 mod anthropic;
 mod attack;
 mod background;
 mod backup;
-mod canary;
 mod checkpoint;
 mod cli;
 mod command_line;
-mod commands;
 mod config;
 mod consolidation;
 mod cost;
 mod crash;
 mod cron;
 mod cron_bounds;
-mod cron_line;
+mod cron_commands;
 mod cron_time;
-mod damage;
+mod database_damage;
 mod delivery;
 mod doctor;
-mod economy;
 mod email;
 mod embeddings;
 mod events;
 mod exec;
 mod failover;
-mod faults;
-mod front;
+mod fixtures;
 mod heartbeat;
-mod hooks;
-mod lanes;
+mod http_server;
 mod load;
 mod memory;
+mod memory_commands;
 mod memory_index;
-mod memory_line;
 mod message_tool;
 mod metrics;
 mod middleware;
+mod model_errors;
+mod model_faults;
 mod offline;
 mod old_store;
 mod parallel;
 mod paths;
 mod process;
 mod prompt;
-mod provider;
+mod prompt_cache;
+mod provider_addresses;
+mod provider_quirks;
 mod react;
 mod reload;
-mod service;
-mod services;
+mod scheduling;
+mod secret_leaks;
 mod sessions;
+mod slash_commands;
 mod soak;
 mod spawn;
 mod store;
+mod systemd_service;
 mod terminal;
 mod turn;
 mod untrusted;
-mod waiting;
+mod waiting_messages;
 mod webhook;
+mod webhook_services;

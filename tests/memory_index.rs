@@ -1,12 +1,12 @@
-//! What was said is found, whenever the process dies while it is indexed.
+//! Messages are searchable, wherever the process dies during indexing.
 
 use rusqlite::Connection;
 
 use crate::support::gateway::Message;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
-/// Messages of people and of the model, how many of them can be found, and for how many words are known.
-fn counts(gateway: &Gateway) -> (i64, i64, i64) {
+/// Returns the numbers of messages, of searchable ones, and of known words.
+fn index_counts(gateway: &Gateway) -> (i64, i64, i64) {
     let store = Connection::open(gateway.database()).unwrap();
     let count = |sql: &str| store.query_row(sql, [], |row| row.get(0)).unwrap();
     (
@@ -16,15 +16,15 @@ fn counts(gateway: &Gateway) -> (i64, i64, i64) {
     )
 }
 
-/// How many messages hold a term.
-fn holding(gateway: &Gateway, term: &str) -> i64 {
+/// Counts the messages that contain a term.
+fn messages_with_term(gateway: &Gateway, term: &str) -> i64 {
     let store = Connection::open(gateway.database()).unwrap();
     let sql = "SELECT count(*) FROM said_words JOIN said ON id = said_words.rowid WHERE said_words MATCH ?";
     store.query_row(sql, [format!("\"{term}\"")], |row| row.get(0)).unwrap()
 }
 
 #[tokio::test]
-async fn a_kill_in_the_middle_of_indexing_leaves_no_gap_and_no_double() {
+async fn a_kill_during_indexing_leaves_no_gaps_or_duplicates() {
     let model = Model::start().await;
     model.script(|_| Some(Reply::text("the heron is noted")));
     let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in")));
@@ -43,12 +43,19 @@ async fn a_kill_in_the_middle_of_indexing_leaves_no_gap_and_no_double() {
             gateway.post("in", "?wait=30", &told(chat)).await;
         }
         until("everything to be found", async || {
-            let (messages, said, words) = counts(&gateway);
+            let (messages, said, words) = index_counts(&gateway);
             (messages == round * 4 && said == messages && words == said).then_some(())
         })
         .await;
         gateway.stop().await;
     }
-    assert_eq!((holding(&gateway, "flamingo1"), holding(&gateway, "flamingo2"), holding(&gateway, "heron")), (2, 2, 4));
-    assert_eq!(holding(&gateway, "runtim"), 0, "what the gateway adds is not found");
+    assert_eq!(
+        (
+            messages_with_term(&gateway, "flamingo1"),
+            messages_with_term(&gateway, "flamingo2"),
+            messages_with_term(&gateway, "heron")
+        ),
+        (2, 2, 4)
+    );
+    assert_eq!(messages_with_term(&gateway, "runtim"), 0, "what the gateway adds is not found");
 }

@@ -1,4 +1,4 @@
-//! The `message` tool: what the agent says besides its reply.
+//! The `message` tool: what the agent sends besides its reply.
 
 use serde_json::json;
 
@@ -6,10 +6,10 @@ use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, open, wait_settled};
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config};
 
-/// Its message goes out once, under an id of its own, before the reply, also when the process dies around it.
+/// The message is sent once, under its own id, before the reply, also if the process dies around it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_goes_out_once_under_an_id_of_its_own() {
-    // The message is sent while the model is asked for more: what dies then may have to ask again.
+async fn a_tool_message_is_sent_once_under_its_own_id() {
+    // The message is sent while the model is asked again: a process that dies then may have to repeat the request.
     for (point, asked) in [
         ("", 2..=2),
         ("tool_finished=message", 2..=2),
@@ -45,9 +45,9 @@ async fn a_message_goes_out_once_under_an_id_of_its_own() {
     }
 }
 
-/// A message to a channel that does not exist becomes a dead letter that can be seen; the turn goes on.
+/// A message to a missing channel becomes a visible dead letter; the turn continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_to_nowhere_is_a_dead_letter() {
+async fn a_message_to_an_unknown_channel_is_a_dead_letter() {
     let model = Model::start().await;
     let lost = json!({"content": "anybody?", "channel": "pigeon", "chat_id": "loft"});
     let unaddressed = json!({"content": "anybody?", "channel": "pigeon"});
@@ -67,9 +67,9 @@ async fn a_message_to_nowhere_is_a_dead_letter() {
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
 }
 
-/// Files of the workspace go along by name, with the subject that the model gives; what is no such file is not sent.
+/// Files of the workspace are attached by name, with the subject that the model gives; anything else is not sent.
 #[tokio::test(flavor = "multi_thread")]
-async fn files_go_along() {
+async fn a_tool_message_carries_workspace_files() {
     let model = Model::start().await;
     let send = |paths: &[&str]| json!({"content": "here it is", "subject": "The report", "attachments": paths});
     let (good, bad) = (send(&["out/report.pdf"]), send(&["../config.toml"]));

@@ -1,4 +1,4 @@
-//! What Prometheus reads of a gateway: known traffic, exact numbers.
+//! The metrics of a gateway: known traffic gives exact numbers.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::support::gateway::Message;
 use crate::support::invariants::wait_settled;
 use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
-/// The page, which must follow every rule of its format.
+/// Returns the page, which must follow every rule of its format.
 async fn scrape(gateway: &Gateway) -> Exposition {
     let client = reqwest::Client::builder().unix_socket(gateway.home().join("daoyou.sock")).build().unwrap();
     let answer = client.get("http://gateway/metrics").send().await.unwrap();
@@ -25,8 +25,9 @@ fn assert_values(page: &Exposition, expected: &[Row<'_>]) {
     }
 }
 
-/// A model that does of everything something, and a hook of which only one message may wait in each chat.
-async fn world(model: &Model, sink: &Sink, gate: &Gate) -> Gateway {
+/// Returns a gateway with a model that does a bit of everything, and a hook that accepts one waiting message in each
+/// chat.
+async fn busy_gateway(model: &Model, sink: &Sink, gate: &Gate) -> Gateway {
     model.on("good", [Reply::text("yes").usage(100, 20)]);
     model.on("fail", [Reply::status(400)]);
     let write = json!({"path": "a.txt", "content": "a"});
@@ -39,12 +40,12 @@ async fn world(model: &Model, sink: &Sink, gate: &Gate) -> Gateway {
     Gateway::start(setup.hook(Hook::bearer("in")).hook(deaf)).await
 }
 
-/// Fault 35 and the counters of issue 3: what happened is what the page says, to the message.
+/// Fault 35: the page counts everything that happened, to the message.
 #[tokio::test(flavor = "multi_thread")]
-async fn known_traffic_gives_exact_numbers() {
+async fn metrics_count_known_traffic_exactly() {
     let (model, gate) = (Model::start().await, Gate::new());
     let sink = Sink::start(Some(&config::callback_secret())).await;
-    let gateway = world(&model, &sink, &gate).await;
+    let gateway = busy_gateway(&model, &sink, &gate).await;
 
     for time in ["first", "second"] {
         let answered = gateway.post("in", "?wait=30", &Message::new("good").chat("chat-a").id("order-7")).await;
@@ -68,7 +69,7 @@ async fn known_traffic_gives_exact_numbers() {
     let page = until("the dead letter, and the replies to be sent", async || {
         let page = scrape(&gateway).await;
         let ended = [dead, sent].map(|labels| page.value("daoyou_deliveries_total", labels));
-        // What is counted has happened; what stands in the store is there a moment later.
+        // Counters are exact at once; the store follows a moment later.
         let stored = page.value("daoyou_outbox_messages", &[("channel", "webhook:deaf"), ("state", "dead")]);
         (ended == [Some(1.0), Some(5.0)] && stored == Some(1.0)).then_some(page)
     });
@@ -120,7 +121,7 @@ async fn known_traffic_gives_exact_numbers() {
     assert!(commits.is_some_and(|count| count >= 12.0), "{commits:?}");
     assert!(page.value("process_resident_memory_bytes", &[]).is_some_and(|bytes| bytes > 1e6));
     assert!(page.value("process_open_fds", &[]).is_some_and(|fds| fds > 5.0));
-    // Nobody is to be found in the labels.
+    // The labels identify nobody.
     for sample in &page.samples {
         let told =
             sample.labels.values().find(|value| ["chat-", "doomed", "order-"].iter().any(|id| value.contains(id)));
@@ -129,9 +130,9 @@ async fn known_traffic_gives_exact_numbers() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// A message that stops the gateway each time it runs ends dead, and is counted so by the gateway that gives it up.
+/// A message that crashes the gateway each time ends dead, and the gateway that gives it up counts it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_is_given_up_is_counted_dead() {
+async fn a_given_up_message_is_counted_as_dead() {
     let mut gateway = Gateway::new(Setup::new().hook(Hook::bearer("in")));
     gateway.crash_at("turn_started=poison").up().await;
     // Whether the answer comes before the crash is a race.

@@ -1,8 +1,8 @@
-//! What stands around turns and model calls: budgets, the rate limit, the cache, redaction, and who is told of errors.
+//! Middleware of turns and model calls: budgets, the rate limit, the cache, redaction, and error reports.
 
 use serde_json::{Value, json};
 
-use crate::support::gateway::{Answered, Message};
+use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
@@ -10,11 +10,11 @@ fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
 }
 
-async fn ask(gateway: &Gateway, chat: &str, text: &str) -> Answered {
+async fn ask(gateway: &Gateway, chat: &str, text: &str) -> HttpAnswer {
     gateway.post("in", "?wait=30", &Message::new(text).chat(chat)).await
 }
 
-/// Asks, and is refused for the budget in a reply that holds all of `words`.
+/// Asks, and expects a refusal for the budget that contains all of `words`.
 async fn refused(gateway: &Gateway, chat: &str, words: &[&str]) {
     let answered = ask(gateway, chat, "one more").await;
     let reply = answered.text("reply");
@@ -22,9 +22,10 @@ async fn refused(gateway: &Gateway, chat: &str, words: &[&str]) {
     assert!(words.iter().all(|word| reply.contains(word)), "{reply}");
 }
 
-/// A session's budget: the reply says how much, no model is asked, a restart gives nothing back, `/new` does.
+/// Over the budget of a session the reply names the limit and no model is asked; a restart changes nothing, `/new`
+/// does.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_has_used_its_budget_asks_no_model() {
+async fn a_session_over_budget_asks_no_model() {
     let model = Model::start().await;
     model.script(|asked| Some(Reply::text(format!("to {}", asked.user)).usage(400, 200)));
     let mut gateway = Gateway::start(setup(&model).set("agent.budget.session_tokens", 1_000)).await;
@@ -43,10 +44,9 @@ async fn a_session_that_has_used_its_budget_asks_no_model() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// The day's budget holds for all sessions and within a turn; what a turn has used when the process dies is counted when
-/// it goes on.
+/// The daily budget holds for all sessions and within a turn; usage before a crash counts when the turn continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_budget_of_the_day_outlives_a_crash_in_the_middle_of_a_turn() {
+async fn the_daily_budget_survives_a_crash_in_a_turn() {
     let model = Model::start().await;
     model.on("work", [Reply::tool("list_dir", &json!({"path": "."})).usage(400, 200)]);
     let price =
@@ -73,9 +73,10 @@ async fn the_budget_of_the_day_outlives_a_crash_in_the_middle_of_a_turn() {
     check(&gateway.database(), &Witness::default());
 }
 
-/// At the rate limit a turn waits, which can be stopped; others go on. A wait that is too long for a turn is told at once.
+/// At the rate limit a turn waits and can be stopped; others continue. A wait that is too long for a turn is refused
+/// at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn at_the_rate_limit_a_turn_waits_and_others_go_on() {
+async fn a_rate_limited_turn_waits_without_delaying_others() {
     let model = Model::start().await;
     let limited = setup(&model).set("agent.rate_limit.session_per_minute", 1);
     let mut gateway = Gateway::start(limited.clone()).await;
@@ -97,15 +98,15 @@ async fn at_the_rate_limit_a_turn_waits_and_others_go_on() {
     assert_eq!(model.count(), 3);
 }
 
-/// Asked the same again, the model is not asked: journaled as given before, at no cost, and shown by `status`. What failed
-/// is asked again.
+/// An identical request does not reach the model: it is journaled as cached, costs nothing, and `status` shows it. A
+/// failed one is asked again.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_request_is_answered_from_the_cache() {
+async fn an_identical_request_is_answered_from_the_cache() {
     let model = Model::start().await;
     model.on("same", [Reply::text("the answer").usage(100, 20)]);
     model.on("bad", [Reply::status(400)]);
     let setup = setup(&model).set("agent.temperature", 0.0).set("agent.cache.responses", true);
-    // What /new closes is told by a model, too.
+    // `/new` asks a model for a summary, too.
     let setup = setup.set("memory.enabled", false);
     let gateway = Gateway::start(setup).await;
     for (text, requests) in [("same", 1), ("same", 1), ("bad", 2), ("bad", 3)] {
@@ -129,9 +130,9 @@ async fn the_same_request_is_answered_from_the_cache() {
     assert!(ran.stdout.contains("caches    responses 1 hits, 3 misses, 1 kept"), "{}", ran.stdout);
 }
 
-/// A secret of the configuration that a tool finds reaches neither model nor journal, and no reply.
+/// A configuration secret found by a tool reaches neither model nor journal nor reply.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_that_a_tool_finds_goes_nowhere() {
+async fn a_secret_found_by_a_tool_is_redacted() {
     let model = Model::start().await;
     let said = "The key is a-model-key, said the model.";
     model.on("look", [Reply::tool("read_file", &json!({"path": "notes.txt"})), Reply::text(said).chunk_chars(3)]);
@@ -155,9 +156,9 @@ async fn a_secret_that_a_tool_finds_goes_nowhere() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// An error passes each middleware, the log and the count once; a try that failed and was made good passes none.
+/// An error passes each middleware, the log and the counter once; a failed try followed by success passes none.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_is_told_once_and_a_retry_that_goes_well_is_not() {
+async fn an_error_is_reported_once_and_a_successful_retry_never() {
     let model = Model::start().await;
     model.nth(1, Reply::status(500));
     model.on("fails", [Reply::status(400)]);
@@ -182,9 +183,9 @@ async fn an_error_is_told_once_and_a_retry_that_goes_well_is_not() {
     assert!(page.contains("daoyou_model_calls_total{provider=\"scripted\",outcome=\"ok\"} 1\n"), "{page}");
 }
 
-/// A name that is no middleware is one clear fault, and nothing starts.
+/// An unknown middleware is one clear error, and nothing starts.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_middleware_is_one_clear_fault() {
+async fn an_unknown_middleware_is_one_configuration_error() {
     let setup = Setup::new().set("agent.middleware", vec!["logging", "budgets"]);
     let ran = Gateway::new(setup).run(&["config", "check"]).await;
     let faults: Vec<_> = ran.stdout.lines().chain(ran.stderr.lines()).filter(|line| line.contains("agent.")).collect();

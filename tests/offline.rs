@@ -1,4 +1,4 @@
-//! A fresh machine: no configuration, no key, no network. The gateway answers all the same, with real tools.
+//! A fresh installation: no configuration, no key, no network. The gateway answers nevertheless, with real tools.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -7,21 +7,21 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::support::deadline;
-use crate::support::gateway::{NO_OLLAMA, Ran, binary};
+use crate::support::gateway::{CommandOutput, NO_OLLAMA, binary};
 use crate::support::invariants::{Witness, check, wait_settled};
 
-/// Runs the program in an empty environment; the home is made by the first run.
-async fn daoyou(folder: &Path, args: &[&str]) -> Ran {
+/// Runs the program in an empty environment; the first run creates the home.
+async fn daoyou(folder: &Path, args: &[&str]) -> CommandOutput {
     let mut command = Command::new(binary());
     command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", folder).env("LANG", "C.UTF-8");
     command.env("OLLAMA_HOST", NO_OLLAMA);
     command.current_dir(folder).args(args).stdin(Stdio::null()).kill_on_drop(true);
     let output = deadline(&format!("daoyou {args:?}"), command.output()).await.expect("the program starts");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// The reply to one message; nothing else may stand on stdout, and nothing that frightens on stderr.
+/// Returns the reply to one message; stdout holds nothing else, and stderr nothing alarming.
 async fn ask(folder: &Path, text: &str) -> String {
     let ran = daoyou(folder, &["agent", "-m", text]).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{text}: {ran:?}");
@@ -29,7 +29,7 @@ async fn ask(folder: &Path, text: &str) -> String {
     ran.stdout.trim_end().to_owned()
 }
 
-/// The kinds of the steps of the newest turn, and the tools that it ran.
+/// Returns the kinds of the steps of the newest turn, and the tools that it ran.
 async fn newest_turn(folder: &Path) -> (Vec<String>, Vec<String>) {
     let read = async |args: &[&str]| -> Value {
         let ran = daoyou(folder, args).await;
@@ -48,7 +48,7 @@ async fn newest_turn(folder: &Path) -> (Vec<String>, Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fresh_machine_answers_in_english() {
+async fn a_fresh_installation_answers_in_english() {
     let folder = tempfile::tempdir().unwrap();
     let hello = ask(folder.path(), "hello").await;
     assert!(hello.contains("daoyou") || hello.to_lowercase().contains("hello"), "{hello}");
@@ -71,7 +71,7 @@ async fn a_fresh_machine_answers_in_english() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fresh_machine_answers_in_chinese() {
+async fn a_fresh_installation_answers_in_chinese() {
     let folder = tempfile::tempdir().unwrap();
     let files = ask(folder.path(), "列出文件").await;
     assert!(files.contains("AGENTS.md") && files.contains("文件"), "{files}");

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, open, wait_settled};
-use crate::support::model::Asked;
+use crate::support::model::ModelRequest;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
 /// `daoyou.db` of commit 8563155, written by [`write_fixture`] and killed.
@@ -20,7 +20,7 @@ fn setup(model: &Model, sink: &Sink) -> Setup {
         .set("owner.identities", vec!["webhook:in:boss"])
 }
 
-/// How the fixture was made: every kind of origin that a turn can have, most of them unfinished. Run it with
+/// Writes the fixture: every kind of origin that a turn can have, most of them unfinished. Run it with
 /// `DAOYOU_FIXTURE=FILE cargo test --test stories -- --ignored write_fixture`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "writes a new fixture, for the version after the next change of the schema"]
@@ -75,7 +75,7 @@ async fn write_fixture() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_of_an_earlier_version_is_opened_and_finished() {
+async fn unfinished_work_of_an_earlier_version_is_finished() {
     let model = Model::start().await;
     let sink = Sink::start(Some(&config::callback_secret())).await;
     for (text, answer) in [
@@ -114,25 +114,25 @@ async fn a_store_of_an_earlier_version_is_opened_and_finished() {
     wait_settled(&gateway.database()).await;
     check(&gateway.database(), &Witness { sink: Some(&sink), ..Witness::default() });
 
-    // What the owner had set for a hook still holds for the message that was accepted before.
+    // The owner's settings of a hook still hold for a message that was accepted before.
     let operated = &model.requests_about("operate")[0];
     assert!(operated.to_string().contains("Answer as operator."), "{operated}");
-    // The results of both sub-agents came back to the turn that waited for them.
+    // The results of both sub-agents returned to the turn that waited for them.
     let both = model.requests_about("delegate both");
-    assert_eq!(Asked::new(0, both.last().expect("it went on")).results, ["1", "2"]);
+    assert_eq!(ModelRequest::new(0, both.last().expect("it went on")).results, ["1", "2"]);
 
-    // A job made by a sender still runs on that sender's behalf: it recalls what that sender has told.
+    // A job created by a sender still runs on that sender's behalf: it recalls what that sender has told.
     let recall = || Reply::tool("recall", &json!({"query": "oolong tea"}));
     model.on("which tea", [recall(), Reply::text("oolong")]);
     let id = gateway.accept("in", &Message::new("which tea").chat("other").sender("ann")).await;
     assert_eq!(sink.wait_reply(&id).await.data("content"), "oolong");
-    let recalled = Asked::new(0, model.requests_about("which tea").last().expect("a request")).results;
+    let recalled = ModelRequest::new(0, model.requests_about("which tea").last().expect("a request")).results;
     assert!(recalled.iter().any(|result| result.contains("Ann drinks oolong tea.")), "{recalled:?}");
     model.on("what is new?", [recall(), Reply::text("tea is new")]);
     assert_eq!(gateway.run(&["cron", "run", "news"]).await.code, Some(0));
     until("the run", async || sink.posts().iter().any(|post| post.data("content") == "tea is new").then_some(())).await;
     let run = model.requests_about("what is new?");
-    let recalled = Asked::new(0, run.last().expect("the run")).results;
+    let recalled = ModelRequest::new(0, run.last().expect("the run")).results;
     assert!(recalled.iter().any(|result| result.contains("Ann drinks oolong tea.")), "{recalled:?}");
     assert_eq!(model.refused(), Vec::<String>::new());
 

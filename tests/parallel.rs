@@ -1,20 +1,20 @@
-//! Several tool calls in one answer of the model: what runs together, what waits, and what the model is told.
+//! Several tool calls in one answer of the model: what runs concurrently, what waits, and what the model gets.
 
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
-use crate::support::model::Asked;
-use crate::support::needs::lacks_bubblewrap;
+use crate::support::model::ModelRequest;
+use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
 fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
 }
 
-/// The results that a request ends with.
+/// Returns the results at the end of a request.
 fn results(request: &Value) -> Vec<String> {
-    Asked::new(0, request).results
+    ModelRequest::new(0, request).results
 }
 
 fn read(path: &str) -> (&'static str, Value) {
@@ -29,8 +29,8 @@ fn exec(command: &str) -> (&'static str, Value) {
     ("exec", json!({"command": command}))
 }
 
-/// One answer with these calls, whose ids are `c0`, `c1` and so on.
-fn calls(calls: impl IntoIterator<Item = (&'static str, Value)>) -> Reply {
+/// Returns one answer with these calls, whose ids are `c0`, `c1` and so on.
+fn reply_with_calls(calls: impl IntoIterator<Item = (&'static str, Value)>) -> Reply {
     let one = |reply: Reply, (n, (name, arguments)): (usize, (&str, Value))| {
         reply.and_tool(name, &arguments).call_id(&format!("c{n}"))
     };
@@ -38,24 +38,24 @@ fn calls(calls: impl IntoIterator<Item = (&'static str, Value)>) -> Reply {
 }
 
 /// One call of `parallel`.
-fn plan(on_error: &str, calls: &[(&str, (&str, Value), &[&str])]) -> Reply {
+fn plan_call(on_error: &str, calls: &[(&str, (&str, Value), &[&str])]) -> Reply {
     let call = |(id, (tool, arguments), needs): &(&str, (&str, Value), &[&str])| json!({"id": id, "tool": tool, "arguments": arguments, "needs": needs});
     let calls: Vec<_> = calls.iter().map(call).collect();
     Reply::tool("parallel", &json!({"calls": calls, "on_error": on_error}))
 }
 
-/// The ids of the calls in the order in which their steps of this kind were written.
-fn order(journal: &Journal, kind: &str) -> Vec<String> {
+/// Returns the ids of the calls in the order in which their steps of this kind were written.
+fn order_of_steps(journal: &Journal, kind: &str) -> Vec<String> {
     let steps = journal.steps.iter().filter(|step| step.kind == kind);
     steps.map(|step| step.body["call_id"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Two looks that never end do not hold up those beside them, and what the model reads is in the order asked.
+/// Two reads that never end do not delay the others, and the model gets the results in the order asked.
 #[tokio::test(flavor = "multi_thread")]
-async fn looks_run_together_and_are_told_in_the_order_asked() {
+async fn read_only_calls_run_concurrently_and_report_in_order() {
     let model = Model::start().await;
     let looks = [read("stuck-1"), read("a.txt"), read("stuck-2"), ("list_dir", json!({"path": "folder"}))];
-    model.on("look", [calls(looks), Reply::text("seen")]);
+    model.on("look", [reply_with_calls(looks), Reply::text("seen")]);
     let setup = setup(&model).set("tools.timeout", "2s").env("DAOYOU_STALL_AT", "file_work=stuck");
     let mut gateway = Gateway::new(setup);
     std::fs::create_dir_all(gateway.workspace().join("folder")).unwrap();
@@ -68,15 +68,15 @@ async fn looks_run_together_and_are_told_in_the_order_asked() {
     assert_eq!((told.len(), told[1].as_str(), told[3].as_str()), (4, "alpha", "b.txt (0 B)"));
     assert_eq!(model.refused(), Vec::<String>::new());
     wait_settled(&gateway.database()).await;
-    let ended = order(&check(&gateway.database(), &Witness::default()), "tool_result");
+    let ended = order_of_steps(&check(&gateway.database(), &Witness::default()), "tool_result");
     let first: Vec<_> = ended[..2].iter().map(String::as_str).collect();
     assert!(["c1", "c3"].iter().all(|id| first.contains(id)), "{ended:?}");
 }
 
-/// What changes something runs alone and in its place: a look before it does not see it, a look behind it does.
+/// A writing call runs alone and in order: a read before it does not see its effect, a read after it does.
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_run_in_their_place() {
-    if lacks_bubblewrap() {
+async fn writing_calls_run_alone_and_in_order() {
+    if bubblewrap_is_missing() {
         return;
     }
     let model = Model::start().await;
@@ -90,7 +90,7 @@ async fn changes_run_in_their_place() {
         exec("cat a.txt >b.txt"),
         read("b.txt"),
     ];
-    model.on("mixed", [calls(mixed), Reply::text("done")]);
+    model.on("mixed", [reply_with_calls(mixed), Reply::text("done")]);
     let gateway = Gateway::start(setup(&model)).await;
     assert_eq!(gateway.ask("in", "c", "mixed").await, "done");
     let told = results(&model.requests()[1]);
@@ -98,15 +98,15 @@ async fn changes_run_in_their_place() {
     assert!(told.len() == 7 && told.iter().zip(expected).all(|(told, part)| told.contains(part)), "{told:?}");
     wait_settled(&gateway.database()).await;
     let journal = check(&gateway.database(), &Witness::default());
-    assert_eq!(order(&journal, "tool_result"), ["c0", "c1", "c2", "c3", "c4", "c5", "c6"]);
-    assert_eq!(order(&journal, "tool_started"), ["c3", "c5"]);
+    assert_eq!(order_of_steps(&journal, "tool_result"), ["c0", "c1", "c2", "c3", "c4", "c5", "c6"]);
+    assert_eq!(order_of_steps(&journal, "tool_started"), ["c3", "c5"]);
 }
 
-/// The process dies when a part of the calls is done: those are not run again, the others are, and a command that had
+/// The process dies when some of the calls are done: these are not repeated, the others run, and a command that had
 /// begun is "interrupted".
 #[tokio::test(flavor = "multi_thread")]
-async fn dying_among_calls_goes_on_with_the_rest() {
-    if lacks_bubblewrap() {
+async fn a_crash_among_calls_resumes_with_the_remaining_ones() {
+    if bubblewrap_is_missing() {
         return;
     }
     for (point, ran, told_of_exec) in [
@@ -119,7 +119,7 @@ async fn dying_among_calls_goes_on_with_the_rest() {
         let command = exec("echo x >>effects.txt; echo ran");
         let all =
             [read("0.txt"), read("1.txt"), read("2.txt"), command, read("0.txt"), write("3.txt", "3"), read("3.txt")];
-        model.on("work", [calls(all), Reply::text("done")]);
+        model.on("work", [reply_with_calls(all), Reply::text("done")]);
         let mut gateway = Gateway::new(setup(&model));
         std::fs::create_dir_all(gateway.workspace()).unwrap();
         for n in 0..3 {
@@ -140,17 +140,17 @@ async fn dying_among_calls_goes_on_with_the_rest() {
         let effects = std::fs::read_to_string(gateway.workspace().join("effects.txt")).unwrap_or_default();
         assert_eq!(effects.lines().count(), ran, "{point}");
         let journal = check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
-        assert_eq!(order(&journal, "tool_result").len(), 7, "{point}");
+        assert_eq!(order_of_steps(&journal, "tool_result").len(), 7, "{point}");
     }
 }
 
-/// More looks than may run at once are all answered, in order.
+/// More reads than may run at once are all answered, in order.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_looks_are_answered_in_order() {
+async fn a_hundred_read_only_calls_are_answered_in_order() {
     let model = Model::start().await;
     let path = |n: usize| if n.is_multiple_of(3) { "absent".to_owned() } else { format!("{n}.txt") };
     let looks: Vec<_> = (0..100).map(|n| ("read_file", json!({"path": path(n)}))).collect();
-    model.on("many", [calls(looks), Reply::text("all read")]);
+    model.on("many", [reply_with_calls(looks), Reply::text("all read")]);
     let gateway = Gateway::start(setup(&model).set("tools.parallel", 3)).await;
     for n in 0..100 {
         std::fs::write(gateway.workspace().join(format!("{n}.txt")), format!("number {n}")).unwrap();
@@ -166,18 +166,18 @@ async fn a_hundred_looks_are_answered_in_order() {
     check(&gateway.database(), &Witness::default());
 }
 
-/// A plan through the whole gateway: two commands that wait for each other, so that they must run at the same time; what
-/// needs a failed call is skipped; a plan in a circle is not begun.
+/// A plan through the whole gateway: two commands that wait for each other must run concurrently; a step that needs a
+/// failed call is skipped; a cyclic plan is not started.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_runs_at_once_what_can_and_skips_what_cannot() {
-    if lacks_bubblewrap() {
+async fn a_plan_runs_independent_steps_concurrently_and_skips_blocked_ones() {
+    if bubblewrap_is_missing() {
         return;
     }
     let model = Model::start().await;
     let meet = |own: &str, other: &str| {
         exec(&format!("touch {own}; for i in $(seq 2000); do [ -e {other} ] && exit 0; sleep 0.01; done; exit 1"))
     };
-    let good = plan(
+    let good = plan_call(
         "go_on",
         &[
             ("left", meet("l", "r"), &[]),
@@ -188,7 +188,7 @@ async fn a_plan_runs_at_once_what_can_and_skips_what_cannot() {
             ("say", ("message", json!({"content": "met: {{both}}"})), &["both"]),
         ],
     );
-    let circle = plan("go_on", &[("a", write("a", ""), &["b"]), ("b", write("b", ""), &["a"])]);
+    let circle = plan_call("go_on", &[("a", write("a", ""), &["b"]), ("b", write("b", ""), &["a"])]);
     model.on("plan", [good, circle, Reply::text("planned")]);
     let gateway = Gateway::start(setup(&model)).await;
     assert_eq!(gateway.ask("in", "c", "plan").await, "planned");
@@ -208,13 +208,17 @@ async fn a_plan_runs_at_once_what_can_and_skips_what_cannot() {
     let journal = check(&gateway.database(), &Witness::default());
     let said = journal.outbox.iter().filter(|row| row.slot.starts_with("tool:"));
     assert_eq!(said.map(|row| row.body["content"].clone()).collect::<Vec<_>>(), ["met: l\nr\n"]);
-    assert_eq!(order(&journal, "tool_started").len(), 1, "a plan is one call to the journal, careful when it must be");
+    assert_eq!(
+        order_of_steps(&journal, "tool_started").len(),
+        1,
+        "a plan is one call to the journal, careful when it must be"
+    );
 }
 
 /// A plan in which a command had begun is not run twice: its outcome is unknown, as a command's is.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_is_as_careful_as_the_most_careful_tool_in_it() {
-    if lacks_bubblewrap() {
+async fn a_plan_with_a_started_command_is_not_run_twice() {
+    if bubblewrap_is_missing() {
         return;
     }
     let command = || exec("echo x >>effects.txt");
@@ -228,7 +232,7 @@ async fn a_plan_is_as_careful_as_the_most_careful_tool_in_it() {
         ),
     ] {
         let model = Model::start().await;
-        model.on("work", [plan("stop_others", &calls), Reply::text("done")]);
+        model.on("work", [plan_call("stop_others", &calls), Reply::text("done")]);
         let mut gateway = Gateway::new(setup(&model));
         std::fs::create_dir_all(gateway.workspace()).unwrap();
         std::fs::write(gateway.workspace().join("a.txt"), "fine").unwrap();
@@ -244,19 +248,21 @@ async fn a_plan_is_as_careful_as_the_most_careful_tool_in_it() {
     }
 }
 
-/// `/stop` ends all that runs; each says what it had done, and what had not begun is closed with the reason.
+/// `/stop` ends everything that runs; each call reports what it had done, and calls that had not begun are closed
+/// with the reason.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_ends_all_that_runs() {
-    if lacks_bubblewrap() {
+async fn stop_ends_every_running_call() {
+    if bubblewrap_is_missing() {
         return;
     }
     let model = Model::start().await;
     let sleep = |name: &str| exec(&format!("echo begun-{name}; touch {name}; sleep 1000"));
     let never = write("never.txt", "{{one}}");
-    let work = plan("go_on", &[("one", sleep("one"), &[]), ("two", sleep("two"), &[]), ("three", never, &["one"])]);
+    let work =
+        plan_call("go_on", &[("one", sleep("one"), &[]), ("two", sleep("two"), &[]), ("three", never, &["one"])]);
     model.on("work", [work.and_tool("write_file", &json!({"path": "never.txt", "content": ""}))]);
     let looks = [read("stuck"), read("a.txt"), write("never.txt", "")];
-    model.on("look", [calls(looks)]);
+    model.on("look", [reply_with_calls(looks)]);
     let gateway = Gateway::start(setup(&model).env("DAOYOU_STALL_AT", "file_work=stuck")).await;
     std::fs::write(gateway.workspace().join("a.txt"), "alpha").unwrap();
 

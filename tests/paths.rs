@@ -1,4 +1,4 @@
-//! Fault 30: whatever path a model writes, through the real program: nothing outside the workspace is read or changed,
+//! Fault 30: whatever path a model writes, through the real program nothing outside the workspace is read or changed,
 //! nothing hangs, and each call gets one clear error.
 
 use std::fs;
@@ -17,10 +17,10 @@ use crate::support::{Gateway, Hook, Model, Setup};
 const CANARY: &str = "canary-5d1c";
 /// The tools that take a path, in the order of a row of the corpus.
 const TOOLS: [&str; 5] = ["read_file", "write_file", "edit_file", "list_dir", "message"];
-/// What no single call may take, however busy the machine.
+/// The longest that a single call may take, however busy the machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A gateway whose model calls the tools that a message names and repeats what they say.
+/// A gateway whose model calls the tools that a message names and repeats their results.
 struct World {
     model: Model,
     gateway: Gateway,
@@ -31,15 +31,15 @@ struct World {
 impl World {
     async fn start(restricted: bool) -> Self {
         let model = Model::start().await;
-        model.call_what_is_named();
+        model.call_named_tools();
         let setup = Setup::new().model(&model).set("tools.restrict_to_workspace", restricted);
         let gateway = Gateway::start(setup.hook(Hook::bearer("in"))).await;
         let outside = gateway.home().parent().unwrap().join("outside");
-        let socket = furnish(&gateway.workspace(), &outside);
+        let socket = create_traps(&gateway.workspace(), &outside);
         Self { model, gateway, outside, _socket: socket }
     }
 
-    /// What the calls, made in one turn, gave.
+    /// Returns the results of the calls, made in one turn.
     async fn calls(&self, calls: &[(&str, Value)]) -> Vec<String> {
         let begun = Instant::now();
         let reply = self.gateway.ask("in", "c", &json!(calls).to_string()).await;
@@ -52,7 +52,7 @@ impl World {
         results
     }
 
-    /// Each tool that takes a path, on `path`.
+    /// Calls each tool that takes a path, on `path`.
     async fn each_tool(&self, path: &str) -> [String; TOOLS.len()] {
         let edit = json!({"path": path, "old_text": "a", "new_text": "b", "replace_all": true});
         let calls = [
@@ -72,8 +72,8 @@ impl World {
     }
 }
 
-/// Puts into the workspace what could lead out of it, or hang, or fill the memory.
-fn furnish(workspace: &Path, outside: &Path) -> UnixListener {
+/// Puts into the workspace what could lead out of it, hang, or fill the memory.
+fn create_traps(workspace: &Path, outside: &Path) -> UnixListener {
     fs::create_dir(outside).unwrap();
     fs::write(outside.join("secret"), CANARY).unwrap();
     fs::create_dir(workspace.join("folder")).unwrap();
@@ -92,7 +92,7 @@ fn furnish(workspace: &Path, outside: &Path) -> UnixListener {
     UnixListener::bind(workspace.join("socket")).unwrap()
 }
 
-/// What each of [`TOOLS`] says of a path.
+/// The result of each of [`TOOLS`] for a path.
 type Row<'a> = (&'a str, [&'a str; TOOLS.len()]);
 
 fn check(path: &str, got: &[String; TOOLS.len()], expected: [&str; TOOLS.len()]) {
@@ -104,7 +104,7 @@ fn check(path: &str, got: &[String; TOOLS.len()], expected: [&str; TOOLS.len()])
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_path_reads_or_changes_what_is_outside_and_none_hangs() {
+async fn no_path_escapes_the_workspace_or_hangs() {
     let world = World::start(true).await;
     let out = "outside the workspace";
     let absolute = world.outside.join("secret").display().to_string();
@@ -112,7 +112,7 @@ async fn no_path_reads_or_changes_what_is_outside_and_none_hangs() {
     let (token, above) = (format!("{home}/token"), format!("{home}/workspace/../token"));
     let (long_name, long_path) = ("n".repeat(300), "d/".repeat(3_000));
     let (special, large) = ("not a regular file", "10000000000 bytes");
-    // What is sent follows no link, wherever it leads.
+    // Attachments follow no link, wherever it leads.
     let linked = [out, out, out, out, "is a link"];
     let table: Vec<Row<'_>> = vec![
         ("../token", [out; 5]),
@@ -152,11 +152,11 @@ async fn no_path_reads_or_changes_what_is_outside_and_none_hangs() {
         check(path, &got, expected);
         world.assert_untouched(path);
     }
-    // A folder where a file is expected; listing it is what it is for.
+    // A folder where a file is expected; only listing it succeeds.
     let [read, write, edit, list, attach] = world.each_tool("folder").await;
     check("folder", &[read, write, edit.clone(), edit, attach], ["is a folder"; 5]);
     assert!(list.contains("root (link)"), "{list}");
-    // A line break in a name is no way to write a second line into what the model reads.
+    // A line break in a name cannot write a second line into what the model reads.
     let [missing, written, _, _, attached] = world.each_tool("two\nlines").await;
     check("two\nlines", &std::array::from_fn(|_| missing.clone()), ["no such file"; 5]);
     assert!(attached.contains("control characters"), "{attached}");
@@ -174,9 +174,9 @@ async fn no_path_reads_or_changes_what_is_outside_and_none_hangs() {
     assert_eq!(world.model.refused(), Vec::<String>::new());
 }
 
-/// The corpus above asks each tool that takes a path: a new one gets its column there.
+/// The corpus above tests each tool that takes a path: a new tool gets a column there.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_tool_that_takes_a_path_is_asked() {
+async fn every_tool_that_takes_a_path_is_tested() {
     let world = World::start(true).await;
     world.calls(&[("list_dir", json!({}))]).await;
     let request = world.model.requests().pop().unwrap();
@@ -195,10 +195,10 @@ async fn every_tool_that_takes_a_path_is_asked() {
     assert_eq!(found, asked);
 }
 
-/// A name that is a folder now and a link out of the workspace a moment later: the answer is one of the two, and what
-/// lies outside stays as it is.
+/// A name alternates between a folder and a link out of the workspace: the answer is one of the two, and outside
+/// files stay unchanged.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_swapped_in_the_middle_of_calls_never_leads_out() {
+async fn a_link_swapped_during_calls_never_escapes_the_workspace() {
     let world = World::start(true).await;
     let workspace = world.gateway.workspace();
     fs::create_dir(workspace.join("fine")).unwrap();
@@ -209,7 +209,7 @@ async fn a_link_swapped_in_the_middle_of_calls_never_leads_out() {
     let swapper = std::thread::spawn(move || {
         let mut swaps = 0_usize;
         while !stopped.load(Ordering::Relaxed) {
-            // Both names are there at every moment, so that no write makes a folder in between.
+            // Both names exist at every moment, so that no write creates a folder in between.
             let (one, other) = (workspace.join("swap"), workspace.join("fine"));
             renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
             swaps += 1;
@@ -238,9 +238,9 @@ async fn a_link_swapped_in_the_middle_of_calls_never_leads_out() {
     assert!(good > 0 && swaps > 100, "{good} calls went through, {swaps} swaps: the race was none");
 }
 
-/// With the whole machine open to the tools, daoyou's own folder, the kernel's files and what is no file stay closed.
+/// With the whole machine open to the tools, daoyou's own folder, kernel files and special files stay closed.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_restriction_daoyous_own_data_and_the_kernels_files_stay_closed() {
+async fn without_the_restriction_private_data_and_kernel_files_stay_closed() {
     let world = World::start(false).await;
     let home = world.gateway.home();
     let own = |name: &str| home.join(name).display().to_string();
@@ -278,14 +278,14 @@ async fn without_the_restriction_daoyous_own_data_and_the_kernels_files_stay_clo
     }
     assert_eq!(fs::read(home.join("token")).unwrap(), before);
     assert!(!home.join("new").exists());
-    // The gateway is as well as before.
+    // The gateway is as healthy as before.
     assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["a plain file"]);
 }
 
-/// The files that the gateway itself reads and writes in the workspace: its agent's commands can put links and pipes in
-/// their places, and wait for the gateway to follow them.
+/// The files that the gateway itself reads and writes in the workspace: commands of its agent can replace them by
+/// links and pipes, and wait for the gateway to follow these.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_gateway_follows_no_link_that_its_agent_laid() {
+async fn the_gateway_follows_no_link_made_by_its_agent() {
     let mut world = World::start(true).await;
     let (workspace, home) = (world.gateway.workspace(), world.gateway.home());
     fs::write(home.join("private"), CANARY).unwrap();
@@ -298,7 +298,7 @@ async fn the_gateway_follows_no_link_that_its_agent_laid() {
     fs::hard_link(home.join("private"), workspace.join("TOOLS.md")).unwrap();
     assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["a plain file"]);
 
-    // At the next start the template's missing files are written, beside what lies in the way.
+    // The next start writes missing files of the template, and leaves what is in the way.
     fs::remove_file(workspace.join("SOUL.md")).unwrap();
     symlink("../private", workspace.join(".SOUL.md.new")).unwrap();
     fs::remove_dir_all(workspace.join("memory")).unwrap();

@@ -1,4 +1,4 @@
-//! The process: signals, its exit codes, what it logs, what it keeps to itself.
+//! The process: signals, exit codes, its log, and what it keeps secret.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::needs::lacks_bubblewrap;
+use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
-/// Both signals drain: what runs is finished, what comes is turned away for now, and the exit code is 0.
+/// Both signals drain: running turns finish, new messages are refused for now, and the exit code is 0.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signal_drains() {
+async fn a_signal_drains_the_gateway() {
     for stop in [Gateway::sigterm, Gateway::sigint] {
         let model = Model::start().await;
         let gate = Gate::new();
@@ -44,9 +44,9 @@ async fn a_signal_drains() {
     }
 }
 
-/// A second signal ends it at once; what ran goes on at the next start.
+/// A second signal ends it at once; the running turn continues at the next start.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_signal_ends_at_once() {
+async fn a_second_signal_ends_the_gateway_at_once() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("slow", [Reply::text("slow done").held_by(&gate)]);
@@ -64,9 +64,9 @@ async fn a_second_signal_ends_at_once() {
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "slow done");
 }
 
-/// Each fault of the configuration is one line, all at once, and nothing has been started.
+/// Each configuration error is one line, all are reported at once, and nothing was started.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_configuration_starts_nothing() {
+async fn an_invalid_configuration_starts_nothing() {
     let faulty = Setup::new()
         .set("gateway.listne", "127.0.0.1:1")
         .set("agent.max_iterations", "many")
@@ -94,9 +94,9 @@ async fn a_bad_configuration_starts_nothing() {
     }
 }
 
-/// Below its reserve of disk nothing is accepted, and the gateway says so; it stays alive.
+/// Below its disk reserve the gateway accepts nothing and says so; it stays alive.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_room_on_the_disk_nothing_is_accepted() {
+async fn below_the_disk_reserve_nothing_is_accepted() {
     let setup = Setup::new().hook(Hook::bearer("in")).set("store.reserve", "1000000GB");
     let mut gateway = Gateway::new(setup);
     gateway.spawn();
@@ -112,24 +112,24 @@ async fn without_room_on_the_disk_nothing_is_accepted() {
     gateway.stop().await;
 }
 
-/// Everything below `folder`, but for the two files that hold secrets by their purpose.
-fn files(folder: &Path, all: &mut Vec<(String, Vec<u8>)>) {
+/// Collects everything below `folder`, except the two files whose purpose is to hold secrets.
+fn files_below(folder: &Path, all: &mut Vec<(String, Vec<u8>)>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            files(&path, all);
+            files_below(&path, all);
         } else if path.is_file() && !path.ends_with("config.toml") && !path.ends_with("token") {
             all.push((path.display().to_string(), std::fs::read(&path).unwrap()));
         }
     }
 }
 
-/// Canaries in every place that holds a secret: none of them shows up in the log (at its most talkative), in the
-/// database, in what the model is sent, in what commands see, or in what the owner is shown. The log is JSON, with turn
-/// and session as fields.
+/// Canaries in every place that holds a secret: none appears in the log (at its most verbose level), in the database,
+/// in model requests, in commands' environments, or in output to the owner. The log is JSON, with turn and session as
+/// fields.
 #[tokio::test(flavor = "multi_thread")]
-async fn secrets_stay_where_they_are() {
-    if lacks_bubblewrap() {
+async fn secrets_never_reach_logs_models_or_commands() {
+    if bubblewrap_is_missing() {
         return;
     }
     const WORD: &str = "canary";
@@ -188,12 +188,12 @@ async fn secrets_stay_where_they_are() {
     shown.push(("model".to_owned(), serde_json::to_vec(&model.requests()).unwrap()));
     let posted = sink.posts().into_iter().flat_map(|post| post.raw).collect();
     shown.push(("callbacks".to_owned(), posted));
-    files(&gateway.home(), &mut shown);
+    files_below(&gateway.home(), &mut shown);
     let token = std::fs::read_to_string(gateway.home().join("token")).unwrap();
     let secrets = [WORD, &callback_key[6..], "a-bearer-secret", token.trim()];
     for (name, bytes) in &shown {
         let text = String::from_utf8_lossy(bytes);
-        // A URL is a setting like others, and shown as such; but errors and the log leave it out.
+        // A URL is an ordinary setting, and shown as such; but errors and the log leave it out.
         let secrets = secrets.iter().chain((!name.contains("config")).then_some(&"url-token-7"));
         for secret in secrets {
             let at = text.find(*secret).map(|at| text[..at].chars().rev().take(200).collect::<String>());

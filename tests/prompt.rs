@@ -1,4 +1,4 @@
-//! What the model is given: the same bytes from request to request, so that its service's cache hits.
+//! The model's input: the same bytes from request to request, so that its service's cache hits.
 
 use serde_json::{Value, json};
 
@@ -15,9 +15,9 @@ fn system(request: &Value) -> &str {
     first["content"].as_str().unwrap_or_default()
 }
 
-/// Each request of a session begins with all of the one before, across turns, tools, failures, commands and a kill.
+/// Each request of a session begins with the whole previous one, across turns, tools, failures, commands and a kill.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_request_begins_with_the_one_before() {
+async fn each_request_extends_the_previous_one() {
     let model = Model::start().await;
     let list = Reply::tool("list_dir", &json!({"path": "."})).saying("<think>hm</think>I look.").reasoning("hm");
     let wrong = Reply::raw_tool("no such", "{\"x").call_id("").and_tool("list_dir", &json!({"path": "/nowhere"}));
@@ -41,7 +41,7 @@ async fn each_request_begins_with_the_one_before() {
         assert_eq!(pair[0]["tools"].to_string(), pair[1]["tools"].to_string());
     }
 
-    // Each message stands once; its time and place in it, and nowhere else.
+    // Each message occurs once, with its time and place in it, and nowhere else.
     let last = messages(&requests[9]);
     let users: Vec<_> = last.iter().filter(|message| message["role"] == "user").collect();
     let said: Vec<_> = users.iter().map(|user| user_text(user["content"].as_str().unwrap_or_default())).collect();
@@ -54,9 +54,9 @@ async fn each_request_begins_with_the_one_before() {
     }
 }
 
-/// An edited file of the workspace is in the next request, and nothing else has changed.
+/// An edited file of the workspace appears in the next request, and nothing else has changed.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edited_workspace_file_is_in_the_next_request() {
+async fn an_edited_workspace_file_appears_in_the_next_request() {
     let model = Model::start().await;
     let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
     gateway.ask("in", "c", "one").await;
@@ -77,10 +77,10 @@ async fn an_edited_workspace_file_is_in_the_next_request() {
     assert!(messages(&requests[3])[1..].starts_with(&messages(&requests[0])[1..]));
 }
 
-/// A window or a budget of tokens that is too small for what was said leaves whole turns out, never half of one; the
-/// message itself always stands in the request.
+/// A window or a token budget that is too small for the history drops whole turns, never half of one; the current
+/// message is always in the request.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_small_window_leaves_whole_turns_out() {
+async fn a_small_window_drops_whole_turns() {
     for (key, bound) in [("agent.memory_window", 8), ("agent.context_tokens", 400)] {
         let model = Model::start().await;
         let calls = Reply::tool("list_dir", &json!({"path": "."})).and_tool("list_dir", &json!({"path": "memory"}));

@@ -1,19 +1,19 @@
-//! Models without tools: they are told of them in words, and what they write is run. The turn, its journal, its limits
-//! and the session stay what they are.
+//! Models without tools: the tools are described in the prompt, and the text of the model is parsed. The turn, its
+//! journal, its limits and the session stay the same.
 
 use serde_json::{Value, json};
 
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::model::{RUNTIME_CONTEXT, user_text};
-use crate::support::needs::lacks_bubblewrap;
+use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gateway, Hook, Model, Reply, Setup};
 
 fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
 }
 
-/// The messages of a request as `role: text`, without the system prompt.
-fn said(request: &Value) -> Vec<String> {
+/// Returns the messages of a request as `role: text`, without the system prompt.
+fn messages_of(request: &Value) -> Vec<String> {
     let messages = request["messages"].as_array().expect("a request with messages");
     let line = |message: &Value| {
         let text = user_text(message["content"].as_str().unwrap_or_default());
@@ -22,7 +22,7 @@ fn said(request: &Value) -> Vec<String> {
     messages.iter().skip(1).map(line).collect()
 }
 
-/// What the user wrote last, and how often the model has answered since; `None` for a request that no turn makes.
+/// Returns the last user message, and how often the model has answered since; `None` for a request outside of a turn.
 fn turn_of(request: &Value) -> Option<(String, usize)> {
     let messages = request["messages"].as_array().expect("a request with messages");
     let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
@@ -31,8 +31,9 @@ fn turn_of(request: &Value) -> Option<(String, usize)> {
     Some((user_text(&text(&messages[last])).to_owned(), answers))
 }
 
-/// Answers a user's message that contains `about` with these texts, one a step of its turn; the last one repeats.
-fn writes(model: &Model, about: &str, steps: &[&str]) {
+/// Answers a user's message that contains `about` with these texts, one for each step of its turn; the last one
+/// repeats.
+fn script_texts(model: &Model, about: &str, steps: &[&str]) {
     let (about, steps) = (about.to_owned(), steps.iter().map(|&step| step.to_owned()).collect::<Vec<_>>());
     model.script(move |asked| {
         let (user, step) = turn_of(asked.body)?;
@@ -40,7 +41,7 @@ fn writes(model: &Model, about: &str, steps: &[&str]) {
     });
 }
 
-/// Refuses tools, as servers do whose model has none.
+/// Refuses tools, like a server whose model has none.
 fn refuse_tools(model: &Model) {
     model.script(|asked| {
         let reply = || Reply::status(400).saying("registry.example/library/small:2b does not support tools");
@@ -48,11 +49,12 @@ fn refuse_tools(model: &Model) {
     });
 }
 
-/// A model that refuses tools is found out by itself, does a task of two tools, and is not offered tools again.
+/// A model that refuses tools is detected automatically, solves a task with two tools, and is not offered tools
+/// again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_refuses_tools_uses_them_through_react() {
+async fn a_model_that_refuses_tools_falls_back_to_react() {
     let model = Model::start().await;
-    writes(
+    script_texts(
         &model,
         "note it",
         &[
@@ -61,7 +63,7 @@ async fn a_model_that_refuses_tools_uses_them_through_react() {
             "Thought: It is there.\nFinal Answer: Noted:\n\n- buy\n- milk",
         ],
     );
-    writes(&model, "thanks", &["You are welcome."]);
+    script_texts(&model, "thanks", &["You are welcome."]);
     refuse_tools(&model);
     let gateway = Gateway::start(setup(&model)).await;
     assert_eq!(gateway.ask("in", "c", "note it").await, "Noted:\n\n- buy\n- milk");
@@ -72,7 +74,7 @@ async fn a_model_that_refuses_tools_uses_them_through_react() {
     assert_eq!((offered, model.refused()), (vec![true, false, false, false, false], Vec::new()));
     let system = requests[1]["messages"][0]["content"].as_str().unwrap();
     assert!(system.contains("Action Input:") && system.contains("## read_file"), "{system}");
-    let last = said(&requests[4]);
+    let last = messages_of(&requests[4]);
     assert_eq!(last.len(), 7, "{last:#?}");
     assert!(
         last[1].starts_with("assistant: Thought: I write it down.\nAction: write_file\nAction Input: {"),
@@ -85,12 +87,12 @@ async fn a_model_that_refuses_tools_uses_them_through_react() {
     check(&gateway.database(), &Witness::default());
 }
 
-/// What cannot be run is an observation, the same again is told to be the same, and at the limit there is an answer.
+/// An invalid step is an observation, a repeated one is reported as such, and the limit gives an answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn nonsense_is_observed_and_the_limit_gives_an_answer() {
+async fn invalid_react_steps_are_observed_and_the_limit_gives_an_answer() {
     let model = Model::start().await;
     let look = "Action: list_dir\nAction Input: {\"path\": \"memory\"}";
-    writes(
+    script_texts(
         &model,
         "try",
         &[
@@ -102,7 +104,7 @@ async fn nonsense_is_observed_and_the_limit_gives_an_answer() {
             "Final Answer: I gave up.",
         ],
     );
-    writes(&model, "loop", &[look, look, look, "Thought: I must stop.\nFinal Answer: This is what I found."]);
+    script_texts(&model, "loop", &[look, look, look, "Thought: I must stop.\nFinal Answer: This is what I found."]);
     let gateway = Gateway::start(setup(&model).set("agent.orchestrator", "react").set("agent.max_iterations", 5)).await;
     let notice = |steps: u32| {
         format!("(I stopped after {steps} steps, which is the limit. Ask me to go on if there is more to do.)")
@@ -110,7 +112,7 @@ async fn nonsense_is_observed_and_the_limit_gives_an_answer() {
     assert_eq!(gateway.ask("in", "c", "try").await, format!("I gave up.\n\n{}", notice(5)));
     let requests = model.requests();
     let observed = |request: &Value| -> Vec<String> {
-        said(request).into_iter().filter(|line| line.starts_with("user: Observation:")).collect()
+        messages_of(request).into_iter().filter(|line| line.starts_with("user: Observation:")).collect()
     };
     let (before, last) = (observed(&requests[4]), observed(&requests[5]));
     assert_eq!((before.len(), last.len()), (4, 5), "{last:#?}");
@@ -123,7 +125,7 @@ async fn nonsense_is_observed_and_the_limit_gives_an_answer() {
     assert_eq!((gateway.ask("in", "d", "loop").await.as_str(), model.refused()), ("This is what I found.", Vec::new()));
 }
 
-/// A session goes over from a model with tools to one without and back: what was done is there in either's form.
+/// A session moves from a model with tools to one without and back: each sees the earlier calls in its own form.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_moves_to_a_model_without_tools_and_back() {
     let (native, small) = (Model::start().await, Model::start().await);
@@ -133,7 +135,7 @@ async fn a_session_moves_to_a_model_without_tools_and_back() {
         [Reply::tool("list_dir", &list).call_id("same").saying("I look."), Reply::text("There are files.")],
     );
     native.on("third", [Reply::tool("list_dir", &list).call_id("same"), Reply::text("Still there.")]);
-    writes(
+    script_texts(
         &small,
         "second",
         &["Thought: I read.\nAction: read_file\nAction Input: USER.md", "Final Answer: I have read it."],
@@ -149,7 +151,7 @@ async fn a_session_moves_to_a_model_without_tools_and_back() {
     assert!(gateway.ask("in", "c", "/model scripted/scripted").await.contains("scripted"));
     assert_eq!(gateway.ask("in", "c", "third").await, "Still there.");
 
-    let told = said(&small.requests_about("second")[1]);
+    let told = messages_of(&small.requests_about("second")[1]);
     assert!(
         told[1].starts_with("assistant: Thought: I look.\nAction: list_dir\nAction Input: {\"path\":\".\"}"),
         "{told:#?}"
@@ -169,9 +171,9 @@ async fn a_session_moves_to_a_model_without_tools_and_back() {
 
 /// In Chinese, with the markers that Chinese models write.
 #[tokio::test(flavor = "multi_thread")]
-async fn chinese_markers_are_read() {
+async fn chinese_react_markers_are_understood() {
     let model = Model::start().await;
-    writes(
+    script_texts(
         &model,
         "记一下",
         &[
@@ -186,15 +188,15 @@ async fn chinese_markers_are_read() {
     assert_eq!((model.count(), model.refused()), (2, Vec::new()));
 }
 
-/// A process that dies between a ReAct step and the next goes on where it was.
+/// A process that dies between two ReAct steps continues where it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_react_turn_continues_after_a_crash() {
-    if lacks_bubblewrap() {
+    if bubblewrap_is_missing() {
         return;
     }
     let model = Model::start().await;
     let add = "Thought: I add a line.\nAction: exec\nAction Input: echo x >> effects.txt && echo it-is-done";
-    writes(&model, "work", &[add, "Final Answer: finished"]);
+    script_texts(&model, "work", &[add, "Final Answer: finished"]);
     for point in ["response_committed", "tool_result_committed"] {
         let mut gateway = Gateway::new(setup(&model).set("agent.orchestrator", "react"));
         gateway.crash_at(point).up().await;
@@ -212,9 +214,9 @@ async fn a_react_turn_continues_after_a_crash() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// `plain` asks once and offers nothing.
+/// `plain` asks once and offers no tools.
 #[tokio::test(flavor = "multi_thread")]
-async fn plain_is_one_question_without_tools() {
+async fn plain_mode_asks_once_without_tools() {
     let model = Model::start().await;
     model.on("list", [Reply::tool("list_dir", &json!({"path": "."})).saying("I would look.")]);
     let gateway = Gateway::start(setup(&model).set("agent.orchestrator", "plain")).await;

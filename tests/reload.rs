@@ -1,4 +1,4 @@
-//! Tests of reloads of the configuration by SIGHUP.
+//! SIGHUP: the configuration is reloaded while the gateway runs.
 
 use std::fs;
 
@@ -11,17 +11,17 @@ use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 async fn reload(gateway: &Gateway, expected: &str) {
     let before = gateway.logs().len();
     gateway.write_config();
-    hang_up(gateway, before, expected).await;
+    send_sighup(gateway, before, expected).await;
 }
 
-async fn hang_up(gateway: &Gateway, before: usize, expected: &str) {
+async fn send_sighup(gateway: &Gateway, before: usize, expected: &str) {
     gateway.sighup();
     until(expected, async || gateway.logs()[before..].contains(expected).then_some(())).await;
 }
 
-/// What can change does so for the turns that begin then; one that runs keeps what it began with.
+/// Changed settings apply to turns that begin later; a running turn keeps its settings.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reload_changes_the_turns_to_come() {
+async fn a_reload_applies_to_later_turns() {
     let (model, other) = (Model::start().await, Model::start().await);
     let gate = Gate::new();
     model.on("slow", [Reply::tool("list_dir", &json!({"path": "."})).held_by(&gate), Reply::text("slow done")]);
@@ -40,7 +40,7 @@ async fn a_reload_changes_the_turns_to_come() {
     *gateway.setup() = setup.clone();
     gateway.write_config();
     gateway.sighup();
-    // The level of before shows no word of it; the next one shows what comes.
+    // The old level logged none of it; the new one logs what follows.
     until("the capacity of after", async || {
         let answered = gateway.post("in", "", &Message::new("more").chat("a")).await;
         (answered.status == 429).then_some(())
@@ -53,16 +53,16 @@ async fn a_reload_changes_the_turns_to_come() {
     gate.open();
     assert_eq!(gateway.wait_done("in", &slow).await.text("reply"), "slow done", "it went on as it had begun");
 
-    // The limit of one round with tools holds for the turns that begin now.
+    // The limit of one round with tools applies to turns that begin now.
     other.on("tools", [Reply::tool("list_dir", &json!({"path": "."})), Reply::text("last word")]);
     let reply = gateway.ask("in", "c", "tools").await;
     assert!(reply.starts_with("last word") && reply.contains('1'), "{reply}");
     gateway.stop().await;
 }
 
-/// A wrong file changes nothing and is told line by line; what needs a restart is named, once it stands there.
+/// An invalid file changes nothing and is reported line by line; changed settings that need a restart are named.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reload_keeps_what_was_good_and_names_what_needs_a_restart() {
+async fn a_failed_reload_changes_nothing_and_restart_settings_are_named() {
     let model = Model::start().await;
     let setup = Setup::new().model(&model).hook(Hook::bearer("in"));
     let mut gateway = Gateway::start(setup.clone()).await;
@@ -71,7 +71,7 @@ async fn a_reload_keeps_what_was_good_and_names_what_needs_a_restart() {
 
     let before = gateway.logs().len();
     fs::write(&file, format!("{good}\n[agnet]\n[log]\nlevel = \"loud\"\n")).unwrap();
-    hang_up(&gateway, before, "the previous one stays in force").await;
+    send_sighup(&gateway, before, "the previous one stays in force").await;
     let logs = gateway.logs();
     assert!(logs.contains("config.toml:") && logs.contains("agnet: unknown key"), "{logs}");
     assert!(logs.contains("log.level: \"loud\" is no level"), "{logs}");
@@ -93,9 +93,9 @@ async fn a_reload_keeps_what_was_good_and_names_what_needs_a_restart() {
     gateway.stop().await;
 }
 
-/// After a reload `status` tells what is so: where the gateway is reached, and which channels run.
+/// After a reload `status` reports the actual state: where the gateway is reached, and which channels run.
 #[tokio::test(flavor = "multi_thread")]
-async fn status_tells_what_is_served_whatever_the_configuration_says() {
+async fn status_reports_the_running_configuration() {
     let setup = || Setup::new().hook(Hook::bearer("stays"));
     let mut gateway = Gateway::start(setup().hook(Hook::bearer("goes"))).await;
     let address = gateway.address().to_string();
@@ -104,7 +104,7 @@ async fn status_tells_what_is_served_whatever_the_configuration_says() {
     let file = gateway.home().join("config.toml");
     let moved = fs::read_to_string(&file).unwrap().replace(&address, "127.0.0.1:9");
     fs::write(&file, moved).unwrap();
-    hang_up(&gateway, gateway.logs().len(), "a restart is needed for ").await;
+    send_sighup(&gateway, gateway.logs().len(), "a restart is needed for ").await;
     let status = gateway.json(&["status"]).await;
     assert_eq!(status["listen"], address.as_str(), "{status}");
     let needed = json!(["channels.webhook.comes", "channels.webhook.goes", "gateway.listen"]);

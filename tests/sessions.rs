@@ -1,19 +1,19 @@
-//! Conversations: found, taken out and in, told apart, and begun anew.
+//! Conversations: searched, exported and imported, separated, and reset.
 
 use serde_json::{Value, json};
 
-use crate::support::clock::{faketime, live_at};
+use crate::support::clock::{faketime, start_at_time};
 use crate::support::gateway::{Gateway, Message};
 use crate::support::{Hook, Model, Reply, Setup, until};
 
-/// The session of this key, as it is listed.
-async fn listed(gateway: &Gateway, key: &str) -> Value {
+/// Returns the session of this key as listed.
+async fn listed_session(gateway: &Gateway, key: &str) -> Value {
     let list = gateway.json(&["sessions", "list"]).await;
     list.as_array().unwrap().iter().find(|row| row["session"] == key).cloned().unwrap_or(Value::Null)
 }
 
-/// What is found, as `session #seq`, once there is something.
-async fn found(gateway: &Gateway, args: &[&str]) -> Vec<String> {
+/// Returns search results as `session #seq`, once there are any.
+async fn search_results(gateway: &Gateway, args: &[&str]) -> Vec<String> {
     let place = |hit: &Value| format!("{} #{}", hit["session"].as_str().unwrap(), hit["seq"]);
     until("a message to be found", async || {
         let hits = gateway.json(&[&["sessions", "search"], args].concat()).await;
@@ -23,18 +23,18 @@ async fn found(gateway: &Gateway, args: &[&str]) -> Vec<String> {
     .await
 }
 
-/// The messages of the last request about `text`, without the system prompt.
-fn given(model: &Model, text: &str) -> Vec<String> {
+/// Returns the messages of the last request about `text`, without the system prompt.
+fn messages_given(model: &Model, text: &str) -> Vec<String> {
     let requests = model.requests_about(text);
     let messages = requests.last().unwrap()["messages"].as_array().unwrap().clone();
     let content = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
     messages.iter().filter(|message| message["role"] != "system").map(content).collect()
 }
 
-/// A hundred turns, with a kill in the middle: the log is whole and in order, each request was valid, and what was said first
-/// and last is found.
+/// After a hundred turns with a kill in the middle the log is complete and in order, each request was valid, and the
+/// first and last messages are found.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_turns_across_a_restart() {
+async fn a_hundred_turns_stay_complete_across_a_kill() {
     let model = Model::start().await;
     let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
     let said = |n: usize| match n {
@@ -56,19 +56,19 @@ async fn a_hundred_turns_across_a_restart() {
         let content = row["message"]["content"].as_str().unwrap();
         assert!(content.starts_with(&said(n / 2)) && row["role"] == "user", "{n}: {content}");
     }
-    assert!(given(&model, &said(99)).len() <= 101, "the window is bounded");
-    let first = found(&gateway, &["walrus"]).await;
+    assert!(messages_given(&model, &said(99)).len() <= 101, "the window is bounded");
+    let first = search_results(&gateway, &["walrus"]).await;
     assert!(first.contains(&"webhook:in:c #0".to_owned()), "{first:?}");
-    let last = found(&gateway, &["pangolin", "--session", "webhook:in:c"]).await;
+    let last = search_results(&gateway, &["pangolin", "--session", "webhook:in:c"]).await;
     assert!(last.contains(&"webhook:in:c #198".to_owned()), "{last:?}");
     gateway.stop().await;
-    let at_rest = found(&gateway, &["pangolin"]).await;
+    let at_rest = search_results(&gateway, &["pangolin"]).await;
     assert_eq!(at_rest, last, "the same where no gateway runs");
 }
 
-/// What is exported is taken in as it was, with a gateway and without; and so is a file of another assistant.
+/// An export is imported unchanged, with a gateway and without; so is a file of another assistant.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_is_taken_out_and_in() {
+async fn a_conversation_is_exported_and_imported() {
     let model = Model::start().await;
     model.on("what is there?", [Reply::tool("list_dir", &json!({"path": "."})), Reply::text("Some files.")]);
     let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
@@ -107,8 +107,8 @@ async fn a_conversation_is_taken_out_and_in() {
         let spoilt = format!("{lines}{{}}\n");
         let ran = gateway.run_with_input(&["sessions", "import", "-", "--session", "cli:no"], &spoilt).await;
         assert!(ran.code == Some(1) && ran.stderr.contains("nothing was imported:\nline 5: "), "{ran:?}");
-        assert_eq!(listed(&gateway, "cli:no").await, Value::Null, "all or nothing");
-        // As former versions wrote it.
+        assert_eq!(listed_session(&gateway, "cli:no").await, Value::Null, "all or nothing");
+        // As earlier versions wrote it.
         let nameless = lines.replace(&format!(",\"session\":\"{key}\""), "");
         let ran = gateway.run_with_input(&["sessions", "import", "-"], &nameless).await;
         assert!(ran.code == Some(1) && ran.stderr.contains("--session KEY"), "{ran:?}");
@@ -118,16 +118,16 @@ async fn a_conversation_is_taken_out_and_in() {
     let shown = gateway.json(&["sessions", "show", "telegram:42"]).await;
     assert_eq!(shown["messages"][0]["at"], "2026-01-01T10:00:00Z");
     gateway.up().await;
-    assert_eq!(found(&gateway, &["bicycle"]).await, ["telegram:42 #0"]);
+    assert_eq!(search_results(&gateway, &["bicycle"]).await, ["telegram:42 #0"]);
     let ran = gateway.run(&["agent", "-m", "which colour?", "--session", "telegram:42"]).await;
     assert_eq!(ran.stdout.trim(), "echo: which colour?", "{ran:?}");
-    let given = given(&model, "which colour?");
+    let given = messages_given(&model, "which colour?");
     assert_eq!((given.len(), given[0].as_str()), (3, "my bicycle is red"), "the conversation goes on: {given:?}");
 }
 
-/// Each sender of a chat has a conversation of his own, where that is set; a reload sets it.
+/// Each sender of a chat has a conversation of their own where that is configured; a reload applies it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_for_each_sender() {
+async fn each_sender_of_a_chat_can_have_a_session() {
     let model = Model::start().await;
     let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("agent.session.scope", "sender");
     let gateway = Gateway::start(setup).await;
@@ -139,16 +139,16 @@ async fn a_conversation_for_each_sender() {
     assert_eq!(say("ann", "a secret of Ann's").await, "webhook:in:group:ann");
     assert_eq!(say("bob", "what did she say?").await, "webhook:in:group:bob");
     assert_eq!(say("ann", "and again").await, "webhook:in:group:ann");
-    assert_eq!(given(&model, "what did she say?").len(), 1);
-    assert_eq!(given(&model, "and again").len(), 3);
+    assert_eq!(messages_given(&model, "what did she say?").len(), 1);
+    assert_eq!(messages_given(&model, "and again").len(), 3);
     let own = Message::new("here").chat("group").sender("ann").session("ops");
     assert_eq!(gateway.post("in", "?wait=30", &own).await.text("session"), "webhook:in:ops", "it says so itself");
 }
 
-/// The first message after the time of reset, and the first after a long silence, begin a new conversation; over a change of
-/// the clock, too, and only once.
+/// The first message after the reset time, and the first after a long silence, begin a new conversation, once, also
+/// across a clock change.
 #[tokio::test(flavor = "multi_thread")]
-async fn conversations_begin_anew_by_themselves() {
+async fn conversations_are_reset_by_time_and_silence() {
     let Some(library) = faketime() else { return };
     let model = Model::start().await;
     let setup = Setup::new()
@@ -158,7 +158,8 @@ async fn conversations_begin_anew_by_themselves() {
         .set("agent.session.daily_reset", "02:30")
         .set("agent.session.idle_reset", "12h");
     let mut gateway = Gateway::new(setup);
-    // 02:30 is not there on that day: the clock goes from 01:59:59 to 03:00:00, at 07:00 UTC, and 03:30 is taken for it.
+    // 02:30 does not exist on that day: the clock goes from 01:59:59 to 03:00:00, at 07:00 UTC, and 03:30 replaces
+    // it.
     for (time, text, epoch, messages) in [
         ("2026-03-08 06:50:00", "one", 0, 2),
         ("2026-03-08 07:29:00", "two", 0, 4),
@@ -168,16 +169,16 @@ async fn conversations_begin_anew_by_themselves() {
         ("2026-03-09 06:31:00", "six", 2, 2),
         ("2026-03-09 18:40:00", "seven", 3, 2),
     ] {
-        live_at(&mut gateway, &library, time);
+        start_at_time(&mut gateway, &library, time);
         gateway.up().await;
         if text == "six" {
-            // A command is answered in the conversation that it is about.
+            // A command is answered in the conversation that it concerns.
             assert!(gateway.ask("in", "c", "/session").await.contains('6'), "{time}");
         }
         assert_eq!(gateway.ask("in", "c", text).await, format!("echo: {text}"));
-        let session = listed(&gateway, "webhook:in:c").await;
+        let session = listed_session(&gateway, "webhook:in:c").await;
         assert_eq!((&session["epoch"], &session["messages"]), (&json!(epoch), &json!(messages)), "{time}: {session}");
-        assert_eq!(given(&model, text).len() + 1, messages, "{time}");
+        assert_eq!(messages_given(&model, text).len() + 1, messages, "{time}");
         gateway.stop().await;
     }
 }

@@ -1,6 +1,6 @@
-//! Random messages, random deaths, and a model service that fails now and then. Short here, long by `cargo xtask soak`; a failure names
-//! the seed that repeats it: the same messages, the same deaths in the same order, and the same faults at the same requests. How the
-//! threads interleave is the machine's affair.
+//! Random messages, random crashes, and a model service that sometimes fails. Short here, long by `cargo xtask soak`;
+//! a failure names the seed that repeats it: the same messages, the same crashes in the same order, and the same
+//! faults at the same requests. How threads interleave is up to the machine.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -29,11 +29,11 @@ const POINTS: &[&str] = &[
 const CHATS: usize = 6;
 const MESSAGES: usize = 20;
 
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64: small, and the same on every machine.
 struct Random(u64);
 
 impl Random {
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -47,22 +47,22 @@ fn env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// One life of the gateway, and how it ends.
+/// One run of the gateway, and how it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Life {
-    /// The fail point that ends it, if it is passed so often.
+    /// The fail point that ends it, if it is reached often enough.
     point: Option<String>,
-    /// Otherwise it is killed after so many requests to the model.
+    /// Otherwise it is killed after this many requests to the model.
     requests: usize,
 }
 
-/// What a round does; everything in it follows from its seed.
+/// The actions of a round; everything in it follows from its seed.
 struct Plan {
     seed: u64,
 }
 
 impl Plan {
-    /// Decides `what`, each thing by itself: in whatever order things are asked for, the answers are the same.
+    /// Returns a generator for `what`: results do not depend on the order of the questions.
     fn random(&self, what: &str) -> Random {
         let hash = Sha256::digest(format!("{} {what}", self.seed));
         Random(hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)))
@@ -74,13 +74,13 @@ impl Plan {
         Life { point: (random.below(4) > 0).then_some(point), requests: 1 + random.below(8) }
     }
 
-    /// Which of the messages of a chat have a command run.
+    /// Returns which messages of a chat run a command.
     fn commands(&self, chat: usize) -> Vec<bool> {
         let mut random = self.random(&format!("chat {chat}"));
         (0..MESSAGES).map(|_| random.below(3) == 0).collect()
     }
 
-    /// What goes wrong with the `time`-th try of a request about `text`, if anything does.
+    /// Returns the fault of the `time`-th try of a request about `text`, if any.
     fn fault(&self, text: &str, step: usize, time: usize) -> Option<usize> {
         let mut random = self.random(&format!("request {text} {step} {time}"));
         (random.below(8) == 0).then(|| random.below(5))
@@ -88,7 +88,7 @@ impl Plan {
 }
 
 #[test]
-fn a_seed_says_all_that_a_round_does() {
+fn a_seed_determines_a_whole_soak_round() {
     let lives = |seed| (0..50).map(|number| Plan { seed }.life(number)).collect::<Vec<_>>();
     let commands = |seed| (0..CHATS).map(|chat| Plan { seed }.commands(chat)).collect::<Vec<_>>();
     let faults = |seed| (0..200).map(|n| Plan { seed }.fault(&format!("say w-{n}"), 0, 1)).collect::<Vec<_>>();
@@ -117,8 +117,8 @@ async fn soak() {
     }
 }
 
-/// What a service does that fails now and then. The second try mostly helps; where it does not, the turn ends with an
-/// error, and all else holds.
+/// Returns the answer of a service that sometimes fails. The second try usually succeeds; otherwise the turn ends
+/// with an error, and everything else holds.
 fn fault(kind: usize, never: &Gate, answer: Reply) -> Reply {
     match kind {
         0 => Reply::status(429).retry_after("0"),
@@ -129,8 +129,8 @@ fn fault(kind: usize, never: &Gate, answer: Reply) -> Reply {
     }
 }
 
-/// Senders who send until they are told "accepted", a service that fails, a gateway that is killed again and again, and in the end a look at
-/// everything. Answers how often it was killed.
+/// Runs senders who send until they are told "accepted", a service that fails, and a gateway that is killed
+/// repeatedly, then checks everything. Returns how often it was killed.
 async fn one_round(plan: Plan) -> usize {
     let (model, never) = (Model::start().await, Gate::new());
     let (of_requests, tries) = (Plan { seed: plan.seed }, Mutex::new(BTreeMap::<(String, usize), usize>::new()));
@@ -224,9 +224,9 @@ async fn sender(
     }
 }
 
-/// The generator is the same everywhere, or a seed would repeat nothing.
+/// The generator is the same on every machine, or a seed would repeat nothing.
 #[test]
-fn the_soaks_generator_is_stable() {
+fn the_soak_generator_is_stable() {
     let mut random = Random(1);
     let drawn: Vec<usize> = (0..4).map(|_| random.below(1_000)).collect();
     assert_eq!(drawn, [465, 519, 590, 235]);

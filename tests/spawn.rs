@@ -1,4 +1,4 @@
-//! Sub-agents: tasks given away, waited for or not, whatever happens to the process in between.
+//! Sub-agents: delegated tasks, awaited or not, whatever happens to the process meanwhile.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
-use crate::support::model::Asked;
+use crate::support::model::ModelRequest;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
 fn spawn(arguments: &Value) -> Reply {
     Reply::tool("spawn", arguments)
 }
 
-/// One answer with a call of `spawn` for each of these, waited for.
-fn wait_for(tasks: &[&str]) -> Reply {
+/// Returns one answer with an awaited call of `spawn` for each of these tasks.
+fn awaited_spawns(tasks: &[&str]) -> Reply {
     let one = |reply: Reply, (n, task): (usize, &&str)| {
         reply.and_tool("spawn", &json!({"task": task, "wait": true})).call_id(&format!("c{n}"))
     };
@@ -25,14 +25,14 @@ fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
 }
 
-/// The results that the last request about `text` ends with.
+/// Returns the results at the end of the last request about `text`.
 fn last_results(model: &Model, text: &str) -> Vec<String> {
     let requests = model.requests_about(text);
-    Asked::new(0, requests.last().expect("a request about it")).results
+    ModelRequest::new(0, requests.last().expect("a request about it")).results
 }
 
-/// The names of the tools that a request offers.
-fn offered(request: &Value) -> Vec<&str> {
+/// Returns the names of the tools that a request offers.
+fn offered_tools(request: &Value) -> Vec<&str> {
     request["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["function"]["name"].as_str()).collect()
 }
 
@@ -43,9 +43,9 @@ async fn wait_state(gateway: &Gateway, id: &str, status: &str) {
     .await;
 }
 
-/// The report comes as a message and is answered in the chat: once, wherever the process dies.
+/// The report arrives as a message and is answered in the chat once, wherever the process dies.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_report_comes_once_and_is_answered_once() {
+async fn a_sub_agent_report_is_answered_once_at_every_crash_point() {
     for point in [None, Some("spawn_committed"), Some("child_ended"), Some("turn_started=[sub-agent sheep")] {
         let model = Model::start().await;
         let task = json!({"task": "count the sheep", "label": "sheep"});
@@ -63,7 +63,7 @@ async fn a_report_comes_once_and_is_answered_once() {
             gateway.wait_crash().await;
             gateway.recover().await;
         }
-        // A reply that was sent and not marked comes again under its id.
+        // A reply that was sent but not marked is sent again under its id.
         let said = || {
             let posts = sink.posts();
             posts.iter().map(|post| (post.id().to_owned(), post.data("content").to_owned())).collect::<BTreeSet<_>>()
@@ -75,23 +75,23 @@ async fn a_report_comes_once_and_is_answered_once() {
         assert_eq!(said, ["I have asked.", "There are 42 sheep."], "{point:?}: and nothing of the sub-agent itself");
         let told = model.requests_about("[sub-agent sheep finished");
         assert_eq!((model.requests_about("count the sheep").len(), told.len()), (1, 1), "{point:?}");
-        let told = Asked::new(0, &told[0]).user;
+        let told = ModelRequest::new(0, &told[0]).user;
         assert!(told.ends_with("tokens]\n42 of them"), "{told}");
         assert_eq!(model.refused(), Vec::<String>::new(), "{point:?}");
         check(&gateway.database(), &Witness { accepted: &[id], sink: Some(&sink), strict_order: false });
     }
 }
 
-/// Three at once, while their turn rests without a place; killed meanwhile, all goes on.
+/// Three sub-agents at once while their turn is parked without a slot; after a kill everything continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_that_waits_takes_no_place_and_outlives_a_kill() {
+async fn a_turn_that_waits_for_sub_agents_uses_no_slot_and_survives_a_kill() {
     let model = Model::start().await;
     let gate = Gate::new();
     let tasks = ["first part", "second part", "third part"];
     for task in tasks {
         model.on(task, [Reply::text(format!("{task} is done")).held_by(&gate)]);
     }
-    model.on("everything", [wait_for(&tasks), Reply::text("all parts are done")]);
+    model.on("everything", [awaited_spawns(&tasks), Reply::text("all parts are done")]);
     let mut gateway = Gateway::start(setup(&model).set("agent.max_concurrent_turns", 1)).await;
     let id = gateway.accept("in", &Message::new("everything").chat("c")).await;
     gate.wait_arrived(3).await;
@@ -110,12 +110,12 @@ async fn a_turn_that_waits_takes_no_place_and_outlives_a_kill() {
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
 }
 
-/// Killed right when a sub-agent that is waited for has begun, or has ended, or its turn has gone to rest.
+/// Killed right when an awaited sub-agent has begun, has ended, or its turn was parked.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_waited_for_runs_once_wherever_the_process_dies() {
+async fn an_awaited_sub_agent_runs_once_at_every_crash_point() {
     for point in ["spawn_committed", "child_ended", "waiting_committed=ask one"] {
         let model = Model::start().await;
-        model.on("ask one", [wait_for(&["the only task"]), Reply::text("thanks")]);
+        model.on("ask one", [awaited_spawns(&["the only task"]), Reply::text("thanks")]);
         model.on("the only task", [Reply::text("the only answer")]);
         let mut gateway = Gateway::new(setup(&model));
         gateway.crash_at(point).up().await;
@@ -127,7 +127,7 @@ async fn who_is_waited_for_runs_once_wherever_the_process_dies() {
         assert!(id.is_empty() || again.text("id") == id, "{point}");
         assert_eq!(gateway.wait_done("in", again.text("id")).await.text("reply"), "thanks", "{point}");
         assert_eq!(last_results(&model, "ask one"), ["the only answer"], "{point}");
-        // A kill may come between a request and its answer's step.
+        // A kill may come between a request and the step of its answer.
         let asked = model.requests_about("the only task").len();
         assert!(asked == 1 || (asked == 2 && point.starts_with("waiting")), "{point}: {asked}");
         let journal = check(&gateway.database(), &Witness::default());
@@ -135,10 +135,10 @@ async fn who_is_waited_for_runs_once_wherever_the_process_dies() {
     }
 }
 
-/// More sub-agents than places, each with one of its own, and one turn at a time: nobody waits for another's place. The
+/// More sub-agents than slots, each with one of its own, and one turn at a time: nobody waits for another's slot. The
 /// deepest are offered no `spawn`.
 #[tokio::test(flavor = "multi_thread")]
-async fn parents_and_children_never_wait_for_each_others_places() {
+async fn parent_and_child_turns_never_deadlock_over_slots() {
     let model = Model::start().await;
     let tasks = ["outer 1", "outer 2", "outer 3", "outer 4"];
     model.script(|asked| {
@@ -146,28 +146,28 @@ async fn parents_and_children_never_wait_for_each_others_places() {
         let inner = spawn(&json!({"task": format!("inner {number}")}));
         Some(if asked.step == 0 { inner } else { Reply::text(format!("{} and outer {number}", asked.results[0])) })
     });
-    model.on("nest", [wait_for(&tasks), Reply::text("nested")]);
+    model.on("nest", [awaited_spawns(&tasks), Reply::text("nested")]);
     let setup = setup(&model).set("agent.max_concurrent_turns", 1).set("agent.spawn.at_once", 1);
     let gateway = Gateway::start(setup).await;
     assert_eq!(gateway.ask("in", "c", "nest").await, "nested");
     let expected: Vec<_> = (1..=4).map(|n| format!("echo: inner {n} and outer {n}")).collect();
     assert_eq!(last_results(&model, "nest"), expected);
-    assert!(offered(&model.requests_about("outer 1")[0]).contains(&"spawn"));
+    assert!(offered_tools(&model.requests_about("outer 1")[0]).contains(&"spawn"));
     let deepest = &model.requests_about("inner 1")[0];
-    assert!(offered(deepest).contains(&"exec") && !offered(deepest).contains(&"spawn"), "{deepest}");
+    assert!(offered_tools(deepest).contains(&"exec") && !offered_tools(deepest).contains(&"spawn"), "{deepest}");
     let told = deepest["messages"][1]["content"].as_str().unwrap();
     assert!(told.contains("You are the sub-agent \"inner 1\"") && told.contains("in session spawn:"), "{told}");
     wait_settled(&gateway.database()).await;
     check(&gateway.database(), &Witness::default());
 }
 
-/// `/stop` ends the running turn and all below it; without a running turn those that work on their own.
+/// `/stop` ends the running turn and everything below it; without a running turn, independent sub-agents.
 #[tokio::test(flavor = "multi_thread")]
-async fn stop_reaches_all_depths() {
+async fn stop_ends_sub_agents_at_every_depth() {
     let model = Model::start().await;
     let gate = Gate::new();
-    model.on("deep work", [wait_for(&["middle work"]), Reply::text("never")]);
-    model.on("middle work", [wait_for(&["lowest work"]), Reply::text("never")]);
+    model.on("deep work", [awaited_spawns(&["middle work"]), Reply::text("never")]);
+    model.on("middle work", [awaited_spawns(&["lowest work"]), Reply::text("never")]);
     model.on("lowest work", [Reply::text("never").held_by(&gate)]);
     let task = json!({"task": "background work", "label": "back"});
     model.on("send off", [spawn(&task), Reply::text("sent off")]);
@@ -186,7 +186,7 @@ async fn stop_reaches_all_depths() {
     let stopped = gateway.ask("in", "c", "/stop").await;
     assert_eq!(stopped, "Nothing else is running here; stopping sub-agents: 1.");
     wait_settled(&gateway.database()).await;
-    model.wait_left(2).await;
+    model.wait_disconnected(2).await;
     assert_eq!(gateway.ask("in", "c", "what now").await, "echo: what now");
     let asked = model.requests_about("what now")[0].to_string();
     assert!(asked.contains("[sub-agent back was stopped after"), "{asked}");
@@ -194,9 +194,9 @@ async fn stop_reaches_all_depths() {
     check(&gateway.database(), &Witness::default());
 }
 
-/// A plan waits for its sub-agents, gives their answers to those that need them, and runs each once.
+/// A plan waits for its sub-agents, passes their answers to those that need them, and runs each once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_hands_answers_on() {
+async fn a_plan_passes_answers_between_sub_agents() {
     let model = Model::start().await;
     let (first, second) = (Gate::new(), Gate::new());
     let call = |id: &str, task: &str, needs: &[&str]| {
@@ -232,7 +232,7 @@ async fn a_plan_hands_answers_on() {
     for part in ["[a] spawn: done\n1", "[b] spawn: done\n2", "[c] spawn: done\n3", "[look] list_dir: done"] {
         assert!(told.contains(part), "{told}");
     }
-    let told = Asked::new(0, &model.requests_about("plan it")[1]).results.remove(0);
+    let told = ModelRequest::new(0, &model.requests_about("plan it")[1]).results.remove(0);
     assert!(told.contains("this plan waits for spawn and is run again when that ends, which exec (\"e\")"), "{told}");
     let asked = |text: &str| model.requests_about(text).len();
     assert_eq!((asked("find one"), asked("add 1 and 2"), model.refused()), (1, 1, Vec::new()));
@@ -240,9 +240,9 @@ async fn a_plan_hands_answers_on() {
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
 }
 
-/// What a sub-agent fails at, and the bounds it is held to, its asking turn is told.
+/// The asking turn gets the failures and the limits of its sub-agents.
 #[tokio::test(flavor = "multi_thread")]
-async fn bounds_and_failures_are_told() {
+async fn limits_and_failures_of_sub_agents_are_reported() {
     let model = Model::start().await;
     let gate = Gate::new();
     let list = || Reply::tool("list_dir", &json!({}));
@@ -253,7 +253,7 @@ async fn bounds_and_failures_are_told() {
     let tools = json!({"task": "use few tools", "tools": ["read_file"], "wait": true, "label": "few"});
     model.on("use few tools", [Reply::tool("exec", &json!({"command": "id"})), Reply::text("had few")]);
     let tasks = ["go round", "think for ever", "fail", "eat much"];
-    let calls = wait_for(&tasks).and_tool("spawn", &tools).call_id("c4");
+    let calls = awaited_spawns(&tasks).and_tool("spawn", &tools).call_id("c4");
     model.on("try all", [calls, Reply::text("tried")]);
     let setup = setup(&model)
         .set("agent.spawn.max_iterations", 2)
@@ -275,8 +275,8 @@ async fn bounds_and_failures_are_told() {
     }
     assert_eq!(told.len(), 5);
     let few = model.requests_about("use few tools");
-    assert_eq!(offered(&few[0]), ["read_file"]);
-    let refused = Asked::new(0, &few[1]).results.remove(0);
+    assert_eq!(offered_tools(&few[0]), ["read_file"]);
+    let refused = ModelRequest::new(0, &few[1]).results.remove(0);
     assert!(refused.contains("\"exec\" is not available in this turn. Available tools: read_file"), "{refused}");
 
     let turns = gateway.json(&["turns", "list"]).await;

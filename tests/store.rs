@@ -1,5 +1,5 @@
-//! The store seen from outside: what is accepted is on the disk, one gateway a home, and a file that is not ours stays
-//! as it is.
+//! The store from outside: accepted messages are on the disk, one gateway holds a home, and a foreign file stays
+//! unchanged.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,17 +8,18 @@ use tokio::process::{Child, Command};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, open, wait_settled};
-use crate::support::needs::left_out;
+use crate::support::requirements::skip_story;
 use crate::support::{Gateway, Hook, Setup, deadline, until};
 
-/// `strace` on a running gateway, its lines in a file. One line a call, or two where another thread came in between.
+/// `strace` on a running gateway, its lines in a file. One line for each call, or two where another thread
+/// interrupted it.
 struct Trace {
     strace: Child,
     file: PathBuf,
 }
 
 impl Trace {
-    /// `None` where there is no strace, or it may not trace.
+    /// Attaches; returns `None` if there is no strace, or it may not trace.
     async fn attach(gateway: &Gateway) -> Option<Self> {
         let file = gateway.home().join("trace");
         let calls = "trace=read,recvfrom,pwrite64,fsync,fdatasync,write,writev,sendto";
@@ -30,7 +31,7 @@ impl Trace {
         let attached = tokio::io::AsyncBufReadExt::read_line(&mut said, &mut line);
         deadline("strace to attach", attached).await.ok()?;
         line.contains("attached").then_some(())?;
-        // All its threads: the writer's, too.
+        // All threads, including the writer's.
         let threads = || std::fs::read_dir(format!("/proc/{}/task", gateway.pid())).map_or(0, Iterator::count);
         let traced = |task: &Path| {
             let status = std::fs::read_to_string(task.join("status")).unwrap_or_default();
@@ -54,17 +55,17 @@ impl Trace {
     }
 }
 
-/// What one line of the trace is about.
+/// What one line of the trace shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
-    Asked,
+    ModelRequest,
     Written,
     Synced,
-    Answered,
+    HttpAnswer,
 }
 
-/// The calls that matter, in order: a sync counts where it returned, an answer where it began.
-fn seen(lines: &[String]) -> Vec<Seen> {
+/// Returns the relevant calls in order: a sync counts when it returned, an answer when it began.
+fn relevant_calls(lines: &[String]) -> Vec<Seen> {
     let mut syncing: Vec<&str> = Vec::new();
     let mut all = Vec::new();
     for line in lines {
@@ -85,32 +86,32 @@ fn seen(lines: &[String]) -> Vec<Seen> {
         } else if call.starts_with("pwrite64(") && call.contains("-wal>") {
             all.push(Seen::Written);
         } else if call.contains("\"POST /webhook/in") {
-            all.push(Seen::Asked);
+            all.push(Seen::ModelRequest);
         } else if call.contains("\"HTTP/1.1 202") {
-            all.push(Seen::Answered);
+            all.push(Seen::HttpAnswer);
         }
     }
     all
 }
 
-/// `kill -9` cannot tell whether a commit had reached the disk: the kernel keeps what was written. So this looks at the
-/// calls themselves: between a message and its 202 the log is written, then synced.
+/// `kill -9` cannot show whether a commit had reached the disk: the kernel keeps what was written. So this checks the
+/// system calls: between a message and its 202 the WAL is written, then synced.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_is_on_the_disk_before_its_202_is_written() {
+async fn a_message_is_synced_before_its_202_is_written() {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
     let Some(trace) = Trace::attach(&gateway).await else {
-        return left_out("strace cannot be run here (package strace)");
+        return skip_story("strace cannot be run here (package strace)");
     };
     for n in 0..5 {
         gateway.accept("in", &Message::new("/help").chat(&n.to_string())).await;
-        // What the turn itself writes is done before the next message comes.
+        // The turn's own writes are done before the next message comes.
         wait_settled(&gateway.database()).await;
     }
     let lines = trace.lines().await;
-    let seen = seen(&lines);
+    let seen = relevant_calls(&lines);
     let mut answers = 0;
-    for (at, _) in seen.iter().enumerate().filter(|(_, one)| **one == Seen::Answered) {
-        let asked = seen[..at].iter().rposition(|one| *one == Seen::Asked).expect("a message before its answer");
+    for (at, _) in seen.iter().enumerate().filter(|(_, one)| **one == Seen::HttpAnswer) {
+        let asked = seen[..at].iter().rposition(|one| *one == Seen::ModelRequest).expect("a message before its answer");
         let synced = seen[asked..at].iter().rposition(|one| *one == Seen::Synced).map(|sync| asked + sync);
         let is_safe = synced.is_some_and(|synced| seen[asked..synced].contains(&Seen::Written));
         assert!(is_safe, "a 202 before its sync: {:?}\n{}", &seen[asked..=at], lines.join("\n"));
@@ -121,9 +122,9 @@ async fn a_message_is_on_the_disk_before_its_202_is_written() {
     assert_eq!(mode.unwrap(), "wal");
 }
 
-/// A database that is not this program's to write is left as it is, and every command says so.
+/// A newer or foreign database stays unchanged, and every command says so.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_newer_or_another_programs_is_refused_untouched() {
+async fn a_newer_or_foreign_database_is_refused_unchanged() {
     let newer = tempfile::NamedTempFile::new().unwrap();
     let store = rusqlite::Connection::open(newer.path()).unwrap();
     store.execute_batch("CREATE TABLE tomorrow (x); PRAGMA user_version = 99").unwrap();
@@ -150,9 +151,9 @@ async fn a_file_that_is_newer_or_another_programs_is_refused_untouched() {
     }
 }
 
-/// One gateway a home: a second one names the first. What a killed one left behind is no lock.
+/// One gateway holds a home: a second one names the first. What a killed one left behind is no lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_gateway_holds_a_home_until_it_is_gone() {
+async fn a_second_gateway_in_a_home_is_refused() {
     let mut gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
     let pid = gateway.pid();
     let second = gateway.run(&["gateway", "--no-cli", "--log", "off"]).await;
@@ -170,9 +171,9 @@ async fn one_gateway_holds_a_home_until_it_is_gone() {
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
 }
 
-/// A port that somebody else has is told in one line, and nothing is left half started.
+/// An occupied port is reported in one line, and nothing is left half started.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_is_taken_ends_the_start() {
+async fn an_occupied_port_ends_the_start() {
     let mut gateway = Gateway::new(Setup::new());
     let taken = std::net::TcpListener::bind(gateway.address()).unwrap();
     let ran = gateway.run(&["gateway", "--no-cli", "--log", "off"]).await;

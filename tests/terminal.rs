@@ -1,4 +1,4 @@
-//! The prompt under a real terminal: keys, paste, completion, what is drawn while a turn runs, and what comes meanwhile.
+//! The prompt in a real terminal: keys, paste, completion, the display of a running turn, and incoming messages.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,8 +16,8 @@ const LEFT: &str = "\x1b[D";
 const CTRL_A: &str = "\x01";
 const PASTE: (&str, &str) = ("\x1b[200~", "\x1b[201~");
 
-/// What the user said in each request.
-fn said(model: &Model) -> Vec<String> {
+/// Returns the user message of each request.
+fn user_messages(model: &Model) -> Vec<String> {
     let said = |request: &Value| {
         let messages = request["messages"].as_array().cloned().unwrap_or_default();
         let last = messages.iter().rfind(|message| message["role"] == "user").cloned().unwrap_or_default();
@@ -26,7 +26,7 @@ fn said(model: &Model) -> Vec<String> {
     model.requests().iter().map(said).collect()
 }
 
-/// A home with a model, and `daoyou chat` in it.
+/// Starts a home with a model, for `daoyou chat`.
 async fn chat(setup: Setup) -> (Gateway, Model) {
     let model = Model::start().await;
     let gateway = Gateway::new(setup.model(&model));
@@ -34,28 +34,28 @@ async fn chat(setup: Setup) -> (Gateway, Model) {
     (gateway, model)
 }
 
-/// The rows that stand on the screen in the end: the last one is drawn over while it grows.
-fn seen(drawn: &str) -> Vec<String> {
+/// Returns the rows on the screen at the end: the last row is redrawn while it grows.
+fn screen_rows(drawn: &str) -> Vec<String> {
     let last = |row: &str| row.rsplit("\x1b[J").next().unwrap_or_default().trim_end_matches('\r').to_owned();
     drawn.split("\r\n").map(|row| last(row).rsplit('\r').next().unwrap_or_default().to_owned()).collect()
 }
 
-/// A row without its colours.
-fn plain(row: &str) -> String {
+/// Returns a row without its colours.
+fn without_colours(row: &str) -> String {
     let mut pieces = row.split("\x1b[");
     let first = pieces.next().unwrap_or_default().to_owned();
     first + &pieces.filter_map(|piece| piece.split_once('m')).map(|(_, text)| text).collect::<String>()
 }
 
-fn leave(terminal: &mut Terminal) {
+fn exit_chat(terminal: &mut Terminal) {
     terminal.control('d');
     assert_eq!(terminal.wait_exit(), Some(0));
 }
 
-/// Lines are edited with the usual keys, remembered by the next program in a file of the owner's alone, and a message of
-/// several lines is one message, however it is typed.
+/// Lines are edited with the usual keys, kept for the next program in a file only the owner can read, and a message
+/// of several lines is one message, however it is typed.
 #[tokio::test(flavor = "multi_thread")]
-async fn lines_are_edited_remembered_and_joined() {
+async fn lines_are_edited_joined_and_kept_in_the_history() {
     let (gateway, model) = chat(Setup::new()).await;
     block_in_place(|| {
         let mut terminal = Terminal::start(&gateway, &["chat"]);
@@ -76,24 +76,24 @@ async fn lines_are_edited_remembered_and_joined() {
         terminal.keys(" a secret behind a space\r");
         terminal.expect("echo: a secret");
         terminal.expect("You> ");
-        leave(&mut terminal);
+        exit_chat(&mut terminal);
         let mut terminal = Terminal::start(&gateway, &["chat"]);
         terminal.expect("You> ");
         terminal.keys(&format!("{CTRL_P}{CTRL_P}{CTRL_P}{CTRL_P}\r"));
         terminal.expect("echo: oh, hello");
         terminal.expect("You> ");
-        leave(&mut terminal);
+        exit_chat(&mut terminal);
     });
     let lines = ["oh, hello", "one \ntwo", "```\nlet x;\n```", "first\nsecond", "a secret behind a space", "oh, hello"];
-    assert_eq!(said(&model), lines);
+    assert_eq!(user_messages(&model), lines);
     let history = gateway.home().join("history");
     assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(!fs::read_to_string(&history).unwrap().contains("secret"));
 }
 
-/// Tab completes commands, sessions, models and files; a hint stands behind what is typed.
+/// Tab completes commands, sessions, models and files; a hint appears behind the input.
 #[tokio::test(flavor = "multi_thread")]
-async fn tab_completes() {
+async fn tab_completes_commands_sessions_models_and_files() {
     let (gateway, _model) = chat(Setup::new()).await;
     fs::write(gateway.home().parent().unwrap().join("my notes.txt"), "remember the milk").unwrap();
     assert_eq!(gateway.run(&["agent", "-m", "hi", "--session", "cli:work"]).await.code, Some(0));
@@ -118,14 +118,14 @@ async fn tab_completes() {
         terminal.keys("/drop m\t\r");
         terminal.expect("Took out my notes.txt.");
         terminal.expect("You> ");
-        leave(&mut terminal);
+        exit_chat(&mut terminal);
     });
 }
 
-/// What a turn shows: thoughts dim, a tool's call on one row in yellow with its result folded, Markdown drawn while it
-/// streams, and what it used below it. Nothing of it stands twice, and nothing in it commands the terminal.
+/// A turn shows dim reasoning, a tool's call on one yellow row with its result folded, Markdown drawn while it
+/// streams, and the usage below. Nothing appears twice, and nothing controls the terminal.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_is_drawn_in_colour() {
+async fn a_turn_is_rendered_in_colour() {
     let setup = Setup::new().set("providers.scripted.price.input", 2.0).set("providers.scripted.price.output", 8.0);
     let (gateway, model) = chat(setup).await;
     let answer = "## Result\nIt is **forty-two**, see `sum`.\n\n- one\n- two\n\n```sh\necho done\n```\n";
@@ -144,9 +144,9 @@ async fn a_turn_is_drawn_in_colour() {
         terminal.expect("\x1b[2m  └ 1\x1b[0m");
         terminal.expect("… 3 more lines");
         terminal.expect("Bot> ");
-        let rows = seen(&terminal.expect("tokens in"));
+        let rows = screen_rows(&terminal.expect("tokens in"));
         terminal.expect(" out · 0.00");
-        let plain: Vec<_> = rows.iter().map(|row| plain(row)).collect();
+        let plain: Vec<_> = rows.iter().map(|row| without_colours(row)).collect();
         let expected =
             ["Bot> Result", "", "It is forty-two, see sum.", "", "• one", "• two", "", "  sh", "  echo done"];
         assert_eq!(plain[..expected.len()], expected);
@@ -158,15 +158,15 @@ async fn a_turn_is_drawn_in_colour() {
         let drawn = terminal.expect("out");
         assert!(!drawn.contains("\x1b[2J") && !drawn.contains("\x1b]0") && !drawn.contains("\x1b[31m"), "{drawn:?}");
         terminal.expect("You> ");
-        leave(&mut terminal);
+        exit_chat(&mut terminal);
     });
     wait_settled(&gateway.database()).await;
     check(&gateway.database(), &Witness::default());
 }
 
-/// NO_COLOR leaves no colour; a dumb terminal gets no escape sequence at all, and neither does a pipe.
+/// NO_COLOR removes colours; a dumb terminal and a pipe get no escape sequence at all.
 #[tokio::test(flavor = "multi_thread")]
-async fn colours_and_sequences_are_left_out_where_they_are_not_wanted() {
+async fn no_color_dumb_terminals_and_pipes_get_plain_text() {
     for (name, value, forbidden) in [("NO_COLOR", "1", "m"), ("TERM", "dumb", "")] {
         let (gateway, model) = chat(Setup::new().env(name, value)).await;
         model.on("work", [Reply::tool("exec", &json!({"command": "echo hi"})), Reply::text("It is **done**.\n")]);
@@ -194,9 +194,9 @@ async fn colours_and_sequences_are_left_out_where_they_are_not_wanted() {
     assert_eq!((piped.code, piped.stdout.as_str()), (Some(0), "# x\n**y**\n"), "{piped:?}");
 }
 
-/// A message that comes while a line is typed stands above it, and the line goes on.
+/// A message that arrives while a line is typed appears above it, and the line stays.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_does_not_break_the_line_being_typed() {
+async fn an_incoming_message_keeps_the_typed_line() {
     let model = Model::start().await;
     let gateway = Gateway::new(Setup::new().model(&model));
     gateway.write_config();
@@ -219,15 +219,15 @@ async fn a_message_does_not_break_the_line_being_typed() {
         terminal.keys(" a line\r");
         terminal.expect("echo: half of 一半 a line");
         terminal.expect("You> ");
-        leave(&mut terminal);
+        exit_chat(&mut terminal);
     });
-    assert_eq!(said(&model).last().map(String::as_str), Some("half of 一半 a line"));
+    assert_eq!(user_messages(&model).last().map(String::as_str), Some("half of 一半 a line"));
 }
 
-/// The screen is made narrower and wider while an answer streams and a tool runs: nothing stands twice, nothing is lost,
-/// and a line of code is one line to copy however the terminal wraps it.
+/// The screen is resized while an answer streams and a tool runs: nothing appears twice, nothing is lost, and a line
+/// of code is copied as one line however the terminal wraps it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_screen_that_is_resized_while_an_answer_streams_shows_it_once() {
+async fn resizing_while_an_answer_streams_duplicates_nothing() {
     let (gateway, model) = chat(Setup::new().env("NO_COLOR", "1")).await;
     let words: Vec<String> = (0..60).map(|n| format!("word{n:02}")).collect();
     let code = format!("let total = {};", (0..30).map(|n| format!("value_{n}")).collect::<Vec<_>>().join(" + "));
@@ -261,12 +261,12 @@ async fn a_screen_that_is_resized_while_an_answer_streams_shows_it_once() {
     assert_eq!(shown, words, "{screen}");
     assert!(screen.lines().any(|line| line.trim() == code), "{screen}");
     assert_eq!(screen.matches("Bot> ").count(), 1, "{screen}");
-    block_in_place(|| leave(&mut terminal));
+    block_in_place(|| exit_chat(&mut terminal));
 }
 
-/// What only a model is to read stands neither in a chat, nor in the offline responder's words, nor in `sessions show`.
+/// Notes for the model appear neither in a chat, nor in the offline responder's answers, nor in `sessions show`.
 #[tokio::test(flavor = "multi_thread")]
-async fn notes_for_the_model_are_not_shown_to_people() {
+async fn model_only_notes_are_hidden_from_people() {
     for is_offline in [false, true] {
         let (gateway, model) =
             chat(if is_offline { Setup::new().set("agent.model", "offline") } else { Setup::new() }).await;
@@ -284,7 +284,7 @@ async fn notes_for_the_model_are_not_shown_to_people() {
                 screen.contains("missing.md") && !screen.contains("[Please") && !screen.contains("in a row"),
                 "{screen}"
             );
-            leave(&mut terminal);
+            exit_chat(&mut terminal);
         });
         let shown = gateway.run(&["sessions", "show", "cli:direct"]).await.stdout;
         for note in ["[Please analyze", "[Runtime Context]", "[The same call", "Current Time:"] {
@@ -304,10 +304,10 @@ async fn notes_for_the_model_are_not_shown_to_people() {
     }
 }
 
-/// Ctrl-C while an answer streams: first what is being done, then what there is of the answer and its mark; the answer to
-/// the `/stop` behind it says nothing more.
+/// Ctrl-C while an answer streams: first the running action, then the partial answer and its mark; the answer to the
+/// `/stop` behind it adds nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_answer_stands_in_order() {
+async fn a_stopped_answer_is_shown_with_its_mark_in_order() {
     let (gateway, model) = chat(Setup::new().env("NO_COLOR", "1")).await;
     let gate = Gate::new();
     model.on("long", [Reply::text("One two three four five six").chunk_chars(4).stalls_after(4, &gate)]);
@@ -330,14 +330,14 @@ async fn a_stopped_answer_stands_in_order() {
         assert!(at("One two") < at("(stopping") && at("(stopping") < at("(stopped)"), "{screen}");
         assert!(at("(stopped)") < at("and on"), "{screen}");
         assert!(!screen.contains("Stopping.") && screen.matches("One two").count() == 1, "{screen}");
-        leave(&mut terminal);
+        exit_chat(&mut terminal);
     });
 }
 
-/// Thoughts are one line with how long they took; `/thinking` prints them, and shows those to come. An unknown command is
-/// one line that names the nearest. A tool's row names the file before what is written to it.
+/// Reasoning is one line with its duration; `/thinking` prints it, and shows later reasoning. An unknown command is
+/// one line that names the nearest. A tool's row names the file before its content.
 #[tokio::test(flavor = "multi_thread")]
-async fn thoughts_fold_and_rows_say_the_important_first() {
+async fn reasoning_is_folded_and_tool_rows_name_the_file_first() {
     let (gateway, model) = chat(Setup::new().env("NO_COLOR", "1")).await;
     let write = json!({"content": "many words that fill a row ".repeat(9), "path": "notes/a.md"});
     model.on("write", [Reply::tool("write_file", &write).reasoning("It wants a file."), Reply::text("Done.")]);
@@ -366,14 +366,14 @@ async fn thoughts_fold_and_rows_say_the_important_first() {
         terminal.expect("did you mean `/help`?");
         terminal.expect("You> ");
         assert!(terminal.screen().lines().count() - before < 8, "{}", terminal.screen());
-        leave(&mut terminal);
+        exit_chat(&mut terminal);
     });
 }
 
-/// The gateway restarts under a chat: it says so, keeps the line that is being typed, takes what is sent meanwhile, and
-/// follows the reply that was waited for; each is answered once.
+/// When the gateway restarts under a chat, the chat says so, keeps the typed line, accepts messages meanwhile, and
+/// follows the awaited reply; each is answered once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chat_outlives_a_restart_of_its_gateway() {
+async fn a_chat_survives_a_restart_of_its_gateway() {
     let model = Model::start().await;
     let mut gateway = Gateway::start(Setup::new().model(&model).env("NO_COLOR", "1")).await;
     let gate = Gate::new();
@@ -419,17 +419,17 @@ async fn a_chat_outlives_a_restart_of_its_gateway() {
     block_in_place(|| {
         terminal.expect("echo: sent while nobody was there");
         terminal.expect("You> ");
-        leave(&mut terminal);
+        exit_chat(&mut terminal);
     });
     assert_eq!(terminal.screen().matches("It was worth it.").count(), 1, "{}", terminal.screen());
     wait_settled(&gateway.database()).await;
-    assert_eq!(said(&model).iter().filter(|said| *said == "sent while nobody was there").count(), 1);
+    assert_eq!(user_messages(&model).iter().filter(|said| *said == "sent while nobody was there").count(), 1);
     check(&gateway.database(), &Witness::default());
 }
 
-/// Chinese text is wrapped by its width, and a screen that was made narrow is written to as such.
+/// Chinese text is wrapped by its width, and a narrowed screen is used as such.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_narrow_screen_and_chinese() {
+async fn chinese_text_wraps_by_display_width() {
     let (gateway, model) = chat(Setup::new().set("agent.locale", "zh").env("NO_COLOR", "1")).await;
     let answer = "这是一段比较长的中文回答，在窄屏上要按宽度换行。".repeat(3);
     model.on("你好", [Reply::text(answer.clone()).chunk_chars(5)]);
@@ -444,21 +444,21 @@ async fn a_narrow_screen_and_chinese() {
             terminal.line("你好");
             terminal.expect("Bot> ");
             let drawn = format!("Bot> {}", terminal.expect("token"));
-            let rows = seen(&drawn);
+            let rows = screen_rows(&drawn);
             let wide = |row: &str| row.chars().map(|c| if c.is_ascii() { 1 } else { 2 }).sum::<usize>();
             assert!(rows.iter().all(|row| wide(row) < columns), "{columns}: {rows:?}");
             let text: String = rows.concat().chars().filter(|c| !c.is_ascii()).collect();
             assert!(text.contains(&answer), "{columns}: {text:?}");
             terminal.expect("You> ");
         }
-        leave(&mut terminal);
+        exit_chat(&mut terminal);
     });
 }
 
-/// Ctrl-C throws a line away, says how to leave at an empty prompt, and leaves the second time; SIGTERM gives the
-/// terminal back as it was.
+/// Ctrl-C discards a line, explains how to leave at an empty prompt, and leaves the second time; SIGTERM restores the
+/// terminal.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ways_out() {
+async fn ctrl_c_and_sigterm_leave_the_chat_cleanly() {
     let (gateway, model) = chat(Setup::new()).await;
     let gate = Gate::new();
     model.on("wait", [Reply::text("late").held_by(&gate)]);
@@ -505,9 +505,10 @@ async fn the_ways_out() {
     assert!(waiting.is_cooked());
 }
 
-/// Files go with the next message and lie in it for good; `--model` is for this chat alone; `/session` goes over.
+/// Files go with the next message and are stored permanently; `--model` applies to this chat only; `/session`
+/// switches.
 #[tokio::test(flavor = "multi_thread")]
-async fn files_models_and_sessions_of_a_chat() {
+async fn a_chat_attaches_files_and_switches_model_and_session() {
     let model = Model::start().await;
     let mut gateway = Gateway::new(Setup::new().model(&model).env("NO_COLOR", "1"));
     let folder = gateway.home().parent().unwrap().to_owned();
@@ -552,13 +553,13 @@ async fn files_models_and_sessions_of_a_chat() {
             terminal.expect("Session: cli:side");
             terminal.expect("cli:direct");
             terminal.expect("You> ");
-            leave(&mut terminal);
+            exit_chat(&mut terminal);
         });
         let asked = model.requests().split_off(before);
         let models: Vec<_> = asked.iter().map(|request| request["model"].clone()).collect();
         assert_eq!(models, ["other", "other"]);
         let with_file = "read it\n\n[File: notes.txt, 18 bytes]\n```\nremember the milk\n```";
-        assert_eq!(said(&model).split_off(before), [with_file, "hello there"]);
+        assert_eq!(user_messages(&model).split_off(before), [with_file, "hello there"]);
     }
     let session = gateway.json(&["sessions", "show", "cli:side"]).await;
     assert_eq!((&session["model"], session["messages"].as_array().map(Vec::len)), (&Value::Null, Some(4)));

@@ -1,11 +1,11 @@
-//! What a model does to a turn: calls that make no sense, loops, floods of output, silence, thoughts.
+//! Effects of a model on a turn: invalid calls, loops, huge output, silence, reasoning.
 
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::model::Asked;
-use crate::support::needs::lacks_bubblewrap;
+use crate::support::model::ModelRequest;
+use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup};
 
 fn setup(model: &Model) -> Setup {
@@ -16,19 +16,19 @@ fn messages(request: &Value) -> &[Value] {
     request["messages"].as_array().expect("a request that was not refused")
 }
 
-/// The results that a request ends with.
+/// Returns the results at the end of a request.
 fn results(request: &Value) -> Vec<String> {
-    Asked::new(0, request).results
+    ModelRequest::new(0, request).results
 }
 
-/// One answer of the model, and what it must be told of each call, in order.
+/// One answer of the model, and the expected result of each call, in order.
 struct Nonsense {
     name: &'static str,
     calls: Reply,
     told: &'static [&'static str],
 }
 
-fn nonsense() -> Vec<Nonsense> {
+fn invalid_calls() -> Vec<Nonsense> {
     let list = json!({"path": "."});
     let row = |name, calls, told| Nonsense { name, calls, told };
     vec![
@@ -64,15 +64,14 @@ fn nonsense() -> Vec<Nonsense> {
     ]
 }
 
-/// Whatever a model writes as a call, it is told what was wrong, and the conversation stays valid, now and in the
-/// next turn.
+/// For every invalid call the model gets the error, and the conversation stays valid, now and in the next turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn nonsense_is_told_to_the_model_and_the_history_stays_valid() {
+async fn invalid_calls_are_reported_to_the_model_and_the_history_stays_valid() {
     let model = Model::start().await;
     let gateway = Gateway::start(setup(&model)).await;
-    for (n, case) in nonsense().into_iter().enumerate() {
+    for (n, case) in invalid_calls().into_iter().enumerate() {
         let (chat, text) = (format!("chat {n}"), format!("case <{n}>"));
-        // The same answer twice, so that the ids stand in two responses of one turn.
+        // The same answer twice, so that the ids occur in two responses of one turn.
         model.on(&text, [case.calls.clone(), case.calls, Reply::text("understood")]);
         assert_eq!(gateway.ask("in", &chat, &text).await, "understood", "{}", case.name);
         let requests = model.requests_about(&text);
@@ -90,9 +89,9 @@ async fn nonsense_is_told_to_the_model_and_the_history_stays_valid() {
     check(&gateway.database(), &Witness::default());
 }
 
-/// A hundred calls in one answer are a hundred results in the same order.
+/// A hundred calls in one answer give a hundred results in the same order.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_calls_at_once_are_all_answered_in_order() {
+async fn a_hundred_calls_in_one_answer_are_answered_in_order() {
     let model = Model::start().await;
     let call = |reply: Reply, n: usize| {
         reply.and_tool("write_file", &json!({"path": format!("many/{n}.txt"), "content": format!("number {n}")}))
@@ -113,7 +112,7 @@ async fn a_hundred_calls_at_once_are_all_answered_in_order() {
 
 /// A model that never stops calling tools is asked once more without them, and the answer says so.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endless_loop_ends_at_the_limit_and_says_so() {
+async fn an_endless_tool_loop_ends_at_the_round_limit() {
     let model = Model::start().await;
     let call = || Reply::tool("list_dir", &json!({"path": "."}));
     model.script(move |asked| {
@@ -138,9 +137,9 @@ async fn an_endless_loop_ends_at_the_limit_and_says_so() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// A turn has only so many tokens; what it was doing is closed, and the reply says so.
+/// At its token limit a turn closes its running calls, and the reply says so.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_ends_when_its_tokens_are_used_up() {
+async fn a_turn_ends_at_its_token_limit() {
     let model = Model::start().await;
     model.on("dear", [Reply::tool("list_dir", &json!({"path": "."})).usage(400, 200)]);
     let gateway = Gateway::start(setup(&model).set("agent.max_turn_tokens", 1_000)).await;
@@ -153,17 +152,17 @@ async fn a_turn_ends_when_its_tokens_are_used_up() {
     assert!(gateway.ask("in", "c", "/cost").await.contains("tokens in"));
 }
 
-/// A field of `/proc/PID/status` in bytes.
+/// Returns a field of `/proc/PID/status` in bytes.
 fn memory(gateway: &Gateway, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>().unwrap() * 1024
 }
 
-/// A flood of output: the model gets head and tail and can page through the rest; the gateway does not grow.
+/// Of huge output the model gets head and tail and can page through the rest; the gateway's memory does not grow.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_output_is_cut_kept_and_paged() {
-    if lacks_bubblewrap() {
+async fn huge_tool_output_is_truncated_spilled_and_paged() {
+    if bubblewrap_is_missing() {
         return;
     }
     let model = Model::start().await;
@@ -194,10 +193,10 @@ async fn a_flood_of_output_is_cut_kept_and_paged() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// What a model thinks is no part of what it says, however the tags are cut, and does not come back to it but where its
-/// service keeps it apart.
+/// Reasoning is no part of the answer, however its tags are split, and is returned to the model only where its
+/// service keeps it separate.
 #[tokio::test(flavor = "multi_thread")]
-async fn thoughts_are_no_part_of_the_answer() {
+async fn reasoning_is_no_part_of_the_answer() {
     let model = Model::start().await;
     let look = Reply::tool("list_dir", &json!({"path": "."})).saying("<think>\nplan one\n</think>Let me look.");
     let last =
@@ -221,9 +220,9 @@ async fn thoughts_are_no_part_of_the_answer() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// An answer without words is a clear error, unless tools did what was asked.
+/// An answer without text is a clear error, unless tools did what was asked.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_answer_is_told() {
+async fn an_empty_answer_is_a_clear_error() {
     let model = Model::start().await;
     model.on("nothing", [Reply::text("")]);
     model.on("blank", [Reply::text("<think>hm</think> \n ")]);
@@ -243,10 +242,10 @@ async fn an_empty_answer_is_told() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// A turn whose time is up says so, ends what it ran, and lets the next one go.
+/// At its timeout a turn says so, ends what it ran, and lets the next one continue.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_ends_when_its_time_is_up() {
-    if lacks_bubblewrap() {
+async fn a_turn_ends_at_its_timeout() {
+    if bubblewrap_is_missing() {
         return;
     }
     let model = Model::start().await;
@@ -261,16 +260,16 @@ async fn a_turn_ends_when_its_time_is_up() {
         assert_eq!(state.body["error"]["code"], "turn_timeout");
         assert_eq!(gateway.wait_done("in", &behind).await.text("reply"), "echo: behind");
     }
-    model.wait_left(1).await;
+    model.wait_disconnected(1).await;
     let request = model.requests_about("behind").pop().expect("it was asked");
     let result = messages(&request).iter().find(|message| message["role"] == "tool").expect("the command's result");
     assert_eq!(result["content"], "Error: Cancelled; the command was killed\nbegun\n");
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// A journal that was changed from outside is not gone on with: the sender is told, and the session goes on.
+/// A turn whose journal was changed from outside is not resumed: the sender is told, and the session continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_journal_is_not_believed() {
+async fn a_turn_with_a_damaged_journal_is_not_resumed() {
     let model = Model::start().await;
     let gate = Gate::new();
     let list = Reply::tool("list_dir", &json!({"path": "."}));

@@ -1,4 +1,4 @@
-//! A message by webhook, as contract.md fixes it.
+//! Messages by webhook, as contract.md fixes them.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -7,9 +7,9 @@ use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
-/// The same message a hundred times at once is one turn, and everybody is told the same.
+/// A hundred concurrent copies of a message are one turn, and every caller gets the same answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_sent_a_hundred_times_at_once_is_one_turn() {
+async fn a_hundred_concurrent_duplicates_are_one_turn() {
     let model = Model::start().await;
     let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
     let message = Message::new("once").chat("c1").id("order-1");
@@ -28,9 +28,9 @@ async fn a_message_sent_a_hundred_times_at_once_is_one_turn() {
     check(&gateway.database(), &Witness { accepted: &accepted, ..Witness::default() });
 }
 
-/// `?wait` holds for the reply; without one in time it is a 202, and the reply is picked up later.
+/// `?wait` holds for the reply; without one in time it is a 202, and the reply is fetched later.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_is_waited_for_or_picked_up() {
+async fn a_reply_is_awaited_or_fetched_later() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("slow", [Reply::text("at last").held_by(&gate)]);
@@ -47,9 +47,9 @@ async fn a_reply_is_waited_for_or_picked_up() {
     assert_eq!(gateway.state("in", "no-such-message").await.status, 404);
 }
 
-/// Replies go out signed, come again under the same id when they are refused or in doubt, and in order within a chat.
+/// Replies are signed, sent again under the same id when refused or in doubt, and in order within a chat.
 #[tokio::test(flavor = "multi_thread")]
-async fn replies_are_posted_signed_and_again_under_the_same_id() {
+async fn replies_are_signed_and_retried_under_the_same_id() {
     let model = Model::start().await;
     let sink = Sink::start(Some(&config::callback_secret())).await;
     sink.then([Answer::Status(503, None), Answer::Cut, Answer::Status(200, None)]);
@@ -60,7 +60,7 @@ async fn replies_are_posted_signed_and_again_under_the_same_id() {
     assert_eq!((posts[2].data("in_reply_to"), posts[2].data("content")), (id.as_str(), "echo: ping"));
     assert_eq!((posts[2].data("session"), posts[2].data("chat_id")), ("webhook:in:c1", "c1"));
 
-    // Away, and back: what waited meanwhile arrives in order.
+    // Unreachable, and back: pending replies arrive in order.
     sink.down();
     let mut accepted = vec![id];
     for n in 0..3 {
@@ -76,9 +76,9 @@ async fn replies_are_posted_signed_and_again_under_the_same_id() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// Who does not prove himself is refused before anything is written.
+/// An unauthenticated caller is refused before anything is written.
 #[tokio::test(flavor = "multi_thread")]
-async fn only_who_proves_himself_may_write() {
+async fn unauthenticated_posts_are_refused_before_anything_is_written() {
     let only_ann = Hook::open("named").set("allow_from", vec!["ann"]);
     let hooks = Setup::new().hook(Hook::bearer("token")).hook(Hook::standard("signed")).hook(only_ann);
     let gateway = Gateway::start(hooks).await;
@@ -102,9 +102,9 @@ async fn only_who_proves_himself_may_write() {
     assert_eq!(check(&gateway.database(), &Witness::default()).inbox.len(), 1);
 }
 
-/// A slow chat holds up nobody else, and its own messages keep their order.
+/// A slow chat delays nobody else, and its own messages keep their order.
 #[tokio::test(flavor = "multi_thread")]
-async fn chats_run_side_by_side_and_each_in_order() {
+async fn chats_run_concurrently_and_each_in_order() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("slow", [Reply::text("slow done").held_by(&gate)]);

@@ -1,4 +1,4 @@
-//! Scheduled jobs: how late they are when many are due, and what many cost that are not.
+//! Scheduled jobs: how late many due jobs are taken, and what many idle jobs cost.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::report::{Figure, Unit};
 use super::support::until;
 use super::{Bench, Bencher};
 
-/// How long the idle gateway is watched.
+/// How long the idle gateway is observed.
 const WATCHED: Duration = Duration::from_secs(10);
 
-/// Both, with as many jobs as `size` says.
+/// Measures lateness and idle cost with as many jobs as `size` says.
 pub async fn cron(bencher: &mut Bencher) {
     for _ in 0..bencher.size.runs {
         lateness(bencher).await;
@@ -23,7 +23,7 @@ pub async fn cron(bencher: &mut Bencher) {
     }
 }
 
-/// A gateway at rest with `jobs` jobs, the n-th of them due at what `due` answers.
+/// Creates a stopped gateway with `jobs` jobs; `due` gives the due time of the n-th.
 async fn with_jobs(jobs: usize, due: impl Fn(usize) -> Timestamp) -> Bench {
     let mut bench = Bench::start(Duration::ZERO, |setup| setup.set("cron.max_jobs", 1_000_000)).await;
     bench.gateway.stop().await;
@@ -31,8 +31,8 @@ async fn with_jobs(jobs: usize, due: impl Fn(usize) -> Timestamp) -> Bench {
     bench
 }
 
-/// Jobs spread evenly over a minute (a tenth of it with `--quick`), each a message to one of a hundred chats: from when each
-/// was due until its slot was taken, as the store has it.
+/// Measures the delay from due time to taken slot, as the store records it. Jobs are spread evenly over a minute (a
+/// tenth of it with `--quick`), each a message to one of a hundred chats.
 async fn lateness(bencher: &mut Bencher) {
     let jobs = bencher.size.jobs;
     let span = Duration::from_millis(u64::try_from(jobs * 6).unwrap_or(u64::MAX));
@@ -57,13 +57,13 @@ async fn lateness(bencher: &mut Bencher) {
     bench.gateway.stop().await;
 }
 
-/// Jobs that are not due for an hour.
+/// Measures the idle cost of jobs that are not due for an hour.
 async fn idle(bencher: &mut Bencher) {
     let jobs = bencher.size.jobs;
     let later = Timestamp::now() + Duration::from_secs(3_600);
     let mut bench = with_jobs(jobs, |n| later + Duration::from_millis(u64::try_from(n).unwrap_or(0))).await;
     bench.gateway.up().await;
-    // What the start does is not idling.
+    // Work of the startup does not count as idling.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = cpu_time(bench.gateway.pid());
     tokio::time::sleep(WATCHED).await;
@@ -74,7 +74,7 @@ async fn idle(bencher: &mut Bencher) {
     bencher.add(format!("cron: memory with {jobs} jobs"), bench.resident(), "");
 }
 
-/// How late each run was, in milliseconds.
+/// Returns how late each run was, in milliseconds.
 fn lates(database: &Path) -> rusqlite::Result<Vec<u64>> {
     let store = Connection::open(database)?;
     let mut statement = store.prepare("SELECT max(0, at - due) FROM job_runs")?;
@@ -88,7 +88,7 @@ fn fill(database: &Path, jobs: usize, due: impl Fn(usize) -> Timestamp) -> rusql
         let sql = "INSERT INTO jobs (id, name, body, next_at, created_at, updated_at) VALUES (?1, ?1, ?2, ?3, 0, 0)";
         let mut insert = store.prepare(sql)?;
         for n in 0..jobs {
-            // Whole milliseconds, as the store has them.
+            // Whole milliseconds, as the store keeps them.
             let at = Timestamp::from_millisecond(due(n).as_millisecond()).unwrap_or_default();
             let chat = format!("cron-{}", n % 100);
             let body = json!({

@@ -1,4 +1,4 @@
-//! Puts a past into a store: sessions with many messages, as if they had been said.
+//! Fills a store with history: sessions with many messages, as if they had taken place.
 
 use std::path::Path;
 
@@ -10,19 +10,20 @@ use uuid::Uuid;
 
 use super::talk::Talk;
 
-/// 2026-01-01 in UTC milliseconds, the time of the first message; one follows the other a second later.
+/// 2026-01-01 in UTC milliseconds, the time of the first message; each further message is one second later.
 const BEGIN: i64 = 1_767_225_600_000;
 
-/// Messages of a session that no summary tells of, the newest.
+/// Newest messages of a session that no summary covers.
 const UNTOLD: usize = 30;
 
 /// Writes `sessions` sessions of `each` messages into the store at `database`, which a gateway has created and left.
-/// Session `n` is that of chat `past-n` on the webhook `in`. Two messages, an inbox row and an outbox row are one turn.
+/// Session `n` is that of chat `past-n` on the webhook `in`. Two messages, an inbox row and an outbox row form one
+/// turn.
 ///
-/// What was said is told by a summary but for the newest, and stands in the index of words: so nothing else is to be done about
-/// it while turns are measured.
+/// All but the newest messages are summarised and in the word index, so that no background work remains while turns
+/// are measured.
 ///
-/// This knows the store's tables and changes with them.
+/// This function knows the tables of the store and changes with them.
 pub fn fill(database: &Path, sessions: usize, each: usize) -> Result<(), StoreError> {
     let store = Connection::open(database)?;
     store.execute_batch("PRAGMA synchronous = OFF; BEGIN")?;

@@ -1,4 +1,4 @@
-//! One owner who goes on talking: what a turn costs, and what the gateway holds, as the messages add up.
+//! One owner who keeps talking: what a turn costs, and what the gateway holds, as messages accumulate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +15,12 @@ use super::talk::{Talk, VOCABULARY, WORDS};
 
 const CONVERSATIONS: usize = 200;
 const IN_FLIGHT: usize = 20;
-/// The first checkpoint; each one after it is this many times as far.
+/// The first checkpoint; each further one is at this many times the count.
 const FIRST: usize = 1_000;
 const STEP: usize = 6;
-/// Turns before a checkpoint that its figures are taken of, at most.
+/// The most turns before a checkpoint from which its figures are taken.
 const WINDOW: usize = 3_000;
-/// Without any callback for so long the gateway has stopped.
+/// A gateway without any callback for this long has stopped.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// What memory attached to messages, as the model server sees it.
@@ -39,7 +39,7 @@ impl Attached {
     }
 }
 
-/// Prints a section of Markdown: a line for each checkpoint up to `messages`.
+/// Prints a section of Markdown with a line for each checkpoint up to `messages`.
 #[expect(clippy::print_stdout, reason = "the bench's output")]
 pub async fn growth(messages: usize) {
     let bench = Bench::start(Duration::ZERO, as_owner).await;
@@ -90,14 +90,14 @@ fn as_owner(setup: Setup) -> Setup {
     setup.set("owner.identities", vec!["webhook:in:me"]).set("memory.model", "offline/offline")
 }
 
-/// Bytes of the database, with what is still in its log.
+/// Returns the bytes of the database including its WAL.
 fn stored(bench: &Bench) -> u64 {
     let pages = rusqlite::Connection::open(bench.gateway.database())
         .and_then(|store| store.query_row("PRAGMA page_count", [], |row| row.get::<_, u64>(0)));
     pages.expect("the store can be read") * 4_096
 }
 
-/// Offers message after message, so many unanswered at any time.
+/// Offers message after message, with a fixed number unanswered at any time.
 struct Offered {
     client: Arc<Client>,
     replies: tokio::sync::watch::Receiver<usize>,
@@ -128,7 +128,7 @@ impl Offered {
                 n % CONVERSATIONS
             );
             self.posts.spawn(async move {
-                // A connection may have been closed meanwhile; the same id is taken once.
+                // The connection may have been closed meanwhile; the gateway accepts the same id once.
                 match client.post(&body).await {
                     0 => client.post(&body).await,
                     status => status,

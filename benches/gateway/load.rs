@@ -1,4 +1,4 @@
-//! The driver: sends messages at a rate or with a number in flight, and finds out what came back when.
+//! The load driver: sends messages at a rate or with a number in flight, and records when each reply arrived.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use crate::support::gateway::resident_bytes;
 use crate::support::{Gateway, Sink};
 
-/// How long the driver waits for the last reply before it counts what is missing as lost.
+/// How long the driver waits for the last reply before it counts missing replies as lost.
 const LAST_REPLY: Duration = Duration::from_secs(30);
 
-/// What one run came to.
+/// The result of one run.
 pub struct Measured {
     pub accepted: usize,
     pub refused: usize,
@@ -24,14 +24,15 @@ pub struct Measured {
     pub duplicate: usize,
     /// From the first post to the last reply.
     pub wall: Duration,
-    /// From when a message was due to be posted until its callback was read, less the model's time; sorted.
+    /// From the time at which a message was due to be posted until its callback was read, less the model's time;
+    /// sorted.
     pub overheads: Vec<Duration>,
-    /// CPU time of the daemon, all its threads.
+    /// CPU time of the daemon, all threads.
     pub cpu: Duration,
 }
 
 impl Measured {
-    /// The overhead that `percent` of the turns stay within.
+    /// Returns the overhead that `percent` of the turns stay within.
     pub fn percentile(&self, percent: usize) -> Duration {
         let last = self.overheads.len().saturating_sub(1);
         self.overheads.get((self.overheads.len() * percent / 100).min(last)).copied().unwrap_or_default()
@@ -49,9 +50,9 @@ impl Measured {
 /// How messages are offered.
 #[derive(Clone, Copy)]
 pub enum Offer {
-    /// So many unanswered at any time.
+    /// A fixed number of unanswered messages.
     InFlight(usize),
-    /// So many a second, whether or not those before are answered.
+    /// A fixed number a second, whether or not earlier messages are answered.
     Rate(usize),
 }
 
@@ -64,7 +65,7 @@ pub struct Load<'a> {
     pub chat: &'a dyn Fn(usize) -> String,
 }
 
-/// Numbers every message of this process, so that replies are told apart across runs.
+/// Numbers every message of this process, so that replies of different runs differ.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 impl Load<'_> {
@@ -114,7 +115,7 @@ impl Load<'_> {
         let cpu = cpu_time(self.gateway.pid()).saturating_sub(cpu_before);
         assert!(resident_bytes(self.gateway.pid()) > 0, "the gateway has died under the load");
         if complete {
-            // A duplicate would come after; this is the only place that waits for nothing to happen.
+            // A duplicate would arrive later; this is the only place that waits for nothing to happen.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         self.reckon(
@@ -154,11 +155,11 @@ impl Load<'_> {
     }
 }
 
-/// Waits until all but `refused` of `answered` callbacks have come; false when they do not.
+/// Waits until all but `refused` of `answered` callbacks have come; returns false if they do not.
 async fn room(replies: &mut watch::Receiver<usize>, answered: usize, refused: &AtomicUsize) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < LAST_REPLY {
-        // Looked at again every second, as a message may be refused meanwhile and then has no callback.
+        // Checked again every second: a message may be refused meanwhile and then has no callback.
         let wanted = answered.saturating_sub(refused.load(Ordering::SeqCst));
         let seen = replies.wait_for(|count| *count >= wanted);
         if tokio::time::timeout(Duration::from_secs(1), seen).await.is_ok() {
@@ -168,9 +169,9 @@ async fn room(replies: &mut watch::Receiver<usize>, answered: usize, refused: &A
     false
 }
 
-/// The time that all threads of a process have run.
+/// Returns the CPU time of all threads of a process.
 pub fn cpu_time(pid: u32) -> Duration {
-    // To the nanosecond, by thread; `/proc/PID/stat` counts ticks of 10 ms, which says nothing of a few short turns.
+    // In nanoseconds, by thread; `/proc/PID/stat` counts ticks of 10 ms, too coarse for a few short turns.
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let spent = threads.filter_map(|thread| {
         let schedstat = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
@@ -179,7 +180,7 @@ pub fn cpu_time(pid: u32) -> Duration {
     Duration::from_nanos(spent.sum())
 }
 
-/// As little HTTP as will do, so that the driver leaves the processor to what it measures.
+/// A minimal HTTP client, so that the driver leaves the processor to what it measures.
 pub struct Client {
     address: String,
     idle: Mutex<Vec<TcpStream>>,
@@ -190,7 +191,7 @@ impl Client {
         Self { address, idle: Mutex::default() }
     }
 
-    /// Posts a message, as JSON; answers the status.
+    /// Posts a message as JSON; returns the status.
     pub async fn post(&self, body: &str) -> u16 {
         let request = format!(
             "POST /webhook/in HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer a-bearer-secret\r\n\

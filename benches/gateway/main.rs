@@ -1,8 +1,8 @@
 //! Measures the release build from outside: webhook in, callback out. `cargo xtask bench` prints the table and writes
-//! `docs/benchmarks.md`; with `--quick` there are few turns and one run, the numbers are rough, and nothing is written. `--only
-//! PART` measures one part, `--set KEY=VALUE` measures with a key of the configuration set; both write nothing. `--against
-//! PROGRAM --against-name NAME` measures starts, idling and speeds of another build, too, the two by turns. `--growth MESSAGES`
-//! lets one owner say that much and prints a section of its own.
+//! `docs/benchmarks.md`. With `--quick` there are few turns and one run, the numbers are rough, and nothing is
+//! written. `--only PART` measures one part, `--set KEY=VALUE` measures with a configuration key set; both write nothing. `--against PROGRAM
+//! --against-name NAME` also measures starts, idling and speeds of another build, alternating between the two.
+//! `--growth MESSAGES` lets one owner send that many messages and prints a section of its own.
 
 #[expect(clippy::allow_attributes, reason = "the stories use the rest")]
 #[allow(dead_code, unused_imports, clippy::print_stdout, reason = "a tool box: the bench uses a part of it")]
@@ -28,7 +28,7 @@ use support::model::ModelOptions;
 use support::{Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-/// How much is done in each part.
+/// The amount of work in each part.
 struct Size {
     quick: bool,
     runs: usize,
@@ -77,7 +77,7 @@ impl Size {
     }
 }
 
-/// A gateway with its model and its sink.
+/// A gateway with its model and its callback sink.
 struct Bench {
     gateway: Gateway,
     model: Model,
@@ -117,7 +117,7 @@ impl Bench {
     }
 }
 
-/// What is measured, how much of it, and what came of it.
+/// What is measured, how much of it, and the results.
 struct Bencher {
     size: Size,
     /// The program of `--against`.
@@ -127,19 +127,19 @@ struct Bencher {
 }
 
 impl Bencher {
-    /// The programs to measure one after the other.
+    /// Returns the programs to measure, one after the other.
     fn programs(&self) -> Vec<(Program, Option<PathBuf>)> {
         let before = self.before.clone().map(|program| (Program::Before, Some(program)));
         [(Program::This, None)].into_iter().chain(before).collect()
     }
 
-    /// Adds a row of this program's.
+    /// Adds a row for this program.
     fn add(&mut self, what: impl Into<String>, figures: Vec<Figure>, goal: &'static str) {
         self.report.add(Program::This, what, figures, goal);
     }
 
     fn add_speed(&mut self, program: Program, what: impl Into<String>, measured: &Measured, goal: &'static str) {
-        // The other program's faults are its own.
+        // Faults of the other program are not ours.
         if program == Program::This {
             self.faults.count(measured);
         }
@@ -198,7 +198,7 @@ async fn main() {
     finish(bencher, only.is_none());
 }
 
-/// Prints the table and writes the page, where all was measured as it is by default.
+/// Prints the table, and writes the page if everything was measured with default settings.
 #[expect(clippy::print_stdout, reason = "the bench's output")]
 fn finish(mut bencher: Bencher, is_all: bool) {
     let Faults { refused, lost, duplicate } = bencher.faults;
@@ -221,12 +221,12 @@ fn finish(mut bencher: Bencher, is_all: bool) {
     }
 }
 
-/// What follows each `name` on the command line.
+/// Returns the argument after each `name` on the command line.
 fn arguments(name: &'static str) -> impl Iterator<Item = String> {
     std::env::args().zip(std::env::args().skip(1)).filter(move |(before, _)| before == name).map(|(_, value)| value)
 }
 
-/// What `--set KEY=VALUE`, the value in TOML, sets in the configuration of every gateway.
+/// Returns the configuration that `--set KEY=VALUE` (the value in TOML) sets in every gateway.
 fn settings() -> impl Iterator<Item = (String, toml::Value)> {
     arguments("--set").map(|setting| {
         let (key, value) = setting.split_once('=').expect("--set takes KEY=VALUE");
@@ -234,7 +234,7 @@ fn settings() -> impl Iterator<Item = (String, toml::Value)> {
     })
 }
 
-/// What must not happen, over all runs.
+/// Events that must not happen, over all runs.
 #[derive(Clone, Copy, Default)]
 struct Faults {
     refused: usize,
@@ -250,7 +250,7 @@ impl Faults {
     }
 }
 
-/// The middle one of several starts.
+/// Returns the median of several start times.
 async fn start_time(bench: &mut Bench, times: usize) -> Duration {
     let mut taken = Vec::new();
     for _ in 0..times {
@@ -263,7 +263,7 @@ async fn start_time(bench: &mut Bench, times: usize) -> Duration {
     taken[taken.len() / 2]
 }
 
-/// Start to ready, with an empty store and with a full one, and what is held when there is nothing to do.
+/// Measures start to ready with an empty store and a full one, and idle memory.
 async fn starts(bencher: &mut Bencher) {
     let (times, stored) = (bencher.size.starts, bencher.size.stored_messages);
     let mut benches = Vec::new();
@@ -293,7 +293,7 @@ async fn starts(bencher: &mut Bencher) {
     }
 }
 
-/// The cost of a turn in conversations that go on: 20 in flight over 100 sessions, with memory.
+/// Measures the cost of a turn in continuing conversations: 20 in flight over 100 sessions, with memory.
 async fn turns(bencher: &mut Bencher) {
     const SESSIONS: usize = 100;
     let turns = bencher.size.in_flight;
@@ -307,7 +307,7 @@ async fn turns(bencher: &mut Bencher) {
     }
 }
 
-/// One at a time, 64 at a time, and a thousand a second.
+/// Measures one turn at a time, 64 at a time, and a thousand a second.
 async fn speeds(bencher: &mut Bencher, latency: Duration) {
     let model = format!("model {} ms", latency.as_millis());
     let Size { alone, in_flight, offered_secs, runs, .. } = bencher.size;
@@ -331,8 +331,8 @@ async fn speeds(bencher: &mut Bencher, latency: Duration) {
     }
 }
 
-/// The cost of a turn with few sessions and with many, each with the same past: longer than the window, and all of it in the
-/// index. No session gets so many turns that it is summarised.
+/// Measures the cost of a turn with few sessions and with many. All have the same history: longer than the window,
+/// and indexed. No session gets enough turns to be summarised.
 async fn sessions(bencher: &mut Bencher) {
     const FEW: usize = 100;
     const PAST: usize = 60;
@@ -344,7 +344,7 @@ async fn sessions(bencher: &mut Bencher) {
             bench.gateway.stop().await;
             fill::fill(&bench.gateway.database(), sessions, PAST).expect("the store can be filled");
             bench.gateway.up().await;
-            // What is done once after a start is not what a turn costs.
+            // One-time work after a start is not the cost of a turn.
             bench.run(FEW, FEW, Offer::InFlight(10)).await;
             let used = sessions.min(TURNS);
             let measured = bench.run_in(TURNS, used, Offer::InFlight(10), |n| format!("past-{n}")).await;
@@ -358,7 +358,7 @@ async fn sessions(bencher: &mut Bencher) {
     }
 }
 
-/// The cost of a turn in sessions of the window's length and in long ones, all of them in the index.
+/// Measures the cost of a turn in sessions of the window's length and in long ones, all indexed.
 async fn history(bencher: &mut Bencher) {
     const SESSIONS: usize = 10;
     let mut benches = Vec::new();
@@ -373,7 +373,7 @@ async fn history(bencher: &mut Bencher) {
         let mut costs = Vec::new();
         for (messages, bench) in &mut benches {
             bench.gateway.up().await;
-            // What is read for the first time after a start is not what a turn costs.
+            // What is read for the first time after a start is not the cost of a turn.
             bench.run_in(turns / 5, SESSIONS, Offer::InFlight(4), |n| format!("past-{n}")).await;
             let measured = bench.run_in(turns, SESSIONS, Offer::InFlight(4), |n| format!("past-{n}")).await;
             costs.push(measured.cpu_ms_a_turn());
@@ -386,7 +386,7 @@ async fn history(bencher: &mut Bencher) {
     }
 }
 
-/// What turns of others take while a session's command runs for five minutes, against the same without it.
+/// Measures turns of other sessions while a session's command runs for five minutes, and without it.
 async fn isolation(bencher: &mut Bencher) {
     let turns = bencher.size.in_flight / 5;
     for _ in 0..bencher.size.runs {
@@ -406,7 +406,7 @@ async fn isolation(bencher: &mut Bencher) {
     }
 }
 
-/// How often a turn waits for the disk: strace counts while turns run.
+/// Counts with strace how often a turn waits for the disk.
 async fn fsyncs(bencher: &mut Bencher) {
     for _ in 0..bencher.size.runs {
         for in_flight in [1, 64] {
@@ -423,7 +423,7 @@ async fn fsyncs(bencher: &mut Bencher) {
 async fn counted(bench: &Bench, turns: usize, in_flight: usize) -> Option<usize> {
     let pid = bench.gateway.pid().to_string();
     let mut strace = tokio::process::Command::new("strace");
-    // One line a call; seccomp-bpf cannot be used on a process that already runs.
+    // One line for each call; seccomp-bpf cannot be used on a running process.
     strace.args(["-f", "-e", "trace=fdatasync,fsync", "-p", &pid]);
     strace.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = strace.spawn().ok()?;
@@ -442,7 +442,7 @@ async fn counted(bench: &Bench, turns: usize, in_flight: usize) -> Option<usize>
         }
     });
     bench.run(turns, in_flight, Offer::InFlight(in_flight)).await;
-    // The last lines may still be in the pipe: strace writes the end of each call before the thread goes on.
+    // The last lines may still be in the pipe: strace writes the end of each call before the thread continues.
     let mut last = *count.borrow_and_update();
     until("strace to fall silent", async || {
         tokio::time::sleep(Duration::from_millis(100)).await;

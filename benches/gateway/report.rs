@@ -1,11 +1,11 @@
-//! The table: on the screen, and with the machine in `docs/benchmarks.md`.
+//! The table: on the screen, and with the machine's data in `docs/benchmarks.md`.
 
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Unit {
     Milliseconds,
@@ -14,7 +14,7 @@ pub enum Unit {
     Times,
     Percent,
     Count,
-    /// A count of what must not be: shown only where there is one.
+    /// A count of what must not happen; shown only if it is not zero.
     Fault,
 }
 
@@ -43,7 +43,7 @@ impl Unit {
 /// One number of a row.
 #[derive(Clone, Copy)]
 pub struct Figure {
-    /// Empty where it is the only one.
+    /// Empty for the only figure of a row.
     pub name: &'static str,
     pub value: f64,
     pub unit: Unit,
@@ -63,15 +63,15 @@ impl Figure {
     }
 }
 
-/// The programs that are measured.
+/// The measured programs.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Program {
     This,
-    /// The one of `--against`.
+    /// The program of `--against`.
     Before,
 }
 
-/// A line of the table: its figures of each run.
+/// A row of the table: its figures of each run.
 struct Row {
     what: String,
     this: Vec<Vec<Figure>>,
@@ -79,17 +79,17 @@ struct Row {
     goal: &'static str,
 }
 
-/// What the numbers are bound by, found by profiling.
+/// What limits the numbers, found by profiling.
 const FINDINGS: &str = include_str!("findings.md");
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Default)]
 pub struct Report {
     rows: Vec<Row>,
 }
 
 impl Report {
-    /// Adds what one run came to; rows of the same name are runs of the same.
+    /// Adds the result of one run; rows of the same name are runs of the same measurement.
     #[expect(clippy::print_stdout, reason = "the bench's output")]
     pub fn add(&mut self, program: Program, what: impl Into<String>, figures: Vec<Figure>, goal: &'static str) {
         let what = what.into();
@@ -105,7 +105,7 @@ impl Report {
         }
     }
 
-    /// The table, in Markdown; `before` names the program of the second column.
+    /// Returns the table in Markdown; `before` names the program of the second column.
     pub fn table(&self, before: Option<&str>) -> String {
         let (title, line) = match before {
             Some(before) => (format!(" before ({before}) |"), "---|"),
@@ -119,14 +119,14 @@ impl Report {
         table
     }
 
-    /// The page, in Markdown.
+    /// Returns the page in Markdown.
     pub fn page(&self, runs: usize, before: Option<&str>) -> String {
         let mut page = String::from("# Benchmarks\n\nWritten by `cargo xtask bench`");
         page += ".\n\nThe driver posts messages to a webhook and reads the signed callbacks; a scripted model server answers \
                  after 0 or 50 ms.\nDriver, model server and gateway share the machine. *Overhead* is the time from when a \
                  message was due to be posted until its\ncallback was read, less the model's time. *CPU* is the gateway's \
                  alone. A turn is one message, one model call, one callback.\n";
-        // A page in memory takes every line.
+        // Writing to a string cannot fail.
         let _ = writeln!(page, "Each figure is the median of {runs} runs, with the least and the most of them.\n");
         for (name, value) in machine() {
             let _ = writeln!(page, "- {name}: {value}");
@@ -136,7 +136,7 @@ impl Report {
     }
 }
 
-/// The figures of some runs: the median of each, and where there are several the least and the most.
+/// Formats the figures of several runs: the median of each, and if there are several the minimum and the maximum.
 fn shown(runs: &[Vec<Figure>]) -> String {
     let Some(first) = runs.first() else { return String::new() };
     if first.is_empty() {

@@ -1,11 +1,11 @@
-//! What people say in the bench: no sentence twice, the same sentences each time.
+//! Sentences for the bench: none repeats, and each run generates the same ones.
 
-/// Words that there are; how often each comes follows Zipf's law, as in any language.
+/// The size of the vocabulary; word frequencies follow Zipf's law, as in any language.
 pub const VOCABULARY: u64 = 6_000;
-/// Words of a sentence.
+/// Words in a sentence.
 pub const WORDS: usize = 12;
 
-/// One who talks.
+/// A generator of sentences.
 pub struct Talk {
     dice: u64,
 }
@@ -22,7 +22,7 @@ impl Talk {
         words.join(" ")
     }
 
-    /// A word; the one of the least number comes most often.
+    /// Returns a word; lower numbers are more frequent.
     fn word(&mut self) -> u64 {
         self.dice ^= self.dice << 13;
         self.dice ^= self.dice >> 7;
@@ -34,7 +34,7 @@ impl Talk {
     }
 }
 
-/// A word as one could say it, each number another one.
+/// Returns a pronounceable word, a different one for each number.
 fn spelled(mut number: u64) -> String {
     const SYLLABLES: [&str; 16] =
         ["ba", "do", "ki", "lu", "me", "na", "po", "ra", "su", "ti", "vo", "wa", "xe", "zo", "fu", "ga"];

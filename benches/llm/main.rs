@@ -1,5 +1,5 @@
-//! Measures what daoyou itself does to a model's answers and requests, without a network: `cargo bench --bench llm`.
-//! Comparable numbers need a machine that does nothing else; none of them is a test.
+//! Measures daoyou's own work on a model's answers and requests, without a network: `cargo bench --bench llm`.
+//! Comparable numbers need an otherwise idle machine; none of these is a test.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use serde_json::{Value, json};
 
-/// As much as a socket gives at once.
+/// The size of one read from a socket.
 const READ: usize = 16 * 1024;
 const EVENT_LIMIT: usize = 16 * 1024 * 1024;
 const STREAM: usize = 4 * 1024 * 1024;
@@ -18,7 +18,7 @@ fn main() {
     divan::main();
 }
 
-/// The data of an event with this delta.
+/// Returns the data of an event with this delta.
 fn delta(delta: &Value) -> String {
     let choices = json!([{"index": 0, "delta": delta, "finish_reason": null}]);
     json!({"id": "chatcmpl-0123456789", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "measured",
@@ -46,11 +46,11 @@ fn tools() -> Arc<[ToolSpec]> {
     (0..12).map(tool).collect()
 }
 
-/// Reading events off the wire, from single words to whole answers in one event.
+/// Reading events from the wire, from single words to whole answers in one event.
 mod sse {
     use super::*;
 
-    /// Bytes of text in each event.
+    /// Reads events of `text` bytes each.
     #[divan::bench(args = [4, 64, 1_024, 65_536, 1_048_576])]
     fn read(bencher: Bencher<'_, '_>, text: usize) {
         let event = format!("data: {}\n\n", delta(&json!({"content": "x".repeat(text)})));
@@ -69,7 +69,7 @@ mod sse {
     }
 }
 
-/// Putting an answer of 1,000 deltas together.
+/// Assembling an answer from 1,000 deltas.
 mod assemble {
     use super::*;
 
@@ -88,13 +88,13 @@ mod assemble {
         measure(bencher, &events);
     }
 
-    /// One call whose arguments come in 1,000 pieces.
+    /// One call whose arguments arrive in 1,000 pieces.
     #[divan::bench]
     fn arguments_of_1000_deltas(bencher: Bencher<'_, '_>) {
         measure(bencher, &calls(1));
     }
 
-    /// Eight calls whose arguments come by turns.
+    /// Eight calls whose arguments arrive interleaved.
     #[divan::bench]
     fn arguments_of_8_calls_in_1000_deltas(bencher: Bencher<'_, '_>) {
         measure(bencher, &calls(8));
@@ -121,7 +121,7 @@ mod assemble {
 mod request {
     use super::*;
 
-    /// A conversation with calls and their results, of so many messages.
+    /// Writes a conversation of `messages` messages with calls and their results.
     #[divan::bench(args = [4, 100])]
     fn write(bencher: Bencher<'_, '_>, messages: usize) {
         let dialect = dialect();

@@ -1,4 +1,4 @@
-//! Vectors of a service, made as a gateway makes them.
+//! Embeddings of a service, computed as a gateway computes them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Arguments, World};
 
-/// After so long without all vectors there is something wrong with the service.
+/// If vectors are still missing after this long, the service has a problem.
 const LONGEST: Duration = Duration::from_secs(1_800);
 
 /// A service that speaks OpenAI's `/embeddings`.
@@ -39,7 +39,7 @@ impl Service {
         &self.model
     }
 
-    /// Has vectors of all that can be found in `world`; answers where to ask with them.
+    /// Computes vectors of everything searchable in `world`; returns the service to query with them.
     pub async fn embed(&self, world: &World) -> Result<Arc<MemoryService>> {
         let terms = MemorySettings {
             config: MemoryConfig::default(),

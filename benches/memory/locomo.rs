@@ -1,6 +1,7 @@
 //! LoCoMo (Maharana et al., 2024): long conversations of two people, and questions with the turns that answer them.
 //!
-//! The weights of recall were chosen on the first, third, fifth … conversation alone, so those are told apart from the others.
+//! The weights of recall were chosen on conversations 1, 3, 5 … alone, so these are reported separately from the
+//! others.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -25,7 +26,7 @@ const CHANNEL: &str = "webhook:locomo";
 const CHAT: &str = "webhook:locomo:chat";
 const HITS: [usize; 4] = [5, 10, 20, 50];
 
-/// One thing that was said.
+/// One utterance.
 struct Turn {
     speaker: String,
     id: String,
@@ -38,16 +39,16 @@ struct Question {
     vector: Option<Arc<[f32]>>,
 }
 
-/// How turns are found.
+/// A way of finding turns.
 #[derive(Clone, Copy)]
 enum Way {
-    /// The baseline: SQLite's full-text search with its own BM25, Porter's stemmer and no more.
+    /// The baseline: SQLite's full-text search with its own BM25 and Porter's stemmer.
     Bm25,
     Words(RecallWeights),
     WordsAndVectors(RecallWeights),
 }
 
-/// What was measured of one way to find.
+/// The measurements of one way.
 #[derive(Default)]
 struct Sum {
     questions: usize,
@@ -55,7 +56,8 @@ struct Sum {
     tokens: [f64; HITS.len()],
 }
 
-/// The tables: recall and tokens, a mean over all questions of all conversations, by words and with vectors of `service`.
+/// Returns the tables: recall and tokens, as means over all questions of all conversations, by words and with vectors
+/// of `service`.
 pub async fn measure(file: &Path, service: Option<&Service>, is_quick: bool) -> Result<String> {
     let halves = read(file, service, if is_quick { 2 } else { usize::MAX }).await?;
     let counts = halves.each_ref().map(|half| half.iter().map(|told| told.questions.len()).sum::<usize>());
@@ -96,8 +98,8 @@ pub async fn measure(file: &Path, service: Option<&Service>, is_quick: bool) -> 
     Ok(page)
 }
 
-/// Tries weights on the first half: first how much neighbours count by words, then, with the best of that, the two of likeness. Prints
-/// what each finds, a mean of the recall at all numbers of hits, the best of each last.
+/// Tries weights on the first half: first how much neighbours count by words, then, with the best of these, the two
+/// weights of similarity. Prints the mean recall over all numbers of hits of each, the best last.
 pub async fn choose(file: &Path, service: Option<&Service>) -> Result<String> {
     const SHARES: [f64; 10] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
     let [half, _] = read(file, service, usize::MAX).await?;
@@ -155,7 +157,7 @@ fn table(name: &str, ways: &[(&str, Way)], sums: &[Sum]) -> String {
 }
 
 impl Sum {
-    /// `found` are the turns that were found, the best first: the name of each, and its text.
+    /// Adds a result; `found` are the name and the text of each turn found, the best first.
     fn add(&mut self, question: &Question, found: &[(&str, String)]) {
         self.questions += 1;
         for (at, most) in HITS.iter().enumerate() {
@@ -171,14 +173,14 @@ impl Sum {
     }
 }
 
-/// One conversation, and what is asked of it.
+/// One conversation and its questions.
 struct Told {
     world: World,
-    /// Keeps the vectors of what was said, where there are any.
+    /// Keeps the vectors of the messages, if there are any.
     _desk: Option<Arc<MemoryService>>,
-    /// The turns in an index of SQLite's own.
+    /// The turns in a plain SQLite index.
     plain: Connection,
-    /// The name of each turn, by its place in the session.
+    /// The name of each turn, by its position in the session.
     ids: HashMap<i64, String>,
     owners: Vec<Owner>,
     questions: Vec<Question>,
@@ -268,7 +270,7 @@ fn questions(qa: &Value, known: &HashSet<&String>) -> Vec<Question> {
     all.filter(|question| !question.evidence.is_empty()).collect()
 }
 
-/// Each turn as a message of its speaker, as a channel with two people would bring it.
+/// Stores each turn as a message of its speaker, as a channel with two people would deliver it.
 fn tell(connection: &Connection, turns: &[Turn]) -> Result<(), StoreError> {
     for turn in turns {
         let id = Uuid::now_v7();

@@ -1,6 +1,6 @@
 //! Measures how well and how fast memory finds: `cargo xtask bench memory [--locomo FILE [--embeddings URL
-//! --embeddings-model NAME]] [--quick | --choose]`. Prints the section of `docs/benchmarks.md`. Index and vectors are the real
-//! ones, made as a gateway makes them. With `--choose` it prints instead what other weights of recall would find.
+//! --embeddings-model NAME]] [--quick | --choose]`. Prints the section of `docs/benchmarks.md`. Index and vectors are
+//! the real ones, built as a gateway builds them. With `--choose` it prints what other weights of recall would find.
 #![expect(clippy::print_stdout, reason = "the bench's output")]
 
 #[expect(clippy::allow_attributes, reason = "the stories use the rest")]
@@ -22,7 +22,7 @@ use daoyou::store::{Connection, Store};
 use embedded::Service;
 use tempfile::TempDir;
 
-/// What was asked for on the command line.
+/// The command line.
 #[derive(Default)]
 struct Arguments {
     locomo: Option<PathBuf>,
@@ -52,7 +52,7 @@ impl Arguments {
                 }
                 "--quick" => arguments.is_quick = true,
                 "--choose" => arguments.is_choosing = true,
-                // cargo bench says so to every bench.
+                // cargo bench passes this to every bench.
                 "--bench" => {}
                 other => {
                     bail!(
@@ -84,7 +84,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// A store of its own, removed at the end.
+/// A temporary store, removed at the end.
 struct World {
     store: Store,
     folder: TempDir,
@@ -97,7 +97,7 @@ impl World {
         Ok(Self { store, folder })
     }
 
-    /// Fills the store in one write, outside of the ways that a gateway has.
+    /// Fills the store in one write, bypassing the gateway.
     async fn fill<T: Send + 'static>(
         &self,
         fill: impl FnOnce(&Connection) -> Result<T, daoyou::store::StoreError> + Send + 'static,
@@ -120,7 +120,7 @@ fn ask(text: &str, owners: Vec<Owner>, limit: usize) -> RecallQuery {
     }
 }
 
-/// About so many tokens has a text: four characters of English each.
+/// Estimates the tokens of a text: four characters of English each.
 fn tokens(text: &str) -> f64 {
     as_f64(text.chars().count()) / 4.0
 }

@@ -14,24 +14,24 @@ use uuid::Uuid;
 
 use super::{World, as_f64, ask};
 
-/// Words that there are; how often each comes follows Zipf's law, as in any language.
+/// The size of the vocabulary; word frequencies follow Zipf's law, as in any language.
 const WORDS: usize = 30_000;
 const SESSIONS: usize = 200;
-/// Of the entries, one in so many is a fact.
+/// One in this many entries is a fact.
 const FACTS: usize = 20;
 const QUESTIONS: usize = 400;
-/// Questions, and of which words they are.
+/// Kinds of questions, and the ranges of words that each draws from.
 const KINDS: [(&str, usize, usize); 3] =
     [("six words as they come", 1, WORDS), ("six common words", 1, 60), ("six rare words", 2_000, WORDS)];
 
-/// Numbers of a vector.
+/// Dimensions of a vector.
 const SIZES: [usize; 2] = [256, 1_536];
-/// Vectors that are written at once.
+/// Vectors written at once.
 const PIECE: i64 = 1_000;
-/// How much of a question's vector is chance, beside that of a message: their cosine is 0.5.
+/// The share of noise in a question's vector, relative to that of a message: their cosine is 0.5.
 const WIDE: f64 = 1.732;
 
-/// The same numbers each time.
+/// A generator of the same numbers each time.
 struct Dice(u64);
 
 impl Dice {
@@ -42,13 +42,13 @@ impl Dice {
         usize::try_from(self.0 % u64::try_from(end).unwrap_or(1)).unwrap_or(0)
     }
 
-    /// A vector of length 1, whichever way.
+    /// Returns a vector of length 1 in a random direction.
     fn vector(&mut self, size: usize) -> Vec<f32> {
         let number = |dice: &mut Self| as_f64(dice.below(1 << 20)) / as_f64(1 << 19) - 1.0;
         scaled((0..size).map(|_| number(self)).collect())
     }
 
-    /// A word; the one of the least number comes most often.
+    /// Returns a word; lower numbers are more frequent.
     fn word(&mut self) -> usize {
         let part = as_f64(self.below(1 << 30)) / as_f64(1 << 30);
         #[expect(
@@ -60,7 +60,7 @@ impl Dice {
         word
     }
 
-    /// Six words between two numbers of words.
+    /// Returns six words with numbers between `least` and `most`.
     fn question(&mut self, least: usize, most: usize) -> String {
         let mut words = Vec::new();
         while words.len() < 6 {
@@ -75,7 +75,7 @@ impl Dice {
     }
 }
 
-/// A word as one could say it.
+/// Returns a pronounceable word.
 fn spelled(mut number: usize) -> String {
     const SYLLABLES: [&str; 16] =
         ["ba", "do", "ki", "lu", "me", "na", "po", "ra", "su", "ti", "vo", "wa", "xe", "zo", "fu", "ga"];
@@ -87,7 +87,7 @@ fn spelled(mut number: usize) -> String {
     word + "x"
 }
 
-/// The table: p50 and p99 of questions of different kinds.
+/// Returns the table: p50 and p99 of questions of different kinds.
 pub async fn measure(entries: usize) -> Result<String> {
     let world = World::new()?;
     let begun = Instant::now();
@@ -116,7 +116,8 @@ pub async fn measure(entries: usize) -> Result<String> {
     Ok(table)
 }
 
-/// Rows of the table: the newest messages have vectors of chance, and each question one that is alike to a message's.
+/// Returns rows of the table: the newest messages have random vectors, and each question has one similar to that of a
+/// message.
 async fn with_vectors(world: &World, size: usize) -> Result<String> {
     let model = format!("chance@{size}");
     let said = world.store.read(|connection| vectors::newest(connection, SearchCorpus::Messages)).await?;
@@ -160,7 +161,7 @@ async fn with_vectors(world: &World, size: usize) -> Result<String> {
 }
 
 fn of_message(id: i64, size: usize) -> Vec<f32> {
-    // Numbers that follow each other begin alike.
+    // Consecutive numbers would begin alike.
     let mut dice = Dice(u64::try_from(id).unwrap_or(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     dice.below(2);
     dice.vector(size)

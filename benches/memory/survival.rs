@@ -1,30 +1,32 @@
-//! What survives ten consolidations: through the real program, with a scripted model for the summaries and without one.
+//! What survives ten consolidations: through the real program, with a scripted model for the summaries and without
+//! one.
 
 use anyhow::Result;
 use daoyou::memory;
 use serde_json::{Value, json};
 
 use crate::support::invariants::open;
-use crate::support::model::Asked;
+use crate::support::model::ModelRequest;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
 const SESSION: &str = "webhook:in:c";
 const CONSOLIDATIONS: usize = 10;
-/// Facts that are told: one before each consolidation, and one before all.
+/// Planted facts: one before each consolidation, and one before all.
 const PLANTED: usize = CONSOLIDATIONS + 1;
 
-/// Who writes the summaries.
+/// The writer of the summaries.
 #[derive(Clone, Copy, PartialEq)]
 enum Writer {
-    /// A model that carries on what stood in the summary.
+    /// A model that carries over the previous summary.
     Carries,
-    /// A model whose summaries say nothing, and that saves what it is told as facts.
+    /// A model whose summaries are empty, and which saves everything as facts.
     Saves,
-    /// None: an extract.
+    /// No model: an extract.
     Nobody,
 }
 
-/// The table: of the planted facts, how many stand in the prompt after ten consolidations, and how many a search finds first.
+/// Returns the table: how many of the planted facts are in the prompt after ten consolidations, and how many a search
+/// finds first.
 pub async fn measure() -> Result<String> {
     let mut table = format!(
         "**Survival** of {PLANTED} planted facts through {CONSOLIDATIONS} consolidations of one conversation, through the gateway itself: \
@@ -44,7 +46,7 @@ pub async fn measure() -> Result<String> {
 
 async fn one(writer: Writer) -> Result<(usize, usize)> {
     let model = Model::start().await;
-    model.script(move |asked: &Asked<'_>| {
+    model.script(move |asked: &ModelRequest<'_>| {
         let text = asked.body["messages"].as_array()?.last()?["content"].as_str()?;
         let is_summary = asked.body["tools"][0]["function"]["name"] == "save_memory";
         is_summary.then(|| Reply::tool("save_memory", &saved(writer, text)))
@@ -81,7 +83,7 @@ async fn one(writer: Writer) -> Result<(usize, usize)> {
     Ok((in_prompt, found))
 }
 
-/// What the scripted model saves of a part of the conversation.
+/// Returns what the scripted model saves of a part of the conversation.
 fn saved(writer: Writer, text: &str) -> Value {
     if writer == Writer::Carries {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.starts_with("shade"));
@@ -98,7 +100,7 @@ fn saved(writer: Writer, text: &str) -> Value {
     json!({ "summary": "They spoke of boats.", "facts": text.lines().filter_map(fact).collect::<Vec<_>>() })
 }
 
-/// Whether a word stands in a text, whole.
+/// Returns true if a text contains a whole word.
 fn holds(text: &str, word: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric()).any(|one| one == word)
 }

@@ -1,5 +1,5 @@
-//! What stands in the workspace and leads elsewhere: links, second names, pipes, devices and mounts in the place of files that the
-//! gateway reads, files that change while they are sent, folders of other conversations; and who may use the home.
+//! Content of the workspace that leads elsewhere: links, pipes, devices and mounts in place of files that the gateway
+//! reads, files that change while they are sent, and folders of other conversations; and who may use the home.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
 use serde_json::{Value, json};
 
-use crate::support::gateway::Answered;
+use crate::support::gateway::HttpAnswer;
 use crate::support::mail::{Dovecot, Smtp};
-use crate::support::needs::{find, is_root, lacks_bubblewrap, left_out};
+use crate::support::requirements::{bubblewrap_is_missing, find, is_root, skip_story};
 use crate::support::{Gateway, Hook, Model, Setup, until};
 
 const CANARY: &str = "canary-5c1e";
-/// How long a turn may take, whatever stands in the workspace.
+/// The longest that a turn may take, whatever the workspace holds.
 const LIMIT: Duration = Duration::from_secs(10);
-/// What the gateway reads for everybody.
+/// What the gateway reads for everyone.
 const READ: [&str; 5] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "skills/brew/SKILL.md"];
-/// Another user of this machine; nobody needs to know it.
+/// The id of another user of this machine; it needs no name.
 const OTHER_USER: u32 = 1001;
 
-/// A gateway whose model calls the tools that a message names, one after the other, and repeats what they say.
+/// A gateway whose model calls the tools that a message names, one after the other, and repeats their results.
 struct World {
     model: Model,
     gateway: Gateway,
@@ -34,10 +34,10 @@ struct World {
 impl World {
     async fn start(setup: Setup) -> Self {
         let model = Model::start().await;
-        model.call_what_is_named();
+        model.call_named_tools();
         let gateway = Gateway::start(setup.model(&model).hook(Hook::bearer("in"))).await;
         let memory = gateway.workspace().join("memory");
-        // No bullet: that would be a fact, which may be told to others.
+        // No bullet: a bullet would be a fact, which others may be told.
         fs::write(memory.join("MEMORY.md"), format!("# Memory\n\nThe PIN is {CANARY}.\n")).unwrap();
         Self { model, gateway }
     }
@@ -46,8 +46,8 @@ impl World {
         self.gateway.workspace().join(path)
     }
 
-    /// What a message of this trust in this chat is answered.
-    async fn says(&self, trust: &str, chat: &str, content: &str) -> String {
+    /// Returns the reply to a message of this trust in this chat.
+    async fn reply_to(&self, trust: &str, chat: &str, content: &str) -> String {
         let message = json!({
             "channel": "webhook:in", "external_id": uuid::Uuid::new_v4(), "chat_id": chat, "sender": trust, "trust": trust,
             "content": content, "attachments": [], "received_at": jiff::Timestamp::now(),
@@ -55,20 +55,20 @@ impl World {
         let gateway = &self.gateway;
         let request = gateway.client.post(gateway.url("/api/messages")).bearer_auth(gateway.token()).json(&message);
         let begun = Instant::now();
-        let answered: Answered = Gateway::try_send(request).await.expect("the gateway answers");
+        let answered: HttpAnswer = Gateway::try_send(request).await.expect("the gateway answers");
         assert_eq!(answered.status, 202, "{answered:?}");
         let done = gateway.wait_done("in", answered.text("id")).await;
         assert!(begun.elapsed() < LIMIT, "{content} took {:?}", begun.elapsed());
         done.text("reply").to_owned()
     }
 
-    /// What the calls of one turn gave.
+    /// Returns the results of the calls of one turn.
     async fn calls(&self, trust: &str, chat: &str, calls: &[(&str, Value)]) -> Vec<String> {
-        let reply = self.says(trust, chat, &json!(calls).to_string()).await;
+        let reply = self.reply_to(trust, chat, &json!(calls).to_string()).await;
         serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{calls:?}: {reply}"))
     }
 
-    /// Nothing of the memory was in any request.
+    /// Asserts that no request contained anything of the memory.
     fn assert_kept(&self, after: &str) {
         let asked = json!(self.model.requests()).to_string();
         assert!(!asked.contains(CANARY), "{after}: the memory was sent to the model");
@@ -79,7 +79,7 @@ impl World {
     }
 }
 
-/// Puts something in the place of a file that leads to the memory, hangs, or has no end.
+/// Replaces a file by something that leads to the memory, hangs, or has no end.
 type Trick = (&'static str, fn(&Path, &Path));
 
 const TRICKS: [Trick; 8] = [
@@ -93,10 +93,10 @@ const TRICKS: [Trick; 8] = [
     ("a link to nowhere", |path, _| symlink("/nowhere/at/all", path).unwrap()),
 ];
 
-/// Whatever stands in the place of the files that go with each request: a turn of a stranger and of a known sender is answered at
-/// once, without the memory, and log and doctor name the file.
+/// Whatever replaces the files of the prompt: turns of untrusted and of known senders are answered at once, without
+/// the memory, and log and doctor name the file.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_in_the_place_of_the_prompts_files_shows_the_memory_or_hangs() {
+async fn replaced_prompt_files_neither_leak_memory_nor_hang() {
     let world = World::start(Setup::new()).await;
     let memory = fs::canonicalize(world.at("memory/MEMORY.md")).unwrap();
     for (trick, lay) in TRICKS {
@@ -111,8 +111,8 @@ async fn nothing_in_the_place_of_the_prompts_files_shows_the_memory_or_hangs() {
             lay(&path, &memory);
         }
         for trust in ["untrusted", "known"] {
-            world.says(trust, trust, &format!("hello with {trick}")).await;
-            world.says(trust, trust, "/skills").await;
+            world.reply_to(trust, trust, &format!("hello with {trick}")).await;
+            world.reply_to(trust, trust, "/skills").await;
             world.assert_kept(trick);
         }
         let doctor = world.doctor().await;
@@ -129,13 +129,13 @@ async fn nothing_in_the_place_of_the_prompts_files_shows_the_memory_or_hangs() {
 
 /// A link behind a link: the folder of the skills, or of the memory, leads elsewhere.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_is_a_link_is_not_used() {
+async fn symlinked_skill_and_memory_folders_are_ignored() {
     let world = World::start(Setup::new()).await;
     fs::remove_dir_all(world.at("skills")).unwrap();
     fs::create_dir(world.at("memory/brew")).unwrap();
     fs::write(world.at("memory/brew/SKILL.md"), format!("---\nname: {CANARY}\n---\n")).unwrap();
     symlink("memory", world.at("skills")).unwrap();
-    let listed = world.says("known", "c", "/skills").await;
+    let listed = world.reply_to("known", "c", "/skills").await;
     assert!(!listed.contains(CANARY), "{listed}");
     fs::rename(world.at("memory"), world.at("notes")).unwrap();
     symlink("notes", world.at("memory")).unwrap();
@@ -147,7 +147,7 @@ async fn a_folder_that_is_a_link_is_not_used() {
     world.assert_kept("links to folders");
 }
 
-/// A mount that is taken away again.
+/// A mount that is removed when dropped.
 struct Mount(PathBuf);
 
 impl Mount {
@@ -163,9 +163,9 @@ impl Drop for Mount {
     }
 }
 
-/// The memory mounted under another name, as a folder, as a part of it, and as one file.
+/// The memory is mounted under another name: the whole folder, a part of it, and one file.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mount_does_not_open_the_memory() {
+async fn mounting_the_memory_elsewhere_does_not_expose_it() {
     let world = World::start(Setup::new()).await;
     fs::create_dir(world.at("memory/old")).unwrap();
     fs::write(world.at("memory/old/a.md"), CANARY).unwrap();
@@ -177,7 +177,7 @@ async fn a_mount_does_not_open_the_memory() {
         [("memory", "pub"), ("memory/old", "part"), ("memory/MEMORY.md", "one.md"), ("memory/MEMORY.md", "AGENTS.md")];
     let mounts: Option<Vec<_>> = binds.iter().map(|(from, to)| Mount::bind(&world.at(from), &world.at(to))).collect();
     let Some(_mounts) = mounts else {
-        return left_out("mounts over the workspace, which only root may make");
+        return skip_story("mounts over the workspace, which only root may make");
     };
     let calls = [
         ("read_file", json!({"path": "pub/MEMORY.md"})),
@@ -199,9 +199,9 @@ async fn a_mount_does_not_open_the_memory() {
     assert!(told[0].contains(CANARY), "{told:?}");
 }
 
-/// A file that is an innocent one at one moment and a link to the memory at the next: what is sent is what was checked.
+/// A file alternates between a harmless one and a link to the memory: what is sent is what was checked.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attachment_that_is_swapped_is_never_the_memory() {
+async fn swapping_an_attachment_for_a_link_never_sends_the_memory() {
     const TIMES: usize = 50;
     let Some(dovecot) = Dovecot::start().await else { return };
     let smtp = Smtp::start().await;
@@ -233,26 +233,27 @@ async fn an_attachment_that_is_swapped_is_never_the_memory() {
     assert!(swapper.join().unwrap() > 1_000, "the race was none");
     assert!(sent > 0, "none went through");
     for taken in &mails {
-        let files = taken.mail.enclosed();
+        let files = taken.mail.attachments();
         assert_eq!(files, [("a.txt".to_owned(), b"innocent".to_vec())], "another file than was checked was sent");
     }
-    // What is sent was copied out of the commands' reach.
+    // Sent files were copied out of the commands' reach.
     let copies: Vec<_> =
         fs::read_dir(world.gateway.home().join("outgoing")).unwrap().map(|copy| copy.unwrap().path()).collect();
     assert_eq!(copies.len(), 1);
     assert_eq!(fs::read(&copies[0]).unwrap(), b"innocent");
 }
 
-/// The path of the file that a tool's cut output names.
+/// Returns the path of the file that a truncated output names.
 fn spill_of(told: &str) -> String {
     let at = told.find(".daoyou/conversations/").unwrap_or_else(|| panic!("no spill: {told}"));
     told[at..].split([' ', ']', '\n']).next().unwrap_or_default().to_owned()
 }
 
-/// Long outputs belong to the conversation that made them; the owner's belong to the owner's turns, also in a chat with others.
+/// Long outputs belong to the conversation that produced them; the owner's belong to the owner's turns, also in a
+/// shared chat.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_outputs_of_a_conversation_are_closed_to_others() {
-    if lacks_bubblewrap() {
+async fn spilled_outputs_are_readable_only_by_their_conversation() {
+    if bubblewrap_is_missing() {
         return;
     }
     let world = World::start(Setup::new()).await;
@@ -294,7 +295,7 @@ async fn the_outputs_of_a_conversation_are_closed_to_others() {
     let told = world.calls("owner", "a", &[open[0].clone(), ("read_file", json!({"path": owners}))]).await;
     assert!(told[0].contains("mine 1") && told[1].contains("owners 1"), "{told:?}");
     assert!(!fs::read_to_string(world.at(&other)).unwrap().contains("changed"));
-    // A link in the place of the folder is not followed: the output is cut, and kept nowhere.
+    // A link in place of the folder is not followed: the output is truncated and not spilled.
     fs::remove_dir_all(world.at(".daoyou")).unwrap();
     fs::create_dir(world.at("elsewhere")).unwrap();
     symlink("elsewhere", world.at(".daoyou")).unwrap();
@@ -304,7 +305,7 @@ async fn the_outputs_of_a_conversation_are_closed_to_others() {
     assert!(world.doctor().await.contains(".daoyou is a link"));
 }
 
-/// What another user is told at the control socket, whatever its modes are.
+/// Requests something at the control socket as another user, whatever its mode is.
 fn ask_as(user: u32, socket: &Path) -> std::process::Output {
     use std::os::unix::process::CommandExt;
 
@@ -316,11 +317,12 @@ fn ask_as(user: u32, socket: &Path) -> std::process::Output {
     curl.uid(user).gid(user).output().expect("curl runs")
 }
 
-/// The kernel says who connects: another user is closed out though home and socket are open to all, and the log says so.
+/// The kernel identifies the peer: another user is refused although home and socket are open to all, and the log says
+/// so.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_user_gets_nothing_from_the_control_socket() {
+async fn the_control_socket_refuses_other_users() {
     if !is_root() || find("curl").is_none() {
-        return left_out("another user at the control socket, which needs root and curl");
+        return skip_story("another user at the control socket, which needs root and curl");
     }
     let world = World::start(Setup::new()).await;
     let (home, socket) = (world.gateway.home(), world.gateway.home().join("daoyou.sock"));
@@ -333,13 +335,13 @@ async fn another_user_gets_nothing_from_the_control_socket() {
         let other = ask_as(OTHER_USER, &socket);
         assert!(!other.status.success() && other.stdout.is_empty(), "{other:?}");
     }
-    // It was no mode that kept it out.
+    // It was not a file mode that refused it.
     let logs = world.gateway.logs();
     assert_eq!(logs.matches("a connection to the control socket was closed").count(), 1, "{logs}");
     assert!(ask_as(0, &socket).status.success());
 }
 
-/// Everything in the home but the workspace.
+/// Returns the modes of everything in the home but the workspace.
 fn modes(home: &Path) -> Vec<(String, u32)> {
     let mut modes = vec![(".".to_owned(), home.symlink_metadata().unwrap())];
     for entry in fs::read_dir(home).unwrap().flatten() {
@@ -349,12 +351,12 @@ fn modes(home: &Path) -> Vec<(String, u32)> {
     modes.into_iter().map(open).filter(|(name, open)| name != "workspace" && *open != 0).collect()
 }
 
-/// A home that was opened to all is closed again at the start and while the gateway runs, and the log names each file.
+/// A home that was opened to all is closed again at startup and while the gateway runs, and the log names each file.
 #[tokio::test(flavor = "multi_thread")]
-async fn open_modes_of_the_home_are_repaired() {
+async fn permissive_modes_of_the_home_are_repaired() {
     let mut world = World::start(Setup::new()).await;
     let home = world.gateway.home();
-    world.says("known", "c", "hello").await;
+    world.reply_to("known", "c", "hello").await;
     assert_eq!(modes(&home), []);
     let open_all = || {
         let done = Command::new("chmod").args(["-R", "777"]).arg(&home).status().unwrap();
@@ -386,12 +388,12 @@ async fn open_modes_of_the_home_are_repaired() {
     assert_eq!(modes(&home), []);
     told(&world.gateway.logs()[before..]);
 
-    // With nobody there, the doctor does it.
+    // Without a gateway, doctor repairs it.
     world.gateway.stop().await;
     open_all();
     let mended = world.gateway.run(&["doctor", "--fix"]).await;
     assert_eq!(modes(&home), [], "{mended:?}");
-    // A link that lies there is told, and what it leads to is left as it is.
+    // A link there is reported, and its target stays unchanged.
     let outside = home.parent().unwrap().join("outside");
     fs::write(&outside, "").unwrap();
     fs::set_permissions(&outside, fs::Permissions::from_mode(0o644)).unwrap();

@@ -1,10 +1,10 @@
-//! Attacks from outside on the real binary: what each tries, and that it gets nothing.
+//! Attacks on the real program from outside: what each tries, and that it gains nothing.
 
-mod damage;
 mod files;
-mod net;
+mod network;
 mod output;
 mod sandbox;
-mod supply;
+mod storage;
+mod systemd_unit;
 mod trust;
-mod unit;
+mod trust_page;

@@ -1,78 +1,82 @@
-//! Text that commands a terminal, written by whoever can write something: no command prints it, and no log holds it.
+//! Text that controls a terminal, from every possible author: no command prints it, and no log contains it.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
-use crate::support::gateway::{Answered, Ran};
+use crate::support::gateway::{CommandOutput, HttpAnswer};
 use crate::support::invariants::open;
 use crate::support::pty::Terminal;
 use crate::support::{Answer, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
-/// What a terminal obeys: the clipboard, a link, the title, cursor and colours, each of them in C0 and C1; the order of
-/// reading; hidden tags; and a line feed with what looks like a line of a log behind it.
+/// What a terminal obeys: the clipboard, a link, the title, cursor and colours, each in C0 and C1; text direction;
+/// hidden tags; and a line feed followed by something that looks like a log line.
 const EVIL: &str = "\x1b]52;c;b3duZWQ=\x07\x1b]8;;http://evil.test\x1b\\link\x1b]8;;\x1b\\\x1b]0;owned\x07\x1b[2J\x1b[31m\
     \u{9b}2J\u{9d}0;owned\u{9c}\u{90}q\u{9c}\u{202e}\u{2066}\u{200f}\u{61c}\u{e0041}\u{7f}\x08\x1bc\
     \n2026-01-01T00:00:00.000000Z ERROR daoyou: forged";
 
-/// What is text, however rare.
+/// Legitimate text, however rare.
 const GOOD: &str = "e\u{301}中👩\u{200d}🚀";
 
-/// A control that is no line feed or tab.
-fn commands(c: char) -> bool {
+/// Returns true for a control character other than line feed and tab.
+fn is_terminal_control(c: char) -> bool {
     let is_format = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
         | '\u{e0000}'..='\u{e007f}');
     (c.is_control() && c != '\n' && c != '\t') || is_format
 }
 
 fn check_text(what: &str, text: &str) {
-    if let Some(at) = text.find(commands) {
+    if let Some(at) = text.find(is_terminal_control) {
         let near: String = text[at..].chars().take(40).collect();
         panic!("{what}: commands a terminal: {near:?}\nin {text:?}");
     }
 }
 
-fn evil(name: &str) -> String {
+fn hostile_text(name: &str) -> String {
     format!("{name} {GOOD}{EVIL} end")
 }
 
-/// Hands over a message all of whose fields are evil.
+/// Delivers a message all of whose fields are hostile.
 async fn accept(gateway: &Gateway, id: &str, content: &str) {
     let message = json!({
-        "channel": "cli", "external_id": format!("{id}{EVIL}"), "chat_id": evil("chat"), "sender": evil("sender"),
-        "trust": "owner", "content": format!("{content} {}", evil("content")), "session": evil("cli:session"),
+        "channel": "cli", "external_id": format!("{id}{EVIL}"), "chat_id": hostile_text("chat"), "sender": hostile_text("sender"),
+        "trust": "owner", "content": format!("{content} {}", hostile_text("content")), "session": hostile_text("cli:session"),
         "attachments": [], "received_at": jiff::Timestamp::now(),
     });
     let request = gateway.client.post(gateway.url("/api/messages")).bearer_auth(gateway.token()).json(&message);
-    let answered: Answered = Gateway::try_send(request).await.expect("the gateway answers");
+    let answered: HttpAnswer = Gateway::try_send(request).await.expect("the gateway answers");
     assert_eq!(answered.status, 202, "{answered:?}");
 }
 
-/// A gateway in which everything is evil: messages, replies, tool results, errors of a model, files, memories, jobs.
-async fn lived(model: &Model, sink: &Sink, format: &str) -> Gateway {
-    let file = evil("file").replace(['/', '\n'], "_");
+/// Starts a gateway in which everything is hostile: messages, replies, tool results, errors of a model, files,
+/// memories, jobs.
+async fn hostile_gateway(model: &Model, sink: &Sink, format: &str) -> Gateway {
+    let file = hostile_text("file").replace(['/', '\n'], "_");
     model.on(
         "first",
         [
             Reply::tool("list_dir", &json!({"path": "."})),
             Reply::tool("read_file", &json!({ "path": file })),
-            Reply::tool("exec", &json!({ "command": format!("printf '%s' '{}'; exit 3", evil("printed")) })),
-            Reply::tool(&evil("tool"), &json!({ "path": evil("argument") })),
-            Reply::text(evil("reply")),
+            Reply::tool("exec", &json!({ "command": format!("printf '%s' '{}'; exit 3", hostile_text("printed")) })),
+            Reply::tool(&hostile_text("tool"), &json!({ "path": hostile_text("argument") })),
+            Reply::text(hostile_text("reply")),
         ],
     );
-    let fault = json!({ "error": { "message": evil("fault"), "code": 400, "type": evil("code") } }).to_string();
+    let fault =
+        json!({ "error": { "message": hostile_text("fault"), "code": 400, "type": hostile_text("code") } }).to_string();
     model.on("second", [Reply::raw(fault.clone()), Reply::raw(fault)]);
     let mut setup = Setup::new().model(model).hook(Hook::bearer("in").callback(sink)).env("NO_COLOR", "1");
     setup.args = ["--log", "trace", "--log-format", format].map(str::to_owned).into();
-    let setup = setup.set("owner.name", evil("owner").replace('\n', " "));
+    let setup = setup.set("owner.name", hostile_text("owner").replace('\n', " "));
     let gateway = Gateway::start(setup).await;
-    std::fs::write(gateway.workspace().join(&file), evil("written")).unwrap();
+    std::fs::write(gateway.workspace().join(&file), hostile_text("written")).unwrap();
     accept(&gateway, "one", "first").await;
     accept(&gateway, "two", "second").await;
-    gateway.post("in", "?wait=30", &crate::support::gateway::Message::new(&format!("third {}", evil("hook")))).await;
-    // Replies to a terminal that nobody has open wait for one.
+    gateway
+        .post("in", "?wait=30", &crate::support::gateway::Message::new(&format!("third {}", hostile_text("hook"))))
+        .await;
+    // Replies to a terminal that is not open wait for one.
     const DONE: &str = "SELECT (SELECT count(*) FROM inbox WHERE state IN ('done', 'dead'))
         + (SELECT count(*) FROM outbox WHERE state = 'dead')";
     until("three ended turns and a dead letter", async || {
@@ -81,11 +85,11 @@ async fn lived(model: &Model, sink: &Sink, format: &str) -> Gateway {
     })
     .await;
     for args in [
-        vec!["memory".to_owned(), "add".to_owned(), evil("memory")],
+        vec!["memory".to_owned(), "add".to_owned(), hostile_text("memory")],
         ["cron", "add", "--every", "1d", "--name", "job", "--prompt"]
             .map(str::to_owned)
             .into_iter()
-            .chain([evil("prompt")])
+            .chain([hostile_text("prompt")])
             .collect(),
     ] {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -97,9 +101,9 @@ async fn lived(model: &Model, sink: &Sink, format: &str) -> Gateway {
     gateway
 }
 
-/// Every command that shows something, and whether it must show the good half of an evil text.
-async fn shown(gateway: &Gateway) -> Vec<(Vec<String>, bool)> {
-    let key = evil("cli:session");
+/// Returns every command that prints something, and whether it must print the legitimate half of a hostile text.
+async fn printing_commands(gateway: &Gateway) -> Vec<(Vec<String>, bool)> {
+    let key = hostile_text("cli:session");
     let turns = gateway.json(&["turns", "list"]).await;
     let turns: Vec<&str> = turns.as_array().unwrap().iter().map(|turn| turn["turn"].as_str().unwrap()).collect();
     let queue = gateway.json(&["queue", "list"]).await;
@@ -129,7 +133,7 @@ async fn shown(gateway: &Gateway) -> Vec<(Vec<String>, bool)> {
         (vec!["tools", "list"], false),
         (vec!["config", "show"], true),
         (vec!["config", "check"], false),
-        // What was typed comes back in errors.
+        // Arguments are repeated in errors.
         (vec!["sessions", "show", EVIL], false),
         (vec!["queue", "show", EVIL], false),
         (vec!["cron", "show", EVIL], false),
@@ -142,15 +146,15 @@ async fn shown(gateway: &Gateway) -> Vec<(Vec<String>, bool)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_command_prints_what_a_terminal_obeys() {
+async fn no_command_prints_terminal_escapes() {
     let (model, sink) = (Model::start().await, Sink::start(None).await);
     sink.then([Answer::Status(410, None)]);
-    let mut gateway = lived(&model, &sink, "text").await;
-    let commands = shown(&gateway).await;
+    let mut gateway = hostile_gateway(&model, &sink, "text").await;
+    let commands = printing_commands(&gateway).await;
     for is_running in [true, false] {
         for (args, shows) in &commands {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
-            let ran: Ran = gateway.run(&args).await;
+            let ran: CommandOutput = gateway.run(&args).await;
             let what = format!("{args:?}, running: {is_running}");
             check_text(&what, &ran.stdout);
             check_text(&what, &ran.stderr);
@@ -167,13 +171,13 @@ async fn no_command_prints_what_a_terminal_obeys() {
     }
 }
 
-/// Data is whole: as JSON always, as text with `--raw`, which a terminal does not get.
+/// Data is unmodified: as JSON always, as text with `--raw`, which is not printed to a terminal.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_asked_for_raw_or_as_json_is_whole() {
+async fn raw_and_json_output_is_unmodified() {
     let (model, sink) = (Model::start().await, Sink::start(None).await);
     sink.then([Answer::Status(410, None)]);
-    let gateway = lived(&model, &sink, "text").await;
-    let key = evil("cli:session");
+    let gateway = hostile_gateway(&model, &sink, "text").await;
+    let key = hostile_text("cli:session");
     let said = |list: &Value| {
         let texts = list.as_array().unwrap().iter().map(|entry| entry["message"]["content"].to_string());
         texts.collect::<Vec<_>>()
@@ -181,7 +185,7 @@ async fn what_is_asked_for_raw_or_as_json_is_whole() {
     let json = gateway.run(&["sessions", "show", &key, "--json"]).await;
     check_text("JSON", &json.stdout);
     let session: Value = serde_json::from_str(&json.stdout).unwrap();
-    let whole = serde_json::to_string(&evil("content")).unwrap();
+    let whole = serde_json::to_string(&hostile_text("content")).unwrap();
     assert!(said(&session["messages"])[0].contains(whole.trim_matches('"')), "{session}");
     let lines = gateway.run(&["sessions", "export", &key]).await;
     let lines: Vec<Value> = lines.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -194,10 +198,10 @@ async fn what_is_asked_for_raw_or_as_json_is_whole() {
     assert!(remembered.contains('\u{61c}'), "{remembered:?}");
     let turn = gateway.json(&["turns", "list"]).await[0]["turn"].as_str().unwrap().to_owned();
     let raw: [(&[&str], String); 4] = [
-        (&["sessions", "show", &key, "--raw"], evil("reply")),
-        (&["--raw", "sessions", "export", &key, "--format", "md"], evil("content")),
+        (&["sessions", "show", &key, "--raw"], hostile_text("reply")),
+        (&["--raw", "sessions", "export", &key, "--format", "md"], hostile_text("content")),
         (&["memory", "show", &memory, "--raw"], remembered),
-        (&["--raw", "turns", "show", &turn], evil("hook")),
+        (&["--raw", "turns", "show", &turn], hostile_text("hook")),
     ];
     for (args, expected) in raw {
         let ran = gateway.run(args).await;
@@ -210,18 +214,18 @@ async fn what_is_asked_for_raw_or_as_json_is_whole() {
     }
 }
 
-/// Whatever is logged at whatever level: a line is one that the gateway wrote, and commands nothing.
+/// At every log level each line is one that the gateway wrote, and none controls a terminal.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_is_logged_forges_a_line_or_commands_a_terminal() {
+async fn log_lines_cannot_be_forged_or_control_a_terminal() {
     for format in ["text", "json"] {
         let (model, sink) = (Model::start().await, Sink::start(None).await);
         sink.then([Answer::Status(410, None)]);
-        let mut gateway = lived(&model, &sink, format).await;
+        let mut gateway = hostile_gateway(&model, &sink, format).await;
         gateway.stop().await;
         let logs = gateway.logs();
         let mut levels = BTreeMap::<String, usize>::new();
         for line in logs.lines().filter(|line| !line.starts_with("---- log of start")) {
-            if let Some(at) = line.find(|c: char| commands(c) || c == '\t') {
+            if let Some(at) = line.find(|c: char| is_terminal_control(c) || c == '\t') {
                 panic!("{format}: {:?} of {line:?}", line[at..].chars().next());
             }
             let level = match format {

@@ -1,5 +1,5 @@
-//! Commands that try to get out of their sandbox, to outlive it, to use up the machine and to read what is not for them: in
-//! namespaces and without, as root and as another user.
+//! Commands that try to escape the sandbox, to outlive it, to exhaust the machine and to read what is not theirs:
+//! with namespaces and without, as root and as another user.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,11 +10,11 @@ use daoyou::guard;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::gateway::{Answered, binary};
-use crate::support::needs::{NOBODY, is_root, left_out, open_to_all};
+use crate::support::gateway::{HttpAnswer, binary};
+use crate::support::requirements::{NOBODY, executable_by_all, is_root, skip_story};
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
-/// For commands of a gateway whose own PATH has no program.
+/// A prefix for commands of a gateway whose own PATH contains no program.
 const COMMAND_PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin; export PATH; ";
 
 pub(super) struct World {
@@ -30,8 +30,8 @@ impl World {
         Self { model, gateway }
     }
 
-    /// Says something that the agent answers with this command.
-    async fn begin(&self, trust: &str, arguments: &Value) -> (String, String) {
+    /// Sends a message that the agent answers with this command.
+    async fn start_command(&self, trust: &str, arguments: &Value) -> (String, String) {
         let word = format!("please {}", self.model.count());
         self.model.on(&word, [Reply::tool("exec", arguments), Reply::text("done")]);
         let message = json!({
@@ -40,15 +40,15 @@ impl World {
         });
         let request = self.gateway.client.post(self.gateway.url("/api/messages"));
         let request = request.bearer_auth(self.gateway.token()).json(&message);
-        let answered: Answered = Gateway::try_send(request).await.expect("the gateway answers");
+        let answered: HttpAnswer = Gateway::try_send(request).await.expect("the gateway answers");
         assert_eq!(answered.status, 202, "{answered:?}");
         (word, answered.text("id").to_owned())
     }
 
-    /// What the command gave, as the model was told.
+    /// Returns the result of the command, as the model receives it.
     pub(super) async fn exec(&self, trust: &str, command: &str) -> String {
         let command = format!("{COMMAND_PATH}{command}");
-        let (word, id) = self.begin(trust, &json!({ "command": command })).await;
+        let (word, id) = self.start_command(trust, &json!({ "command": command })).await;
         self.gateway.wait_done("in", &id).await;
         let requests = self.model.requests_about(&word);
         let told = requests.last().and_then(|request| request["messages"].as_array()?.last().cloned());
@@ -59,7 +59,7 @@ impl World {
         self.exec("owner", command).await
     }
 
-    /// Runs a Python script, and answers what it printed.
+    /// Runs a Python script and returns what it printed.
     async fn python(&self, script: &str) -> String {
         self.own(&format!("python3 - 2>&1 <<'END'\n{script}\nEND")).await
     }
@@ -68,25 +68,25 @@ impl World {
         self.gateway.json(&["status"]).await["sandbox"]["in_force"].clone()
     }
 
-    /// Still answers.
+    /// Asserts that the gateway still answers.
     async fn check(&self) {
         assert_eq!(self.own("echo alive").await, "alive\n");
         assert_eq!(self.model.refused(), Vec::<String>::new());
     }
 }
 
-/// Whether this machine lets commands have namespaces.
+/// Returns true if this machine allows namespaces for commands.
 pub(super) fn has_namespaces() -> bool {
     match guard::namespace_support(&binary()) {
         guard::NamespaceSupport::Available { .. } => true,
         guard::NamespaceSupport::Unavailable(reason) => {
-            left_out(&reason);
+            skip_story(&reason);
             false
         }
     }
 }
 
-/// A user who can start the program: this one, and as root another one, too.
+/// Returns users who can start the program: this one, and as root another one too.
 pub(super) fn users() -> Vec<Option<u32>> {
     match is_root() {
         true => vec![None, Some(NOBODY)],
@@ -96,19 +96,19 @@ pub(super) fn users() -> Vec<Option<u32>> {
 
 fn as_user(setup: Setup, user: Option<u32>) -> Setup {
     match user {
-        Some(user) => setup.user(user).program(Some(open_to_all(binary()))),
+        Some(user) => setup.user(user).program(Some(executable_by_all(binary()))),
         None => setup,
     }
 }
 
-/// A PATH in which there is no bubblewrap.
+/// Sets a PATH without bubblewrap.
 fn without_bwrap(setup: Setup) -> Setup {
     setup.env("PATH", "/nonexistent")
 }
 
-/// The worlds with a sandbox: in namespaces and without, of each user. As root there is none without namespaces in a folder
-/// that only root enters, which has a story of its own.
-async fn worlds(change: impl Fn(Setup) -> Setup) -> Vec<(String, World)> {
+/// Returns the environments with a sandbox: with namespaces and without, for each user. As root there is none without
+/// namespaces in a folder that only root may enter; another story covers that.
+async fn environments(change: impl Fn(Setup) -> Setup) -> Vec<(String, World)> {
     let mut worlds = Vec::new();
     for user in users() {
         if has_namespaces() {
@@ -125,13 +125,13 @@ async fn worlds(change: impl Fn(Setup) -> Setup) -> Vec<(String, World)> {
     worlds
 }
 
-/// A length of sleep that no other run of these tests uses, so that it can be told from theirs in the process list.
-fn long(n: u32) -> String {
+/// Returns a duration for sleep that no other run of these tests uses, so that the process list identifies it.
+fn unique_sleep(n: u32) -> String {
     format!("{n}.{}", std::process::id())
 }
 
-/// The processes whose command line holds `mark`, but for this one.
-fn alive(mark: &str) -> Vec<u32> {
+/// Returns the processes whose command line contains `mark`, except this one.
+fn processes_with(mark: &str) -> Vec<u32> {
     let found = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let line = fs::read(entry.path().join("cmdline")).ok()?;
@@ -146,21 +146,21 @@ fn parent_of(pid: u32) -> Option<u32> {
 }
 
 async fn wait_gone(mark: &str) {
-    until(&format!("{mark} to end"), async || alive(mark).is_empty().then_some(())).await;
+    until(&format!("{mark} to end"), async || processes_with(mark).is_empty().then_some(())).await;
 }
 
-/// Mode and owner of a file or folder, and the time of a file, as one line.
+/// Returns mode and owner of a file or folder, and the time of a file, as one line.
 fn attributes(path: &Path) -> String {
     let metadata = fs::metadata(path).unwrap();
     let (mode, owner) = (metadata.permissions().mode(), (metadata.uid(), metadata.gid()));
-    // The gateway itself makes and removes files in its home.
+    // The gateway itself creates and removes files in its home.
     let time = if metadata.is_dir() { 0 } else { metadata.mtime() };
     format!("{}: {mode:o} {owner:?} {time}", path.display())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attributes_of_files_outside_stay() {
-    for (name, world) in worlds(|setup| setup).await {
+async fn commands_cannot_change_attributes_of_outside_files() {
+    for (name, world) in environments(|setup| setup).await {
         let home = world.gateway.home();
         let files: Vec<PathBuf> = vec![home.clone(), home.join("token"), home.join("config.toml")];
         let before: Vec<_> = files.iter().map(|file| attributes(file)).collect();
@@ -178,14 +178,14 @@ async fn attributes_of_files_outside_stay() {
                  tried(fchmodat2); print('end')"
             );
             let printed = world.python(&script).await;
-            // Folders above the workspace are there, but they are of the namespace's own file system.
+            // Folders above the workspace exist, but they belong to the namespace's own file system.
             let is_other = name.starts_with("namespaces") && path == &home;
             assert!(printed.contains("end") && (is_other || !printed.contains("done")), "{name} {file}: {printed}");
             world.own(&format!("chmod 777 {file}; chmod -R 777 $(dirname {file}); touch -d @1 {file}")).await;
         }
         let after: Vec<_> = files.iter().map(|file| attributes(file)).collect();
         assert_eq!(after, before, "{name}");
-        // What is its own it may change where it has a file system of its own.
+        // It may change its own files where it has a file system of its own.
         let own = world.own("echo '#!/bin/sh\necho ran' > s && chmod 755 s && ./s").await;
         assert_eq!(own.contains("ran\n") && !own.contains("Error"), name.starts_with("namespaces"), "{name}: {own}");
         assert!(world.own("echo x > new && touch new && cat new").await.ends_with("x\n"), "{name}");
@@ -194,8 +194,8 @@ async fn attributes_of_files_outside_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_and_priorities_of_other_processes_stay() {
-    for (name, world) in worlds(|setup| setup).await {
+async fn commands_cannot_change_limits_or_priorities_of_other_processes() {
+    for (name, world) in environments(|setup| setup).await {
         let pid = world.gateway.pid();
         let of = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
         let nice = || of("stat").rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().to_owned();
@@ -219,32 +219,33 @@ async fn limits_and_priorities_of_other_processes_stay() {
     }
 }
 
-/// Whatever is started to outlive its command ends with it, with the gateway, and with the supervisor.
+/// Processes that are started to outlive their command end with it, with the gateway, and with the supervisor.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_outlives_its_command_the_gateway_or_the_supervisor() {
-    for (name, mut world) in worlds(|setup| setup).await {
-        let mark = long(9861);
+async fn no_process_outlives_its_command_gateway_or_supervisor() {
+    for (name, mut world) in environments(|setup| setup).await {
+        let mark = unique_sleep(9861);
         let lowers = "import resource\nfor r in (resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE):\n    resource.setrlimit(r, (0, 0))";
         let told =
             world.own(&format!("setsid sleep {mark} & (setsid sleep {mark} &) & python3 -c '{lowers}'; echo x")).await;
         assert_eq!(told, "x\n", "{name}");
         wait_gone(&mark).await;
         for victims in [&["gateway"][..], &["gateway", "supervisor"], &["supervisor"]] {
-            // Without namespaces nobody is left to end what the supervisor started.
+            // Without namespaces nothing is left to end what the supervisor started.
             if victims.contains(&"supervisor") && !name.starts_with("namespaces") {
                 continue;
             }
             let command = format!("{COMMAND_PATH}setsid sleep {mark} & trap '' TERM HUP; sleep {mark}; sleep {mark}");
-            world.begin("owner", &json!({ "command": command })).await;
-            until("the command to run", async || (alive(&format!("sleep\0{mark}")).len() >= 2).then_some(())).await;
+            world.start_command("owner", &json!({ "command": command })).await;
+            until("the command to run", async || (processes_with(&format!("sleep\0{mark}")).len() >= 2).then_some(()))
+                .await;
             let gateway = world.gateway.pid();
-            let supervisor = alive("__exec").into_iter().find(|pid| parent_of(*pid) == Some(gateway)).unwrap();
+            let supervisor = processes_with("__exec").into_iter().find(|pid| parent_of(*pid) == Some(gateway)).unwrap();
             if victims.contains(&"gateway") {
                 world.gateway.kill9().await;
             }
             if victims.contains(&"supervisor") {
                 let pid = Pid::from_raw(i32::try_from(supervisor).unwrap()).unwrap();
-                // It may have noticed the death of the gateway already, and be gone.
+                // It may have noticed the death of the gateway and ended already.
                 let _ = kill_process(pid, Signal::KILL);
             }
             wait_gone(&mark).await;
@@ -256,10 +257,10 @@ async fn nothing_outlives_its_command_the_gateway_or_the_supervisor() {
     }
 }
 
-/// A pair of datagram sockets, by whatever name, could be connected anew to `/dev/log` and the like.
+/// A pair of datagram sockets, under any name, could be reconnected to `/dev/log` and similar.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_socket_of_others_is_reached() {
-    for (name, world) in worlds(|setup| setup).await {
+async fn commands_cannot_reach_foreign_sockets() {
+    for (name, world) in environments(|setup| setup).await {
         let path = world.gateway.workspace().join("log");
         let listener = UnixDatagram::bind(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
@@ -278,11 +279,11 @@ async fn no_socket_of_others_is_reached() {
     }
 }
 
-/// The calls that make or enter namespaces and mounts, or that reach the kernel past the filter of system calls.
+/// Calls that create or enter namespaces and mounts, or that reach the kernel past the system call filter.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_system_call_leads_out() {
+async fn system_calls_cannot_escape_the_namespaces() {
     if std::env::consts::ARCH != "x86_64" {
-        return left_out("the numbers of system calls are those of x86-64");
+        return skip_story("the numbers of system calls are those of x86-64");
     }
     // By syscalls(2): the number, and arguments with which root could make the call.
     let script = "import ctypes\n\
@@ -301,21 +302,21 @@ async fn no_system_call_leads_out() {
          \x20   if libc.syscall(*call) >= 0: print('done', name)\n\
          \x20   elif ctypes.get_errno() not in (1, 38): print(name, ctypes.get_errno())\n\
          print('end')";
-    for (name, world) in worlds(|setup| setup).await {
+    for (name, world) in environments(|setup| setup).await {
         assert_eq!(world.python(script).await, "end\n", "{name}");
         world.check().await;
     }
-    // Without a sandbox several of them work, or fail for their arguments alone.
+    // Without a sandbox several of them work, or fail only for their arguments.
     let free = World::start(|setup| setup.set("tools.exec.sandbox", "off")).await;
     let told = free.python(script).await;
     assert!(told.lines().count() > 8, "{told}");
 }
 
-/// A bomb of forks, and one of threads: ended at once, and the gateway answers the next message.
+/// A fork bomb and a thread bomb are ended at once, and the gateway answers the next message.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bomb_of_processes_is_ended() {
-    for (name, world) in worlds(|setup| setup.set("tools.exec.max_processes", 40)).await {
-        let mark = long(9862);
+async fn a_fork_bomb_is_stopped() {
+    for (name, world) in environments(|setup| setup.set("tools.exec.max_processes", 40)).await {
+        let mark = unique_sleep(9862);
         for bomb in [
             format!("bomb() {{ sleep {mark} & bomb | bomb & }}; bomb; wait; sleep 30"),
             format!("python3 -c 'import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n# {mark}'"),
@@ -325,7 +326,7 @@ async fn a_bomb_of_processes_is_ended() {
         ] {
             let told = world.own(&bomb).await;
             let ended = told.contains("more processes than tools.exec.max_processes (40)");
-            // A thread more than the kernel lets it have ends Python.
+            // Exceeding the thread limit of the kernel ends Python.
             assert!(ended || told.contains("can't start new thread"), "{name} {bomb}: {told}");
             wait_gone(&mark).await;
         }
@@ -334,8 +335,8 @@ async fn a_bomb_of_processes_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_is_bounded_for_one_process_and_for_all_together() {
-    for (name, world) in worlds(|setup| setup.set("tools.exec.max_memory", "300MB")).await {
+async fn memory_is_limited_per_process_and_in_total() {
+    for (name, world) in environments(|setup| setup.set("tools.exec.max_memory", "300MB")).await {
         let alone = world
             .python("try: x = bytearray(3_000_000_000); print('got it')\nexcept MemoryError: print('refused')")
             .await;
@@ -358,7 +359,7 @@ async fn memory_is_bounded_for_one_process_and_for_all_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_disk_is_not_filled() {
+async fn commands_cannot_fill_the_disk() {
     for user in users() {
         if !has_namespaces() {
             return;
@@ -379,7 +380,7 @@ async fn the_disk_is_not_filled() {
     }
 }
 
-/// What is the owner's in the workspace opens to the owner's commands alone.
+/// The owner's files in the workspace are open to the owner's commands only.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_memory_is_hidden_from_commands_of_others() {
     if !has_namespaces() {
@@ -400,7 +401,7 @@ async fn the_memory_is_hidden_from_commands_of_others() {
         assert!(told.ends_with("end\n") && !told.contains("4711") && !told.contains("/pin\n"), "{user:?}: {told}");
         let told = world.own("cat memory/pin; ls memory/x").await;
         assert!(told.contains("the PIN is 4711\n") && told.contains("No such file"), "{user:?}: {told}");
-        // Where a link stands in its place, the folder that the link leads to is hidden.
+        // If a link replaces it, the folder that the link points to is hidden.
         fs::rename(&memory, world.gateway.workspace().join("elsewhere")).unwrap();
         std::os::unix::fs::symlink("elsewhere", &memory).unwrap();
         let told = world.exec("known", "cat memory/pin elsewhere/pin").await;
@@ -409,13 +410,13 @@ async fn the_memory_is_hidden_from_commands_of_others() {
     }
 }
 
-/// Without namespaces the owner has Landlock and others have nothing; where they are required, nobody has anything. Each is
-/// shown where the owner looks.
+/// Without namespaces the owner has Landlock and others have nothing; where namespaces are required, nobody has
+/// anything. `status`, `doctor` and the tool report each case.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_namespaces_only_the_owner_runs_commands() {
+async fn without_namespaces_only_the_owner_may_run_commands() {
     let user = is_root().then_some(NOBODY);
     if !guard::status().is_enough() {
-        return left_out(&guard::status().to_string());
+        return skip_story(&guard::status().to_string());
     }
     let world = World::start(|setup| without_bwrap(as_user(setup, user))).await;
     let told = world.exec("known", "echo ran > ran; echo ran").await;
@@ -453,9 +454,9 @@ async fn without_namespaces_only_the_owner_runs_commands() {
     assert_eq!(world.sandbox().await, "off");
 }
 
-/// In namespaces: shown by `status`, `doctor` and the tool, and the file system has nothing that it was not given.
+/// With namespaces: `status`, `doctor` and the tool report them, and the file system contains only what was granted.
 #[tokio::test(flavor = "multi_thread")]
-async fn namespaces_have_nothing_but_what_was_given() {
+async fn namespaces_contain_only_granted_paths() {
     if !has_namespaces() {
         return;
     }
@@ -496,11 +497,11 @@ async fn namespaces_have_nothing_but_what_was_given() {
     }
 }
 
-/// As root, commands are nobody's, and what the gateway's tools and commands write can be used by both.
+/// As root, commands run as nobody, and files written by the gateway's tools and by commands are usable by both.
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_of_root_are_not_roots() {
+async fn commands_of_a_root_gateway_run_unprivileged() {
     if !is_root() {
-        return left_out("the tests do not run as root");
+        return skip_story("the tests do not run as root");
     }
     if !has_namespaces() {
         return;
@@ -520,12 +521,12 @@ async fn commands_of_root_are_not_roots() {
     assert!(told.contains("65534\nfrom the gateway\nmore\n"), "{told}");
     assert_eq!((fs::read_to_string(&outside).unwrap().as_str(), fs::metadata(&outside).unwrap().uid()), ("outside", 0));
     assert_eq!(fs::read_to_string(workspace.join("made")).unwrap(), "made\n");
-    let mark = long(9863);
+    let mark = unique_sleep(9863);
     let command = format!("{COMMAND_PATH}sleep {mark}");
-    world.begin("owner", &json!({ "command": command })).await;
-    let running = until("the command", async || alive(&format!("sleep\0{mark}")).first().copied()).await;
+    world.start_command("owner", &json!({ "command": command })).await;
+    let running = until("the command", async || processes_with(&format!("sleep\0{mark}")).first().copied()).await;
     assert_eq!(fs::metadata(format!("/proc/{running}")).unwrap().uid(), NOBODY, "outside its namespaces, too");
-    // Without namespaces such a user cannot enter the home of root.
+    // Without namespaces such a user cannot enter root's home.
     let world = World::start(without_bwrap).await;
     let told = world.own("echo ran").await;
     assert!(told.contains("the gateway runs as root") && told.contains("Install bubblewrap"), "{told}");

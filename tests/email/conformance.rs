@@ -1,4 +1,4 @@
-//! The suite that every channel must pass, with a real Dovecot on one side and a scripted server of outgoing mail on the other.
+//! The suite that every channel must pass, with a real Dovecot for receiving and a scripted SMTP server for sending.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use daoyou_channels::outgoing::OutgoingFiles;
 use daoyou_channels::settings::Secret;
 use daoyou_channels::trust::TrustLists;
 
-use crate::support::mail::{ASSISTANT, AUTHSERV, Dovecot, Draft, PASSWORD, Smtp, Take};
+use crate::support::mail::{ASSISTANT, AUTHSERV, Dovecot, Draft, PASSWORD, Smtp, SmtpAnswer};
 
 const ADA: &str = "ada@example.test";
-/// A channel that has stopped takes nothing however long one waits.
+/// How long to wait to see that a stopped channel accepts nothing.
 const NOTHING: Duration = Duration::from_secs(1);
 
 struct Mailbox {
@@ -26,21 +26,21 @@ struct Mailbox {
 }
 
 impl Mailbox {
-    /// Lays a mail down, and waits until the channel has handed it over or passed it over.
+    /// Delivers a mail, and waits until the channel has handed it over or skipped it.
     async fn deliver(&self, draft: &Draft) -> WriteOutcome {
         let inbox = self.inbox.get().expect("it was opened");
-        // The first look into the mailbox is one, and settles what is old.
+        // The first look into the mailbox counts, and determines what is old.
         inbox.verdict_after(0).await;
         let before = inbox.verdicts().len();
         self.dovecot.deliver(ASSISTANT, draft);
         match tokio::time::timeout(NOTHING * 9, inbox.verdict_after(before)).await {
             Ok(InboxVerdict::Accepted | InboxVerdict::Duplicate) => WriteOutcome::Taken,
             Ok(InboxVerdict::Refused) => {
-                // It would be handed over again, and hold up those behind it: its sender takes it back.
+                // It would be handed over again, and delay later ones: its sender withdraws it.
                 self.dovecot.remove(ASSISTANT, draft.message_id());
                 WriteOutcome::Refused
             }
-            // A second copy is known without asking.
+            // A second copy is recognised without asking.
             Ok(InboxVerdict::Skipped) if inbox.skipped().last().is_some_and(|why| why == "it was taken before") => {
                 WriteOutcome::Taken
             }
@@ -81,13 +81,13 @@ impl ChannelSubject for Mailbox {
     }
 
     async fn meet(&self, side: PeerBehaviour) -> Option<String> {
-        // The replies to what was written come first, and take no part in this.
+        // The replies to earlier messages come first, and do not count here.
         self.smtp.wait_taken(self.inbox.get().expect("it was opened").accepted().len()).await;
         match side {
             PeerBehaviour::Takes => {}
-            PeerBehaviour::RefusesForNow => self.smtp.then([Take::Recipient("450 4.2.0 greylisted")]),
-            PeerBehaviour::RefusesForGood => self.smtp.then([Take::Recipient("550 5.1.1 no such user")]),
-            PeerBehaviour::BreaksOff => self.smtp.then([Take::Drop]),
+            PeerBehaviour::RefusesForNow => self.smtp.then([SmtpAnswer::Recipient("450 4.2.0 greylisted")]),
+            PeerBehaviour::RefusesForGood => self.smtp.then([SmtpAnswer::Recipient("550 5.1.1 no such user")]),
+            PeerBehaviour::BreaksOff => self.smtp.then([SmtpAnswer::Drop]),
             PeerBehaviour::Away => return None,
         }
         Some(ADA.to_owned())
@@ -99,7 +99,7 @@ impl ChannelSubject for Mailbox {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_channel_keeps_what_every_channel_promises() {
+async fn the_email_channel_passes_the_conformance_suite() {
     let Some(dovecot) = Dovecot::start().await else { return };
     rustls::crypto::ring::default_provider().install_default().ok();
     let smtp = Smtp::start().await;

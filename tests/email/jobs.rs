@@ -1,22 +1,25 @@
-//! What is promised in a mail comes in that thread.
+//! Jobs created by mail answer in its thread.
 
 use serde_json::json;
 
-use super::desk::Desk;
+use super::servers::ScriptedServers;
 use crate::support::Reply;
 use crate::support::mail::Draft;
 
 const ADA: &str = "Ada Lovelace <ada@example.test>";
 
-/// A reminder that is asked for by mail is a mail of the same thread, to whoever asked for it.
+/// A reminder requested by mail is a mail of the same thread, to the same sender.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reminder_stays_in_its_thread() {
-    let Some(desk) = Desk::open(|setup| setup.mail("trusted_from", vec!["ada@example.test"])).await else { return };
+async fn a_reminder_by_mail_stays_in_its_thread() {
+    let Some(servers) = ScriptedServers::start(|setup| setup.mail("trusted_from", vec!["ada@example.test"])).await
+    else {
+        return;
+    };
     let tea = json!({"action": "add", "kind": "message", "message": "The tea is ready", "at": "in 1s"});
-    desk.model.on("remind me", [Reply::tool("cron", &tea), Reply::text("I will.")]);
+    servers.model.on("remind me", [Reply::tool("cron", &tea), Reply::text("I will.")]);
     let draft = Draft::new(ADA, "Tea", "remind me of the tea");
-    desk.receive(&draft);
-    let sent = desk.sent(2).await;
+    servers.receive(&draft);
+    let sent = servers.sent(2).await;
     let mut said: Vec<_> = sent.iter().map(|taken| taken.mail.text().trim().to_owned()).collect();
     said.sort_unstable();
     assert_eq!(said, ["I will.", "The tea is ready"]);
@@ -27,5 +30,5 @@ async fn a_reminder_stays_in_its_thread() {
         );
         assert!(taken.mail.header("references").contains(draft.message_id()), "{}", taken.mail.header("references"));
     }
-    desk.check();
+    servers.check();
 }

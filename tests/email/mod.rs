@@ -2,12 +2,12 @@
 
 mod conformance;
 mod conversation;
-mod deaths;
-pub mod desk;
+mod crashes;
 mod jobs;
 mod loops;
 mod outages;
 mod reading;
 mod sending;
-mod servers;
-mod strangers;
+mod server_checks;
+pub mod servers;
+mod unknown_senders;

@@ -2,105 +2,105 @@
 
 use std::time::Duration;
 
-use super::desk::{Desk, wait_watching};
+use super::servers::{ScriptedServers, wait_watching};
 use crate::support::invariants::wait_settled;
 use crate::support::mail::{ASSISTANT, Draft, Proxy};
 use crate::support::until;
 
-fn mail(n: usize) -> Draft {
+fn numbered_mail(n: usize) -> Draft {
     Draft::new("ada@example.test", &format!("mail {n}"), &format!("words {n}"))
 }
 
-fn subjects(sent: &[crate::support::mail::Taken]) -> Vec<String> {
+fn subjects(sent: &[crate::support::mail::ReceivedMail]) -> Vec<String> {
     sent.iter().map(|taken| taken.mail.subject()).collect()
 }
 
-/// Kicked out while it listens, and shut out for a while: it comes back by itself.
+/// Disconnected while it listens, and locked out for a while, the channel recovers by itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_mailbox_goes_away_and_comes_back() {
-    let Some(mut desk) = Desk::open(|setup| setup).await else { return };
-    desk.receive(&mail(1));
-    desk.sent(1).await;
-    desk.dovecot.kick(ASSISTANT);
-    desk.receive(&mail(2));
-    desk.sent(2).await;
-    desk.dovecot.down().await;
-    desk.receive(&mail(3));
-    desk.receive(&mail(4));
-    desk.dovecot.up().await;
-    let mut subjects = subjects(&desk.sent(4).await);
-    // Those of different threads may overtake each other.
+async fn the_channel_reconnects_after_the_mailbox_was_unavailable() {
+    let Some(mut servers) = ScriptedServers::start(|setup| setup).await else { return };
+    servers.receive(&numbered_mail(1));
+    servers.sent(1).await;
+    servers.dovecot.kick(ASSISTANT);
+    servers.receive(&numbered_mail(2));
+    servers.sent(2).await;
+    servers.dovecot.down().await;
+    servers.receive(&numbered_mail(3));
+    servers.receive(&numbered_mail(4));
+    servers.dovecot.up().await;
+    let mut subjects = subjects(&servers.sent(4).await);
+    // Mails of different threads may overtake each other.
     subjects.sort();
     assert_eq!(subjects, ["Re: mail 1", "Re: mail 2", "Re: mail 3", "Re: mail 4"]);
-    desk.dovecot.wait_seen(ASSISTANT, "INBOX", 4).await;
-    assert_eq!(desk.model.count(), 4);
-    desk.check();
+    servers.dovecot.wait_seen(ASSISTANT, "INBOX", 4).await;
+    assert_eq!(servers.model.count(), 4);
+    servers.check();
 }
 
-/// What comes between the first start and the first time that the mailbox can be opened is answered; what lay there before is not.
+/// Mails that arrive between the first start and the first successful login are answered; older ones are not.
 #[tokio::test(flavor = "multi_thread")]
 async fn mail_before_the_first_login_is_answered() {
-    let Some(mut desk) = Desk::closed(|setup| setup).await else { return };
-    desk.receive(&mail(1).received(std::time::SystemTime::now() - Duration::from_secs(3_600)));
-    desk.dovecot.down().await;
-    desk.gateway.spawn();
+    let Some(mut servers) = ScriptedServers::stopped(|setup| setup).await else { return };
+    servers.receive(&numbered_mail(1).received(std::time::SystemTime::now() - Duration::from_secs(3_600)));
+    servers.dovecot.down().await;
+    servers.gateway.spawn();
     until("the first login to fail", async || {
-        let listed = desk.gateway.run(&["channels", "list", "--json"]).await;
+        let listed = servers.gateway.run(&["channels", "list", "--json"]).await;
         let channels: serde_json::Value = serde_json::from_str(&listed.stdout).ok()?;
         channels.as_array()?.iter().any(|one| one["name"] == "email" && one["state"] == "failed").then_some(())
     })
     .await;
-    desk.receive(&mail(2));
-    desk.dovecot.up().await;
-    let sent = desk.sent(1).await;
+    servers.receive(&numbered_mail(2));
+    servers.dovecot.up().await;
+    let sent = servers.sent(1).await;
     assert_eq!(subjects(&sent), ["Re: mail 2"]);
-    desk.check();
+    servers.check();
 }
 
-/// A connection that says nothing any more, and is not closed either, is given up within a minute and replaced.
+/// A connection that is silent but not closed is given up within a minute and replaced.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_half_open_connection_is_noticed() {
-    let Some(mut desk) = Desk::closed(|setup| setup).await else { return };
-    let proxy = Proxy::start(desk.dovecot.imaps_port()).await;
-    let setup = desk.gateway.setup();
+async fn a_half_open_connection_is_replaced() {
+    let Some(mut servers) = ScriptedServers::stopped(|setup| setup).await else { return };
+    let proxy = Proxy::start(servers.dovecot.imaps_port()).await;
+    let setup = servers.gateway.setup();
     *setup = setup.clone().mail("imap_port", i64::from(proxy.port()));
-    desk.gateway.up().await;
-    wait_watching(&desk.gateway.database(), 1).await;
-    desk.receive(&mail(1));
-    desk.sent(1).await;
+    servers.gateway.up().await;
+    wait_watching(&servers.gateway.database(), 1).await;
+    servers.receive(&numbered_mail(1));
+    servers.sent(1).await;
     let before = proxy.connections();
     proxy.freeze();
-    desk.receive(&mail(2));
+    servers.receive(&numbered_mail(2));
     let again = tokio::time::timeout(Duration::from_secs(60), proxy.next_connection(before));
     again.await.expect("a new connection within a minute");
-    desk.sent(2).await;
-    desk.dovecot.wait_seen(ASSISTANT, "INBOX", 2).await;
-    desk.check();
+    servers.sent(2).await;
+    servers.dovecot.wait_seen(ASSISTANT, "INBOX", 2).await;
+    servers.check();
 }
 
-/// The mailbox was made anew and its numbers mean nothing: what was answered is known by its Message-ID, and what came
-/// meanwhile is answered; at rest and while it runs.
+/// A mailbox recreated with a new UIDVALIDITY: answered mails are recognised by their Message-ID, and new ones are
+/// answered, whether or not the gateway runs meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_numbers_change() {
-    let Some(mut desk) = Desk::open(|setup| setup).await else { return };
-    desk.receive(&mail(1));
-    desk.receive(&mail(2));
-    desk.sent(2).await;
-    desk.dovecot.wait_seen(ASSISTANT, "INBOX", 2).await;
-    desk.gateway.stop().await;
-    desk.dovecot.renumber(ASSISTANT, "INBOX", 4_711);
-    desk.receive(&mail(3));
-    desk.gateway.up().await;
-    desk.sent(3).await;
-    desk.dovecot.wait_seen(ASSISTANT, "INBOX", 3).await;
-    desk.dovecot.renumber(ASSISTANT, "INBOX", 4_712);
-    desk.receive(&mail(4));
-    let sent = desk.sent(4).await;
-    // Conversations run side by side: only that each is answered once is certain.
+async fn a_new_uidvalidity_loses_and_repeats_no_mail() {
+    let Some(mut servers) = ScriptedServers::start(|setup| setup).await else { return };
+    servers.receive(&numbered_mail(1));
+    servers.receive(&numbered_mail(2));
+    servers.sent(2).await;
+    servers.dovecot.wait_seen(ASSISTANT, "INBOX", 2).await;
+    servers.gateway.stop().await;
+    servers.dovecot.set_uidvalidity(ASSISTANT, "INBOX", 4_711);
+    servers.receive(&numbered_mail(3));
+    servers.gateway.up().await;
+    servers.sent(3).await;
+    servers.dovecot.wait_seen(ASSISTANT, "INBOX", 3).await;
+    servers.dovecot.set_uidvalidity(ASSISTANT, "INBOX", 4_712);
+    servers.receive(&numbered_mail(4));
+    let sent = servers.sent(4).await;
+    // Conversations run concurrently: only that each is answered once is certain.
     let mut subjects = subjects(&sent);
     subjects.sort_unstable();
     assert_eq!(subjects, ["Re: mail 1", "Re: mail 2", "Re: mail 3", "Re: mail 4"]);
-    wait_settled(&desk.gateway.database()).await;
-    assert_eq!(desk.model.count(), 4);
-    desk.check();
+    wait_settled(&servers.gateway.database()).await;
+    assert_eq!(servers.model.count(), 4);
+    servers.check();
 }

@@ -1,6 +1,6 @@
 //! Mails as people's programs write them.
 
-use super::desk::Desk;
+use super::servers::ScriptedServers;
 use crate::support::gateway::{peak_bytes, resident_bytes};
 use crate::support::mail::{ASSISTANT, Draft};
 use crate::support::signing::base64;
@@ -10,10 +10,10 @@ use serde_json::json;
 /// "你好，世界" in GBK.
 const GREETING: &[u8] = &[0xc4, 0xe3, 0xba, 0xc3, 0xa3, 0xac, 0xca, 0xc0, 0xbd, 0xe7];
 
-/// Each reaches the model as its writer meant it, and is answered under its subject.
+/// Each mail reaches the model as its writer meant it, and is answered under its subject.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_of_mail_is_understood() {
-    let Some(desk) = Desk::open(|setup| setup).await else { return };
+async fn each_kind_of_mail_reaches_the_model_as_meant() {
+    let Some(servers) = ScriptedServers::start(|setup| setup).await else { return };
     let long = "一个很长的主题 ".repeat(30);
     let encoded = |text: &str| {
         let words = text.as_bytes().chunks(42).map(|word| format!("=?UTF-8?B?{}?=", base64(word)));
@@ -40,11 +40,11 @@ async fn every_kind_of_mail_is_understood() {
          "Re: long line", &["xxxx"], &[]),
     ];
     for (draft, ..) in &table {
-        desk.receive(draft);
+        servers.receive(draft);
     }
-    let sent = desk.sent(table.len()).await;
+    let sent = servers.sent(table.len()).await;
     let requests: Vec<_> =
-        desk.model.requests().iter().map(|body| crate::support::model::Asked::new(0, body).user).collect();
+        servers.model.requests().iter().map(|body| crate::support::model::ModelRequest::new(0, body).user).collect();
     for (draft, subject, said, unsaid) in &table {
         let reply = sent.iter().find(|taken| taken.to == [draft.address()]).expect("a reply");
         let got = reply.mail.subject();
@@ -55,36 +55,41 @@ async fn every_kind_of_mail_is_understood() {
         assert!(said.iter().all(|word| request.contains(word)), "{said:?} in {request}");
         assert!(!unsaid.iter().any(|word| request.contains(word)), "none of {unsaid:?} in {request}");
     }
-    desk.dovecot.wait_seen(ASSISTANT, "INBOX", table.len()).await;
-    desk.check();
+    servers.dovecot.wait_seen(ASSISTANT, "INBOX", table.len()).await;
+    servers.check();
 }
 
-/// An enclosed file lies in the workspace, and the model is told where; what the agent encloses arrives as it was.
+/// A received attachment is stored in the workspace, and the model is told where; a file that the agent attaches
+/// arrives unchanged.
 #[tokio::test(flavor = "multi_thread")]
-async fn files_come_and_go() {
-    let Some(desk) = Desk::open(|setup| setup.mail("trusted_from", vec!["ada@example.test"])).await else { return };
+async fn attachments_are_received_and_sent() {
+    let Some(servers) = ScriptedServers::start(|setup| setup.mail("trusted_from", vec!["ada@example.test"])).await
+    else {
+        return;
+    };
     let bytes: Vec<u8> = (0..=255).cycle().take(70_000).collect();
     let out = json!({"content": "here it is", "attachments": ["报告.bin"]});
-    desk.model
+    servers
+        .model
         .on("send the report", [crate::support::Reply::tool("message", &out), crate::support::Reply::text("sent")]);
-    std::fs::write(desk.gateway.workspace().join("报告.bin"), &bytes).unwrap();
+    std::fs::write(servers.gateway.workspace().join("报告.bin"), &bytes).unwrap();
     let draft = Draft::new("ada@example.test", "files", "send the report").attach(
         "../../notes .bin",
         "application/octet-stream",
         &bytes,
     );
-    desk.receive(&draft);
-    let sent = desk.sent(2).await;
-    let asked = desk.model.requests()[0].to_string();
-    let saved = until("the saved file", async || find_file(&desk.gateway.workspace().join("mail"), "notes")).await;
+    servers.receive(&draft);
+    let sent = servers.sent(2).await;
+    let asked = servers.model.requests()[0].to_string();
+    let saved = until("the saved file", async || find_file(&servers.gateway.workspace().join("mail"), "notes")).await;
     assert_eq!(std::fs::read(&saved).unwrap(), bytes);
-    let path = saved.strip_prefix(desk.gateway.workspace()).unwrap().to_str().unwrap();
+    let path = saved.strip_prefix(servers.gateway.workspace()).unwrap().to_str().unwrap();
     assert!(asked.contains(path), "{path} in {asked}");
-    assert_eq!(sent[0].mail.enclosed(), [("报告.bin".to_owned(), bytes)]);
+    assert_eq!(sent[0].mail.attachments(), [("报告.bin".to_owned(), bytes)]);
     assert_eq!([sent[0].mail.text().trim(), sent[1].mail.text().trim()], ["here it is", "sent"]);
     assert!(sent.iter().all(|taken| taken.mail.header("references").starts_with(draft.message_id())));
     assert_ne!(sent[0].mail.header("message-id"), sent[1].mail.header("message-id"));
-    desk.check();
+    servers.check();
 }
 
 fn find_file(folder: &std::path::Path, part: &str) -> Option<std::path::PathBuf> {
@@ -97,23 +102,24 @@ fn find_file(folder: &std::path::Path, part: &str) -> Option<std::path::PathBuf>
     })
 }
 
-/// What is too large is not fetched, and its sender told so; what is not costs some memory, but not many times its size.
+/// A mail that is too large is not fetched, and its sender is told; another one needs memory, but not many times its
+/// size.
 #[tokio::test(flavor = "multi_thread")]
-async fn large_mails_and_memory() {
-    let Some(desk) = Desk::open(|setup| setup).await else { return };
-    desk.receive(&Draft::new("ada@example.test", "warm", "warm up"));
-    desk.sent(1).await;
-    let (before, pid) = (resident_bytes(desk.gateway.pid()), desk.gateway.pid());
-    desk.receive(&Draft::new("bob@example.test", "huge", "far too much").attach_large("huge.bin", 40_000_000));
-    let sent = desk.sent(2).await;
-    assert_eq!((sent[1].to.clone(), desk.model.count()), (vec!["bob@example.test".to_owned()], 1), "no turn");
+async fn oversized_mails_are_refused_and_memory_stays_bounded() {
+    let Some(servers) = ScriptedServers::start(|setup| setup).await else { return };
+    servers.receive(&Draft::new("ada@example.test", "warm", "warm up"));
+    servers.sent(1).await;
+    let (before, pid) = (resident_bytes(servers.gateway.pid()), servers.gateway.pid());
+    servers.receive(&Draft::new("bob@example.test", "huge", "far too much").attach_large("huge.bin", 40_000_000));
+    let sent = servers.sent(2).await;
+    assert_eq!((sent[1].to.clone(), servers.model.count()), (vec!["bob@example.test".to_owned()], 1), "no turn");
     assert!(sent[1].mail.text().contains("35"), "the limit is named: {}", sent[1].mail.text());
     let refused = peak_bytes(pid);
     assert!(refused < before + 20_000_000, "{before} before, {refused} at most");
-    desk.receive(&Draft::new("ada@example.test", "large", "25 MB").attach_large("large.bin", 25_000_000));
-    desk.sent(3).await;
+    servers.receive(&Draft::new("ada@example.test", "large", "25 MB").attach_large("large.bin", 25_000_000));
+    servers.sent(3).await;
     let peak = peak_bytes(pid);
     println!("memory: {before} bytes at rest, {refused} while 53 MB were refused, {peak} while 25 MB were taken");
     assert!(peak < before + 160_000_000, "{before} before, {peak} at most");
-    desk.check();
+    servers.check();
 }

@@ -1,145 +1,114 @@
-//! The servers that the other stories stand on do what they are for.
+//! A gateway that reads the assistant's mail, with its servers.
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use std::path::Path;
 
-use crate::support::deadline;
-use crate::support::mail::{ASSISTANT, Dovecot, Draft, PASSWORD, Postfix, Proxy, Smtp, Take};
-use crate::support::signing::base64;
+use crate::support::gateway::Gateway;
+use crate::support::invariants::{self, Journal, Witness, wait_settled};
+use crate::support::mail::{ASSISTANT, Dovecot, Draft, Mail, Postfix, ReceivedMail, Smtp};
+use crate::support::{Model, Setup, until};
 
-/// Says lines, and reads until a wanted one.
-struct Lines(BufReader<TcpStream>);
+/// Sends through a scripted server, which keeps what it receives.
+pub struct ScriptedServers {
+    pub gateway: Gateway,
+    pub model: Model,
+    pub smtp: Smtp,
+    pub dovecot: Dovecot,
+}
 
-impl Lines {
-    async fn connect(port: u16) -> Self {
-        Self(BufReader::new(TcpStream::connect(("127.0.0.1", port)).await.unwrap()))
+impl ScriptedServers {
+    /// Starts only the servers. Returns `None` without a Dovecot.
+    pub async fn stopped(more: impl FnOnce(Setup) -> Setup) -> Option<Self> {
+        let dovecot = Dovecot::start().await?;
+        let (model, smtp) = (Model::start().await, Smtp::start().await);
+        let gateway = Gateway::new(more(Setup::new().model(&model).email(&dovecot, &smtp)));
+        Some(Self { gateway, model, smtp, dovecot })
     }
 
-    async fn say(&mut self, line: &str) -> &mut Self {
-        self.0.write_all(format!("{line}\r\n").as_bytes()).await.unwrap();
-        self
+    /// Starts the gateway and waits until it has read the mailbox: later mails are new.
+    pub async fn start(more: impl FnOnce(Setup) -> Setup) -> Option<Self> {
+        let mut servers = Self::stopped(more).await?;
+        servers.gateway.up().await;
+        wait_watching(&servers.gateway.database(), 1).await;
+        Some(servers)
     }
 
-    /// The first line that contains `wanted`, or what came before the end.
-    async fn hear(&mut self, wanted: &str) -> String {
-        let mut heard = String::new();
-        let found = async {
-            loop {
-                let mut line = String::new();
-                if self.0.read_line(&mut line).await.unwrap_or(0) == 0 {
-                    return format!("the end, after {heard}");
-                }
-                if line.contains(wanted) {
-                    return line;
-                }
-                heard.push_str(&line);
-            }
-        };
-        deadline(&format!("{wanted:?}"), found).await
+    /// Delivers a mail to the assistant.
+    pub fn receive(&self, draft: &Draft) {
+        self.dovecot.deliver(ASSISTANT, draft);
     }
 
-    /// Logged in, and told of whatever comes into the mailbox.
-    async fn idle(port: u16) -> Self {
-        let mut lines = Self::connect(port).await;
-        lines.say(&format!("a LOGIN {ASSISTANT} {PASSWORD}")).await.hear("a OK").await;
-        lines.say("b SELECT INBOX").await.hear("b OK").await;
-        lines.say("c IDLE").await.hear("+ idling").await;
-        lines
+    /// Returns the sent mails, once there are exactly `count` and all work is done.
+    pub async fn sent(&self, count: usize) -> Vec<ReceivedMail> {
+        self.smtp.wait_taken(count).await;
+        wait_settled(&self.gateway.database()).await;
+        let taken = self.smtp.taken();
+        let shown: Vec<_> = taken.iter().map(|taken| (taken.to.clone(), taken.mail.text())).collect();
+        assert_eq!(taken.len(), count, "{shown:?}");
+        taken
+    }
+
+    /// Checks all invariants.
+    pub fn check(&self) -> Journal {
+        assert_eq!(self.model.refused(), Vec::<String>::new());
+        invariants::check(&self.gateway.database(), &Witness::default())
     }
 }
 
-/// A mail handed to Postfix lies in Dovecot's mailbox, with whom the envelope came from on top.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mail_takes_the_whole_way() {
-    let Some(dovecot) = Dovecot::start().await else { return };
-    let Some(postfix) = Postfix::start(&dovecot).await else { return };
-    postfix.transfer("ada@example.test", &[ASSISTANT], &Draft::new("ada@example.test", "On foot", "slowly")).await;
-    let mail = dovecot.wait_mail(ASSISTANT, "the mail", |mail| mail.subject() == "On foot").await;
-    assert_eq!((mail.from().as_str(), mail.text().trim()), ("ada@example.test", "slowly"));
-    assert_eq!(mail.headers("authentication-results"), ["mx.example.test; spf=pass smtp.mailfrom=ada@example.test"]);
-    let raw = String::from_utf8_lossy(&mail.raw).into_owned();
-    let received = raw.find("with ESMTP id").expect("Postfix's own Received");
-    assert!(raw.find("Authentication-Results").is_some_and(|at| at < received), "{raw}");
-    let mut lines = Lines::connect(postfix.submission_port()).await;
-    let _ = lines.hear("220").await;
-    lines.say("EHLO x").await.hear("250-STARTTLS").await;
-    assert!(lines.hear("250 ").await.starts_with("250 "));
-    assert!(lines.say("MAIL FROM:<x@example.test>").await.hear("530").await.starts_with("530"), "not without TLS");
+/// Like [`ScriptedServers`], but replies go through a real server into the mailboxes of the writers.
+pub struct RealServers {
+    pub gateway: Gateway,
+    pub model: Model,
+    pub postfix: Postfix,
+    pub dovecot: Dovecot,
 }
 
-/// A delivered mail wakes who idles; a kick, a stop and a new UIDVALIDITY are seen from outside.
-#[tokio::test(flavor = "multi_thread")]
-async fn mailboxes_live() {
-    let Some(mut dovecot) = Dovecot::start().await else { return };
-    let mut lines = Lines::idle(dovecot.imap_port()).await;
-    let draft = Draft::new("ada@example.test", "one", "1").attach("a.bin", "application/octet-stream", &[0, 255, 7]);
-    dovecot.deliver(ASSISTANT, &draft);
-    assert!(lines.hear("EXISTS").await.starts_with("* 1 EXISTS"));
-    let mails = dovecot.mails(ASSISTANT, "INBOX");
-    assert_eq!((mails[0].is_seen(), mails[0].enclosed()), (false, vec![("a.bin".to_owned(), vec![0, 255, 7])]));
-    assert_eq!(mails[0].headers("authentication-results"), ["mx.example.test; dmarc=pass header.from=example.test"]);
-    lines.say("DONE").await.hear("c OK").await;
-    lines.say("d STORE 1 +FLAGS (\\Seen)").await.hear("d OK").await;
-    dovecot.wait_seen(ASSISTANT, "INBOX", 1).await;
-    lines.say("e IDLE").await.hear("+ idling").await;
-    dovecot.kick(ASSISTANT);
-    assert!(lines.hear("nothing").await.starts_with("the end"));
-    dovecot.renumber(ASSISTANT, "INBOX", 4_711);
-    assert_eq!(dovecot.status(ASSISTANT, "INBOX", "uidvalidity"), "4711");
-    let mut lines = Lines::idle(dovecot.imap_port()).await;
-    dovecot.down().await;
-    assert!(lines.hear("nothing").await.starts_with("the end"));
-    dovecot.deliver(ASSISTANT, &Draft::new("ada@example.test", "two", "2"));
-    dovecot.up().await;
-    assert_eq!(dovecot.status(ASSISTANT, "INBOX", "messages"), "2");
-    let reply = Draft::reply("ada@example.test", &mails[0], "again");
-    assert_eq!([reply.get("subject"), reply.get("references")], ["Re: one", draft.message_id()]);
-}
-
-/// What goes through a frozen connection arrives nowhere, and nothing closes it.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_connection_goes_half_open() {
-    let smtp = Smtp::start().await;
-    let proxy = Proxy::start(smtp.port()).await;
-    let mut lines = Lines::connect(proxy.port()).await;
-    assert!(lines.hear("220").await.starts_with("220"));
-    proxy.freeze();
-    lines.say("NOOP").await;
-    let mut later = Lines::connect(proxy.port()).await;
-    assert!(later.hear("220").await.starts_with("220"));
-    assert!(later.say("NOOP").await.hear("250").await.starts_with("250"));
-    let mut byte = String::new();
-    let silence = lines.0.read_line(&mut byte);
-    assert!(tokio::time::timeout(std::time::Duration::from_millis(50), silence).await.is_err(), "it spoke: {byte}");
-    assert_eq!(proxy.connections(), 2);
-}
-
-/// The scripted server follows its script, and keeps what it was given.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_scripted_server_is_rude() {
-    let smtp = Smtp::start().await;
-    smtp.then([Take::Recipient("450 4.2.0 later"), Take::Data("550 5.7.1 no"), Take::Drop]);
-    let mut lines = Lines::connect(smtp.port()).await;
-    lines.say("EHLO x").await.hear("AUTH").await;
-    let login = |password: &str| format!("AUTH PLAIN {}", base64(format!("\0{ASSISTANT}\0{password}").as_bytes()));
-    for (password, answer) in [("wrong", "535"), (PASSWORD, "235")] {
-        assert!(lines.say(&login(password)).await.hear(answer).await.starts_with(answer));
+impl RealServers {
+    /// Starts everything. Returns `None` without the servers.
+    pub async fn start(more: impl FnOnce(Setup) -> Setup) -> Option<Self> {
+        let dovecot = Dovecot::start().await?;
+        let postfix = Postfix::start(&dovecot).await?;
+        Self::with(dovecot, postfix, more).await
     }
-    for (recipient, end) in [("450", ""), ("250", "550"), ("250", "the end"), ("250", "250")] {
-        if recipient == "250" && end == "250" {
-            lines = Lines::connect(smtp.port()).await;
-        }
-        lines.say("MAIL FROM:<a@example.test>").await.hear("250 2.1.0").await;
-        let answer = lines.say("RCPT TO:<b@example.test>").await.hear("2.").await;
-        assert!(answer.starts_with(recipient), "{answer}");
-        if recipient == "250" {
-            lines.say("DATA").await.hear("354").await;
-            let answer = lines.say("Subject: x\r\n\r\n..dotted\r\n.").await.hear("0 ").await;
-            assert!(answer.starts_with(end), "{answer}");
-        }
+
+    /// Like [`RealServers::start`], with a mail server that writes no results, and keeps those that a sender wrote.
+    pub async fn start_without_results(more: impl FnOnce(Setup) -> Setup) -> Option<Self> {
+        let dovecot = Dovecot::start().await?;
+        let postfix = Postfix::without_results(&dovecot).await?;
+        Self::with(dovecot, postfix, more).await
     }
-    let taken = smtp.wait_taken(3).await;
-    let how: Vec<_> = taken.iter().map(|taken| taken.how).collect();
-    assert_eq!((how, smtp.asked()), (vec![Take::Data("550 5.7.1 no"), Take::Drop, Take::Well], 4));
-    assert_eq!((taken[2].mail.text().trim(), taken[2].to.as_slice()), (".dotted", &["b@example.test".to_owned()][..]));
+
+    async fn with(dovecot: Dovecot, postfix: Postfix, more: impl FnOnce(Setup) -> Setup) -> Option<Self> {
+        let model = Model::start().await;
+        let gateway = Gateway::start(more(Setup::new().model(&model).email_through_postfix(&dovecot, &postfix))).await;
+        wait_watching(&gateway.database(), 1).await;
+        Some(Self { gateway, model, postfix, dovecot })
+    }
+
+    /// Writes to the assistant, and returns the answer to this mail.
+    pub async fn ask(&self, draft: &Draft) -> Mail {
+        let from = draft.address();
+        self.postfix.transfer(&from, &[ASSISTANT], draft).await;
+        let id = draft.message_id();
+        self.dovecot.wait_mail(&from, "the reply", |mail| mail.header("in-reply-to") == id).await
+    }
+}
+
+/// Returns when `mailboxes` have been read once, so that it is settled which mails are old.
+pub async fn wait_watching(database: &Path, mailboxes: usize) {
+    const COUNT: &str = "SELECT count(*) FROM cursors WHERE channel = 'email'";
+    until("the mailboxes to be watched", async || {
+        let count: usize = invariants::open(database).and_then(|db| db.query_row(COUNT, [], |row| row.get(0))).ok()?;
+        (count >= mailboxes).then_some(())
+    })
+    .await;
+}
+
+/// Returns the reasons why mails were skipped, in order, without those of the first look into the mailbox.
+pub fn passed_over(database: &Path) -> Vec<String> {
+    const REASONS: &str = "SELECT reason FROM skipped WHERE channel = 'email'
+        AND reason NOT LIKE '%the first start%' AND reason NOT LIKE 'what is left%' ORDER BY at, position";
+    let db = invariants::open(database).expect("the store can be read");
+    let mut reasons = db.prepare(REASONS).expect("a table of the store");
+    let rows = reasons.query_map([], |row| row.get(0)).expect("a table of the store");
+    rows.map(|reason| reason.expect("a text")).collect()
 }

@@ -1,21 +1,21 @@
-//! Fault 32, the other ways out: programs that speak to the kernel themselves, and daemons. There is no list of forbidden
-//! words to switch off: each row would work without the sandbox, and is run there to prove it.
+//! Fault 32, other ways out: programs that call the kernel themselves, and daemons. There is no list of forbidden
+//! words to switch off: each row would work without the sandbox, and runs there to prove it.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 use super::*;
 
-/// A python that works inside the sandbox; its own may lie in somebody's home.
+/// Returns true if a Python works inside the sandbox; the default one may be in a user's home.
 async fn has_python(world: &World) -> bool {
     let found = world.run("python3 -c 'import ctypes; print(1)'").await == "1\n";
     if !found {
-        left_out("no python3 that runs in the sandbox");
+        skip_story("no python3 that runs in the sandbox");
     }
     found
 }
 
-/// Runs a script that prints `out` when it got out. Every call of the kernel's that fails raises.
+/// Returns a command that prints `out` if the script escapes. Every failing system call raises.
 fn python(script: &str) -> String {
     let head = "import ctypes, os, socket, struct\n\
                 libc = ctypes.CDLL(None, use_errno=True)\n\
@@ -26,9 +26,9 @@ fn python(script: &str) -> String {
     format!("cat > escape.py <<'END'\n{head}{script}\nEND\npython3 escape.py 2>&1 | tail -n 1")
 }
 
-/// More ways to write "read that file", the keys of a user and the memory of the gateway among them.
+/// More ways to write "read that file", a user's keys and the gateway's memory among them.
 #[tokio::test]
-async fn programs_that_read_for_a_command_are_held_too() {
+async fn helper_programs_are_sandboxed_too() {
     let Some(world) = sandboxed() else { return };
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret"), CANARY).unwrap();
@@ -66,7 +66,7 @@ async fn programs_that_read_for_a_command_are_held_too() {
         leaks += usize::from(free.run(command).await.contains(CANARY));
     }
     assert!(leaks >= 10, "only {leaks} of the ways work without a sandbox: the others prove nothing");
-    // What one command sets is gone with it.
+    // What one command sets is gone for the next.
     world
         .run("export LD_PRELOAD=/tmp/x.so PATH=/tmp BASH_ENV=./x ENV=./x; echo 'export PLANTED=1' > x; cp x .profile")
         .await;
@@ -74,9 +74,10 @@ async fn programs_that_read_for_a_command_are_held_too() {
     assert!(!env.contains("LD_PRELOAD") && !env.contains("PLANTED") && !env.contains("ENV="), "{env}");
 }
 
-/// System calls that reach what no path leads to: another process, a socket without a file, io_uring, a file by its handle.
+/// System calls that reach what no path leads to: another process, a socket without a file, io_uring, a file by its
+/// handle.
 #[tokio::test]
-async fn system_calls_do_not_lead_out() {
+async fn system_calls_cannot_escape_the_sandbox() {
     let Some(world) = sandboxed() else { return };
     if !has_python(&world).await {
         return;
@@ -85,7 +86,7 @@ async fn system_calls_do_not_lead_out() {
     fs::write(outside.path().join("secret"), CANARY).unwrap();
     let secret = outside.path().join("secret").display().to_string();
     // Stands for the gateway: a process of the same user, outside.
-    let mut other = Command::new("sleep").arg(long(9877)).spawn().unwrap();
+    let mut other = Command::new("sleep").arg(unique_sleep(9877)).spawn().unwrap();
     let pid = other.id();
     let name = format!("daoyou-test-{pid}");
     let _abstract = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
@@ -138,10 +139,10 @@ async fn system_calls_do_not_lead_out() {
     other.wait().unwrap();
 }
 
-/// Whatever is started to outlive its command does not.
+/// Processes started to outlive their command do not.
 #[tokio::test]
-async fn daemons_end_with_their_command() {
-    let long = long(9878);
+async fn daemonised_children_end_with_their_command() {
+    let long = unique_sleep(9878);
     let worlds: Vec<_> = std::iter::once(World::new(unprotected())).chain(sandboxed()).collect();
     for command in [
         "nohup sleep LONG >/dev/null 2>&1 & echo done",
@@ -152,7 +153,7 @@ async fn daemons_end_with_their_command() {
     ] {
         for world in &worlds {
             let got = world.run(&command.replace("LONG", &long)).await;
-            assert_eq!((got.as_str(), alive(&long)), ("done\n", false), "{command}");
+            assert_eq!((got.as_str(), is_running(&long)), ("done\n", false), "{command}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Anthropic's Messages, as the scripted model speaks them: the same scripts, another form.
+//! Anthropic's Messages API of the scripted model: the same scripts in another form.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::reply::{Rendered, pieces};
 
-/// The messages of a request in the form of chat completions, where text is a string and results are messages of their
-/// own, so that scripts need not know which protocol is spoken.
+/// Returns the messages of a request in the form of chat completions, where text is a string and results are separate
+/// messages, so that scripts do not depend on the protocol.
 pub fn flat(messages: &[Value]) -> Cow<'_, [Value]> {
     if messages.iter().all(|message| !message["content"].is_array()) {
         return Cow::Borrowed(messages);
@@ -32,14 +32,14 @@ pub fn flat(messages: &[Value]) -> Cow<'_, [Value]> {
     Cow::Owned(all)
 }
 
-/// What proves that a thought came from here; a changed one is refused, as the service does.
+/// Returns the signature of a thinking block; a changed block is refused, as the service does.
 pub fn signature(thought: &str) -> String {
     let mut hasher = DefaultHasher::new();
     thought.hash(&mut hasher);
     format!("sig{:016x}", hasher.finish())
 }
 
-/// An error answer in the service's form.
+/// Returns an error answer in the service's form.
 pub fn error(status: u16, message: &str) -> Response {
     let kind = match status {
         400 => "invalid_request_error",
@@ -69,7 +69,7 @@ impl Rendered<'_> {
             "cache_read_input_tokens": read, "cache_creation_input_tokens": written})
     }
 
-    /// The body of an answer that is not streamed.
+    /// Returns the body of a non-streaming answer.
     pub fn message(&self) -> Value {
         let mut content = Vec::new();
         if !self.reply.reasoning.is_empty() {
@@ -88,7 +88,7 @@ impl Rendered<'_> {
             "content": content, "stop_reason": self.stop_reason(), "stop_sequence": null, "usage": self.counted()})
     }
 
-    /// The events of a streamed answer, each with its names and blank line.
+    /// Returns the events of a streamed answer, each with its names and blank line.
     pub fn message_events(&self) -> Vec<Vec<u8>> {
         let chars = self.reply.chunk_chars.unwrap_or(16);
         let mut usage = self.counted();

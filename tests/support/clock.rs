@@ -1,11 +1,11 @@
-//! Programs that live at another time, by libfaketime.
+//! Programs that run at another time, by libfaketime.
 
 use std::path::{Path, PathBuf};
 
 use super::Gateway;
-use super::needs::left_out;
+use super::requirements::skip_story;
 
-/// Where libfaketime lies. `None` where there is none, which is said aloud.
+/// Returns the path of libfaketime; returns `None` and skips the story if it is missing.
 pub fn faketime() -> Option<PathBuf> {
     let lies = |folder: std::fs::DirEntry| {
         let library = folder.path().join("faketime/libfaketimeMT.so.1");
@@ -13,18 +13,18 @@ pub fn faketime() -> Option<PathBuf> {
     };
     let found = std::fs::read_dir("/usr/lib").ok().and_then(|folders| folders.flatten().find_map(lies));
     if found.is_none() {
-        left_out("there is no libfaketime (package faketime)");
+        skip_story("there is no libfaketime (package faketime)");
     }
     found
 }
 
-/// The gateway, and every command, begins at `time` (UTC) when it is started.
-pub fn live_at(gateway: &mut Gateway, library: &Path, time: &str) {
+/// Lets the gateway, and every command, start at `time` (UTC).
+pub fn start_at_time(gateway: &mut Gateway, library: &Path, time: &str) {
     let mut setup = gateway.setup().clone();
     for (name, value) in [
         ("LD_PRELOAD", library.to_str().expect("a plain path")),
         ("FAKETIME", &format!("@{time}")),
-        // Time passes as usual; only the wall shows another one.
+        // Time passes as usual; only the wall clock differs.
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
         ("DONT_FAKE_MONOTONIC", "1"),
         ("FAKETIME_NO_CACHE", "1"),
@@ -34,8 +34,9 @@ pub fn live_at(gateway: &mut Gateway, library: &Path, time: &str) {
     *gateway.setup() = setup;
 }
 
-/// The clock of the gateway, and of every command, goes by what [`set_clock`] writes into `file`, also while they run.
-pub fn live_by(gateway: &mut Gateway, library: &Path, file: &Path) {
+/// Lets the clock of the gateway, and of every command, follow what [`set_clock`] writes into `file`, also while they
+/// run.
+pub fn follow_clock_file(gateway: &mut Gateway, library: &Path, file: &Path) {
     let mut setup = gateway.setup().clone();
     for (name, value) in [
         ("LD_PRELOAD", library),
@@ -51,7 +52,7 @@ pub fn live_by(gateway: &mut Gateway, library: &Path, file: &Path) {
 
 /// Sets the clock `ahead` seconds before the true one, or behind it.
 pub fn set_clock(file: &Path, ahead: i64) {
-    // The library reads it at every look: it must never be seen half written.
+    // The library reads it at every query: it must never be half written.
     let new = file.with_extension("new");
     std::fs::write(&new, format!("{ahead:+}")).expect("the story's own folder");
     std::fs::rename(new, file).expect("the story's own folder");

@@ -1,4 +1,4 @@
-//! The configuration that a test's gateway runs with.
+//! The configuration of a test's gateway.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::mail::{ASSISTANT, AUTHSERV, Dovecot, PASSWORD, Postfix, Smtp};
 use super::model::Model;
 use super::sink::Sink;
 
-/// How callers of a hook prove themselves, and how a test does so.
+/// How callers of a hook authenticate.
 #[derive(Clone, Debug)]
 pub enum Proof {
     Bearer(String),
@@ -27,29 +27,29 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// Whoever has the secret is trusted, as on a hook of the owner's own.
+    /// The holder of the secret is trusted, as on a hook of the owner's own.
     pub fn bearer(name: &str) -> Self {
         Self::new(name, "bearer", Proof::Bearer("a-bearer-secret".to_owned()), "a-bearer-secret").trusting(&["*"])
     }
 
-    /// As [`Hook::bearer`], signed.
+    /// Like [`Hook::bearer`], signed.
     pub fn standard(name: &str) -> Self {
         let secret = super::signing::secret(b"a signing key of 24 byte");
         Self::new(name, "standard", Proof::Standard(secret.clone()), &secret).trusting(&["*"])
     }
 
-    /// Whose words may make tools change something; nobody's, where the list is empty.
+    /// Sets the senders who may trigger tools; nobody, if the list is empty.
     pub fn trusting(mut self, senders: &[&str]) -> Self {
         self.table.remove("trusted_from");
         if senders.is_empty() { self } else { self.set("trusted_from", senders.to_vec()) }
     }
 
-    /// Signed as `verify` says (`github`, `stripe`, `slack`); questions are proven by the secret itself.
+    /// Signed as `verify` says (`github`, `stripe`, `slack`); status requests carry the secret itself.
     pub fn service(name: &str, verify: &str) -> Self {
         Self::new(name, verify, Proof::Bearer(SERVICE_SECRET.to_owned()), SERVICE_SECRET)
     }
 
-    /// Without proof; then the senders must be named.
+    /// Without authentication; then the senders must be listed.
     pub fn open(name: &str) -> Self {
         let mut hook = Self { name: name.to_owned(), proof: Proof::None, table: Table::new() };
         hook.table.insert("verify".to_owned(), "none".into());
@@ -61,13 +61,13 @@ impl Hook {
         hook.set("verify", verify).set("secret", secret)
     }
 
-    /// Replies go to `sink`, signed with [`callback_secret`], and are tried again at once and often.
+    /// Sends replies to `sink`, signed with [`callback_secret`], with fast and frequent retries.
     pub fn callback(self, sink: &Sink) -> Self {
         let hook = self.set("callback_url", sink.url()).set("callback_secret", callback_secret());
         hook.set("retry", vec!["50ms", "100ms", "200ms", "500ms", "1s", "2s"])
     }
 
-    /// Sets one key of the hook's table. Where a template makes the text or the sender, nobody can be trusted any more.
+    /// Sets one key of the hook's table. If a template makes the text or the sender, nobody can be trusted any more.
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
         if matches!(key, "content" | "sender") {
             self.table.remove("trusted_from");
@@ -77,10 +77,10 @@ impl Hook {
     }
 }
 
-/// What the hooks of services are signed with.
+/// The signing secret of hooks of services.
 pub const SERVICE_SECRET: &str = "whsec_a-secret-of-a-service";
 
-/// What callbacks are signed with.
+/// Returns the signing secret of callbacks.
 pub fn callback_secret() -> String {
     super::signing::secret(b"the key of the callbacks")
 }
@@ -91,27 +91,28 @@ pub struct Setup {
     config: Table,
     pub hooks: BTreeMap<String, Hook>,
     pub env: BTreeMap<String, String>,
-    /// More arguments of `daoyou gateway`.
+    /// Further arguments of `daoyou gateway`.
     pub args: Vec<String>,
-    /// Whose processes and files these are, where the tests run as root.
+    /// The user who owns processes and files, if the tests run as root.
     pub user: Option<u32>,
     /// Another program than the one under test.
     pub program: Option<PathBuf>,
 }
 
 impl Setup {
-    /// The defaults: the offline responder, no hooks. No model is asked for summaries, so that a story counts its own requests.
+    /// The defaults: the offline responder, no hooks. No model writes summaries, so that a story counts only its own
+    /// requests.
     pub fn new() -> Self {
         Self::default().set("agent.model", "offline/offline").set("memory.model", "offline/offline")
     }
 
-    /// Runs this program, where there is one, in place of the one under test.
+    /// Runs this program, if any, instead of the one under test.
     pub fn program(mut self, program: Option<PathBuf>) -> Self {
         self.program = program;
         self
     }
 
-    /// Answers come from `model`; failed requests are tried once more, quickly given up.
+    /// Uses `model`; failed requests are retried once, soon given up.
     pub fn model(self, model: &Model) -> Self {
         self.set("agent.model", "scripted/scripted")
             .set("providers.scripted.kind", "openai")
@@ -119,7 +120,7 @@ impl Setup {
             .set("providers.scripted.base_url", model.base_url())
     }
 
-    /// As [`Setup::model`], in Anthropic's Messages.
+    /// Like [`Setup::model`], with Anthropic's Messages API.
     pub fn anthropic(self, model: &Model) -> Self {
         self.model(model).set("providers.scripted.kind", "anthropic")
     }
@@ -131,14 +132,14 @@ impl Setup {
         self
     }
 
-    /// Reads the assistant's mail in `dovecot` and answers everybody in example.test by `smtp`. What fails is tried again at
-    /// once and often.
+    /// Reads the assistant's mail from `dovecot` and answers everyone in example.test through `smtp`, with fast and
+    /// frequent retries.
     pub fn email(self, dovecot: &Dovecot, smtp: &Smtp) -> Self {
         self.mailbox(dovecot).mail("smtp_port", i64::from(smtp.port())).mail("smtp_tls", "none")
     }
 
-    /// As [`Setup::email`], and sends by a real server.
-    pub fn email_by(self, dovecot: &Dovecot, postfix: &Postfix) -> Self {
+    /// Like [`Setup::email`], but sends through a real server.
+    pub fn email_through_postfix(self, dovecot: &Dovecot, postfix: &Postfix) -> Self {
         self.mailbox(dovecot).mail("smtp_port", i64::from(postfix.submission_port())).mail("smtp_tls", "starttls")
     }
 
@@ -191,7 +192,7 @@ impl Setup {
         self
     }
 
-    /// The text of `config.toml`, for a gateway that listens on `port`.
+    /// Returns the text of `config.toml`, for a gateway that listens on `port`.
     pub fn render(&self, port: u16) -> String {
         self.clone().set("gateway.listen", format!("127.0.0.1:{port}")).config.to_string()
     }

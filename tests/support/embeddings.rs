@@ -1,5 +1,5 @@
-//! A recording server of vectors on loopback that speaks OpenAI's embeddings. Its vectors are made of the words of a text:
-//! those that share words are near, and words that mean the same can be told to it. Also used by unit tests.
+//! A recording embedding server on loopback that speaks OpenAI's API. Its vectors are made of the words of a text:
+//! texts that share words are near, and synonyms can be configured. Also used by unit tests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,18 +14,18 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// Numbers of a vector, where the request does not say.
+/// Default dimensions of a vector.
 const DIMENSIONS: usize = 64;
 
 /// One request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AskedVectors {
+pub struct EmbeddingRequest {
     pub model: String,
     pub texts: Vec<String>,
     pub dimensions: Option<usize>,
 }
 
-type Rule = Box<dyn Fn(&AskedVectors) -> Option<u16> + Send + Sync>;
+type Rule = Box<dyn Fn(&EmbeddingRequest) -> Option<u16> + Send + Sync>;
 
 #[derive(Default)]
 struct Record {
@@ -33,7 +33,7 @@ struct Record {
     alike: BTreeMap<String, String>,
     is_crowded: bool,
     rule: Option<Rule>,
-    requests: Vec<AskedVectors>,
+    requests: Vec<EmbeddingRequest>,
 }
 
 struct Shared {
@@ -70,12 +70,12 @@ impl Embeddings {
         Self { shared, port, server }
     }
 
-    /// What `providers.NAME.base_url` is set to.
+    /// Returns the value for `providers.NAME.base_url`.
     pub fn base_url(&self) -> String {
         format!("http://127.0.0.1:{}/v1", self.port)
     }
 
-    /// From now on these words mean the same.
+    /// Treats these words as synonyms from now on.
     pub fn alike(&self, words: &[&str]) {
         let mut record = self.shared.record();
         for word in words {
@@ -83,27 +83,28 @@ impl Embeddings {
         }
     }
 
-    /// From now on vectors are as many models make them: texts of one language are alike, and short ones all the more.
+    /// Makes vectors crowded from now on, like those of many models: texts of one language are similar, short ones
+    /// even more.
     pub fn crowd(&self) {
         self.shared.record().is_crowded = true;
     }
 
-    /// From now on requests are answered with the status that the rule gives, if it gives one.
-    pub fn refuse(&self, rule: impl Fn(&AskedVectors) -> Option<u16> + Send + Sync + 'static) {
+    /// Answers requests from now on with the status that the rule returns, if any.
+    pub fn refuse(&self, rule: impl Fn(&EmbeddingRequest) -> Option<u16> + Send + Sync + 'static) {
         self.shared.record().rule = Some(Box::new(rule));
     }
 
-    /// Answers wait, or go on.
+    /// Holds answers back, or lets them continue.
     pub fn hold(&self, holds: bool) {
         self.shared.is_open.send_replace(!holds);
     }
 
-    /// Every request so far, the refused ones too.
-    pub fn requests(&self) -> Vec<AskedVectors> {
+    /// Returns every request so far, including refused ones.
+    pub fn requests(&self) -> Vec<EmbeddingRequest> {
         self.shared.record().requests.clone()
     }
 
-    /// Every text that was asked for, in order.
+    /// Returns every text that was asked for, in order.
     pub fn texts(&self) -> Vec<String> {
         self.requests().into_iter().flat_map(|asked| asked.texts).collect()
     }
@@ -111,7 +112,7 @@ impl Embeddings {
 
 async fn answer(State(shared): State<Arc<Shared>>, axum::Json(body): axum::Json<Value>) -> Response {
     let texts = body["input"].as_array().expect("a list of texts").iter();
-    let asked = AskedVectors {
+    let asked = EmbeddingRequest {
         model: body["model"].as_str().expect("a model").to_owned(),
         texts: texts.map(|text| text.as_str().expect("a text").to_owned()).collect(),
         dimensions: body["dimensions"].as_u64().and_then(|count| usize::try_from(count).ok()),
@@ -141,7 +142,7 @@ async fn answer(State(shared): State<Arc<Shared>>, axum::Json(body): axum::Json<
         .into_response()
 }
 
-/// A text without the words that say nothing, of which models of vectors make little.
+/// Returns a text without stop words, to which embedding models give little weight.
 fn weighty(text: &str) -> String {
     const LIGHT: [&str; 9] = ["what", "where", "which", "with", "when", "does", "that", "this", "they"];
     const LIGHT_CHARACTERS: &str = "的了是在我你他她们吗呢什么怎这那个有和一不";
@@ -153,7 +154,7 @@ fn weighty(text: &str) -> String {
     words(text).filter(|word| !is_light(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// A part that all texts of a language share: as long as the rest, or twice as long in short texts.
+/// Adds a part that all texts of a language share: as long as the rest, or twice as long in short texts.
 fn crowded(mut vector: Vec<f32>, text: &str) -> Vec<f32> {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     let is_short = words(text).count() < if text.is_ascii() { 5 } else { 8 };
@@ -164,8 +165,8 @@ fn crowded(mut vector: Vec<f32>, text: &str) -> Vec<f32> {
     vector
 }
 
-/// Each word has its place and sign, which are another model's others.
-fn vector(text: &str, asked: &AskedVectors, alike: &BTreeMap<String, String>) -> Vec<f32> {
+/// Gives each word a position and a sign, which differ between models.
+fn vector(text: &str, asked: &EmbeddingRequest, alike: &BTreeMap<String, String>) -> Vec<f32> {
     let size = asked.dimensions.unwrap_or(DIMENSIONS);
     let mut vector = vec![0.0; size];
     for word in words(text) {
@@ -181,7 +182,7 @@ fn vector(text: &str, asked: &AskedVectors, alike: &BTreeMap<String, String>) ->
     vector
 }
 
-/// The words of a text in lower case; what is not ASCII counts letter by letter.
+/// Returns the words of a text in lower case; non-ASCII text counts letter by letter.
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     let is_part = |char: char| char.is_ascii_alphanumeric();
     text.split(move |char: char| char.is_ascii() && !is_part(char)).filter(|word| !word.is_empty()).flat_map(

@@ -1,5 +1,5 @@
-//! A strict reader of Prometheus' text format, version 0.0.4: what a scraper would take amiss, or a reviewer of names,
-//! makes the test fail. <https://prometheus.io/docs/instrumenting/exposition_formats/#text-format-details>
+//! A strict parser of Prometheus' text format, version 0.0.4: anything that a scraper or a reviewer of names would
+//! reject makes the test fail. <https://prometheus.io/docs/instrumenting/exposition_formats/#text-format-details>
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// Reads `text`; the error names the line and what is wrong with it.
+    /// Parses `text`; the error names the line and what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut page = Self::default();
         let mut help: Option<String> = None;
@@ -40,7 +40,7 @@ impl Exposition {
         Ok(page)
     }
 
-    /// The value of the sample with exactly these labels.
+    /// Returns the value of the sample with exactly these labels.
     pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let labels: BTreeMap<_, _> = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         self.samples.iter().find(|sample| sample.name == name && sample.labels == labels).map(|sample| sample.value)
@@ -106,7 +106,7 @@ impl Exposition {
     }
 }
 
-/// What `promtool check metrics` says of names.
+/// Checks what `promtool check metrics` checks of names.
 fn check_family(name: &str, kind: &str) -> Result<(), String> {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if !name.chars().all(is_name) || !name.starts_with(|c: char| c.is_ascii_lowercase()) {

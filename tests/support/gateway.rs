@@ -1,4 +1,4 @@
-//! Drives the real program: starts it in a home of its own, talks to it as the world would, kills it.
+//! Drives the real program: starts it in a home of its own, talks to it from outside, kills it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ use super::config::{Proof, Setup};
 use super::port::Port;
 use super::{deadline, signing, until};
 
-/// A client that goes straight to its target.
+/// Returns a client without proxies.
 pub fn http_client() -> Client {
-    // Whoever comes second finds a provider in place, which is all that is wanted.
+    // A provider may be installed already, which is fine.
     rustls::crypto::ring::default_provider().install_default().ok();
     Client::builder().no_proxy().build().expect("a client without files or proxies")
 }
@@ -57,7 +57,7 @@ impl Message {
         self
     }
 
-    /// The native body.
+    /// Returns the native body.
     pub fn body(&self) -> Value {
         let mut body = json!({"content": self.content});
         for (key, value) in
@@ -71,30 +71,30 @@ impl Message {
     }
 }
 
-/// What an HTTP request was answered with.
+/// An HTTP answer.
 #[derive(Clone, Debug)]
-pub struct Answered {
+pub struct HttpAnswer {
     pub status: u16,
     pub retry_after: Option<String>,
     pub body: Value,
 }
 
-impl Answered {
-    /// A text of the body, empty where there is none.
+impl HttpAnswer {
+    /// Returns a text of the body, empty if there is none.
     pub fn text(&self, key: &str) -> &str {
         self.body[key].as_str().unwrap_or_default()
     }
 }
 
-/// What a command did.
+/// The output of a command.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct CommandOutput {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// One home and the gateway that runs there, or does not.
+/// A home and its gateway, running or not.
 pub struct Gateway {
     setup: Setup,
     directory: TempDir,
@@ -114,23 +114,23 @@ impl Drop for Gateway {
     }
 }
 
-/// Where no model server is, for `OLLAMA_HOST`: one that happens to run on this machine is not asked.
+/// An address without a model server, for `OLLAMA_HOST`: one that happens to run on this machine is not used.
 pub const NO_OLLAMA: &str = "127.0.0.1:9";
 
-/// The program under test: `DAOYOU_BIN`, else the one that cargo built with this test.
+/// Returns the program under test: `DAOYOU_BIN`, else the one that cargo built with this test.
 pub fn binary() -> PathBuf {
     std::env::var_os("DAOYOU_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_daoyou")), PathBuf::from)
 }
 
 impl Gateway {
-    /// An empty home, nothing running.
+    /// Creates an empty home without a running gateway.
     pub fn new(setup: Setup) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let (port, client) = (Port::claim(), http_client());
         Self { setup, directory, port, client, child: None, starts: 0, crash_at: None }
     }
 
-    /// An empty home with a gateway that is ready.
+    /// Creates an empty home with a gateway that is ready.
     pub async fn start(setup: Setup) -> Self {
         let mut gateway = Self::new(setup);
         gateway.up().await;
@@ -149,7 +149,7 @@ impl Gateway {
         self.home().join("workspace")
     }
 
-    /// The settings, to be changed before the next start.
+    /// Returns the settings, to be changed before the next start.
     pub fn setup(&mut self) -> &mut Setup {
         &mut self.setup
     }
@@ -161,7 +161,7 @@ impl Gateway {
         self
     }
 
-    /// The program with this home and a bare environment.
+    /// Returns the program with this home and a minimal environment.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(self.setup.program.clone().unwrap_or_else(binary));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -177,7 +177,7 @@ impl Gateway {
     /// Writes `config.toml`; every start and every [`Gateway::run`] does so.
     pub fn write_config(&self) {
         std::fs::create_dir_all(self.home()).expect("the temporary folder is ours");
-        // A gateway that reads its configuration at this moment finds it whole.
+        // A gateway that reads its configuration at this moment finds a complete file.
         let (draft, config) = (self.home().join(".config.toml.new"), self.home().join("config.toml"));
         std::fs::write(&draft, self.setup.render(self.port.number)).expect("the home is ours");
         if let Ok(before) = std::fs::metadata(&config) {
@@ -197,7 +197,7 @@ impl Gateway {
         self.launch();
     }
 
-    /// Starts the gateway with the `config.toml` that is there, and does not wait.
+    /// Starts the gateway with the existing `config.toml`, and does not wait.
     pub fn launch(&mut self) {
         assert!(self.child.is_none(), "a gateway already runs in this home");
         self.starts += 1;
@@ -218,12 +218,12 @@ impl Gateway {
         self.wait_ready().await;
     }
 
-    /// Returns when `/readyz` answers 200; panics when the gateway exits instead.
+    /// Returns when `/readyz` answers 200; panics if the gateway exits instead.
     pub async fn wait_ready(&mut self) {
         self.wait_answer("/readyz").await;
     }
 
-    /// Returns when the gateway lives, whether or not all of it works; panics when it exits instead.
+    /// Returns when the gateway is alive, whether or not all of it works; panics if it exits instead.
     pub async fn wait_alive(&mut self) {
         self.wait_answer("/healthz").await;
     }
@@ -248,7 +248,7 @@ impl Gateway {
         deadline("the gateway to exit", child.wait()).await.expect("our own child")
     }
 
-    /// The exit status, if the gateway has ended.
+    /// Returns the exit status, if the gateway has ended.
     pub fn try_exit(&mut self) -> Option<ExitStatus> {
         let ended = self.child.as_mut().and_then(|child| child.try_wait().expect("our own child"));
         if ended.is_some() {
@@ -279,35 +279,35 @@ impl Gateway {
         rustix::process::kill_process(pid, signal).expect("our own child");
     }
 
-    /// SIGKILL; returns when the process is gone.
+    /// Sends SIGKILL; returns when the process is gone.
     pub async fn kill9(&mut self) {
         self.signal(Signal::KILL);
         self.wait_exit().await;
     }
 
-    /// SIGTERM; does not wait.
+    /// Sends SIGTERM; does not wait.
     pub fn sigterm(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// SIGHUP; does not wait.
+    /// Sends SIGHUP; does not wait.
     pub fn sighup(&self) {
         self.signal(Signal::HUP);
     }
 
-    /// SIGINT; does not wait.
+    /// Sends SIGINT; does not wait.
     pub fn sigint(&self) {
         self.signal(Signal::INT);
     }
 
-    /// SIGTERM, and the exit code must be 0.
+    /// Sends SIGTERM; the exit code must be 0.
     pub async fn stop(&mut self) {
         self.sigterm();
         let status = self.wait_exit().await;
         assert_eq!(status.code(), Some(0), "a drained gateway exits 0");
     }
 
-    /// SIGKILL and a new start.
+    /// Sends SIGKILL and starts again.
     pub async fn restart(&mut self) {
         self.kill9().await;
         self.up().await;
@@ -317,7 +317,7 @@ impl Gateway {
         self.directory.path().join(format!("gateway-{start}.log"))
     }
 
-    /// What every start so far has written to stdout and stderr.
+    /// Returns everything that all starts so far have written to stdout and stderr.
     pub fn logs(&self) -> String {
         let read = |start: usize| {
             let text = std::fs::read_to_string(self.log_path(start)).unwrap_or_default();
@@ -334,7 +334,7 @@ impl Gateway {
         format!("127.0.0.1:{}", self.port.number)
     }
 
-    /// The bearer token of the API.
+    /// Returns the bearer token of the API.
     pub fn token(&self) -> String {
         let token = std::fs::read_to_string(self.home().join("token")).expect("a started gateway has a token");
         token.trim().to_owned()
@@ -356,46 +356,46 @@ impl Gateway {
         }
     }
 
-    /// Sends `request`; `None` when no whole answer came.
-    pub async fn try_send(request: RequestBuilder) -> Option<Answered> {
+    /// Sends `request`; returns `None` without a complete answer.
+    pub async fn try_send(request: RequestBuilder) -> Option<HttpAnswer> {
         let response = request.send().await.ok()?;
         let status = response.status().as_u16();
         let retry_after = response.headers().get("retry-after").and_then(|v| v.to_str().ok()).map(str::to_owned);
         let bytes = response.bytes().await.ok()?;
         let body = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-        Some(Answered { status, retry_after, body })
+        Some(HttpAnswer { status, retry_after, body })
     }
 
-    /// Posts `message` to `hook` with its proof; `query` is e.g. `?wait=30`. `None` when no answer came.
-    pub async fn try_post(&self, hook: &str, query: &str, message: &Message) -> Option<Answered> {
+    /// Posts `message` to `hook` with its credentials; `query` is e.g. `?wait=30`. Returns `None` without an answer.
+    pub async fn try_post(&self, hook: &str, query: &str, message: &Message) -> Option<HttpAnswer> {
         let body = message.body().to_string();
         let request = self.client.post(self.url(&format!("/webhook/{hook}{query}")));
         let request = self.prove(hook, request, message.id.as_deref(), body.as_bytes());
         Self::try_send(request.header("content-type", "application/json").body(body)).await
     }
 
-    /// Posts `message`; the gateway must answer, whatever it says.
-    pub async fn post(&self, hook: &str, query: &str, message: &Message) -> Answered {
+    /// Posts `message`; the gateway must answer, with any status.
+    pub async fn post(&self, hook: &str, query: &str, message: &Message) -> HttpAnswer {
         deadline("the answer to a post", self.try_post(hook, query, message)).await.expect("an answer to a post")
     }
 
-    /// Posts `message`, which must be accepted; answers its id.
+    /// Posts `message`, which must be accepted; returns its id.
     pub async fn accept(&self, hook: &str, message: &Message) -> String {
         let answered = self.post(hook, "", message).await;
         assert_eq!((answered.status, answered.text("status")), (202, "accepted"), "{answered:?}");
         answered.text("id").to_owned()
     }
 
-    /// Posts text to chat `chat` and answers the reply, waited for by `?wait`.
+    /// Posts text to chat `chat` and returns the reply, using `?wait`.
     pub async fn ask(&self, hook: &str, chat: &str, text: &str) -> String {
         let answered = self.post(hook, "?wait=30", &Message::new(text).chat(chat)).await;
         assert_eq!(answered.status, 200, "{answered:?}");
         answered.text("reply").to_owned()
     }
 
-    /// `GET /webhook/NAME/messages/ID`. A question has no body to sign, so the secret itself is the proof.
-    pub async fn state(&self, hook: &str, id: &str) -> Answered {
+    /// Requests `GET /webhook/NAME/messages/ID`. The request has no body to sign, so it carries the secret itself.
+    pub async fn state(&self, hook: &str, id: &str) -> HttpAnswer {
         let request = self.client.get(self.url(&format!("/webhook/{hook}/messages/{id}")));
         let request = match &self.setup.hooks.get(hook).expect("a hook of this setup").proof {
             Proof::None => request,
@@ -404,8 +404,8 @@ impl Gateway {
         deadline("a message's state", Self::try_send(request)).await.expect("an answer to a question for a state")
     }
 
-    /// Waits until the message is `done` or `dead`, and answers its state.
-    pub async fn wait_done(&self, hook: &str, id: &str) -> Answered {
+    /// Waits until the message is `done` or `dead`, and returns its state.
+    pub async fn wait_done(&self, hook: &str, id: &str) -> HttpAnswer {
         until(&format!("message {id} to be done"), async || {
             let state = self.state(hook, id).await;
             matches!(state.text("status"), "done" | "dead").then_some(state)
@@ -414,12 +414,12 @@ impl Gateway {
     }
 
     /// Runs `daoyou ARGS` in this home to its end.
-    pub async fn run(&self, args: &[&str]) -> Ran {
+    pub async fn run(&self, args: &[&str]) -> CommandOutput {
         self.run_with_input(args, "").await
     }
 
     /// Runs `daoyou ARGS` with `input` as stdin.
-    pub async fn run_with_input(&self, args: &[&str], input: &str) -> Ran {
+    pub async fn run_with_input(&self, args: &[&str], input: &str) -> CommandOutput {
         use tokio::io::AsyncWriteExt;
         self.write_config();
         let mut command = self.command(args);
@@ -427,15 +427,15 @@ impl Gateway {
         let mut child = command.spawn().expect("the program starts");
         let mut stdin = child.stdin.take().expect("stdin is a pipe");
         let input = input.to_owned();
-        // A program that does not read its input closes the pipe, which is no fault.
+        // A program that does not read its input closes the pipe, which is no error.
         let writer = tokio::spawn(async move { stdin.write_all(input.as_bytes()).await.ok() });
         let output = deadline(&format!("daoyou {args:?}"), child.wait_with_output()).await.expect("our own child");
         writer.abort();
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
-    /// Runs a command with `--json`, which must succeed, and reads what it prints.
+    /// Runs a command with `--json`, which must succeed, and parses its output.
     pub async fn json(&self, args: &[&str]) -> Value {
         let ran = self.run(&[args, &["--json"]].concat()).await;
         assert_eq!(ran.code, Some(0), "daoyou {args:?}: {ran:?}");
@@ -443,17 +443,17 @@ impl Gateway {
     }
 }
 
-/// The bytes of memory that a process holds.
+/// Returns the resident memory of a process in bytes.
 pub fn resident_bytes(pid: u32) -> u64 {
     memory(pid, "VmRSS:")
 }
 
-/// The most bytes of memory that a process has held.
+/// Returns the peak resident memory of a process in bytes.
 pub fn peak_bytes(pid: u32) -> u64 {
     memory(pid, "VmHWM:")
 }
 
-/// A line of `/proc/PID/status`, in bytes; 0 when there is none.
+/// Returns a line of `/proc/PID/status` in bytes; 0 if there is none.
 fn memory(pid: u32, name: &str) -> u64 {
     let status = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

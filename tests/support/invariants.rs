@@ -1,5 +1,5 @@
-//! What must always hold, whatever happened: checked over the database and over what the outside saw, after all work
-//! is done.
+//! Invariants that must hold whatever happened: checked over the database and over what was observed from outside,
+//! after all work is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -26,7 +26,7 @@ pub struct InboxRow {
     pub content: String,
     pub turn: Option<String>,
     pub state: String,
-    /// daoyou wrote it to itself, and what follows from its end is more, or less, than a reply.
+    /// daoyou wrote it to itself, and its end leads to more, or less, than a reply.
     pub is_own: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Step {
     pub turn: String,
     pub seq: i64,
     pub kind: String,
-    /// As stored: what the hash covers.
+    /// As stored: the input of the hash.
     pub raw: String,
     pub body: Value,
     pub hash: String,
@@ -44,7 +44,7 @@ pub struct Step {
 
 /// A row of `messages`.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct MessageRow {
     pub session: String,
     pub epoch: i64,
     pub seq: i64,
@@ -68,18 +68,18 @@ pub struct OutboxRow {
     pub tries: i64,
 }
 
-/// Everything that the checks look at.
+/// Everything that the checks read.
 #[derive(Clone, Debug)]
 pub struct Journal {
     pub inbox: Vec<InboxRow>,
     pub steps: Vec<Step>,
-    pub messages: Vec<Said>,
+    pub messages: Vec<MessageRow>,
     pub outbox: Vec<OutboxRow>,
-    /// Messages that are runs of jobs whose answers were not to be sent.
+    /// Messages that are job runs whose output was not to be sent.
     pub kept: BTreeSet<String>,
 }
 
-/// Opens the store beside whoever uses it, for reading only.
+/// Opens the store read-only, beside any other user.
 pub fn open(database: &Path) -> rusqlite::Result<Connection> {
     let connection =
         Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
@@ -87,8 +87,8 @@ pub fn open(database: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A column as text: ids are written alike whether they are stored as text or as 16 bytes; other bytes become
-/// hexadecimal.
+/// Returns a column as text: ids have the same form whether they are stored as text or as 16 bytes; other bytes
+/// become hexadecimal.
 fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<String>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Null => None,
@@ -105,7 +105,7 @@ fn string(row: &Row<'_>, column: &str) -> rusqlite::Result<String> {
     Ok(text(row, column)?.unwrap_or_default())
 }
 
-/// A body as stored, and as JSON.
+/// Returns a body as stored, and as JSON.
 fn body(row: &Row<'_>) -> rusqlite::Result<(String, Value)> {
     let raw = match row.get_ref("body")? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -141,7 +141,7 @@ impl Journal {
         })?;
         let messages = rows(&snapshot, "SELECT * FROM messages ORDER BY session, epoch, seq", |row| {
             let (session, role, turn) = (string(row, "session")?, string(row, "role")?, text(row, "turn")?);
-            Ok(Said { session, epoch: row.get("epoch")?, seq: row.get("seq")?, role, body: body(row)?.1, turn })
+            Ok(MessageRow { session, epoch: row.get("epoch")?, seq: row.get("seq")?, role, body: body(row)?.1, turn })
         })?;
         let outbox = rows(&snapshot, "SELECT * FROM outbox ORDER BY seq", |row| {
             Ok(OutboxRow {
@@ -162,12 +162,12 @@ impl Journal {
         Ok(Self { inbox, steps, messages, outbox, kept })
     }
 
-    /// The turn that answers an accepted message.
+    /// Returns the turn that answers an accepted message.
     fn turn_of(row: &InboxRow) -> &str {
         row.turn.as_deref().unwrap_or(&row.id)
     }
 
-    /// The steps of one turn.
+    /// Returns the steps of one turn.
     pub fn steps_of(&self, turn: &str) -> Vec<&Step> {
         self.steps.iter().filter(|step| step.turn == turn).collect()
     }
@@ -187,30 +187,30 @@ fn is_own(origin: &str) -> bool {
     matches!(origin["cause"]["kind"].as_str(), Some("sub_agent" | "heartbeat" | "note"))
 }
 
-/// The hash of a step: SHA-256 in hexadecimal over the hash before it (empty for the first) and the body, both as
-/// stored.
+/// Returns the hash of a step: SHA-256 in hexadecimal over the previous hash (empty for the first) and the body, both
+/// as stored.
 pub fn step_hash(previous: &str, body: &str) -> String {
     use sha2::{Digest, Sha256};
     signing::hex(&Sha256::new().chain_update(previous).chain_update(body).finalize())
 }
 
-/// The id of a delivery: UUIDv5 of turn, attempt and slot, so that it never changes while it is tried.
+/// Returns the id of a delivery: UUIDv5 of turn, attempt and slot, so that it never changes between tries.
 pub fn outbox_id(turn: &str, attempt: i64, slot: &str) -> String {
     const NAMESPACE: uuid::Uuid = uuid::uuid!("9d0e6a52-7c1b-5f43-8a1e-3d5b60f2c7a4");
     uuid::Uuid::new_v5(&NAMESPACE, format!("{turn}/{attempt}/{slot}").as_bytes()).to_string()
 }
 
-/// Which tool call a step of kind `tool_started` or `tool_result` is about.
+/// Returns the tool call of a step of kind `tool_started` or `tool_result`.
 pub fn call_id(body: &Value) -> &str {
     ["call_id", "call", "id"].iter().find_map(|key| body[*key].as_str()).unwrap_or_default()
 }
 
-/// Which tool a step is about.
+/// Returns the tool of a step.
 fn tool_name(body: &Value) -> &str {
     ["name", "tool"].iter().find_map(|key| body[*key].as_str()).unwrap_or_default()
 }
 
-/// Returns when no message waits or runs and no reply is on its way.
+/// Returns when no message waits or runs and no reply is pending.
 pub async fn wait_settled(database: &Path) {
     until("all work to be done", async || {
         const OPEN: &str = "SELECT (SELECT count(*) FROM inbox WHERE state NOT IN ('done', 'dead'))
@@ -221,18 +221,18 @@ pub async fn wait_settled(database: &Path) {
     .await;
 }
 
-/// What the outside knows, against which the store is checked.
+/// Observations from outside, with which the store is compared.
 #[derive(Default)]
 pub struct Witness<'a> {
     /// The ids of every 202.
     pub accepted: &'a [String],
-    /// Where the replies of these messages went.
+    /// The receiver of the replies.
     pub sink: Option<&'a Sink>,
     /// No callback failed, so that the order of arrival within a chat must be that of acceptance.
     pub strict_order: bool,
 }
 
-/// Checks everything; panics with all that does not hold. Call it when all work is done.
+/// Checks all invariants; panics with every violation. Call it when all work is done.
 pub fn check(database: &Path, witness: &Witness<'_>) -> Journal {
     let journal = Journal::read(database).expect("the store can be read");
     let faults = faults(&journal, witness);
@@ -240,7 +240,7 @@ pub fn check(database: &Path, witness: &Witness<'_>) -> Journal {
     journal
 }
 
-/// What does not hold.
+/// Returns all violations.
 fn faults(journal: &Journal, witness: &Witness<'_>) -> Vec<String> {
     let mut faults = Vec::new();
     accepted(journal, witness.accepted, &mut faults);
@@ -254,7 +254,7 @@ fn faults(journal: &Journal, witness: &Witness<'_>) -> Vec<String> {
     faults
 }
 
-/// Every accepted message is there, once, and finished.
+/// Every accepted message exists once and is finished.
 fn accepted(journal: &Journal, told: &[String], faults: &mut Vec<String>) {
     let stored: BTreeSet<&str> = journal.inbox.iter().map(|row| row.id.as_str()).collect();
     for id in told.iter().filter(|id| !stored.contains(id.as_str())) {
@@ -286,7 +286,7 @@ fn replies(journal: &Journal, faults: &mut Vec<String>) {
     for ((turn, slot, attempt), n) in count.iter().filter(|(_, n)| **n > 1) {
         faults.push(format!("{n} rows in slot {slot} of turn {turn}, attempt {attempt}"));
     }
-    // What a session is only told answers nobody, and what a run of a job has to say may be kept.
+    // Notes to a session are answered to nobody, and the output of a job run may be kept.
     let is_answered = |row: &&InboxRow| !row.is_own && !journal.kept.contains(&row.id);
     for row in journal.inbox.iter().filter(is_answered) {
         let turn = Journal::turn_of(row);
@@ -300,13 +300,13 @@ fn replies(journal: &Journal, faults: &mut Vec<String>) {
     }
 }
 
-/// The turns of a session stand in the order of acceptance, each in one piece, each user message once.
+/// The turns of a session are in the order of acceptance, each contiguous, with one user message each.
 fn sessions(journal: &Journal, faults: &mut Vec<String>) {
     let mut rows_of: BTreeMap<&str, Vec<&InboxRow>> = BTreeMap::new();
     for row in &journal.inbox {
         rows_of.entry(Journal::turn_of(row)).or_default().push(row);
     }
-    let mut by_session: BTreeMap<(&str, i64), Vec<&Said>> = BTreeMap::new();
+    let mut by_session: BTreeMap<(&str, i64), Vec<&MessageRow>> = BTreeMap::new();
     for said in &journal.messages {
         by_session.entry((&said.session, said.epoch)).or_default().push(said);
     }
@@ -330,7 +330,7 @@ fn sessions(journal: &Journal, faults: &mut Vec<String>) {
     }
 }
 
-/// No call has two results, and none was started twice unless that does no harm.
+/// No call has two results, and none was started twice unless it is idempotent.
 fn tools(journal: &Journal, faults: &mut Vec<String>) {
     let mut seen: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
     for step in &journal.steps {
@@ -360,7 +360,7 @@ fn chain(journal: &Journal, faults: &mut Vec<String>) {
     }
 }
 
-/// Every reply came, in the right form, always under the same id, and in order.
+/// Every reply arrived, in the right form, always under the same id, and in order.
 fn callbacks(journal: &Journal, witness: &Witness<'_>, sink: &Sink, faults: &mut Vec<String>) {
     let posts = sink.posts();
     let mut by_id: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
@@ -375,7 +375,7 @@ fn callbacks(journal: &Journal, witness: &Witness<'_>, sink: &Sink, faults: &mut
         }
         by_message.entry(post.data("in_reply_to")).or_default().insert(post.id());
     }
-    // A row that the owner tries again becomes its next attempt; what was sent before had the earlier ids.
+    // A row that the owner retries becomes its next attempt; earlier sends had the earlier ids.
     let ids =
         |row: &OutboxRow| (0..=row.attempt).map(|attempt| outbox_id(&row.turn, attempt, &row.slot)).collect::<Vec<_>>();
     let outbox: BTreeSet<String> = journal.outbox.iter().flat_map(ids).collect();
@@ -424,7 +424,7 @@ fn order(journal: &Journal, posts: &[super::sink::Post], faults: &mut Vec<String
 mod tests {
     use super::*;
 
-    /// A store with two finished messages of one session; the first ran a tool.
+    /// A valid store with two finished messages of one session; the first ran a tool.
     const SOUND: &str = "
         CREATE TABLE inbox (seq INTEGER PRIMARY KEY, id, channel, external_id, session, chat_id, content, origin, turn, state);
         CREATE TABLE turn_steps (turn, seq, kind, v, body, hash, at);
@@ -438,7 +438,7 @@ mod tests {
         INSERT INTO outbox VALUES (1, 'oa', 'a', 'reply', 0, 'webhook:in', 'c', '{}', 'sent', 1),
             (2, 'ob', 'b', 'reply', 0, 'webhook:in', 'c', '{}', 'sent', 1);";
 
-    /// What is found wrong after `change` was done to a sound store.
+    /// Returns the violations after `change` was applied to a valid store.
     fn found(change: &str) -> String {
         let directory = tempfile::tempdir().unwrap();
         let database = directory.path().join("daoyou.db");

@@ -1,7 +1,8 @@
-//! What the stories and the bench drive the gateway with: a scripted model, a callback sink, the real binary, a
-//! terminal, mail servers, and the checker of what must always hold.
+//! The tools with which stories and the bench drive the gateway: a scripted model, a callback sink, the real binary,
+//! a terminal, mail servers, and the invariant checker.
 
 pub mod anthropic;
+pub mod attached;
 pub mod clock;
 pub mod config;
 pub mod embeddings;
@@ -10,10 +11,11 @@ pub mod gateway;
 pub mod invariants;
 pub mod mail;
 pub mod model;
-pub mod needs;
 pub mod port;
 pub mod pty;
+pub mod recorded;
 pub mod reply;
+pub mod requirements;
 pub mod signing;
 pub mod sink;
 
@@ -29,13 +31,13 @@ pub use model::Model;
 pub use reply::{Gate, Reply};
 pub use sink::{Answer, Sink};
 
-/// How long a state may take to come about before the test gives up. Generous: it costs only when a test fails.
+/// How long to wait for a state before the test fails. Generous: it costs time only when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a state is looked at that cannot be waited for.
+/// The polling interval for a state without a notification.
 pub const POLL: Duration = Duration::from_millis(5);
 
-/// Waits for `future`; panics with `what` when it does not come.
+/// Waits for `future`; panics with `what` when it times out.
 pub async fn deadline<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(value) => value,
@@ -43,7 +45,7 @@ pub async fn deadline<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Looks until `probe` finds something; panics with `what` when it does not.
+/// Polls until `probe` returns something; panics with `what` when it times out.
 pub async fn until<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
     deadline(what, async {
         loop {

@@ -1,4 +1,5 @@
-//! A scripted, strict, recording model server on loopback that speaks OpenAI's chat completions and Anthropic's Messages.
+//! A scripted, strict, recording model server on loopback that speaks OpenAI's chat completions and Anthropic's
+//! Messages.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,23 +20,23 @@ use tokio::task::AbortHandle;
 use super::reply::{Rendered, Reply};
 use super::{anthropic, deadline, strict, strict_anthropic, until};
 
-/// Where the gateway's addition to the user's message begins.
+/// The beginning of the gateway's addition to the user's message.
 pub const RUNTIME_CONTEXT: &str = "\n\n[Runtime Context]\n";
 
 /// One request, as a script sees it.
-pub struct Asked<'a> {
-    /// Counts the requests to this server, from 1.
+pub struct ModelRequest<'a> {
+    /// The number of the request to this server, from 1.
     pub n: usize,
     pub body: &'a Value,
-    /// The last thing the user said, without the runtime context.
+    /// The last user message, without the runtime context.
     pub user: String,
     /// How often the model has answered since then.
     pub step: usize,
-    /// The tool results that the request ends with.
+    /// The tool results at the end of the request.
     pub results: Vec<String>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ModelRequest<'a> {
     pub fn new(n: usize, body: &'a Value) -> Self {
         let messages = anthropic::flat(body["messages"].as_array().map_or(&[][..], Vec::as_slice));
         let role = |message: &Value, role: &str| message["role"] == role;
@@ -53,17 +54,17 @@ fn content(message: &Value) -> &str {
     message["content"].as_str().unwrap_or_default()
 }
 
-/// What the user wrote: the message as sent, without the runtime context.
+/// Returns the user's text: the message as sent, without the runtime context.
 pub fn user_text(sent: &str) -> &str {
     sent.rfind(RUNTIME_CONTEXT).map_or(sent, |at| &sent[..at])
 }
 
-type Script = Box<dyn Fn(&Asked<'_>) -> Option<Reply> + Send + Sync>;
+type Script = Box<dyn Fn(&ModelRequest<'_>) -> Option<Reply> + Send + Sync>;
 
-/// How the server behaves as a whole.
+/// The server's general behaviour.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelOptions {
-    /// Refuse what the real services refuse, and keep every request. Off only where speed is measured.
+    /// Refuse what real services refuse, and record every request. Off only where speed is measured.
     pub strict: bool,
     /// Time before each answer.
     pub latency: Duration,
@@ -95,7 +96,7 @@ impl Shared {
     }
 }
 
-/// Whoever asked; counts as having left when dropped before the answer was whole.
+/// The caller of a request; dropped before the answer was complete, it counts as disconnected.
 struct Caller(Option<Arc<Shared>>);
 
 impl Caller {
@@ -135,13 +136,13 @@ impl Model {
         Self::listen(options, 0).await
     }
 
-    /// On a port that was [`nowhere`](Self::nowhere) until now.
-    pub async fn appears(port: u16) -> Self {
+    /// Starts on a port that was [`unused_port`](Self::unused_port) until now.
+    pub async fn start_on_port(port: u16) -> Self {
         Self::listen(ModelOptions::default(), port).await
     }
 
-    /// A port on which nobody listens.
-    pub fn nowhere() -> u16 {
+    /// Returns a port on which nothing listens.
+    pub fn unused_port() -> u16 {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
         listener.local_addr().expect("a bound socket has an address").port()
     }
@@ -163,18 +164,18 @@ impl Model {
         Self { shared, port, server }
     }
 
-    /// What `providers.NAME.base_url` is set to.
+    /// Returns the value for `providers.NAME.base_url`.
     pub fn base_url(&self) -> String {
         format!("http://127.0.0.1:{}/v1", self.port)
     }
 
-    /// Adds a rule; the youngest that answers is taken.
-    pub fn script(&self, rule: impl Fn(&Asked<'_>) -> Option<Reply> + Send + Sync + 'static) {
+    /// Adds a rule; the newest rule that answers wins.
+    pub fn script(&self, rule: impl Fn(&ModelRequest<'_>) -> Option<Reply> + Send + Sync + 'static) {
         self.shared.record().scripts.push(Box::new(rule));
     }
 
-    /// Calls the tools that a message names as a list of `[TOOL, ARGUMENTS]`, all at once, and repeats what they say.
-    pub fn call_what_is_named(&self) {
+    /// Calls the tools that a message names as a list of `[TOOL, ARGUMENTS]`, all at once, and repeats their results.
+    pub fn call_named_tools(&self) {
         self.script(|asked| {
             let calls: Vec<(String, Value)> = serde_json::from_str(&asked.user).ok()?;
             if asked.step > 0 {
@@ -185,7 +186,8 @@ impl Model {
         });
     }
 
-    /// Answers a user's message that contains `text` with these replies, one a step of its turn; the last one repeats.
+    /// Answers a user's message that contains `text` with these replies, one for each step of its turn; the last one
+    /// repeats.
     pub fn on(&self, text: &str, steps: impl Into<Vec<Reply>>) {
         let (text, steps) = (text.to_owned(), steps.into());
         self.script(move |asked| {
@@ -199,23 +201,23 @@ impl Model {
         self.script(move |asked| (asked.n == n).then(|| reply.clone()));
     }
 
-    /// Every request so far, the refused ones too.
+    /// Returns every request so far, including refused ones.
     pub fn requests(&self) -> Vec<Value> {
         self.shared.record().requests.clone()
     }
 
-    /// The requests whose last user message contains `text`.
+    /// Returns the requests whose last user message contains `text`.
     pub fn requests_about(&self, text: &str) -> Vec<Value> {
         let requests = self.requests();
-        requests.into_iter().filter(|body| Asked::new(0, body).user.contains(text)).collect()
+        requests.into_iter().filter(|body| ModelRequest::new(0, body).user.contains(text)).collect()
     }
 
-    /// Why requests were refused; empty at the end of every test.
+    /// Returns why requests were refused; empty at the end of every test.
     pub fn refused(&self) -> Vec<String> {
         self.shared.record().refused.clone()
     }
 
-    /// How many requests have come.
+    /// Returns the number of requests so far.
     pub fn count(&self) -> usize {
         *self.shared.count.borrow()
     }
@@ -226,20 +228,20 @@ impl Model {
         let what = format!("{count} requests to the model");
         deadline(&what, seen.wait_for(|n| *n >= count)).await.expect("the server lives");
         if self.shared.options.strict {
-            // It is counted as it comes, and kept when it was judged.
+            // A request is counted when it arrives, and recorded after its check.
             until(&what, async || (self.requests().len() >= count).then_some(())).await;
         }
     }
 
-    /// Returns when `count` callers have closed their connection before they had the whole answer.
-    pub async fn wait_left(&self, count: usize) {
+    /// Returns when `count` callers have closed their connection before the answer was complete.
+    pub async fn wait_disconnected(&self, count: usize) {
         let mut left = self.shared.left.subscribe();
         let what = format!("{count} callers to leave");
         deadline(&what, left.wait_for(|n| *n >= count)).await.expect("the server lives");
     }
 }
 
-/// Which form a request has, and its answer.
+/// The protocol of a request and its answer.
 #[derive(Clone, Copy, PartialEq)]
 enum Protocol {
     Openai,
@@ -303,7 +305,7 @@ async fn serve(shared: Arc<Shared>, protocol: Protocol, headers: &HeaderMap, byt
     {
         return refuse(&shared, protocol, body, &fault);
     }
-    let asked = Asked::new(n, &body);
+    let asked = ModelRequest::new(n, &body);
     let scripted = shared.record().scripts.iter().rev().find_map(|script| script(&asked));
     let reply = scripted.unwrap_or_else(|| Reply::text(format!("echo: {}", asked.user)));
     if shared.options.strict {
@@ -370,7 +372,7 @@ async fn answer(protocol: Protocol, rendered: Rendered<'_>, body: &Value, mut ca
     response
 }
 
-/// Sends `chunks` at the pace and with the accidents that `reply` asks for.
+/// Sends `chunks` at the pace and with the faults that `reply` asks for.
 fn stream(reply: Reply, chunks: Vec<Vec<u8>>, mut caller: Caller) -> Body {
     let accidents = reply.one_byte
         || reply.drop_after.is_some()
@@ -386,7 +388,7 @@ fn stream(reply: Reply, chunks: Vec<Vec<u8>>, mut caller: Caller) -> Body {
         return Body::from_stream(futures_util::stream::iter(chunks.into_iter().map(Ok::<_, Infallible>)));
     }
     let (sender, receiver) = mpsc::channel(1);
-    // The only error is that the client has gone, and then there is nobody to tell.
+    // The only error is that the client is gone, and then there is nobody to tell.
     tokio::spawn(async move { pace(reply, chunks, sender).await.ok() });
     Body::from_stream(futures_util::stream::unfold((receiver, caller), |(mut receiver, mut caller)| async move {
         let Some(item) = receiver.recv().await else {
@@ -406,7 +408,7 @@ async fn pace(
 ) -> Result<(), mpsc::error::SendError<Piece>> {
     for (i, chunk) in chunks.into_iter().enumerate() {
         if reply.drop_after == Some(i) {
-            // Time for what was sent to leave: hyper forgets what it still holds when a body fails.
+            // Time for sent data to leave: hyper drops what it still holds when a body fails.
             tokio::time::sleep(Duration::from_millis(20)).await;
             let cut = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "scripted cut");
             return sender.send(Err(cut)).await;
@@ -440,7 +442,7 @@ mod tests {
         http_client().post(url).json(&body).send().await?.text().await
     }
 
-    /// The text that the events of a stream add up to.
+    /// Returns the text that the events of a stream add up to.
     fn joined(stream: &str) -> String {
         let events = stream.lines().filter_map(|line| line.strip_prefix("data: {"));
         let parsed = events.map(|rest| serde_json::from_str::<Value>(&format!("{{{rest}")).unwrap());

@@ -1,11 +1,11 @@
-//! Ports of loopback that must be known before whoever listens there is started.
+//! Loopback ports that must be known before their server is started.
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A port for one server, of all tests that run on this machine: below those that the kernel hands out, and with the
-/// UDP port of the same number held as the sign that it is taken. A port that was only looked for might be another
-/// test's by the time it is used, and its server would answer.
+/// A port for one server among all tests on this machine: below those that the kernel assigns, and marked as taken by
+/// holding the UDP port of the same number. A port that was only probed might belong to another test by the time it
+/// is used, and its server would answer.
 pub struct Port {
     pub number: u16,
     _claim: UdpSocket,

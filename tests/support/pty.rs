@@ -9,15 +9,15 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::{Gateway, PATIENCE};
 
-/// A running program whose stdin and stdout are a terminal. Calls block: use it from a test without a runtime's help or
+/// A running program whose stdin and stdout are a terminal. Calls block: use it from a test without a runtime or
 /// inside `spawn_blocking`.
 pub struct Terminal {
     session: PtySession,
-    /// What the screen looks like after all that was waited for. Its rows are wrapped anew when it is resized.
+    /// The screen after everything that was awaited. Its rows are rewrapped when it is resized.
     screen: avt::Terminal,
 }
 
-/// How large the screen is at first, in columns and rows.
+/// The initial size of the screen, in columns and rows.
 const SIZE: (u16, u16) = (80, 24);
 
 impl Terminal {
@@ -47,13 +47,13 @@ impl Terminal {
         terminal
     }
 
-    /// What a person sees, with what was scrolled out above it: lines as they would be copied, without their ends' spaces.
+    /// Returns what a person sees, including scrollback: lines as they would be copied, without trailing spaces.
     pub fn screen(&self) -> String {
         let lines: Vec<_> = self.screen.screen().text().iter().map(|line| line.trim_end().to_owned()).collect();
         lines.join("\n")
     }
 
-    /// Waits until `text` is on the screen; answers what came before it.
+    /// Waits until `text` is on the screen; returns what came before it.
     pub fn expect(&mut self, text: &str) -> String {
         // The screen is read byte by byte, each as one character.
         let bytes: String = text.bytes().map(char::from).collect();
@@ -65,21 +65,21 @@ impl Terminal {
         before
     }
 
-    /// Types keys, as their bytes; no Enter.
+    /// Types keys as bytes, without Enter.
     pub fn keys(&mut self, text: &str) {
         self.session.send(text).expect("the terminal takes keys");
         self.session.flush().expect("the terminal takes keys");
     }
 
-    /// Makes the screen so many columns wide; the program is told.
+    /// Resizes the screen to this many columns; the program is notified.
     pub fn resize(&mut self, columns: u16) {
         let size = Winsize { ws_row: SIZE.1, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(self.master(), size).expect("a terminal can be resized");
         self.screen.resize(columns.into(), SIZE.1.into());
     }
 
-    /// Whether what is typed comes line by line: how a shell wants its terminal back. (Whether it shows says nothing
-    /// here: this terminal never echoes.)
+    /// Returns true if input arrives line by line, as a shell expects its terminal back. (Echo is no sign here: this
+    /// terminal never echoes.)
     pub fn is_cooked(&self) -> bool {
         let mode = tcgetattr(self.master()).expect("a terminal has a mode");
         mode.local_modes.contains(LocalModes::ICANON)
@@ -104,7 +104,7 @@ impl Terminal {
         self.session.send_control(key).expect("the terminal takes a key");
     }
 
-    /// Waits until the program has closed the terminal; answers all that it wrote and nobody has read yet.
+    /// Waits until the program has closed the terminal; returns all its unread output.
     pub fn rest(&mut self) -> String {
         let rest = self.session.exp_eof().unwrap_or_else(|fault| panic!("waiting for the end: {fault}"));
         // Read byte by byte, each as one character.
@@ -112,9 +112,9 @@ impl Terminal {
         String::from_utf8(bytes).expect("the program writes UTF-8")
     }
 
-    /// Waits until the program ends; answers its exit code, `None` when a signal ended it.
+    /// Waits until the program ends; returns its exit code, `None` if a signal ended it.
     pub fn wait_exit(&mut self) -> Option<i32> {
-        // Whatever is still to come must be read, or a full terminal would block the program.
+        // Remaining output must be read, or a full terminal would block the program.
         self.session.exp_eof().unwrap_or_else(|fault| panic!("waiting for the end: {fault}"));
         match self.session.process().wait() {
             Ok(WaitStatus::Exited(_, code)) => Some(code),

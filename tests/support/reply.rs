@@ -1,4 +1,4 @@
-//! What the scripted model answers, and how that looks on the wire.
+//! The answers of the scripted model, and their wire format.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub struct Call {
     pub arguments: String,
 }
 
-/// Holds answers back until a test lets them go, so that tests wait for states and never for time.
+/// Holds answers back until a test releases them, so that tests wait for states and never for time.
 #[derive(Clone)]
 pub struct Gate {
     permits: Arc<Semaphore>,
@@ -25,12 +25,12 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A closed gate.
+    /// Creates a closed gate.
     pub fn new() -> Self {
         Self { permits: Arc::new(Semaphore::new(0)), arrived: Arc::new(watch::Sender::new(0)) }
     }
 
-    /// Returns when `count` requests have come to the gate since it was made.
+    /// Returns when `count` requests have arrived at the gate since its creation.
     pub async fn wait_arrived(&self, count: usize) {
         let mut arrived = self.arrived.subscribe();
         deadline(&format!("{count} requests at the gate"), arrived.wait_for(|n| *n >= count))
@@ -43,7 +43,7 @@ impl Gate {
         self.permits.add_permits(count);
     }
 
-    /// Opens for good.
+    /// Opens permanently.
     pub fn open(&self) {
         self.permits.close();
     }
@@ -98,7 +98,7 @@ impl Reply {
         Self::default().and_tool(name, arguments)
     }
 
-    /// One tool call whose arguments are written just so.
+    /// One tool call with exactly these arguments.
     pub fn raw_tool(name: &str, arguments: &str) -> Self {
         let call = Call { id: None, name: name.to_owned(), arguments: arguments.to_owned() };
         Self { calls: vec![call], ..Self::default() }
@@ -109,29 +109,29 @@ impl Reply {
         Self { status: Some(status), ..Self::default() }
     }
 
-    /// A body sent as it is, with status 200.
+    /// A raw body with status 200.
     pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
         Self { raw: Some(vec![bytes.into()]), ..Self::default() }
     }
 
-    /// Data of events, sent as a stream that says nothing after them, and ends.
+    /// Data of events, sent as a stream without further markers, which then ends.
     pub fn events<'a>(data: impl IntoIterator<Item = &'a str>) -> Self {
         let events = data.into_iter().map(|data| format!("data: {data}\n\n").into_bytes());
         Self { raw: Some(events.collect()), ..Self::default() }
     }
 
-    /// Headers never come.
+    /// Never sends headers.
     pub fn hang() -> Self {
         Self { hang: true, ..Self::default() }
     }
 
-    /// One more tool call in the same answer.
+    /// Adds a tool call to the same answer.
     pub fn and_tool(mut self, name: &str, arguments: &Value) -> Self {
         self.calls.push(Call { id: None, name: name.to_owned(), arguments: arguments.to_string() });
         self
     }
 
-    /// Names the last tool call; without this each call gets an id of its own.
+    /// Sets the id of the last tool call; by default each call gets a new one.
     pub fn call_id(mut self, id: &str) -> Self {
         if let Some(call) = self.calls.last_mut() {
             call.id = Some(id.to_owned());
@@ -139,127 +139,127 @@ impl Reply {
         self
     }
 
-    /// Text beside the tool calls, or the words of an error answer.
+    /// Sets the text beside the tool calls, or the message of an error answer.
     pub fn saying(mut self, text: &str) -> Self {
         self.text = text.to_owned();
         self
     }
 
-    /// Thoughts, sent before the text as `reasoning_content`, or as a thinking block with its signature.
+    /// Sets the reasoning, sent before the text as `reasoning_content`, or as a thinking block with its signature.
     pub fn reasoning(mut self, text: &str) -> Self {
         self.reasoning = text.to_owned();
         self
     }
 
-    /// The value of Retry-After: seconds or a date.
+    /// Sets Retry-After: seconds or a date.
     pub fn retry_after(mut self, value: &str) -> Self {
         self.retry_after = Some(value.to_owned());
         self
     }
 
-    /// Time before the headers.
+    /// Sets the time before the headers.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// Time before each chunk of a stream.
+    /// Sets the time before each chunk of a stream.
     pub fn chunk_delay(mut self, delay: Duration) -> Self {
         self.chunk_delay = delay;
         self
     }
 
-    /// Characters of text in one chunk of a stream; the default is 16.
+    /// Sets the characters of text in one chunk of a stream; the default is 16.
     pub fn chunk_chars(mut self, chars: usize) -> Self {
         self.chunk_chars = Some(chars);
         self
     }
 
-    /// Nothing is answered until `gate` lets it.
+    /// Holds the answer back until `gate` releases it.
     pub fn held_by(mut self, gate: &Gate) -> Self {
         self.gate = Some(gate.clone());
         self
     }
 
-    /// The stream stands still after `chunks` events until `gate` lets it on; may be said several times.
+    /// Stalls the stream after `chunks` events until `gate` releases it; can be set several times.
     pub fn stalls_after(mut self, chunks: usize, gate: &Gate) -> Self {
         self.gates_after_chunks.push((gate.clone(), chunks));
         self
     }
 
-    /// The connection is cut after `chunks` events.
+    /// Cuts the connection after `chunks` events.
     pub fn drops_after(mut self, chunks: usize) -> Self {
         self.drop_after = Some(chunks);
         self
     }
 
-    /// The stream ends without `[DONE]`.
+    /// Ends the stream without `[DONE]`.
     pub fn without_done(mut self) -> Self {
         self.no_done = true;
         self
     }
 
-    /// After all else `bytes` come again and again, one every `pace`, until the caller leaves.
-    pub fn then_for_ever(mut self, bytes: impl Into<Vec<u8>>, pace: Duration) -> Self {
+    /// Finally repeats `bytes`, one every `pace`, until the caller disconnects.
+    pub fn repeating_for_ever(mut self, bytes: impl Into<Vec<u8>>, pace: Duration) -> Self {
         self.for_ever = Some((bytes.into(), pace));
         self
     }
 
-    /// One more header of an answer with status 200.
+    /// Adds a header to an answer with status 200.
     pub fn header(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.push((name, value));
         self
     }
 
-    /// The stream begins with a byte order mark.
+    /// Begins the stream with a byte order mark.
     pub fn with_bom(mut self) -> Self {
         self.bom = true;
         self
     }
 
-    /// The pieces of the tool calls come by turns, one of each call.
+    /// Interleaves the pieces of the tool calls, one of each call in turn.
     pub fn interleaved(mut self) -> Self {
         self.interleaved = true;
         self
     }
 
-    /// Each byte travels alone.
+    /// Sends each byte alone.
     pub fn one_byte_chunks(mut self) -> Self {
         self.one_byte = true;
         self
     }
 
-    /// Lines end in CR LF.
+    /// Ends lines with CR LF.
     pub fn crlf(mut self) -> Self {
         self.crlf = true;
         self
     }
 
-    /// Tokens of the prompt and of the answer; without this, a guess from the lengths.
+    /// Sets the tokens of the prompt and of the answer; the default is a guess from the lengths.
     pub fn usage(mut self, prompt: u64, completion: u64) -> Self {
         self.usage = Some((prompt, completion));
         self
     }
 
-    /// Tokens of thoughts that stand in the sum of all tokens alone.
+    /// Sets reasoning tokens that are only part of the total.
     pub fn thinking_tokens(mut self, tokens: u64) -> Self {
         self.reasoning_tokens = tokens;
         self
     }
 
-    /// The service counts nothing.
+    /// Reports no usage.
     pub fn without_usage(mut self) -> Self {
         self.no_usage = true;
         self
     }
 
-    /// Tokens read from the service's cache and written to it, where the protocol counts both.
+    /// Sets the tokens read from the service's cache and written to it, if the protocol counts both.
     pub fn cached(mut self, read: u64, written: u64) -> Self {
         self.cached = (read, written);
         self
     }
 
-    /// Why the answer ended, in the words of the protocol.
+    /// Sets the finish reason in the protocol's terms.
     pub fn finish(mut self, reason: &str) -> Self {
         self.finish = Some(reason.to_owned());
         self
@@ -267,8 +267,8 @@ impl Reply {
 }
 
 impl Reply {
-    /// The call in the form of servers from before tools: `function_call`, without an id.
-    pub fn in_old_form(mut self) -> Self {
+    /// Sends the call in the form of servers before tools: `function_call`, without an id.
+    pub fn in_function_call_form(mut self) -> Self {
         self.old_form = true;
         self
     }
@@ -313,7 +313,7 @@ impl Rendered<'_> {
         self.reply.finish.as_deref().unwrap_or(usual)
     }
 
-    /// The body of an answer that is not streamed.
+    /// Returns the body of a non-streaming answer.
     pub fn plain(&self) -> Value {
         let mut message = json!({"role": "assistant", "content": self.reply.text});
         if !self.reply.reasoning.is_empty() {
@@ -339,7 +339,7 @@ impl Rendered<'_> {
             "model": self.model, "choices": choices, "usage": usage})
     }
 
-    /// The pieces of all calls, in the order in which they are sent.
+    /// Returns the pieces of all calls, in the order of sending.
     fn call_pieces(&self, chars: usize) -> Vec<Value> {
         let mut all = Vec::new();
         for (index, call) in self.reply.calls.iter().enumerate() {
@@ -357,7 +357,7 @@ impl Rendered<'_> {
         all.into_iter().map(|(_, piece)| piece).collect()
     }
 
-    /// The events of a streamed answer, each with its `data:` and blank line.
+    /// Returns the events of a streamed answer, each with its `data:` and blank line.
     pub fn events(&self, include_usage: bool) -> Vec<Vec<u8>> {
         let delta =
             |delta: Value| self.chunk(&json!([{"index": 0, "delta": delta, "finish_reason": null}]), &Value::Null);

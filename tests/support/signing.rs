@@ -1,5 +1,6 @@
 //! Standard Webhooks signatures, written from the specification and not shared with the gateway, so that both cannot
-//! be wrong in the same way. <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>
+//! be wrong in the same way.
+//! <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>
 
 use sha2::{Digest, Sha256};
 
@@ -32,7 +33,7 @@ pub fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// The reverse of [`base64`]; `None` for anything that it would not have written.
+/// Decodes [`base64`]; returns `None` for anything that it would not have written.
 pub fn unbase64(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (mut word, mut bits) = (0_u32, 0);
@@ -53,19 +54,19 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A secret as the configuration writes it, `whsec_` and the base64 of `key`.
+/// Returns a secret in the form of the configuration: `whsec_` and the base64 of `key`.
 pub fn secret(key: &[u8]) -> String {
     format!("whsec_{}", base64(key))
 }
 
-/// The value of `webhook-signature`: `v1,` and the base64 of the HMAC over `id.timestamp.body`.
+/// Returns the value of `webhook-signature`: `v1,` and the base64 of the HMAC over `id.timestamp.body`.
 pub fn sign(secret: &str, id: &str, timestamp: i64, body: &[u8]) -> String {
     let key = unbase64(secret.strip_prefix("whsec_").unwrap_or(secret)).expect("a secret of these tests is base64");
     let signed = [format!("{id}.{timestamp}.").as_bytes(), body].concat();
     format!("v1,{}", base64(&hmac_sha256(&key, &signed)))
 }
 
-/// Whether one of the signatures in `header` (space-separated) is right.
+/// Returns true if one of the signatures in `header` (space-separated) is valid.
 pub fn verify(secret: &str, id: &str, timestamp: i64, body: &[u8], header: &str) -> bool {
     let right = sign(secret, id, timestamp, body);
     header.split(' ').any(|signature| signature == right)

@@ -1,4 +1,5 @@
-//! Where webhook callbacks go: a small HTTP server of its own, so that it can be rude: hang, cut, be away.
+//! The receiver of webhook callbacks: a small HTTP server of its own, so that it can misbehave: hang, cut, be
+//! unreachable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{deadline, signing};
 
-/// What the sink does with one post, after it has read it.
+/// What the sink does with one post after reading it.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// A status, and the value of Retry-After.
+    /// Answers with a status and a value of Retry-After.
     Status(u16, Option<&'static str>),
     /// Never answers.
     Hang,
@@ -22,16 +23,16 @@ pub enum Answer {
     Cut,
 }
 
-/// One post as it arrived.
+/// One received post.
 #[derive(Clone, Debug)]
 pub struct Post {
     /// Lower-case names.
     pub headers: BTreeMap<String, String>,
     pub raw: Vec<u8>,
     pub body: Value,
-    /// The status it was answered with; `None` where it was not.
+    /// The status of the answer; `None` without one.
     pub status: Option<u16>,
-    /// What is wrong with the Standard Webhooks form of the post; empty is right.
+    /// Violations of the Standard Webhooks form; empty if valid.
     pub faults: Vec<String>,
     /// When it was read.
     pub at: std::time::Instant,
@@ -43,13 +44,13 @@ impl Post {
         self.headers.get("webhook-id").map_or("", String::as_str)
     }
 
-    /// A text in `data`, empty where there is none.
+    /// Returns a text in `data`, empty if there is none.
     pub fn data(&self, key: &str) -> &str {
         self.body["data"][key].as_str().unwrap_or_default()
     }
 }
 
-/// Looks at a post and says how it is answered, if it has an opinion.
+/// Returns the answer to a post, if the rule applies.
 type Rule = Box<dyn Fn(&Post) -> Option<Answer> + Send>;
 
 #[derive(Default)]
@@ -93,7 +94,7 @@ impl Drop for Sink {
 }
 
 impl Sink {
-    /// A sink that answers 200. With a `secret` (`whsec_…`) it checks every signature.
+    /// Starts a sink that answers 200. With a `secret` (`whsec_…`) it checks every signature.
     pub async fn start(secret: Option<&str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
         let port = listener.local_addr().expect("a bound socket has an address").port();
@@ -107,7 +108,7 @@ impl Sink {
         sink
     }
 
-    /// What `callback_url` is set to.
+    /// Returns the value for `callback_url`.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/callback", self.port)
     }
@@ -119,7 +120,7 @@ impl Sink {
         tokio::spawn(async move {
             while let Some(Ok((stream, _))) = token.run_until_cancelled(listener.accept()).await {
                 let (shared, token) = (Arc::clone(&shared), token.clone());
-                // A broken connection is the client's affair.
+                // A broken connection is the client's problem.
                 tokio::spawn(async move { token.run_until_cancelled(connection(stream, &shared)).await });
             }
         });
@@ -132,14 +133,14 @@ impl Sink {
         }
     }
 
-    /// Comes back on the same port.
+    /// Listens on the same port again.
     pub async fn up(&self) {
         let address = ("127.0.0.1", self.port);
         let bound = async {
             loop {
                 match TcpListener::bind(address).await {
                     Ok(listener) => break listener,
-                    // The old listener's task has been told, but may not have closed yet.
+                    // The old listener's task was told, but may not have closed yet.
                     Err(_) => tokio::time::sleep(super::POLL).await,
                 }
             }
@@ -147,32 +148,32 @@ impl Sink {
         self.serve(deadline("the sink's old port", bound).await);
     }
 
-    /// Answers the next posts so, one each; later ones with 200.
+    /// Answers the next posts with these, one each; later ones with 200.
     pub fn then(&self, answers: impl IntoIterator<Item = Answer>) {
         self.shared.record().script.extend(answers);
     }
 
-    /// Answers the posts that `rule` has an opinion on so.
+    /// Answers posts to which `rule` applies with its result.
     pub fn when(&self, rule: impl Fn(&Post) -> Option<Answer> + Send + 'static) {
         self.shared.record().rule = Some(Box::new(rule));
     }
 
-    /// Answers every post that has no other script so; `None` is 200 again.
+    /// Answers every post without another script with this; `None` restores 200.
     pub fn always(&self, answer: Option<Answer>) {
         self.shared.record().always = answer;
     }
 
-    /// Every post that was read.
+    /// Returns every post that was read.
     pub fn posts(&self) -> Vec<Post> {
         self.shared.record().posts.clone()
     }
 
-    /// The posts that answer the message `id`.
+    /// Returns the posts that answer the message `id`.
     pub fn replies_to(&self, id: &str) -> Vec<Post> {
         self.posts().into_iter().filter(|post| post.data("in_reply_to") == id).collect()
     }
 
-    /// Counts posts; for those who wait on many.
+    /// Returns a counter of posts, for waiting on many.
     pub fn counter(&self) -> watch::Receiver<usize> {
         self.shared.count.subscribe()
     }
@@ -231,7 +232,7 @@ async fn connection(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
 
 type Raw = (BTreeMap<String, String>, Vec<u8>);
 
-/// One request with a Content-Length; `None` when the client has closed.
+/// Reads one request with a Content-Length; returns `None` when the client has closed.
 async fn read_post(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<Raw>> {
     let mut headers = BTreeMap::new();
     let mut line = String::new();
@@ -254,7 +255,7 @@ async fn read_post(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<
     Ok(Some((headers, raw)))
 }
 
-/// What the post lacks of a callback's form: the headers, the signature, and the body's shape.
+/// Returns violations of a callback's form: the headers, the signature, and the body's shape.
 fn faults(secret: Option<&str>, headers: &BTreeMap<String, String>, raw: &[u8], body: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let header = |name: &str| headers.get(name).map_or("", String::as_str);
@@ -279,7 +280,7 @@ fn faults(secret: Option<&str>, headers: &BTreeMap<String, String>, raw: &[u8], 
     for key in ["id", "session", "chat_id", "content"] {
         demand(body["data"][key].is_string(), &format!("data.{key} is a string"));
     }
-    // What a tool sends answers no message.
+    // A message from a tool answers no message.
     let answers = body["data"].get("in_reply_to");
     demand(answers.is_some_and(|id| id.is_string() || id.is_null()), "data.in_reply_to is a string or null");
     faults

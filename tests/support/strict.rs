@@ -1,10 +1,10 @@
-//! The checks that real chat-completion services make, so that a request that would fail in the world fails here too.
+//! The checks that real chat-completion services make, so that a request that would fail there fails here too.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// A request's fault, in the words of the error body.
+/// The error of a request, in the words of the error body.
 pub type Fault = String;
 
 const TOP: &[&str] = &[
@@ -137,7 +137,7 @@ fn tools(body: &Map<String, Value>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What tools were called before there were tools.
+/// The predecessor of tools.
 fn functions(body: &Map<String, Value>) -> Result<(), Fault> {
     let Some(list) = body.get("functions") else { return Ok(()) };
     if body.contains_key("tools") {
@@ -207,7 +207,7 @@ pub fn schema(value: &Value, path: &str, depth: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Walks the messages with the calls that still wait for their answer.
+/// Checks the messages and that each call gets its result.
 fn conversation(messages: &[Value]) -> Result<(), Fault> {
     let mut asked: BTreeSet<&str> = BTreeSet::new();
     let mut open: BTreeSet<&str> = BTreeSet::new();
@@ -270,7 +270,7 @@ fn conversation(messages: &[Value]) -> Result<(), Fault> {
     if open.is_empty() { Ok(()) } else { Err(format!("tool_call_ids without an answer at the end: {open:?}")) }
 }
 
-/// The length of `content`: a string, or an array of non-empty text parts.
+/// Returns the length of `content`: a string, or an array of non-empty text parts.
 fn content(message: &Map<String, Value>, path: &str) -> Result<usize, Fault> {
     match message.get("content") {
         Some(Value::String(text)) => Ok(text.trim().len()),
@@ -286,7 +286,7 @@ fn content(message: &Map<String, Value>, path: &str) -> Result<usize, Fault> {
     }
 }
 
-/// A picture of the user's, whole, in the message itself.
+/// Checks a user's image, which must be complete in the message itself.
 fn image(part: &Map<String, Value>, message: &Map<String, Value>, path: &str) -> Result<(), Fault> {
     if message["role"] != "user" {
         return Err(format!("{path}.content: image_url is for users alone"));
@@ -302,7 +302,7 @@ fn image(part: &Map<String, Value>, message: &Map<String, Value>, path: &str) ->
     }
 }
 
-/// Whether `data`, base64, is a picture of this kind.
+/// Checks that `data`, base64, is an image of this kind.
 pub fn picture(kind: &str, data: &str, path: &str) -> Result<(), Fault> {
     let begins: &str = match kind {
         "png" => "iVBORw0KGg",
@@ -319,7 +319,7 @@ pub fn picture(kind: &str, data: &str, path: &str) -> Result<(), Fault> {
     Err(format!("{path}: {data:.20} ({} characters) is no {kind} in base64", data.len()))
 }
 
-/// An assistant message says something or calls tools; answers the ids of its calls.
+/// Checks that an assistant message contains text or tool calls; returns the ids of its calls.
 fn assistant<'a>(message: &'a Map<String, Value>, path: &str) -> Result<BTreeSet<&'a str>, Fault> {
     const KNOWN: &[&str] =
         &["role", "content", "name", "tool_calls", "refusal", "reasoning_content", "reasoning", "reasoning_details"];

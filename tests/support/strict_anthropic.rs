@@ -1,4 +1,4 @@
-//! The checks that Anthropic's Messages make of a request, so that one that would fail in the world fails here too.
+//! The checks that Anthropic's Messages API makes, so that a request that would fail there fails here too.
 
 use std::collections::BTreeSet;
 
@@ -72,7 +72,7 @@ pub fn check(body: &Value) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether the model is to think, a measured amount.
+/// Returns true if the model is to think; checks its budget.
 fn thinking(body: &Map<String, Value>, max_tokens: u64) -> Result<bool, Fault> {
     let temperature = body.get("temperature").map(|value| value.as_f64().unwrap_or(-1.0));
     if temperature.is_some_and(|value| !(0.0..=1.0).contains(&value)) {
@@ -96,7 +96,7 @@ fn thinking(body: &Map<String, Value>, max_tokens: u64) -> Result<bool, Fault> {
     Ok(true)
 }
 
-/// How many cache marks stand in the tools.
+/// Returns the number of cache marks in the tools.
 fn tools(body: &Map<String, Value>) -> Result<usize, Fault> {
     let Some(tools) = body.get("tools") else {
         return if body.contains_key("tool_choice") { Err("tool_choice without tools".to_owned()) } else { Ok(0) };
@@ -154,7 +154,7 @@ fn image_block(block: &Map<String, Value>, path: &str) -> Result<usize, Fault> {
     mark(block, path)
 }
 
-/// Walks the messages with the calls that still wait for their answer; how many cache marks stand there.
+/// Checks the messages and that each call gets its result; returns the number of cache marks.
 fn conversation(messages: &[Value], has_tools: bool, thinks: bool) -> Result<usize, Fault> {
     let mut marks = 0;
     let mut used = BTreeSet::new();
@@ -209,7 +209,7 @@ fn conversation(messages: &[Value], has_tools: bool, thinks: bool) -> Result<usi
     if messages.len() % 2 == 1 { Ok(marks) } else { Err("the conversation must end with a user message".to_owned()) }
 }
 
-/// The id of a call.
+/// Returns the id of a call.
 fn call<'a>(block: &'a Map<String, Value>, path: &str, used: &mut BTreeSet<&'a str>) -> Result<&'a str, Fault> {
     only(block, &["type", "id", "name", "input", "cache_control"], path)?;
     let id = text(block, "id", path)?;

@@ -18,12 +18,12 @@ const USUAL_SECONDS: u64 = 60;
 const AT_ONCE: usize = 2;
 /// No sanitizer, so that the stable compiler will do: our code has no `unsafe`. Overflows are checked.
 const BUILD: [&str; 5] = ["--sanitizer", "none", "--debug-assertions", "--codegen-units", "16"];
-/// How often it is looked whether a target has ended.
+/// The interval of checks whether a target has ended.
 const POLL: Duration = Duration::from_millis(200);
-/// How much of a failed target's output is shown, in lines.
+/// The lines shown of a failed target's output.
 const SHOWN_LINES: usize = 60;
 
-/// As [`fuzz`], where cargo-fuzz is there.
+/// Like [`fuzz`], if cargo-fuzz is installed.
 pub fn in_ci() -> Result<()> {
     let seconds = match env::var(SECONDS) {
         Ok(text) => parse(&text).with_context(|| SECONDS)?,
@@ -62,7 +62,7 @@ fn parse(seconds: &str) -> Result<u64> {
     seconds.parse().with_context(|| format!("{seconds:?} is no number of seconds"))
 }
 
-/// The names of the targets, each of which has seeds.
+/// Returns the names of the targets, each of which has seeds.
 fn targets() -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root().join("fuzz/fuzz_targets")).context("fuzz/fuzz_targets")? {
@@ -77,14 +77,14 @@ fn targets() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// A target that runs, and where it writes.
+/// A running target.
 struct Running {
     name: String,
     child: Child,
 }
 
 fn fuzz_all(targets: &[String], seconds: u64) -> Result<()> {
-    // The same versions as the program's: the lock file of the fuzz targets only adds what is theirs.
+    // The same versions as the program's: the lock file of the fuzz targets only adds their own.
     fs::copy(root().join("Cargo.lock"), root().join("fuzz/Cargo.lock")).context("fuzz/Cargo.lock")?;
     let mut build = cargo(&["fuzz", "build"]);
     build.args(BUILD);
@@ -129,7 +129,7 @@ fn start(name: &str, seconds: u64) -> Result<Running> {
     let mut command: Command = cargo(&["fuzz", "run"]);
     command.args(BUILD).arg(name).arg(corpus).arg(root().join("fuzz/seeds").join(name)).arg("--");
     command.args([&format!("-max_total_time={seconds}"), "-timeout=60", "-max_len=4096", "-print_final_stats=1"]);
-    // Temporary databases are written and thrown away: in memory where that is possible.
+    // Temporary databases are discarded: in memory where that is possible.
     if env::var_os("TMPDIR").is_none() && Path::new("/dev/shm").is_dir() {
         command.env("TMPDIR", "/dev/shm");
     }

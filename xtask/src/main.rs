@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask test | bench | ci | fuzz | audit | sbom | trust | soak | man`.
+//! The project's tasks: `cargo xtask test | bench | ci | fuzz | audit | sbom | trust | soak | man`.
 
 mod fuzz;
 mod supply;
@@ -35,9 +35,9 @@ usage: cargo xtask CHORE
                                  seed S
 ";
 
-const TRUST_STORY: &str = "attack::supply::the_page_of_trust_says_what_the_program_does";
+const TRUST_STORY: &str = "attack::trust_page::the_trust_page_matches_the_program";
 
-/// A program that some tests need, the Debian package it comes in, and what is left out without it.
+/// A program that some tests need, its Debian package, and what is skipped without it.
 struct Need {
     program: &'static str,
     package: &'static str,
@@ -106,19 +106,19 @@ fn say(text: &str) {
     eprintln!("{text}");
 }
 
-/// The folder of the workspace.
+/// Returns the folder of the workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// The cargo that runs this chore.
+/// Returns the cargo that runs this task.
 fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
     command
 }
 
-/// Runs `command` to its end; an error when it fails.
+/// Runs `command` to its end; returns an error if it fails.
 fn run(mut command: Command) -> Result<()> {
     let line = shown(&command);
     say(&format!("xtask: {line}"));
@@ -135,10 +135,10 @@ fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Whether `program` can be started.
+/// Returns true if `program` can be started.
 fn has(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
-    // Servers lie where only root looks.
+    // Servers are in folders that only root has in PATH.
     env::split_paths(&path).chain(["/usr/sbin".into()]).any(|folder| folder.join(program).is_file())
 }
 
@@ -153,7 +153,7 @@ fn is_root() -> bool {
     id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// Installs what the tests need where that is possible; says what is left out where it is not.
+/// Installs what the tests need where that is possible; reports what is skipped otherwise.
 fn provide() {
     for need in NEEDS.iter().filter(|need| !has(need.program)) {
         if is_root() && has("apt-get") {
@@ -166,17 +166,16 @@ fn provide() {
     }
 }
 
-/// Installs a Debian package without a question, and without starting the server that it may bring: the tests start
-/// their own.
+/// Installs a Debian package without questions, and without starting its server: the tests start their own.
 fn install(package: &str) -> bool {
     const POLICY: &str = "/usr/sbin/policy-rc.d";
-    // invoke-rc.d asks this program before it starts anything; 101 is no.
+    // invoke-rc.d asks this program before it starts anything; 101 means no.
     let is_ours = !Path::new(POLICY).exists() && fs::write(POLICY, "#!/bin/sh\nexit 101\n").is_ok();
     if is_ours {
         succeeds("chmod", &["755", POLICY]);
     }
     if package == "postfix" {
-        // Without an answer beforehand it would make itself this machine's mail server.
+        // Without a preset answer it would configure itself as this machine's mail server.
         let answer = "echo postfix postfix/main_mailer_type select No configuration | debconf-set-selections";
         succeeds("sh", &["-c", answer]);
     }
@@ -198,7 +197,7 @@ fn test(args: &[&str]) -> Result<()> {
     run_tests(args)
 }
 
-/// The tests. What they leave out on this machine is the last thing on the screen, by name.
+/// Runs the tests, and lists at the end which stories were skipped on this machine.
 fn run_tests(args: &[&str]) -> Result<()> {
     provide();
     let left_out = root().join("target/left-out");
@@ -218,14 +217,14 @@ fn run_tests(args: &[&str]) -> Result<()> {
     outcome
 }
 
-/// The stories of dying once more, with the optimisations of a release: fail points are all that such a build has beside it.
+/// Runs the crash stories again, with the optimisations of a release and fail points.
 fn die_as_released() -> Result<()> {
     let profile = ["--config", "profile.release.debug-assertions=true", "--target-dir", "target/release-with-points"];
     let stories = ["test", "--release", "--locked", "--test", "stories", "--", "crash::"];
     run(cargo(&[&stories[..1], &profile, &stories[1..]].concat()))
 }
 
-/// Says which stories were left out, each with the reason that it gave.
+/// Prints which stories were skipped, with their reasons.
 fn say_left_out(folder: &Path) -> Result<()> {
     let mut stories = Vec::new();
     for file in fs::read_dir(folder).context("target/left-out")? {
@@ -240,14 +239,14 @@ fn say_left_out(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has the story that asks a running gateway write the page that it otherwise compares.
+/// Lets the story of the trust page write the page that it otherwise compares.
 fn trust() -> Result<()> {
     let mut command = cargo(&["test", "--locked", "--test", "stories", "--", "--exact", TRUST_STORY]);
     command.env("DAOYOU_WRITE_TRUST", "1");
     run(command)
 }
 
-/// What is checked before the tests.
+/// Runs the checks before the tests.
 fn checks() -> Result<()> {
     run(cargo(&["fmt", "--all", "--check"]))?;
     run(cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))?;
@@ -256,7 +255,7 @@ fn checks() -> Result<()> {
     fuzz::in_ci()
 }
 
-/// Two TLS providers in one program make the TLS library panic at its first use, so the second must never creep in.
+/// Two TLS providers in one program make the TLS library panic at its first use, so a second one must never be added.
 fn one_tls_provider() -> Result<()> {
     const SECOND: &str = "aws-lc-rs";
     let command = ["tree", "--workspace", "--locked", "--edges", "normal,build,dev", "--prefix", "none"];
@@ -304,7 +303,7 @@ fn bench(args: &[&str]) -> Result<()> {
     fs::write(&page, text + &kept).context("docs/benchmarks.md")
 }
 
-/// The sections of the page that chores of their own write: the last ones.
+/// Returns the last sections of the page, which other tasks write.
 fn kept_sections() -> Result<String> {
     let page = fs::read_to_string(root().join("docs/benchmarks.md")).context("docs/benchmarks.md")?;
     Ok([MEMORY, GROWTH]
@@ -314,7 +313,7 @@ fn kept_sections() -> Result<String> {
         .map_or_else(String::new, |at| format!("\n{}", &page[at..])))
 }
 
-/// Builds the program as it was at a commit; answers where it is.
+/// Builds the program of a commit; returns its path.
 fn build_of(commit: &str) -> Result<PathBuf> {
     let (source, target) = (root().join("target/against/source"), root().join("target/against/target"));
     let git = |args: &[&str]| {
@@ -333,7 +332,7 @@ fn build_of(commit: &str) -> Result<PathBuf> {
     Ok(target.join("release/daoyou"))
 }
 
-/// The heading of what [`bench_memory`] writes; it goes on to the next heading.
+/// The heading of the section that [`bench_memory`] writes; it ends at the next heading.
 const MEMORY: &str = "## Memory\n";
 
 /// Measures memory, and replaces its section of the page.
@@ -349,10 +348,10 @@ fn bench_memory(args: &[&str]) -> Result<()> {
     fs::write(&page, with_section(&text, MEMORY, &section)).context("docs/benchmarks.md")
 }
 
-/// The heading of what [`bench_growth`] writes.
+/// The heading of the section that [`bench_growth`] writes.
 const GROWTH: &str = "## Growth\n";
 
-/// Measures turns as messages add up, and replaces that section of the page where there are enough of them.
+/// Measures turns as messages accumulate, and replaces that section of the page if there are enough of them.
 fn bench_growth(args: &[&str]) -> Result<()> {
     let messages = match args {
         [] => 1_000_000,
@@ -370,7 +369,7 @@ fn bench_growth(args: &[&str]) -> Result<()> {
     fs::write(&page, with_section(&text, GROWTH, &section)).context("docs/benchmarks.md")
 }
 
-/// The page with this section in the place of the one of the same heading, or at its end.
+/// Returns the page with this section in place of the one of the same heading, or at its end.
 fn with_section(page: &str, heading: &str, section: &str) -> String {
     let section = format!("{heading}\n{}\n", section.trim());
     let Some(at) = page.find(heading) else { return format!("{}\n\n{section}", page.trim_end()) };
@@ -381,7 +380,7 @@ fn with_section(page: &str, heading: &str, section: &str) -> String {
     }
 }
 
-/// Runs the micro-benchmarks of the model side; shows their table and answers it.
+/// Runs the micro-benchmarks of the model side; prints their table and returns it.
 fn micro_bench(is_quick: bool) -> Result<String> {
     let mut command = cargo(&["bench", "--locked", "--bench", "llm", "--", "--color", "never"]);
     if is_quick {
@@ -390,7 +389,7 @@ fn micro_bench(is_quick: bool) -> Result<String> {
     output_of(command)
 }
 
-/// Runs a command; shows what it writes and answers it.
+/// Runs a command; prints its output and returns it.
 #[expect(clippy::print_stdout, reason = "the bench's output")]
 fn output_of(mut command: Command) -> Result<String> {
     let line = shown(&command);
@@ -407,7 +406,7 @@ fn output_of(mut command: Command) -> Result<String> {
 fn soak(args: &[&str]) -> Result<()> {
     let mut command =
         cargo(&["test", "--locked", "--test", "stories", "--", "soak::soak", "--nocapture", "--test-threads=1"]);
-    // Without a limit until it was killed so often.
+    // Without limits it ends after this many kills.
     let limits = ["--minutes", "--kills"];
     if !args.iter().any(|arg| limits.contains(arg)) {
         command.env("DAOYOU_SOAK_KILLS", "200");

@@ -1,4 +1,4 @@
-//! What the program is made of: checks by cargo-deny, the audit page, the bill of materials.
+//! Dependencies of the program: checks by cargo-deny, the audit page, the bill of materials.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::{cargo, root, run, say, shown, succeeds};
 
-/// What `deny.toml` rules and cargo-deny checks without the network.
+/// The checks of `deny.toml` that need no network.
 const OFFLINE_CHECKS: [&str; 3] = ["bans", "licenses", "sources"];
 
 const NO_DENY: &str = "cargo-deny is not there (cargo install cargo-deny --locked)";
 const NO_DATABASE: &str = "there is no advisory database (cargo deny fetch db)";
 
-/// Checks licences, bans, duplicates and sources as `deny.toml` has them, and advisories where their database is on this
-/// machine. cargo-deny takes minutes to build, so it is used where it is, and not installed here.
+/// Checks licences, bans, duplicates and sources by `deny.toml`, and advisories if their database is on this machine.
+/// cargo-deny takes minutes to build, so it is used if present, and not installed here.
 pub fn check() -> Result<()> {
     if !has_deny() {
         say(&format!(
@@ -43,12 +43,12 @@ fn has_deny() -> bool {
     succeeds("cargo-deny", &["--version"])
 }
 
-/// cargo-deny over all packages, without the network: a check says the same of the same code tomorrow.
+/// cargo-deny over all packages, without the network: the same code gives the same result tomorrow.
 fn deny() -> Command {
     cargo(&["deny", "--locked", "--offline", "--workspace"])
 }
 
-/// Where cargo-deny keeps the advisory database, if it has one.
+/// Returns the folder of cargo-deny's advisory database, if there is one.
 fn advisory_database() -> Option<PathBuf> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")))?;
@@ -57,7 +57,7 @@ fn advisory_database() -> Option<PathBuf> {
     folders.filter(|path| path.join("crates").is_dir()).min()
 }
 
-/// Writes `docs/audit.md`: what the checks say of the commit that is checked out.
+/// Writes `docs/audit.md`: the results of the checks for the current commit.
 pub fn audit() -> Result<()> {
     if !has_deny() {
         bail!("{NO_DENY}");
@@ -85,7 +85,7 @@ pub fn audit() -> Result<()> {
     Ok(())
 }
 
-/// A crate from elsewhere, as `NAME VERSION`, and the licences that it offers.
+/// External crates, as `NAME VERSION`, and the licences that each offers.
 type Crates = BTreeMap<String, Vec<String>>;
 
 fn crates() -> Result<Crates> {
@@ -102,7 +102,7 @@ fn crates() -> Result<Crates> {
     Ok(listed.iter().filter_map(read).collect())
 }
 
-/// Date, commit, tools, number of crates.
+/// Returns the table of date, commit, tools and number of crates.
 fn head(crates: &Crates) -> Result<String> {
     let line = |program: &str, args: &[&str]| -> Result<String> {
         let mut command = Command::new(program);
@@ -131,7 +131,7 @@ fn licences(crates: &Crates) -> String {
     format!("| licence | crates |\n|---|---:|\n{rows}")
 }
 
-/// Versions of the lock file that their makers call unfinished.
+/// Returns the prerelease versions in the lock file.
 fn unreleased() -> Result<BTreeSet<String>> {
     let lock = fs::read_to_string(root().join("Cargo.lock")).context("Cargo.lock")?;
     let value = |line: &str, key: &str| line.strip_prefix(key).map(|rest| rest.trim_matches('"').to_owned());
@@ -150,7 +150,7 @@ fn list(items: &BTreeSet<String>) -> String {
     items.iter().map(|item| format!("- {item}\n")).collect()
 }
 
-/// The row about advisories, and whether they were checked and found.
+/// Returns the row about advisories, and whether the check failed.
 fn advisories() -> Result<(String, bool)> {
     let Some(database) = advisory_database() else {
         return Ok((format!("| advisories | not checked: {NO_DATABASE} |\n"), false));
@@ -173,7 +173,7 @@ impl Checked {
         let mut command = deny();
         command.args(["--format", "json", "check", "--hide-inclusion-graph"]).args(checks);
         let line = shown(&command);
-        // What fails a check is written to the page; only what is no report fails here.
+        // A failed check is written to the page; only a missing report is an error here.
         let output = command.output().with_context(|| format!("cannot start {line}"))?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -209,7 +209,7 @@ impl Checked {
             .collect()
     }
 
-    /// `NAME: VERSION, VERSION` of each crate that is there more than once.
+    /// Returns `NAME: VERSION, VERSION` of each crate with several versions.
     fn duplicates(&self) -> BTreeSet<String> {
         let found = self.diagnostics().filter(|fields| fields["code"] == "duplicate");
         found
@@ -227,7 +227,7 @@ impl Checked {
     }
 }
 
-/// What a command writes; an error when it fails.
+/// Returns the output of a command; returns an error if it fails.
 fn output(mut command: Command) -> Result<Vec<u8>> {
     let line = shown(&command);
     let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {line}"))?;
@@ -248,7 +248,7 @@ pub fn sbom() -> Result<()> {
     command.args(["log", "-1", "--format=%ct"]).current_dir(root());
     let at = String::from_utf8_lossy(&output(command)?).trim().to_owned();
     let mut command = cargo(&["cyclonedx", "--format", "json", "--spec-version", "1.5", "--all", "--all-features"]);
-    // The same commit makes the same file.
+    // The same commit gives the same file.
     command.env("SOURCE_DATE_EPOCH", at);
     run(command)?;
     for (package, path) in [("daoyou", "."), ("daoyou-channels", "channels"), ("xtask", "xtask")] {
@@ -260,7 +260,7 @@ pub fn sbom() -> Result<()> {
     Ok(())
 }
 
-/// Moves a bill of materials, without the folder of this machine in its references.
+/// Moves a bill of materials, without this machine's folder in its references.
 fn take_over(from: &Path, to: &Path) -> Result<()> {
     let text = fs::read_to_string(from)?;
     let here = format!("file://{}", root().display());

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::indexer::EmbeddingIndexer;
 use super::nearest;
-use super::stub::{AskedVectors, Embeddings};
+use super::stub::{EmbeddingRequest, Embeddings};
 use crate::chat::ChatMessage;
 use crate::live::{Live, LivePart};
 use crate::llm::{Embedder, Models, OfflineProvider, ProviderConfig};
@@ -222,7 +222,7 @@ async fn a_service_that_fails_or_refuses_is_left_alone_and_a_text_that_it_does_n
     assert_eq!(world.keeper.round().await, Some(Duration::from_secs(3_600)));
     assert_eq!(world.server.requests().len(), before + 2);
 
-    let refuses_bad = |asked: &AskedVectors| asked.texts.contains(&"bad".to_owned()).then_some(400);
+    let refuses_bad = |asked: &EmbeddingRequest| asked.texts.contains(&"bad".to_owned()).then_some(400);
     world.embed_by("p/m", 0);
     world.server.refuse(refuses_bad);
     assert_eq!(world.keeper.round().await, None);

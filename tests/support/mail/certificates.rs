@@ -1,10 +1,10 @@
-//! Who vouches for the servers.
+//! Certificates of the test servers.
 
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
-/// An authority of its own, trusted by whoever is given its file.
+/// A certificate authority, trusted by those who are given its file.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -20,15 +20,15 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// Writes its certificate, which `ca_file` is set to.
+    /// Writes its certificate, the value for `ca_file`.
     pub fn write(&self, folder: &Path) -> PathBuf {
         let file = folder.join("ca.pem");
         std::fs::write(&file, &self.pem).expect("the temporary folder is ours");
         file
     }
 
-    /// A certificate for `names`, and its key, both PEM.
-    pub fn vouch(&self, names: &[&str]) -> (String, String) {
+    /// Returns a certificate for `names`, and its key, both PEM.
+    pub fn issue(&self, names: &[&str]) -> (String, String) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names of servers");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -38,5 +38,5 @@ impl Authority {
     }
 }
 
-/// The names that the servers of the stories are reached by.
+/// The names of the test servers.
 pub const NAMES: &[&str] = &["localhost", "127.0.0.1"];

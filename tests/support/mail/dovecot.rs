@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use super::certificates::NAMES;
 use super::process::{Process, wait_listening};
 use super::{Authority, Draft, Mail};
-use crate::support::needs::{find, is_root, left_out};
 use crate::support::port::Port;
+use crate::support::requirements::{find, is_root, skip_story};
 use crate::support::until;
 
 /// The account that gateways read.
@@ -20,10 +20,11 @@ pub const ASSISTANT: &str = "assistant@example.test";
 /// Every account's password.
 pub const PASSWORD: &str = "a-mail-password";
 
-/// Whose files the mailboxes are when the stories run as root: Dovecot hands out mail to nobody as root.
+/// The owner of the mailboxes if the stories run as root: Dovecot serves no mail as root.
 const MAIL_UID: u32 = 65_534;
 
-/// IMAP and LMTP for every account of every domain. Its mailboxes are Maildirs, which stories write and read directly.
+/// IMAP and LMTP for every account of every domain. Its mailboxes are Maildirs, which stories read and write
+/// directly.
 pub struct Dovecot {
     process: Option<Process>,
     folder: TempDir,
@@ -34,21 +35,21 @@ pub struct Dovecot {
 }
 
 impl Dovecot {
-    /// `None` where there is none, which is said aloud.
+    /// Starts it; returns `None` and skips the story if it is missing.
     pub async fn start() -> Option<Self> {
         let authority = Authority::new();
-        let certificate = authority.vouch(NAMES);
+        let certificate = authority.issue(NAMES);
         Self::with_certificate(&authority, &certificate).await
     }
 
-    /// Clients are to trust `authority`; the server shows `certificate`.
+    /// Starts it with `certificate`; clients are to trust `authority`.
     pub async fn with_certificate(authority: &Authority, certificate: &(String, String)) -> Option<Self> {
         if find("dovecot").is_none() || find("doveadm").is_none() {
-            left_out("there is no Dovecot (package dovecot-imapd)");
+            skip_story("there is no Dovecot (package dovecot-imapd)");
             return None;
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // The login processes are somebody else, and must come in.
+        // The login processes run as another user, and must be able to enter.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
         let ca_file = authority.write(folder.path());
         fs::write(folder.path().join("server.pem"), &certificate.0).expect("our own folder");
@@ -66,7 +67,7 @@ impl Dovecot {
         self.folder.path().join(name)
     }
 
-    /// Gives a file to whom Dovecot serves mailboxes as.
+    /// Gives a file to the user as whom Dovecot serves mailboxes.
     fn give(&self, path: &Path) {
         if is_root() {
             chown(path, Some(MAIL_UID), Some(MAIL_UID)).expect("root may");
@@ -80,7 +81,7 @@ impl Dovecot {
         } else {
             (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
         };
-        // Without root there is nobody else to be.
+        // Without root there is no other user.
         let user = if is_root() {
             String::new()
         } else {
@@ -141,7 +142,7 @@ service auth {{
         )
     }
 
-    /// What 2.3 and 2.4 call by other names: certificates, mailboxes and accounts.
+    /// Returns settings whose names differ between 2.3 and 2.4: certificates, mailboxes and accounts.
     fn by_version(&self, uid: u32, gid: u32) -> String {
         let folder = self.folder.path().display();
         if is_new() {
@@ -200,7 +201,8 @@ protocol lmtp {{
     pub async fn up(&mut self) {
         assert!(self.process.is_none(), "it runs");
         let program = find("dovecot").expect("it was there");
-        // What one before left behind is in the way: sockets, and a process's number that may be another's by now.
+        // Leftovers of the previous one are in the way: sockets, and a process id that may belong to another process
+        // by now.
         fs::remove_dir_all(self.path("run")).ok();
         fs::create_dir_all(self.path("run")).expect("our own folder");
         let configuration = self.path("dovecot.conf");
@@ -211,7 +213,7 @@ protocol lmtp {{
         }
     }
 
-    /// Ends it, with every connection.
+    /// Stops it, with every connection.
     pub async fn down(&mut self) {
         self.process.take().expect("it runs").stop().await;
     }
@@ -226,23 +228,23 @@ protocol lmtp {{
         self.imap.number
     }
 
-    /// Where mail servers hand mail over.
+    /// The LMTP port, for mail servers.
     pub fn lmtp_port(&self) -> u16 {
         self.lmtp.number
     }
 
-    /// Whom clients are to trust.
+    /// Returns the certificate file that clients are to trust.
     pub fn ca_file(&self) -> &Path {
         &self.ca_file
     }
 
-    /// What it wrote into its log.
+    /// Returns its log.
     pub fn log(&self) -> String {
         let read = |name| fs::read(self.path(name)).unwrap_or_default();
         String::from_utf8_lossy(&[read("dovecot.out"), read("dovecot.log")].concat()).into_owned()
     }
 
-    /// The folder of a mailbox, made if it is not there.
+    /// Returns the folder of a mailbox, created if it is missing.
     fn maildir(&self, account: &str, mailbox: &str) -> PathBuf {
         let mut folder = self.path("mail").join(account);
         let inner = if mailbox == "INBOX" { String::new() } else { format!(".{mailbox}") };
@@ -263,7 +265,7 @@ protocol lmtp {{
         }
     }
 
-    /// Lays a mail into the account's INBOX, as a delivery agent does. Clients in IDLE are told.
+    /// Delivers a mail to the account's INBOX, as a delivery agent does. Clients in IDLE are notified.
     pub fn deliver(&self, account: &str, draft: &Draft) {
         self.deliver_to(account, "INBOX", draft);
     }
@@ -289,22 +291,22 @@ protocol lmtp {{
         let folder = self.maildir(account, "INBOX");
         for file in ["new", "cur"].iter().flat_map(|part| files_of(&folder.join(part))) {
             if Mail::open(&file).is_some_and(|mail| mail.header("message-id") == message_id) {
-                // Whoever marks it at this moment has renamed it.
+                // A client that marks it at this moment has renamed it.
                 fs::remove_file(&file).ok();
             }
         }
     }
 
-    /// The mails of a mailbox, the oldest first.
+    /// Returns the mails of a mailbox, the oldest first.
     pub fn mails(&self, account: &str, mailbox: &str) -> Vec<Mail> {
         let folder = self.maildir(account, mailbox);
         let mut files: Vec<PathBuf> = ["new", "cur"].iter().flat_map(|part| files_of(&folder.join(part))).collect();
         files.sort_by_key(|file| file.file_name().map(ToOwned::to_owned));
-        // A file that was renamed since the folder was read is found by whoever looks again.
+        // A file that was renamed since the folder was read is found at the next look.
         files.iter().filter_map(|file| Mail::open(file)).collect()
     }
 
-    /// Returns the first mail in the account's INBOX that `wanted` picks.
+    /// Returns the first mail in the account's INBOX that `wanted` accepts.
     pub async fn wait_mail(&self, account: &str, what: &str, wanted: impl Fn(&Mail) -> bool) -> Mail {
         until(&format!("{what} in the mailbox of {account}"), async || {
             self.mails(account, "INBOX").into_iter().find(|mail| wanted(mail))
@@ -312,7 +314,7 @@ protocol lmtp {{
         .await
     }
 
-    /// Returns when `count` mails lie in a mailbox.
+    /// Returns when `count` mails are in a mailbox.
     pub async fn wait_mails(&self, account: &str, count: usize) -> Vec<Mail> {
         until(&format!("{count} mails in the mailbox of {account}"), async || {
             let mails = self.mails(account, "INBOX");
@@ -329,7 +331,7 @@ protocol lmtp {{
         .await;
     }
 
-    /// Returns when somebody has opened a mailbox of the account.
+    /// Returns when a client has opened a mailbox of the account.
     pub async fn wait_login(&self, account: &str, times: usize) {
         let login = format!("Login: user=<{account}>");
         until(&format!("login {times} of {account}"), async || {
@@ -343,12 +345,12 @@ protocol lmtp {{
         self.doveadm(&["kick", account]);
     }
 
-    /// Gives a mailbox a new UIDVALIDITY: no number of its mails means anything any more.
-    pub fn renumber(&self, account: &str, mailbox: &str, validity: u32) {
+    /// Gives a mailbox a new UIDVALIDITY: the numbers of its mails become invalid.
+    pub fn set_uidvalidity(&self, account: &str, mailbox: &str, validity: u32) {
         self.doveadm(&["mailbox", "update", "-u", account, "--uid-validity", &validity.to_string(), mailbox]);
     }
 
-    /// What IMAP says of a mailbox: `STATUS`, e.g. `uidnext`.
+    /// Returns an item of IMAP's `STATUS` of a mailbox, e.g. `uidnext`.
     pub fn status(&self, account: &str, mailbox: &str, field: &str) -> String {
         let said = self.doveadm(&["-f", "flow", "mailbox", "status", "-u", account, field, mailbox]);
         said.rsplit('=').next().unwrap_or_default().trim().to_owned()
@@ -373,7 +375,8 @@ impl Drop for Dovecot {
     }
 }
 
-/// Whether it is 2.4 or newer, which calls many settings otherwise (https://doc.dovecot.org/2.4.0/installation/upgrade/2.3-to-2.4.html).
+/// Returns true for 2.4 or newer, which renames many settings
+/// (https://doc.dovecot.org/2.4.0/installation/upgrade/2.3-to-2.4.html).
 fn is_new() -> bool {
     let ran = Command::new(find("dovecot").expect("it was there")).arg("--version").output().expect("dovecot starts");
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
@@ -381,7 +384,7 @@ fn is_new() -> bool {
     (numbers.next(), numbers.next()) >= (Some(2), Some(4))
 }
 
-/// Whether it can be handed mail by LMTP, which is a package of its own.
+/// Returns true if it accepts mail by LMTP, which is a package of its own.
 pub(super) fn has_delivery() -> bool {
     ["/usr/lib/dovecot/lmtp", "/usr/libexec/dovecot/lmtp"].iter().any(|program| Path::new(program).exists())
 }
@@ -391,7 +394,7 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
 }
 
-/// What `id` calls us.
+/// Returns our name, as `id` prints it.
 fn name_of(flag: &str) -> String {
     let said = Command::new("id").arg(flag).output().expect("id is everywhere").stdout;
     String::from_utf8_lossy(&said).trim().to_owned()

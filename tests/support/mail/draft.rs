@@ -7,10 +7,10 @@ use std::time::SystemTime;
 use super::{ASSISTANT, Mail};
 use crate::support::signing::base64;
 
-/// The name under which the receiving server writes what it found out about a sender.
+/// The name under which the receiving server writes its authentication results.
 pub const AUTHSERV: &str = "mx.example.test";
 
-/// A mail, as its sender writes it and the receiving server lays it down.
+/// A mail, as its sender writes it and the receiving server stores it.
 #[derive(Clone, Debug)]
 pub struct Draft {
     headers: Vec<(String, String)>,
@@ -20,7 +20,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// A plain mail to the assistant that the receiving server vouches for. Its Message-ID is of its own.
+    /// A plain mail to the assistant that the receiving server authenticates, with a new Message-ID.
     pub fn new(from: &str, subject: &str, text: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl Draft {
         Self::new(from, &subject, text).header("In-Reply-To", &id).header("References", references.trim())
     }
 
-    /// Sets a header field, in the place of one of the same name.
+    /// Sets a header field, replacing one of the same name.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self = self.without(name);
         self.and_header(name, value)
@@ -64,13 +64,13 @@ impl Draft {
         self
     }
 
-    /// The receiving server found nothing out about who wrote it.
-    pub fn unproven(mut self) -> Self {
+    /// Makes the receiving server report no authentication of the author.
+    pub fn without_authentication(mut self) -> Self {
         self.is_proven = false;
         self
     }
 
-    /// When the receiving server got it; now, where it is not said.
+    /// Sets when the receiving server got it; the default is now.
     pub fn received(mut self, at: SystemTime) -> Self {
         self.received_at = Some(at);
         self
@@ -83,12 +83,12 @@ impl Draft {
         draft
     }
 
-    /// The HTML is all there is.
+    /// Sets the HTML as the only body.
     pub fn html(self, html: &str) -> Self {
         self.body("text/html; charset=utf-8", "8bit", html)
     }
 
-    /// Encloses a file.
+    /// Attaches a file.
     pub fn attach(self, name: &str, media_type: &str, bytes: &[u8]) -> Self {
         let encoded = base64(bytes);
         let lines = encoded.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).expect("base64 is ASCII"));
@@ -96,7 +96,7 @@ impl Draft {
         self.enclose(name, media_type, &lines.join("\r\n"))
     }
 
-    /// Encloses a file of about `size` bytes, all of them alike.
+    /// Attaches a file of about `size` equal bytes.
     pub fn attach_large(self, name: &str, size: usize) -> Self {
         // Three times the letter x.
         let line = "eHh4".repeat(19) + "\r\n";
@@ -119,7 +119,7 @@ impl Draft {
         self.received_at
     }
 
-    /// A header field's value, empty where there is none.
+    /// Returns a header field's value, empty if there is none.
     pub fn get(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map_or("", |(_, value)| value)
@@ -129,12 +129,12 @@ impl Draft {
         self.get("message-id")
     }
 
-    /// The address in From.
+    /// Returns the address in From.
     pub fn address(&self) -> String {
         self.get("from").rsplit('<').next().unwrap_or_default().trim_end_matches('>').to_owned()
     }
 
-    /// The mail as its sender hands it over.
+    /// Returns the mail as its sender submits it.
     pub fn written(&self) -> Vec<u8> {
         let mut raw = String::new();
         for (name, value) in &self.headers {
@@ -144,7 +144,7 @@ impl Draft {
         [raw.as_bytes(), &self.body, b"\r\n"].concat()
     }
 
-    /// The mail as it lies in the mailbox: what the receiving server says of it stands on top.
+    /// Returns the mail as it is in the mailbox, with the headers of the receiving server on top.
     pub fn raw(&self) -> Vec<u8> {
         let address = self.address();
         let domain = address.rsplit('@').next().unwrap_or_default();

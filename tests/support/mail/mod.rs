@@ -1,5 +1,5 @@
-//! Mail servers for stories: a real Dovecot and a real Postfix as plain processes on loopback, a scripted SMTP server,
-//! a proxy whose connections can go half-open, and the mails that go through them.
+//! Mail servers for stories: a real Dovecot and a real Postfix as plain processes on loopback, a scripted SMTP
+//! server, a proxy whose connections can go half-open, and the mails that pass through them.
 
 mod certificates;
 mod dovecot;
@@ -16,4 +16,4 @@ pub use draft::{AUTHSERV, Draft};
 pub use postfix::Postfix;
 pub use proxy::Proxy;
 pub use received::Mail;
-pub use smtp::{Smtp, Take, Taken};
+pub use smtp::{ReceivedMail, Smtp, SmtpAnswer};

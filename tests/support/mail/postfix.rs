@@ -13,12 +13,12 @@ use super::dovecot::has_delivery;
 use super::process::{Process, wait_listening};
 use super::{AUTHSERV, Dovecot, Draft};
 use crate::support::deadline;
-use crate::support::needs::{find, is_root, left_out};
 use crate::support::port::Port;
+use crate::support::requirements::{find, is_root, skip_story};
 
-/// Takes mail for `example.test` and `other.test` and hands it to Dovecot by LMTP: from anybody on its port for other
-/// servers, and by STARTTLS and login on the one for its own users. Above each mail it writes, as a receiving server
-/// does, whom the envelope came from.
+/// Accepts mail for `example.test` and `other.test` and passes it to Dovecot by LMTP: from anyone on its port for
+/// other servers, and by STARTTLS and login on the one for its own users. At the top of each mail it writes the
+/// envelope sender, as a receiving server does.
 pub struct Postfix {
     folder: PathBuf,
     submission: Port,
@@ -26,28 +26,28 @@ pub struct Postfix {
     _process: Process,
 }
 
-/// The folders of a queue (postfix-files), who owns them, and whether everybody may look.
+/// The folders of a queue (postfix-files), their owners, and whether everyone may read them.
 const QUEUE: &[&str] = &[
     "active", "bounce", "corrupt", "defer", "deferred", "flush", "hold", "incoming", "maildrop", "private", "public",
     "saved", "trace",
 ];
 
 impl Postfix {
-    /// `None` where there is none or it cannot be started, which is said aloud.
+    /// Starts it; returns `None` and skips the story if it is missing or cannot be started.
     pub async fn start(dovecot: &Dovecot) -> Option<Self> {
         let results = format!("/^(.+)$/ PREPEND Authentication-Results: {AUTHSERV}; spf=pass smtp.mailfrom=$1\n");
         Self::with_results(dovecot, results).await
     }
 
-    /// As [`Postfix::start`]; it writes no results into a mail, and leaves those that are there.
+    /// Like [`Postfix::start`]; it writes no results into a mail, and keeps existing ones.
     pub async fn without_results(dovecot: &Dovecot) -> Option<Self> {
         Self::with_results(dovecot, String::new()).await
     }
 
-    /// `results` is what the table says of an envelope's sender.
+    /// `results` is the table's entry for an envelope sender.
     async fn with_results(dovecot: &Dovecot, results: String) -> Option<Self> {
         let Some(program) = find("postfix").and_then(|_| find("master")).filter(|_| is_root() && has_delivery()) else {
-            left_out("there is no Postfix, no dovecot-lmtpd, or nobody to start them (it needs root)");
+            skip_story("there is no Postfix, no dovecot-lmtpd, or nobody to start them (it needs root)");
             return None;
         };
         let folder = dovecot.path("postfix");
@@ -75,7 +75,7 @@ impl Postfix {
         for (name, text) in settings {
             let mut file = fs::File::create(etc.join(name)).expect("our own folder");
             file.write_all(text.as_bytes()).expect("our own file");
-            // Postfix waits for two seconds where somebody might still be writing.
+            // Postfix waits for two seconds if somebody may still be writing.
             file.set_modified(SystemTime::now() - Duration::from_secs(60)).expect("our own file");
         }
         let args = ["-c", etc.to_str().expect("a plain path"), "-d", "-s"];
@@ -84,17 +84,17 @@ impl Postfix {
         Some(Self { folder, submission, transfer, _process: process })
     }
 
-    /// For its own users: STARTTLS and login.
+    /// The port for its own users: STARTTLS and login.
     pub fn submission_port(&self) -> u16 {
         self.submission.number
     }
 
-    /// For other servers: nobody logs in.
+    /// The port for other servers, without login.
     pub fn transfer_port(&self) -> u16 {
         self.transfer.number
     }
 
-    /// Hands it a mail as another server does; `from` stands on the envelope.
+    /// Submits a mail as another server does; `from` is the envelope sender.
     pub async fn transfer(&self, from: &str, to: &[&str], draft: &Draft) {
         let stream = TcpStream::connect(("127.0.0.1", self.transfer.number)).await.expect("Postfix listens");
         let mut stream = BufReader::new(stream);
@@ -112,7 +112,7 @@ impl Postfix {
         expect(&mut stream, "250").await;
     }
 
-    /// What it wrote into its log.
+    /// Returns its log.
     pub fn log(&self) -> String {
         let read = |name| fs::read(self.folder.join(name)).unwrap_or_default();
         String::from_utf8_lossy(&[read("out"), read("log")].concat()).into_owned()
@@ -128,7 +128,7 @@ impl Drop for Postfix {
     }
 }
 
-/// Reads an answer, of one line or several.
+/// Reads an answer of one line or several.
 async fn expect(stream: &mut BufReader<TcpStream>, code: &str) {
     loop {
         let mut line = String::new();
@@ -140,7 +140,7 @@ async fn expect(stream: &mut BufReader<TcpStream>, code: &str) {
     }
 }
 
-/// The number of a user or group.
+/// Returns the number of a user or group.
 fn entry(file: &str, name: &str) -> u32 {
     let text = fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find(|line| line.split(':').next() == Some(name));

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::support::until;
 
-/// Runs its arguments until its own input closes, so that a server ends with the test that started it, even one that
-/// was killed. Its workers are told to end and waited for; the server itself would take a second to let them go.
+/// Runs its arguments until its own input closes, so that a server ends with the test that started it, even if that
+/// was killed. Its workers are told to end and awaited; the server itself would take a second for that.
 const KEEPER: &str = r#"
 "$@" &
 server=$!
@@ -33,11 +33,11 @@ for worker in $workers; do
 done
 "#;
 
-/// A server of the system. Dropped, it is told to end, and waited for.
+/// A server process. Dropping it ends it and waits for it.
 pub struct Process(Child);
 
 impl Process {
-    /// Starts `program`, which must stay in the foreground; what it says goes to `log`.
+    /// Starts `program`, which must stay in the foreground; its output goes to `log`.
     pub fn start(program: &Path, args: &[&str], log: &Path) -> Self {
         let log = File::options().create(true).append(true).open(log).expect("the temporary folder is ours");
         let mut command = Command::new("sh");
@@ -56,12 +56,12 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // Nothing is left to do about a keeper that cannot be waited for.
+        // A keeper that cannot be awaited needs nothing more.
         let _ = self.0.wait();
     }
 }
 
-/// Returns when somebody listens on `port` of loopback.
+/// Returns when a server listens on `port` of loopback.
 pub async fn wait_listening(what: &str, port: u16) {
     until(what, async || tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok()).await;
 }

@@ -1,4 +1,4 @@
-//! Stands between a client and a server.
+//! A TCP proxy between a client and a server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,17 +7,17 @@ use tokio::net::{TcpListener, TcpStream, tcp};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// Hands on what both sides say, until it is told not to.
+/// Forwards in both directions until it is frozen.
 pub struct Proxy {
     port: u16,
-    /// Whether what goes through the connections made so far is still handed on.
+    /// Whether data of the connections made so far is still forwarded.
     flows: Arc<Mutex<watch::Sender<bool>>>,
     connections: watch::Receiver<usize>,
     server: AbortHandle,
 }
 
 impl Proxy {
-    /// Before the server on `target`, a port of loopback.
+    /// Starts before the server on `target`, a port of loopback.
     pub async fn start(target: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
         let port = listener.local_addr().expect("a bound socket has an address").port();
@@ -44,11 +44,11 @@ impl Proxy {
         self.port
     }
 
-    /// From now on nothing goes through the connections that there are, and nothing closes them; later ones are as new.
+    /// Freezes the existing connections: nothing passes, and nothing closes them; later ones work.
     pub fn freeze(&self) {
         let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
         flows.send_replace(false);
-        // The frozen ones keep their receivers; their sender must not end, or they would see it.
+        // The frozen ones keep their receivers; their sender must not be dropped, or they would notice.
         std::mem::forget(std::mem::replace(&mut *flows, watch::Sender::new(true)));
     }
 
@@ -83,7 +83,7 @@ async fn hand_on(mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf, mut 
     }
 }
 
-/// Returns when nothing flows any more.
+/// Returns when nothing is forwarded any more.
 async fn frozen(flow: &mut watch::Receiver<bool>) {
     if flow.wait_for(|flows| !flows).await.is_err() {
         std::future::pending::<()>().await;

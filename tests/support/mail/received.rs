@@ -1,4 +1,4 @@
-//! A mail as it lies in a mailbox, or as it was sent.
+//! A mail as it is in a mailbox, or as it was sent.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use mail_parser::{Message, MessageParser, MimeHeaders};
 #[derive(Clone, Debug)]
 pub struct Mail {
     pub raw: Vec<u8>,
-    /// The letters that a Maildir keeps, e.g. `S` for \Seen.
+    /// The flags of a Maildir, e.g. `S` for \Seen.
     flags: String,
 }
 
@@ -16,7 +16,7 @@ impl Mail {
         Self { raw, flags: String::new() }
     }
 
-    /// `None` when the file is gone.
+    /// Reads it; returns `None` if the file is gone.
     pub(super) fn open(file: &Path) -> Option<Self> {
         let name = file.file_name()?.to_string_lossy();
         let flags = name.split_once(":2,").map_or("", |(_, flags)| flags).to_owned();
@@ -27,12 +27,12 @@ impl Mail {
         self.flags.contains('S')
     }
 
-    /// Panics when it is no mail.
+    /// Parses it; panics if it is no mail.
     pub fn parsed(&self) -> Message<'_> {
         MessageParser::default().parse(&self.raw).expect("a mail")
     }
 
-    /// The values of a header field as they stand there, unfolded; `name` in lower case.
+    /// Returns the raw values of a header field, unfolded; `name` in lower case.
     pub fn headers(&self, name: &str) -> Vec<String> {
         let text = String::from_utf8_lossy(&self.raw).replace("\r\n", "\n");
         let head = text.split("\n\n").next().unwrap_or_default();
@@ -41,30 +41,30 @@ impl Mail {
         fields.filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim().to_owned()).collect()
     }
 
-    /// The first of [`Mail::headers`], empty where there is none.
+    /// Returns the first of [`Mail::headers`], empty if there is none.
     pub fn header(&self, name: &str) -> String {
         self.headers(name).into_iter().next().unwrap_or_default()
     }
 
-    /// Decoded.
+    /// Returns the decoded subject.
     pub fn subject(&self) -> String {
         self.parsed().subject().unwrap_or_default().to_owned()
     }
 
-    /// The address it comes from.
+    /// Returns the address in From.
     pub fn from(&self) -> String {
         let parsed = self.parsed();
         parsed.from().and_then(|from| from.first()?.address()).unwrap_or_default().to_owned()
     }
 
-    /// The addresses it goes to.
+    /// Returns the addresses in To.
     pub fn to(&self) -> Vec<String> {
         let parsed = self.parsed();
         let to = parsed.to().map(|to| to.iter().filter_map(|one| one.address()).map(str::to_owned).collect());
         to.unwrap_or_default()
     }
 
-    /// The plain text, without what wrapping did to it.
+    /// Returns the plain text without line wrapping.
     pub fn text(&self) -> String {
         let parsed = self.parsed();
         parsed.body_text(0).unwrap_or_default().replace("\r\n", "\n")
@@ -74,13 +74,13 @@ impl Mail {
         self.parsed().body_html(0).unwrap_or_default().into_owned()
     }
 
-    /// The message's kind, e.g. `multipart/alternative`.
+    /// Returns the content type, e.g. `multipart/alternative`.
     pub fn kind(&self) -> String {
         self.header("content-type").split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
     }
 
-    /// The enclosed files: name and bytes.
-    pub fn enclosed(&self) -> Vec<(String, Vec<u8>)> {
+    /// Returns the attachments: name and bytes.
+    pub fn attachments(&self) -> Vec<(String, Vec<u8>)> {
         let parsed = self.parsed();
         let named = |part: &mail_parser::MessagePart<'_>| {
             (part.attachment_name().unwrap_or_default().to_owned(), part.contents().to_vec())

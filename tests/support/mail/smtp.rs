@@ -1,4 +1,4 @@
-//! A scripted SMTP server that keeps what it is given, and is as rude as servers are.
+//! A scripted SMTP server that keeps what it receives, and misbehaves as servers do.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,33 +17,33 @@ use crate::support::{deadline, signing};
 
 /// What the server does with one mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Take {
-    /// Takes it.
+pub enum SmtpAnswer {
+    /// Accepts it.
     Well,
-    /// Answers RCPT so, e.g. `450 4.2.0 greylisted`.
+    /// Answers RCPT with this, e.g. `450 4.2.0 greylisted`.
     Recipient(&'static str),
-    /// Answers the end of DATA so.
+    /// Answers the end of DATA with this.
     Data(&'static str),
-    /// Has the whole mail, and closes the connection before it says so.
+    /// Reads the whole mail, and closes the connection before it confirms.
     Drop,
-    /// Has the whole mail, and never says so.
+    /// Reads the whole mail, and never confirms.
     Hang,
 }
 
-/// A mail that came as far as its last line, whatever was said then.
+/// A mail that was read to its last line, whatever the answer was.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct ReceivedMail {
     pub from: String,
     pub to: Vec<String>,
     pub mail: Mail,
-    pub how: Take,
+    pub how: SmtpAnswer,
 }
 
 #[derive(Default)]
 struct Record {
-    taken: Vec<Taken>,
-    script: VecDeque<Take>,
-    /// RCPT commands, refused ones too.
+    taken: Vec<ReceivedMail>,
+    script: VecDeque<SmtpAnswer>,
+    /// RCPT commands, including refused ones.
     asked: usize,
     refuses_login: bool,
     is_silent: bool,
@@ -75,12 +75,12 @@ impl Drop for Smtp {
 }
 
 impl Smtp {
-    /// Plain, with AUTH.
+    /// Starts without TLS, with AUTH.
     pub async fn start() -> Self {
         Self::listen(None).await
     }
 
-    /// TLS from the first byte, with this certificate and key.
+    /// Starts with TLS from the first byte, with this certificate and key.
     pub async fn with_certificate(certificate: &(String, String)) -> Self {
         let chain = vec![CertificateDer::from_pem_slice(certificate.0.as_bytes()).expect("a certificate")];
         let key = PrivateKeyDer::from_pem_slice(certificate.1.as_bytes()).expect("a key");
@@ -97,7 +97,7 @@ impl Smtp {
         let serving = Arc::clone(&shared);
         let server = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // A broken connection is the client's affair.
+                // A broken connection is the client's problem.
                 tokio::spawn(connection(stream, Arc::clone(&serving)));
             }
         });
@@ -108,33 +108,33 @@ impl Smtp {
         self.port
     }
 
-    /// Does so with the next mails, one each; later ones it takes.
-    pub fn then(&self, script: impl IntoIterator<Item = Take>) {
+    /// Answers the next mails with these, one each; later ones are accepted.
+    pub fn then(&self, script: impl IntoIterator<Item = SmtpAnswer>) {
         self.shared.record().script.extend(script);
     }
 
-    /// From now on no password is right, or all are again.
+    /// Refuses all passwords from now on, or accepts them again.
     pub fn refuse_login(&self, refuses: bool) {
         self.shared.record().refuses_login = refuses;
     }
 
-    /// From now on nothing is said to a login, or all is again.
-    pub fn be_silent(&self, silent: bool) {
+    /// Stops answering logins from now on, or resumes.
+    pub fn set_silent(&self, silent: bool) {
         self.shared.record().is_silent = silent;
     }
 
-    /// Every mail whose last line was read.
-    pub fn taken(&self) -> Vec<Taken> {
+    /// Returns every mail that was read to its last line.
+    pub fn taken(&self) -> Vec<ReceivedMail> {
         self.shared.record().taken.clone()
     }
 
-    /// How many recipients were named, refused ones too.
+    /// Returns how many recipients were named, including refused ones.
     pub fn asked(&self) -> usize {
         self.shared.record().asked
     }
 
     /// Returns when `count` mails have been read to their last line.
-    pub async fn wait_taken(&self, count: usize) -> Vec<Taken> {
+    pub async fn wait_taken(&self, count: usize) -> Vec<ReceivedMail> {
         self.wait(&format!("{count} mails sent"), |record| (record.taken.len() >= count).then(|| record.taken.clone()))
             .await
     }
@@ -163,7 +163,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) -> std::io::Result<(
 
 const EXTENSIONS: &str = "250-scripted\r\n250-8BITMIME\r\n250-SIZE 52428800\r\n250 AUTH PLAIN LOGIN";
 
-/// What a client has said of the mail that it is about to hand over.
+/// The envelope of the mail that a client is about to send.
 #[derive(Default)]
 struct Envelope {
     from: String,
@@ -205,7 +205,7 @@ async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shared) -> 
                 }
             }
             "QUIT" => return say(&mut stream, "221 2.0.0 bye").await,
-            // Who is logged in already is sent away, too.
+            // Clients that are logged in already are refused too.
             "NOOP" if shared.record().refuses_login => return say(&mut stream, "421 4.3.2 log in again").await,
             "RSET" | "NOOP" | "HELO" => say(&mut stream, "250 2.0.0 ok").await?,
             _ => say(&mut stream, "500 5.5.2 what?").await?,
@@ -218,13 +218,13 @@ async fn say(stream: &mut (impl AsyncWrite + Unpin), line: &str) -> std::io::Res
     stream.flush().await
 }
 
-/// What stands between the angle brackets.
+/// Returns the text between the angle brackets.
 fn address(argument: &str) -> String {
     let inner = argument.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
     inner.map_or("", |(address, _)| address).to_owned()
 }
 
-/// AUTH PLAIN, in one line or two (RFC 4954, section 4); other ways are not known.
+/// AUTH PLAIN, in one line or two (RFC 4954, section 4); other mechanisms are unsupported.
 async fn login<S>(stream: &mut BufReader<S>, argument: &str, shared: &Shared) -> std::io::Result<&'static str>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -247,7 +247,7 @@ fn recipient(shared: &Shared, envelope: &mut Envelope, argument: &str) -> &'stat
     let mut record = shared.record();
     record.asked += 1;
     let answer = match record.script.front() {
-        Some(Take::Recipient(answer)) => {
+        Some(SmtpAnswer::Recipient(answer)) => {
             let answer = *answer;
             record.script.pop_front();
             answer
@@ -262,7 +262,7 @@ fn recipient(shared: &Shared, envelope: &mut Envelope, argument: &str) -> &'stat
     answer
 }
 
-/// The mail up to its last line, dots unstuffed (RFC 5321, section 4.5.2).
+/// Reads the mail up to its last line, dots unstuffed (RFC 5321, section 4.5.2).
 async fn data(stream: &mut (impl AsyncBufReadExt + Unpin)) -> std::io::Result<Vec<u8>> {
     let (mut raw, mut line) = (Vec::new(), Vec::new());
     loop {
@@ -277,24 +277,24 @@ async fn data(stream: &mut (impl AsyncBufReadExt + Unpin)) -> std::io::Result<Ve
     }
 }
 
-/// Whether the connection goes on.
+/// Answers a mail; returns true if the connection continues.
 async fn answer_data<S>(stream: &mut S, shared: &Shared, envelope: Envelope, raw: Vec<u8>) -> std::io::Result<bool>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let how = {
         let mut record = shared.record();
-        let how = record.script.pop_front().unwrap_or(Take::Well);
-        record.taken.push(Taken { from: envelope.from, to: envelope.to, mail: Mail::new(raw), how });
+        let how = record.script.pop_front().unwrap_or(SmtpAnswer::Well);
+        record.taken.push(ReceivedMail { from: envelope.from, to: envelope.to, mail: Mail::new(raw), how });
         how
     };
     shared.changed.send_modify(|count| *count += 1);
     match how {
-        Take::Well | Take::Recipient(_) => say(stream, "250 2.0.0 taken").await?,
-        Take::Data(answer) => say(stream, answer).await?,
-        Take::Drop => return Ok(false),
-        Take::Hang => {
-            // Until the client has had enough.
+        SmtpAnswer::Well | SmtpAnswer::Recipient(_) => say(stream, "250 2.0.0 taken").await?,
+        SmtpAnswer::Data(answer) => say(stream, answer).await?,
+        SmtpAnswer::Drop => return Ok(false),
+        SmtpAnswer::Hang => {
+            // Until the client gives up.
             let mut rest = Vec::new();
             stream.read_to_end(&mut rest).await?;
             return Ok(false);

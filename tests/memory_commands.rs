@@ -1,11 +1,11 @@
-//! What is remembered, by the command line: with a gateway and without, the same.
+//! Memories by the command line: the same with a gateway and without.
 
 use serde_json::{Value, json};
 
-use crate::support::gateway::{Gateway, Ran};
+use crate::support::gateway::{CommandOutput, Gateway};
 use crate::support::{Hook, Setup};
 
-fn refused(ran: &Ran, expected: &str) {
+fn refused(ran: &CommandOutput, expected: &str) {
     assert!(ran.code == Some(1) && ran.stdout.is_empty() && ran.stderr.contains(expected), "{expected}: {ran:?}");
 }
 
@@ -19,7 +19,7 @@ async fn home(is_running: bool) -> Gateway {
     gateway
 }
 
-/// Adds a memory; its id alone stands on standard output.
+/// Adds a memory; returns its id, the only standard output.
 async fn add(gateway: &Gateway, args: &[&str]) -> String {
     let ran = gateway.run(&[&["memory", "add"], args].concat()).await;
     let id = ran.stdout.trim_end().to_owned();
@@ -32,7 +32,7 @@ fn texts(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memories_are_kept_by_the_command_line() {
+async fn memories_are_managed_from_the_command_line() {
     for is_running in [true, false] {
         let gateway = home(is_running).await;
         assert_eq!(gateway.json(&["memory", "show"]).await, json!([]), "looking makes nothing");
@@ -78,7 +78,7 @@ async fn memories_are_kept_by_the_command_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_export_is_taken_in_elsewhere() {
+async fn exported_memories_are_imported_elsewhere() {
     let (from, to) = (home(true).await, home(false).await);
     add(&from, &["The cat is called Momo"]).await;
     add(&from, &["German", "--kind", "preference", "--key", "language"]).await;
@@ -106,10 +106,10 @@ async fn an_export_is_taken_in_elsewhere() {
     assert!(ran.stderr.contains("line 5: "), "{ran:?}");
 }
 
-/// An import adds nothing that is there, whatever its kind: tasks, which are else written each time; facts that contradict
-/// each other; what something newer has replaced.
+/// An import adds nothing that exists, whatever its kind: tasks, which are otherwise added each time; facts that
+/// contradict each other; replaced facts.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_import_adds_nothing_twice() {
+async fn an_import_adds_no_duplicates() {
     let line = |kind: &str, name: &str, text: &str| {
         json!({"owner": "owner", "kind": kind, "name": name, "text": text, "detail": {"steps": 2}}).to_string() + "\n"
     };

@@ -1,62 +1,62 @@
-//! What some stories need of the machine. A story that cannot be told here says so and returns: it is counted by name by
-//! `cargo xtask test`, and under CI, where every part must be there, it fails.
+//! What some stories require of the machine. A story that cannot run here says so and returns: `cargo xtask test`
+//! counts it by name, and under CI, where every requirement must be met, it fails.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A user that every machine has, for what is not to run as root.
+/// A user that every machine has, for what must not run as root.
 pub const NOBODY: u32 = 65_534;
 
-/// Says that this story, or a part of it, is left out.
+/// Reports that this story, or a part of it, is skipped.
 #[expect(clippy::print_stdout, reason = "whoever runs one story is to see it")]
-pub fn left_out(why: &str) {
+pub fn skip_story(why: &str) {
     let story = story();
     let is_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false" && value != "0");
     assert!(!is_ci, "under CI no story is left out: {story}: {why}");
     println!("left out: {why}; see `cargo xtask test`");
-    // Set by `cargo xtask test`, which counts what lies there.
+    // Set by `cargo xtask test`, which counts the files there.
     if let Some(folder) = std::env::var_os("DAOYOU_LEFT_OUT") {
         let file = PathBuf::from(folder).join(story.replace("::", "."));
         fs::write(&file, why).expect("the runner's folder can be written");
     }
 }
 
-/// Whether a program of the system is missing; where it is, the story is left out.
-pub fn lacks(program: &str, package: &str) -> bool {
-    let lacks = find(program).is_none();
-    if lacks {
-        left_out(&format!("there is no {program} (package {package})"));
+/// Returns true if a system program is missing, and then skips the story.
+pub fn is_missing(program: &str, package: &str) -> bool {
+    let is_missing = find(program).is_none();
+    if is_missing {
+        skip_story(&format!("there is no {program} (package {package})"));
     }
-    lacks
+    is_missing
 }
 
-/// Whether commands have no sandbox here, as there is no bubblewrap; where that is so, the story is left out.
-pub fn lacks_bubblewrap() -> bool {
-    lacks("bwrap", "bubblewrap")
+/// Returns true if there is no sandbox for lack of bubblewrap, and then skips the story.
+pub fn bubblewrap_is_missing() -> bool {
+    is_missing("bwrap", "bubblewrap")
 }
 
-/// Where a program of the system is, if it is there.
+/// Returns the path of a system program, if it is installed.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/usr/lib/postfix/sbin", "/usr/libexec/postfix"].map(Into::into);
     std::env::split_paths(&path).chain(usual).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Whether this is the superuser.
+/// Returns true for the superuser.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The name of the story that runs: nextest gives each a process, the usual runner a thread of that name.
+/// Returns the name of the running story: nextest gives each a process, the default runner a thread of that name.
 fn story() -> String {
     let named = std::env::var("NEXTEST_TEST_NAME").ok();
     named.or_else(|| std::thread::current().name().map(str::to_owned)).unwrap_or_else(|| "a story".to_owned())
 }
 
-/// A program where every user can start it: where it lies, or else a copy.
-pub fn open_to_all(program: PathBuf) -> PathBuf {
+/// Returns a program that every user can start: the original, or else a copy.
+pub fn executable_by_all(program: PathBuf) -> PathBuf {
     let starts = |program: &Path| {
         let nobody = NOBODY.to_string();
         let mut command = Command::new("setpriv");
@@ -67,7 +67,7 @@ pub fn open_to_all(program: PathBuf) -> PathBuf {
         return program;
     }
     let built = fs::metadata(&program).expect("it is there");
-    // One folder for all builds: the last one replaces what was there.
+    // One folder for all builds: the last one replaces the earlier ones.
     let folder = std::env::temp_dir().join("daoyou-stories");
     let copy = folder.join(program.file_name().expect("a file"));
     let is_current = fs::metadata(&copy).is_ok_and(|copy| copy.len() == built.len() && copy.mtime() >= built.mtime());

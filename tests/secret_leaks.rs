@@ -1,5 +1,5 @@
-//! Fault 33: secrets that are watched. Whatever happens, they are where the owner put them and go to the services they
-//! are for; not into logs, the database, what a model is told, what a command sees, or what anybody is answered.
+//! Fault 33: canary secrets. Whatever happens, they stay where the owner put them and go only to their services;
+//! never into logs, the database, model requests, commands' environments, or replies.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use serde_json::json;
 use crate::support::config::Proof;
 use crate::support::gateway::Message;
 use crate::support::invariants::wait_settled;
-use crate::support::needs::{lacks_bubblewrap, left_out};
+use crate::support::requirements::{bubblewrap_is_missing, skip_story};
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, signing, until};
 
-/// Every watched secret begins so.
+/// The prefix of every canary.
 const MARK: &str = "canary-";
 const LITERAL: &str = "canary-literal-0f1e2d3c4b5a69788796a5b4c3d2e1f0";
 const FROM_ENV: &str = "canary-env-11223344556677889900";
@@ -26,9 +26,9 @@ struct World {
     model: Model,
     sink: Sink,
     gateway: Gateway,
-    /// Held until told; nothing of it may show.
+    /// Holds an answer back; nothing of it may appear.
     gate: Gate,
-    /// What no place may hold, the mark among them.
+    /// Strings that must not occur anywhere, the mark among them.
     needles: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// All files below the test's folder but those in which the owner keeps his secrets.
+    /// Asserts that no file below the test's folder contains a canary, except those in which the owner keeps secrets.
     fn assert_files_clean(&self) -> usize {
         let root = self.gateway.home().parent().unwrap().to_owned();
         let kept = ["config.toml", "token", "hook-secret", "callback"];
@@ -90,12 +90,12 @@ impl World {
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let (folders, others): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir() && !path.is_symlink());
-    // A link into the home holds nothing: what reads through it is asked elsewhere.
+    // A link into the home holds nothing itself; reading through it is tested elsewhere.
     let files = others.into_iter().filter(|path| path.is_file() && !path.is_symlink());
     files.chain(folders.iter().flat_map(|folder| files_below(folder))).collect()
 }
 
-/// What a curious or hostile model does, and what services say that repeat what they were sent.
+/// Scripts a curious or hostile model, and services that repeat what they were sent.
 fn script(model: &Model, gate: &Gate) {
     let echo = format!("Incorrect API key provided: {LITERAL}, with {FROM_ENV} and {HEADER}");
     model.on("refused", [Reply::status(401).saying(&echo)]);
@@ -117,7 +117,7 @@ fn script(model: &Model, gate: &Gate) {
         .and_tool("read_file", &json!({"path": "/proc/self/environ"}))
         .and_tool("list_dir", &json!({"path": ".."}));
     model.on("snoop", [snoop, Reply::text("that is all I could find")]);
-    // What was found goes into files, and the files into messages.
+    // Findings go into files, and the files into messages.
     let gather = "(env; set; cat /proc/*/environ ../token ../config.toml ../hook-secret; cat .daoyou/*/* ) > found.txt 2>&1; \
         for name in token config.toml hook-secret daoyou.db; do ln -sf ../$name link-$name; ln ../$name hard-$name; done";
     let attach = |path: &str| json!({"content": "look", "attachments": [path]});
@@ -127,19 +127,19 @@ fn script(model: &Model, gate: &Gate) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watched_secrets_are_found_nowhere() {
-    if lacks_bubblewrap() {
+async fn canary_secrets_never_leak() {
+    if bubblewrap_is_missing() {
         return;
     }
     if !guard::status().is_enough() {
-        left_out("commands are off without Landlock: what they see");
+        skip_story("commands are off without Landlock: what they see");
     }
     let mut world = World::start().await;
     let mut accepted = Vec::new();
     for text in
         ["hello", "snoop", "carry", "refused", "flaky", "cut-a", "cut-b", "midway", "garbage", "/status", "/model"]
     {
-        // These wait for the service until they are stopped; what they were told is in the outbox, which is looked at.
+        // These wait for the service until they are stopped; their notices are in the outbox, which is checked.
         let waits = ["refused", "flaky", "midway"].contains(&text);
         let wait = if waits { "" } else { "?wait=30" };
         let mut answered = world.gateway.post("in", wait, &Message::new(text).chat("c")).await;
@@ -153,7 +153,7 @@ async fn watched_secrets_are_found_nowhere() {
             world.assert_clean(text, format!("{ran:?}").as_bytes());
             world.gateway.accept("in", &Message::new("/stop").chat("c")).await;
             answered = world.gateway.wait_done("in", &id).await;
-            // A refused key is asked again when it is told to.
+            // A refused key is tried again on request.
             assert_eq!(world.gateway.run(&["queue", "retry", "--outcome", "waiting"]).await.code, Some(0));
         }
         assert_eq!(answered.status, 200, "{text}: {answered:?}");
@@ -164,7 +164,7 @@ async fn watched_secrets_are_found_nowhere() {
     world.gate.wait_arrived(1).await;
     world.gateway.accept("in", &Message::new("/stop").chat("d")).await;
     world.gateway.wait_done("in", &held).await;
-    // A callback that is away, and one that is refused.
+    // A callback that is unreachable, and one that is refused.
     world.sink.down();
     world.gateway.accept("in", &Message::new("unheard").chat("e")).await;
     wait_settled(&world.gateway.database()).await;
@@ -202,7 +202,7 @@ async fn watched_secrets_are_found_nowhere() {
     world.assert_clean("what the model was told", &requests);
     let posts = world.sink.posts();
     assert!(posts.iter().all(|post| post.faults.is_empty()), "{posts:?}");
-    // To its own service each secret goes: the key in the query, the password in the header.
+    // Each secret goes to its own service: the key in the query, the password in the header.
     assert!(posts.iter().all(|post| post.headers[":request"].contains(QUERY)), "{posts:?}");
     for post in posts {
         world.assert_clean("a callback", &post.raw);
@@ -216,9 +216,9 @@ async fn watched_secrets_are_found_nowhere() {
     assert!(logs.contains("TRACE") && logs.contains("(hidden)"), "the log was at its loudest");
 }
 
-/// A configuration that is wrong is told in words that do not repeat what may be a secret.
+/// Configuration errors do not repeat what may be a secret.
 #[tokio::test(flavor = "multi_thread")]
-async fn faults_of_the_configuration_repeat_no_secret() {
+async fn configuration_errors_never_repeat_secrets() {
     let mut gateway = Gateway::new(Setup::new());
     fs::create_dir_all(gateway.home()).unwrap();
     fs::write(gateway.home().join("callback"), "canary-file").unwrap();

@@ -1,5 +1,5 @@
-//! Services and their ways: what a model thought goes back as its service wants it, what a model refuses is left out,
-//! old servers are told of functions, and `daoyou models` says what is known.
+//! Differences between services: reasoning is returned as each service expects, refused parameters are dropped, old
+//! servers get functions, and `daoyou models` lists what is known.
 
 use serde_json::{Value, json};
 
@@ -10,16 +10,17 @@ fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
 }
 
-/// What the assistant's messages with calls hold of what was thought, in the last request.
-fn echoed(model: &Model) -> Vec<Value> {
+/// Returns the reasoning in the assistant's messages with calls, in the last request.
+fn returned_reasoning(model: &Model) -> Vec<Value> {
     let request = model.requests().pop().unwrap();
     let messages = request["messages"].as_array().unwrap().iter();
     let with_calls = messages.filter(|message| message["role"] == "assistant" && message.get("tool_calls").is_some());
     with_calls.map(|message| message["reasoning_content"].clone()).collect()
 }
 
-/// Whether an assistant's message with calls in this request holds what was thought; `None` where there is no such.
-fn thinks(body: &Value) -> Option<bool> {
+/// Returns true if an assistant's message with calls in this request holds reasoning; `None` if there is no such
+/// message.
+fn holds_reasoning(body: &Value) -> Option<bool> {
     let messages = body["messages"].as_array()?.iter();
     let with_calls = messages.filter(|message| message["role"] == "assistant" && message.get("tool_calls").is_some());
     with_calls
@@ -27,38 +28,42 @@ fn thinks(body: &Value) -> Option<bool> {
         .reduce(|a, b| a && b)
 }
 
-fn look() -> Reply {
+fn list_dir_call() -> Reply {
     Reply::tool("list_dir", &json!({"path": "."}))
 }
 
-/// A service that wants it gets it: within the turn, in later turns, and a blank where the model thought nothing.
+/// A service that needs it gets it: within the turn, in later turns, and an empty one if the model produced none.
 #[tokio::test(flavor = "multi_thread")]
-async fn thoughts_behind_calls_go_back_in_this_turn_and_in_later_ones() {
+async fn reasoning_is_returned_to_services_that_need_it() {
     let model = Model::start().await;
-    model.on("first", [look().reasoning("I look."), look().reasoning("I look again."), Reply::text("seen")]);
-    model.on("second", [look(), Reply::text("seen too")]);
+    model.on(
+        "first",
+        [list_dir_call().reasoning("I look."), list_dir_call().reasoning("I look again."), Reply::text("seen")],
+    );
+    model.on("second", [list_dir_call(), Reply::text("seen too")]);
     let missing = "Missing `reasoning_content` field in the assistant message at message index 2.";
-    model.script(move |asked| (thinks(asked.body) == Some(false)).then(|| Reply::status(400).saying(missing)));
+    model.script(move |asked| (holds_reasoning(asked.body) == Some(false)).then(|| Reply::status(400).saying(missing)));
     let gateway = Gateway::start(setup(&model).set("providers.scripted.retries", 0)).await;
     assert_eq!(gateway.ask("in", "c", "first").await, "seen");
-    assert_eq!((echoed(&model), model.count()), (vec![json!("I look."), json!("I look again.")], 3));
+    assert_eq!((returned_reasoning(&model), model.count()), (vec![json!("I look."), json!("I look again.")], 3));
     assert_eq!(gateway.ask("in", "c", "second").await, "seen too");
     let blank = json!(" ");
-    assert_eq!(echoed(&model), [json!("I look."), json!("I look again."), blank]);
+    assert_eq!(returned_reasoning(&model), [json!("I look."), json!("I look again."), blank]);
     assert_eq!((model.count(), model.refused()), (6, Vec::new()), "refused once, then known");
     assert_eq!(gateway.ask("in", "c", "third").await, "echo: third");
-    assert_eq!((echoed(&model).len(), model.count()), (3, 7));
+    assert_eq!((returned_reasoning(&model).len(), model.count()), (3, 7));
 }
 
-/// A service that refuses it is asked again at once without it, and so from then on; `omit` spares it that.
+/// A service that refuses it is asked again at once without it, and from then on; `omit` avoids the first try.
 #[tokio::test(flavor = "multi_thread")]
-async fn thoughts_are_kept_from_a_service_that_refuses_them() {
+async fn reasoning_is_withheld_from_services_that_refuse_it() {
     for (mode, asked) in [("auto", 5), ("omit", 4)] {
         let model = Model::start().await;
-        model.on("look", [look().reasoning("I look."), Reply::text("seen")]);
+        model.on("look", [list_dir_call().reasoning("I look."), Reply::text("seen")]);
         let words = "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : property \
             'reasoning_content' is unsupported)]";
-        model.script(move |asked| (thinks(asked.body) == Some(true)).then(|| Reply::status(400).saying(words)));
+        model
+            .script(move |asked| (holds_reasoning(asked.body) == Some(true)).then(|| Reply::status(400).saying(words)));
         let setup = setup(&model).set("providers.scripted.retries", 0).set("providers.scripted.reasoning", mode);
         let gateway = Gateway::start(setup).await;
         for _ in 0..2 {
@@ -70,7 +75,7 @@ async fn thoughts_are_kept_from_a_service_that_refuses_them() {
 
 /// A refused parameter costs one more request, once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_parameter_is_left_out() {
+async fn a_refused_parameter_is_dropped() {
     let model = Model::start().await;
     model.script(|asked| {
         let refused = asked.body.get("temperature").is_some();
@@ -89,16 +94,16 @@ async fn a_refused_parameter_is_left_out() {
     assert_eq!(log.matches("without temperature").count(), 1, "{log}");
 }
 
-/// A server from before tools: functions, asked for by the configuration or learned from its refusal.
+/// A server without tools gets functions, by configuration or after its refusal.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_server_is_told_of_functions() {
+async fn an_old_server_is_offered_functions_instead_of_tools() {
     for (mode, asked) in [("functions", 3), ("auto", 4)] {
         let model = Model::start().await;
         model.on(
             "write",
             [
-                Reply::tool("write_file", &json!({"path": "a.txt", "content": "old"})).in_old_form(),
-                Reply::tool("read_file", &json!({"path": "a.txt"})).in_old_form(),
+                Reply::tool("write_file", &json!({"path": "a.txt", "content": "old"})).in_function_call_form(),
+                Reply::tool("read_file", &json!({"path": "a.txt"})).in_function_call_form(),
                 Reply::text("written"),
             ],
         );
@@ -120,11 +125,11 @@ async fn an_old_server_is_told_of_functions() {
     }
 }
 
-/// A model that takes no tools answers without them, also where earlier turns had some.
+/// A model that takes no tools answers without them, also where earlier turns used some.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_without_tools_answers_all_the_same() {
+async fn a_model_without_tools_still_answers() {
     let model = Model::start().await;
-    model.on("look", [look(), Reply::text("seen")]);
+    model.on("look", [list_dir_call(), Reply::text("seen")]);
     let gateway = Gateway::start(setup(&model).set("providers.scripted.retries", 0)).await;
     assert_eq!(gateway.ask("in", "c", "look").await, "seen");
     model.script(|asked| {
@@ -137,9 +142,9 @@ async fn a_model_without_tools_answers_all_the_same() {
     assert_eq!((model.count(), model.refused()), (5, Vec::new()));
 }
 
-/// `daoyou models`: where each key comes from and never the key, the context, the price.
+/// `daoyou models` shows the source of each key and never the key, the context size, the price.
 #[tokio::test(flavor = "multi_thread")]
-async fn models_says_what_is_known_of_each_service() {
+async fn models_lists_the_known_facts_of_each_service() {
     let model = Model::start().await;
     let setup = setup(&model)
         .set("providers.scripted.context_tokens", 32_000)

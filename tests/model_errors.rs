@@ -1,5 +1,5 @@
-//! A model service that refuses, stalls, breaks off or streams nothing: asked again where that helps, and otherwise one
-//! clear reply.
+//! A model service that refuses, stalls, breaks off or streams nothing: retried where that helps, otherwise one clear
+//! reply.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
 }
 
-/// The reply to `text` in a chat of its own, and its error's code.
-async fn told(gateway: &Gateway, text: &str) -> (String, Value) {
+/// Returns the reply to `text` in a new chat, and its error code.
+async fn reply_and_error_code(gateway: &Gateway, text: &str) -> (String, Value) {
     let id = gateway.accept("in", &Message::new(text).chat(text)).await;
     let state = gateway.wait_done("in", &id).await;
     (state.text("reply").to_owned(), state.body["error"]["code"].clone())
 }
 
-/// The failures that end a turn: how often the model is asked, and what is said.
+/// Failures that end a turn: how often the model is asked, and the reply.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_call_is_one_clear_reply_with_a_code() {
     let model = Model::start().await;
@@ -33,11 +33,11 @@ async fn a_failed_call_is_one_clear_reply_with_a_code() {
         ("it is no service", Reply::raw("<html>hello</html>"), 2, "llm_parse", "web page"),
     ] {
         model.on(text, [answer]);
-        let (reply, found) = told(&gateway, text).await;
+        let (reply, found) = reply_and_error_code(&gateway, text).await;
         assert_eq!((model.requests_about(text).len(), found), (asked, json!(code)), "{text}: {reply}");
         let clear = reply.starts_with("I could not get an answer from the model: scripted: ") && reply.contains(words);
         assert!(clear && !reply.contains("a-model-key"), "{text}: {reply}");
-        // The failed turn stands in the history as it was told, and the next one goes on.
+        // The failed turn is in the history as it was reported, and the next one continues.
         assert_eq!(gateway.ask("in", text, "go on").await, "echo: go on");
         assert!(model.requests().last().is_some_and(|request| request["messages"][2]["content"] == reply), "{text}");
     }
@@ -46,7 +46,7 @@ async fn a_failed_call_is_one_clear_reply_with_a_code() {
     check(&gateway.database(), &Witness::default());
 }
 
-/// What helps when it is asked again is asked again, and nothing of the failed answer is in the reply.
+/// Failures that pass are retried, and nothing of the failed answer is in the reply.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_call_is_retried() {
     let model = Model::start().await;
@@ -72,9 +72,9 @@ async fn a_failed_call_is_retried() {
             is_first.then(|| failing.clone())
         });
     }
-    // Side by side, as each one waits before it asks again.
+    // Concurrently, since each one waits before its retry.
     join_all(cases.iter().map(async |(text, _)| {
-        assert_eq!(told(&gateway, text).await, (format!("echo: {text}"), Value::Null));
+        assert_eq!(reply_and_error_code(&gateway, text).await, (format!("echo: {text}"), Value::Null));
         let requests = model.requests_about(text);
         assert_eq!(requests.len(), 2, "{text}");
         assert_eq!(requests[0], requests[1], "{text}: the same is asked again");
@@ -87,9 +87,9 @@ async fn a_failed_call_is_retried() {
     assert!(journal.messages.iter().all(|said| !said.body.to_string().contains("lost words")));
 }
 
-/// A service that names its time is asked again then, and not before.
+/// A service that names a time is asked again then, and not before.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_busy_service_is_asked_when_it_says() {
+async fn retry_after_delays_the_next_call() {
     let model = Model::start().await;
     model.nth(1, Reply::status(429).retry_after("1"));
     let gateway = Gateway::start(setup(&model)).await;
@@ -98,9 +98,9 @@ async fn a_busy_service_is_asked_when_it_says() {
     assert!(began.elapsed() >= Duration::from_secs(1) && model.count() == 2, "{:?}", began.elapsed());
 }
 
-/// `daoyou agent -m` of a failed turn: the clear error is the reply, and the exit code is 1.
+/// `daoyou agent -m` prints the clear error as the reply, and exits with 1.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_turn_on_the_command_line_exits_1() {
+async fn agent_exits_1_when_the_turn_fails() {
     let model = Model::start().await;
     model.on("broken", [Reply::status(500)]);
     let gateway = Gateway::new(setup(&model).set("providers.scripted.retries", 0));
@@ -114,9 +114,9 @@ async fn a_failed_turn_on_the_command_line_exits_1() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "echo: hello\n"), "{ran:?}");
 }
 
-/// `stream = false`: the same turn, tools and all.
+/// `stream = false`: the same turn, with tools.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_does_not_stream() {
+async fn a_non_streaming_service_runs_the_same_turn() {
     let model = Model::start().await;
     let write = Reply::tool("write_file", &json!({"path": "a.txt", "content": "whole"}));
     model.on("write", [write.saying("<think>hm</think>"), Reply::text("<think>hm</think>written").usage(30, 5)]);

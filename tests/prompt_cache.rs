@@ -1,4 +1,4 @@
-//! What a service's cache saves: each request of a session begins with nearly all of the one before.
+//! Hits of a service's cache: each request of a session begins with nearly all of the previous one.
 
 use std::fmt::Write;
 
@@ -7,22 +7,22 @@ use serde_json::{Value, json};
 
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
-/// Of the bytes of the earlier request, as many have to come again.
+/// The share of an earlier request's bytes that must recur.
 const SHARED: f64 = 0.98;
 
-/// What stands in front of a request for a service's cache: tools, system prompt, messages.
-fn prefix(request: &Value) -> String {
+/// Returns the part of a request that a service caches: tools, system prompt, messages.
+fn cache_prefix(request: &Value) -> String {
     format!("{}{}", request["tools"], request["messages"])
 }
 
-/// The part of `before` that `after` begins with.
-fn shared(before: &str, after: &str) -> f64 {
+/// Returns the share of `before` with which `after` begins.
+fn shared_prefix_share(before: &str, after: &str) -> f64 {
     let same = before.bytes().zip(after.bytes()).take_while(|(a, b)| a == b).count();
     same as f64 / before.len() as f64
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn consecutive_requests_share_their_beginning() {
+async fn consecutive_requests_share_their_prefix() {
     let model = Model::start().await;
     model.on("look", [Reply::tool("list_dir", &json!({"path": "."})), Reply::text("I looked.")]);
     model.on(
@@ -41,7 +41,7 @@ async fn consecutive_requests_share_their_beginning() {
     let systems: Vec<_> = requests.iter().map(|request| &request["messages"][0]).collect();
     let mut compactions = 0;
     for (n, pair) in requests.windows(2).enumerate() {
-        let share = shared(&prefix(&pair[0]), &prefix(&pair[1]));
+        let share = shared_prefix_share(&cache_prefix(&pair[0]), &cache_prefix(&pair[1]));
         if systems[n] != systems[n + 1] {
             compactions += 1;
             assert!(systems[n + 1]["content"].as_str().unwrap().contains("# Earlier"), "{}", systems[n + 1]);
@@ -49,16 +49,16 @@ async fn consecutive_requests_share_their_beginning() {
             assert!(share >= SHARED, "request {n} shares {share:.3} of the one before");
         }
     }
-    // 120 messages: at 50, and every 25 behind that.
+    // 120 messages: at 50, and every 25 after that.
     assert!((1..=4).contains(&compactions), "{compactions} of {} requests", requests.len());
     assert_eq!((requests.len(), model.refused()), (60, Vec::new()));
 }
 
-/// Of consecutive requests, so many have to share so much.
+/// The share of consecutive requests that must reach [`SHARED`].
 const OFTEN: f64 = 0.9;
 
-/// Returns when no summary is due: people write slower than tests.
-async fn settled(gateway: &Gateway) {
+/// Returns when no summary is due: people write more slowly than tests.
+async fn wait_summaries(gateway: &Gateway) {
     let due = || -> i64 {
         let store = Connection::open(gateway.database()).unwrap();
         store.query_row("SELECT count(*) FROM session_memory WHERE due IS NOT NULL", [], |row| row.get(0)).unwrap()
@@ -66,26 +66,26 @@ async fn settled(gateway: &Gateway) {
     until("no summary is due", async || (due() == 0).then_some(())).await;
 }
 
-/// A dozen words, always others.
-fn dozen(n: usize) -> String {
+/// Returns twelve words, different for each `n`.
+fn twelve_words(n: usize) -> String {
     const WORDS: [&str; 11] =
         ["river", "table", "music", "winter", "garden", "letter", "window", "engine", "paper", "island", "copper"];
     let words = (0..10).map(|k| WORDS[(n * 7 + k * k + 3 * k) % WORDS.len()]);
     format!("number {n} {}", words.collect::<Vec<_>>().join(" "))
 }
 
-/// The share of consecutive requests that keep [`SHARED`] of the one before.
-fn economy(model: &Model) -> f64 {
-    let requests: Vec<String> = model.requests().iter().map(prefix).collect();
+/// Returns the share of consecutive requests that keep [`SHARED`] of the previous one.
+fn share_of_cached_requests(model: &Model) -> f64 {
+    let requests: Vec<String> = model.requests().iter().map(cache_prefix).collect();
     let pairs = requests.windows(2);
     let count = pairs.len();
-    let keep = pairs.filter(|pair| shared(&pair[0], &pair[1]) >= SHARED).count();
+    let keep = pairs.filter(|pair| shared_prefix_share(&pair[0], &pair[1]) >= SHARED).count();
     keep as f64 / count as f64
 }
 
-/// Windows that tokens bound: small contexts, and turns that read much.
+/// Windows limited by tokens: small contexts, and turns that read much.
 #[tokio::test(flavor = "multi_thread")]
-async fn consecutive_requests_share_their_beginning_where_tokens_are_short() {
+async fn consecutive_requests_share_their_prefix_in_small_windows() {
     let mut table = String::new();
     let mut worst: f64 = 1.0;
     for (what, context, turns, pages) in
@@ -100,14 +100,14 @@ async fn consecutive_requests_share_their_beginning_where_tokens_are_short() {
         });
         let setup = Setup::new().model(&model).hook(Hook::bearer("in"));
         let gateway = Gateway::start(setup.set("providers.scripted.context_tokens", context)).await;
-        let book: String = (0..20_000).fold(String::new(), |book, n| book + &dozen(n) + "\n");
+        let book: String = (0..20_000).fold(String::new(), |book, n| book + &twelve_words(n) + "\n");
         std::fs::write(gateway.workspace().join("book.txt"), book).unwrap();
         for n in 0..turns {
-            gateway.ask("in", "c", &dozen(n)).await;
-            settled(&gateway).await;
+            gateway.ask("in", "c", &twelve_words(n)).await;
+            wait_summaries(&gateway).await;
         }
         assert_eq!(model.refused(), Vec::<String>::new());
-        let share = economy(&model);
+        let share = share_of_cached_requests(&model);
         worst = worst.min(share);
         writeln!(table, "{what}: {:.0} % of {} requests keep 98 %", share * 100.0, model.count()).unwrap();
     }
@@ -115,9 +115,9 @@ async fn consecutive_requests_share_their_beginning_where_tokens_are_short() {
     assert!(worst >= OFTEN, "{table}");
 }
 
-/// What a service says of its context when it refuses is kept, over a restart, and shown.
+/// The context size in a service's refusal is stored, across a restart, and shown.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_that_a_refusal_names_is_kept() {
+async fn a_context_limit_named_in_a_refusal_is_remembered() {
     const HOLDS: usize = 60_000;
     let model = Model::start().await;
     model.script(|asked| {
@@ -129,10 +129,10 @@ async fn a_limit_that_a_refusal_names_is_kept() {
     let refusals =
         |model: &Model| model.requests().iter().filter(|request| request["messages"].to_string().len() > HOLDS).count();
     for n in 0..40 {
-        let long = (0..30).map(|k| dozen(n * 30 + k)).collect::<Vec<_>>().join(", ");
+        let long = (0..30).map(|k| twelve_words(n * 30 + k)).collect::<Vec<_>>().join(", ");
         let reply = gateway.ask("in", "c", &long).await;
         assert!(reply.starts_with("echo: "), "{reply}");
-        settled(&gateway).await;
+        wait_summaries(&gateway).await;
         if n == 25 {
             gateway.restart().await;
         }

@@ -1,5 +1,5 @@
-//! What happens to a database beyond the program's own doing: its log is gone, a bit flips, a block is overwritten, the
-//! disk is full. The gateway starts, says what is lost, loses nothing that can be read, and takes new messages.
+//! Damage to a database from outside: its WAL is gone, a bit flips, a block is overwritten, the disk is full. The
+//! gateway starts, reports the losses, keeps everything readable, and accepts new messages.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{open, wait_settled};
-use crate::support::needs::left_out;
+use crate::support::requirements::skip_story;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
 const MESSAGES: usize = 40;
 
-/// A gateway that has answered [`MESSAGES`] messages, `m0` and so on. Whatever is lost is told to the sink.
-async fn lived(sink: &Sink) -> Gateway {
+/// Starts a gateway that has answered [`MESSAGES`] messages, `m0` and so on. Losses are reported to the sink.
+async fn used_gateway(sink: &Sink) -> Gateway {
     let setup = Setup::new().hook(Hook::bearer("in")).hook(Hook::bearer("notes").callback(sink));
     let mut gateway = Gateway::start(setup.set("owner.notify", "webhook:notes:owner")).await;
     for n in 0..MESSAGES {
@@ -32,7 +32,7 @@ fn log_of(gateway: &Gateway) -> PathBuf {
     gateway.home().join("daoyou.db-wal")
 }
 
-fn length(path: &Path) -> u64 {
+fn file_length(path: &Path) -> u64 {
     fs::metadata(path).unwrap().len()
 }
 
@@ -40,12 +40,12 @@ fn write_at(path: &Path, at: u64, bytes: &[u8]) {
     File::options().write(true).open(path).unwrap().write_all_at(bytes, at).unwrap();
 }
 
-fn cut(path: &Path, to: u64) {
+fn truncate(path: &Path, to: u64) {
     File::options().write(true).open(path).unwrap().set_len(to).unwrap();
 }
 
-/// How many of the messages are known; those that are not are accepted again, and all are answered.
-async fn known(gateway: &Gateway) -> usize {
+/// Returns how many of the messages are known; unknown ones are accepted again, and all are answered.
+async fn count_known(gateway: &Gateway) -> usize {
     let mut known = 0;
     for n in 0..MESSAGES {
         let sent = gateway.post("in", "", &Message::new("/help").chat("c").id(&format!("m{n}"))).await;
@@ -56,8 +56,8 @@ async fn known(gateway: &Gateway) -> usize {
     known
 }
 
-/// What `status` says is lost: how many messages, and in which words.
-async fn lost(gateway: &Gateway) -> (usize, String) {
+/// Returns the losses that `status` reports: the number of messages, and the text.
+async fn losses(gateway: &Gateway) -> (usize, String) {
     let status = gateway.json(&["status"]).await;
     let losses = status["losses"].as_array().unwrap();
     let count = losses.iter().map(|loss| loss["messages"].as_u64().unwrap()).sum::<u64>();
@@ -65,14 +65,14 @@ async fn lost(gateway: &Gateway) -> (usize, String) {
     (usize::try_from(count).unwrap(), words)
 }
 
-/// After a start: what is lost is said in the log, by `status` until it is put away, and to the owner once; the rest is
-/// known, and no number is given twice.
-async fn check_told(gateway: &mut Gateway, sink: &Sink, expected: Option<usize>) -> String {
-    let (missing, words) = lost(gateway).await;
+/// Asserts that after a start the losses are in the log, in `status` until acknowledged, and sent to the owner once;
+/// that the rest is known; and that no number repeats.
+async fn check_losses_reported(gateway: &mut Gateway, sink: &Sink, expected: Option<usize>) -> String {
+    let (missing, words) = losses(gateway).await;
     let told = sink.wait_posts(1).await;
     assert!(told[0].data("content").contains(words.as_str()), "{:?}: {words}", told[0].data("content"));
     assert!(gateway.logs().contains(words.as_str()), "the log is silent on: {words}");
-    assert_eq!(known(gateway).await, MESSAGES - missing, "{words}");
+    assert_eq!(count_known(gateway).await, MESSAGES - missing, "{words}");
     assert!(expected.is_none_or(|expected| expected == missing), "{missing} lost: {words}");
     let seqs = "SELECT min(seq) FROM inbox WHERE seq > ?1";
     let first: Option<usize> =
@@ -86,13 +86,13 @@ async fn check_told(gateway: &mut Gateway, sink: &Sink, expected: Option<usize>)
     assert_eq!(put_away, json!({"acknowledged": 1}));
     gateway.stop().await;
     gateway.up().await;
-    assert_eq!(lost(gateway).await.1, "", "said once");
+    assert_eq!(losses(gateway).await.1, "", "said once");
     assert_eq!(sink.posts().len(), 1, "told once");
     words
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_is_gone_cut_or_damaged_is_noticed_and_counted() {
+async fn a_missing_truncated_or_damaged_wal_is_detected_and_counted() {
     type Damage = fn(&Path);
     let table: [(&str, Damage, Option<usize>, &str); 3] = [
         (
@@ -101,12 +101,12 @@ async fn a_log_that_is_gone_cut_or_damaged_is_noticed_and_counted() {
             Some(40),
             "40 accepted messages are missing from the database (seq 1–40): ",
         ),
-        ("cut short", |log| cut(log, length(log) / 2), None, "accepted messages are missing"),
+        ("cut short", |log| truncate(log, file_length(log) / 2), None, "accepted messages are missing"),
         // SQLite would drop everything behind it; daoyou reads on.
         (
             "a flipped bit",
             |log| {
-                let at = length(log) / 3 / 4_120 * 4_120 + 32 + 24 + 1_000;
+                let at = file_length(log) / 3 / 4_120 * 4_120 + 32 + 24 + 1_000;
                 let mut byte = [0];
                 File::open(log).unwrap().read_exact_at(&mut byte, at).unwrap();
                 write_at(log, at, &[byte[0] ^ 16]);
@@ -117,29 +117,33 @@ async fn a_log_that_is_gone_cut_or_damaged_is_noticed_and_counted() {
     ];
     for (what, damage, expected, words) in table {
         let sink = Sink::start(Some(&config::callback_secret())).await;
-        let mut gateway = lived(&sink).await;
+        let mut gateway = used_gateway(&sink).await;
         gateway.kill9().await;
         damage(&log_of(&gateway));
         gateway.up().await;
-        let told = check_told(&mut gateway, &sink, expected).await;
+        let told = check_losses_reported(&mut gateway, &sink, expected).await;
         println!("{what}: {told}");
         assert!(told.contains(words), "{what}: {told}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_file_is_moved_aside_and_what_can_be_read_of_it_taken_over() {
+async fn a_damaged_database_is_moved_aside_and_salvaged() {
     type Damage = fn(&Path);
     let table: [(&str, Damage, Option<usize>); 5] = [
-        ("the second half overwritten", |path| write_at(path, length(path) / 8 * 4, &vec![0xa5; 30 * 4_096]), None),
-        ("cut to two thirds", |path| cut(path, length(path) / 3 * 2), None),
+        (
+            "the second half overwritten",
+            |path| write_at(path, file_length(path) / 8 * 4, &vec![0xa5; 30 * 4_096]),
+            None,
+        ),
+        ("cut to two thirds", |path| truncate(path, file_length(path) / 3 * 2), None),
         ("a garbage header", |path| write_at(path, 0, &[0x5a; 100]), Some(0)),
         ("a garbage first page", |path| write_at(path, 0, &[0x5a; 4_096]), Some(0)),
         ("notes", |path| fs::write(path, "these are my notes, not a database\n".repeat(200)).unwrap(), Some(40)),
     ];
     for (what, damage, expected) in table {
         let sink = Sink::start(Some(&config::callback_secret())).await;
-        let mut gateway = lived(&sink).await;
+        let mut gateway = used_gateway(&sink).await;
         gateway.stop().await;
         damage(&gateway.database());
         let damaged = fs::read(gateway.database()).unwrap();
@@ -149,41 +153,41 @@ async fn a_damaged_file_is_moved_aside_and_what_can_be_read_of_it_taken_over() {
         assert!(aside.starts_with("daoyou.db.corrupt-"), "{aside}");
         assert!(fs::read(gateway.home().join(&aside)).unwrap() == damaged, "{what}: kept as it was");
         assert!(expected != Some(0) || status["losses"][0]["whole"] == true, "{what}: nothing is missing: {status}");
-        let told = check_told(&mut gateway, &sink, expected).await;
+        let told = check_losses_reported(&mut gateway, &sink, expected).await;
         println!("{what}: {told}");
         let all = expected.is_none() && told.contains(&format!("{MESSAGES} accepted messages are missing"));
         assert!(!all, "{what}: something can be read: {told}");
     }
-    // An empty file with nothing beside it is a database that was deleted.
+    // An empty file without a WAL is a database that was deleted.
     let sink = Sink::start(Some(&config::callback_secret())).await;
-    let mut gateway = lived(&sink).await;
+    let mut gateway = used_gateway(&sink).await;
     gateway.stop().await;
-    cut(&gateway.database(), 0);
+    truncate(&gateway.database(), 0);
     gateway.up().await;
-    check_told(&mut gateway, &sink, Some(40)).await;
+    check_losses_reported(&mut gateway, &sink, Some(40)).await;
 }
 
-/// What a running gateway meets ends it, and the next start mends it.
+/// Damage found by a running gateway ends it, and the next start repairs the database.
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_that_is_met_at_work_is_mended_by_the_next_start() {
+async fn damage_found_at_run_time_is_repaired_at_the_next_start() {
     let sink = Sink::start(Some(&config::callback_secret())).await;
-    let mut gateway = lived(&sink).await;
+    let mut gateway = used_gateway(&sink).await;
     gateway.stop().await;
     gateway.up().await;
     let path = gateway.database();
-    write_at(&path, length(&path) / 8 * 4, &vec![0xa5; 30 * 4_096]);
+    write_at(&path, file_length(&path) / 8 * 4, &vec![0xa5; 30 * 4_096]);
     let looked = gateway.run(&["turns", "list"]).await;
     assert_eq!(looked.code, Some(1), "{looked:?}");
     assert_eq!(gateway.wait_exit().await.code(), Some(1), "{}", gateway.logs());
     gateway.up().await;
-    check_told(&mut gateway, &sink, None).await;
+    check_losses_reported(&mut gateway, &sink, None).await;
 }
 
-/// Commands that only look change nothing, and say what to do.
+/// Read-only commands change nothing, and say what to do.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_leaves_a_damaged_file_as_it_is() {
+async fn a_command_leaves_a_damaged_database_unchanged() {
     let sink = Sink::start(Some(&config::callback_secret())).await;
-    let mut gateway = lived(&sink).await;
+    let mut gateway = used_gateway(&sink).await;
     gateway.stop().await;
     write_at(&gateway.database(), 0, &[0x5a; 100]);
     let damaged = fs::read(gateway.database()).unwrap();
@@ -195,33 +199,33 @@ async fn a_command_leaves_a_damaged_file_as_it_is() {
     }
 }
 
-/// A file system of its own, small; gone when dropped.
+/// A small file system of its own, removed when dropped.
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// `None` where nothing may be mounted, which is said aloud.
+    /// Mounts it; returns `None` and skips the story if mounting is not permitted.
     pub fn mount(at: &Path) -> Option<Self> {
         let mut mount = Command::new("mount");
         let mounted = mount.args(["-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs"]).arg(at).output();
         if !mounted.is_ok_and(|mounted| mounted.status.success()) {
-            left_out("nothing may be mounted here (needs root)");
+            skip_story("nothing may be mounted here (needs root)");
             return None;
         }
         Some(Self(at.to_owned()))
     }
 
-    /// Changes how it is mounted.
+    /// Changes the mount options.
     pub fn remount(&self, options: &str) {
         let mounted = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&self.0).status();
         assert!(mounted.is_ok_and(|status| status.success()), "remount,{options}");
     }
 
-    /// Leaves `free` bytes.
+    /// Fills the disk up to `free` bytes.
     pub fn fill(&self, free: u64) {
         let stat = rustix::fs::statvfs(&self.0).unwrap();
         let room = (stat.f_bavail * stat.f_frsize).saturating_sub(free);
         let written = fs::write(self.ballast(), vec![1; usize::try_from(room).unwrap()]);
-        // The gateway may write at the same time, so that less is left.
+        // The gateway may write at the same time, so that less remains.
         assert!(
             written.as_ref().err().is_none_or(|error| error.kind() == std::io::ErrorKind::StorageFull),
             "{written:?}"
@@ -245,10 +249,10 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Below the reserve nothing is accepted, and what was accepted is answered out of it. With no room at all, it waits; when
-/// there is some again, all goes on by itself.
+/// Below the reserve nothing is accepted, and accepted messages are answered from it. With no space at all the
+/// gateway waits; when there is space again, it recovers by itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_refuses_what_is_new_and_keeps_what_was_accepted() {
+async fn a_full_disk_refuses_new_messages_and_keeps_accepted_ones() {
     for (reserve, free) in [("2MB", 1_000_000), ("0B", 0)] {
         let model = Model::start().await;
         let gate = Gate::new();
@@ -286,7 +290,7 @@ async fn a_full_disk_refuses_what_is_new_and_keeps_what_was_accepted() {
         gateway.ask("in", "d", "after").await;
         gateway.restart().await;
         wait_settled(&gateway.database()).await;
-        assert_eq!(lost(&gateway).await.1, "");
+        assert_eq!(losses(&gateway).await.1, "");
         let ready = Gateway::try_send(gateway.client.get(gateway.url("/readyz"))).await.unwrap();
         assert_eq!(ready.status, 200, "{ready:?}");
         gateway.stop().await;

@@ -1,5 +1,5 @@
-//! A model service that plays each fault for as long as it is asked. After each there is one clear reply with a stable
-//! code, or the answer; the history is one that the service takes; and the session goes on.
+//! A model service that plays each fault as long as it is asked. After each there is one clear reply with a stable
+//! code, or the answer; the history is valid; and the session continues.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::support::gateway::{Message, peak_bytes, resident_bytes};
 use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::model::Asked;
-use crate::support::needs::lacks_bubblewrap;
+use crate::support::model::ModelRequest;
+use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
 const PING: &str = ": ping\n\n";
@@ -18,11 +18,11 @@ const NO_DATA: &str = "event: ping\n\n";
 const PACE: Duration = Duration::from_millis(200);
 /// A stream at full speed.
 const AT_ONCE: Duration = Duration::ZERO;
-/// Deadlines that are not what ends it.
+/// Deadlines that do not end it.
 const AMPLE: (&str, &str) = ("25s", "25s");
 const LINE: usize = 10_000_000;
 
-/// One fault that does not pass, and what is said of it.
+/// A lasting fault, and its error.
 struct Fault {
     name: &'static str,
     reply: Reply,
@@ -30,8 +30,8 @@ struct Fault {
     words: &'static str,
 }
 
-/// The data of an event that says `text`.
-fn says(text: &str) -> String {
+/// Returns the data of an event with `text`.
+fn text_event_data(text: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {"content": text}}]}).to_string()
 }
 
@@ -39,29 +39,29 @@ fn event(data: &str) -> Vec<u8> {
     format!("data: {data}\n\n").into_bytes()
 }
 
-fn half() -> Reply {
-    Reply::events([says("lost words").as_str()])
+fn half_answer() -> Reply {
+    Reply::events([text_event_data("lost words").as_str()])
 }
 
-/// Nothing comes, or nothing but signs of life, or too little for ever.
-fn silences(never: &Gate) -> Vec<Fault> {
+/// Returns faults that send nothing, only keep-alives, or too little for ever.
+fn silent_faults(never: &Gate) -> Vec<Fault> {
     const SILENT: &str = "sent no data for 2s (idle_timeout)";
     const LATE: &str = "not complete within 4s (timeout)";
     let row = |name, reply, words| Fault { name, reply, code: "llm_timeout", words };
     vec![
         row("headers never come", Reply::hang(), SILENT),
         row("it stalls", Reply::text("lost words, and more of them").stalls_after(2, never), SILENT),
-        row("pings and no answer", Reply::raw(PING).then_for_ever(PING, PACE), SILENT),
-        row("pings after half an answer", half().then_for_ever(PING, PACE), SILENT),
-        row("events without data", half().then_for_ever(NO_DATA, PACE), SILENT),
-        row("empty lines", Reply::raw("\n").then_for_ever("\r\n", PACE), SILENT),
-        row("a slow drip", half().then_for_ever(event(&says(".")), PACE), LATE),
-        row("a slow line", Reply::raw("data: ").then_for_ever(" ", PACE), LATE),
+        row("pings and no answer", Reply::raw(PING).repeating_for_ever(PING, PACE), SILENT),
+        row("pings after half an answer", half_answer().repeating_for_ever(PING, PACE), SILENT),
+        row("events without data", half_answer().repeating_for_ever(NO_DATA, PACE), SILENT),
+        row("empty lines", Reply::raw("\n").repeating_for_ever("\r\n", PACE), SILENT),
+        row("a slow drip", half_answer().repeating_for_ever(event(&text_event_data(".")), PACE), LATE),
+        row("a slow line", Reply::raw("data: ").repeating_for_ever(" ", PACE), LATE),
     ]
 }
 
-/// More comes than anybody asked for.
-fn floods() -> Vec<Fault> {
+/// Returns faults that send more than was asked for.
+fn flood_faults() -> Vec<Fault> {
     let row = |name, reply, words| Fault { name, reply, code: "llm_parse", words };
     let call = |n: usize| {
         let function = json!({"name": "list_dir", "arguments": "{}"});
@@ -69,22 +69,22 @@ fn floods() -> Vec<Fault> {
         json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}).to_string()
     };
     let many: Vec<String> = (0..257).map(call).collect();
-    let many = Reply::events(many.iter().map(String::as_str)).then_for_ever(PING, PACE);
-    let words = half().then_for_ever(event(&says(&"x".repeat(1 << 16))), AT_ONCE);
+    let many = Reply::events(many.iter().map(String::as_str)).repeating_for_ever(PING, PACE);
+    let words = half_answer().repeating_for_ever(event(&text_event_data(&"x".repeat(1 << 16))), AT_ONCE);
     vec![
-        row("a line without end", Reply::raw("data: ").then_for_ever(vec![b'x'; 1 << 16], AT_ONCE), "too long"),
+        row("a line without end", Reply::raw("data: ").repeating_for_ever(vec![b'x'; 1 << 16], AT_ONCE), "too long"),
         row("an answer without end", words, "longer than 16777216 bytes"),
         row("too many calls", many, "more than 256 tool calls"),
     ]
 }
 
-/// Faults in which the service ends its answer, in one way or another, and says nothing of the service itself.
-fn with_an_end() -> Vec<Fault> {
+/// Returns faults in which the service ends its answer in some way without reporting an error.
+fn ending_faults() -> Vec<Fault> {
     let row = |name, reply, code, words| Fault { name, reply, code, words };
     let call = Reply::tool("write_file", &json!({"path": "cut.txt", "content": "half a call is not run"}));
     let long_comment = format!(": {}\n\n", "x".repeat(LINE));
     vec![
-        row("half a stream", half(), "llm_connection", "ended before the answer was complete"),
+        row("half a stream", half_answer(), "llm_connection", "ended before the answer was complete"),
         row("nothing at all", Reply::raw(""), "llm_connection", "ended before the answer was complete"),
         row(
             "a cut",
@@ -113,7 +113,7 @@ fn with_an_end() -> Vec<Fault> {
     ]
 }
 
-/// Each fault has a provider and a hook of its own, so that none bears the consequences of another.
+/// Gives each fault its own provider and hook, so that none affects another.
 fn setup(model: &Model, faults: &[Fault], deadlines: (&str, &str)) -> Setup {
     let mut setup = Setup::new().model(model);
     for n in 0..faults.len() {
@@ -129,8 +129,8 @@ fn setup(model: &Model, faults: &[Fault], deadlines: (&str, &str)) -> Setup {
     setup
 }
 
-/// Runs all faults side by side. `deadlines` are the idle and the total one.
-async fn play(model: &Model, faults: &[Fault], deadlines: (&str, &str)) {
+/// Runs all faults concurrently. `deadlines` are the idle and the total timeout.
+async fn play_faults(model: &Model, faults: &[Fault], deadlines: (&str, &str)) {
     for fault in faults {
         model.on(&format!("<{}>", fault.name), [fault.reply.clone()]);
     }
@@ -146,7 +146,7 @@ async fn play(model: &Model, faults: &[Fault], deadlines: (&str, &str)) {
         let clear = format!("I could not get an answer from the model: p{n}: ");
         assert!(reply.starts_with(&clear) && reply.contains(words) && reply.len() < 1_000, "{name}: {reply}");
         assert_eq!(model.requests_about(&text).len(), 1, "{name}");
-        // The lane is free, and the next request of the session is one that the service takes.
+        // The lane is free, and the next request of the session is valid.
         let next = format!("[{name}] go on");
         let answered = gateway.post(&hook, "?wait=30", &Message::new(&next).chat("c").session(&hook)).await;
         assert_eq!(answered.text("reply"), format!("echo: {next}"), "{name}: {answered:?}");
@@ -163,29 +163,29 @@ async fn play(model: &Model, faults: &[Fault], deadlines: (&str, &str)) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn silence_is_given_up_and_the_service_sees_it() {
+async fn a_silent_response_is_aborted_and_its_connection_closed() {
     let (model, never) = (Model::start().await, Gate::new());
-    let faults = silences(&never);
-    play(&model, &faults, ("2s", "4s")).await;
-    model.wait_left(faults.len()).await;
+    let faults = silent_faults(&never);
+    play_faults(&model, &faults, ("2s", "4s")).await;
+    model.wait_disconnected(faults.len()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_is_given_up_and_the_service_sees_it() {
-    let (model, faults) = (Model::start().await, floods());
-    play(&model, &faults, AMPLE).await;
-    model.wait_left(faults.len()).await;
+async fn an_endless_response_is_aborted_and_its_connection_closed() {
+    let (model, faults) = (Model::start().await, flood_faults());
+    play_faults(&model, &faults, AMPLE).await;
+    model.wait_disconnected(faults.len()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fault_that_does_not_pass_is_one_clear_reply() {
+async fn a_lasting_fault_is_one_clear_reply() {
     let model = Model::start().await;
-    play(&model, &with_an_end(), AMPLE).await;
+    play_faults(&model, &ending_faults(), AMPLE).await;
 }
 
 /// 429 twice, with a time in seconds and as a date, and then an answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_busy_twice_is_asked_a_third_time() {
+async fn two_rate_limit_answers_are_retried() {
     let model = Model::start().await;
     let soon = jiff::Timestamp::now() + Duration::from_secs(2);
     let date = jiff::fmt::rfc2822::to_string(&soon.to_zoned(jiff::tz::TimeZone::UTC)).unwrap();
@@ -200,9 +200,9 @@ async fn a_service_that_is_busy_twice_is_asked_a_third_time() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// However the bytes are cut: each alone, within a character, with CR LF and a byte order mark, calls interleaved.
+/// However the bytes are split: each alone, within a character, with CR LF and a byte order mark, calls interleaved.
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_may_come_in_any_pieces() {
+async fn responses_are_read_however_their_bytes_are_split() {
     let model = Model::start().await;
     let written = "多语言 😀 é\r\n\u{2028}tab\there";
     let odd = |reply: Reply| reply.one_byte_chunks().chunk_chars(1).crlf().with_bom();
@@ -219,14 +219,14 @@ async fn bytes_may_come_in_any_pieces() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// An answer of some megabytes on one line is an answer; one of fifty is refused, and not held many times over.
+/// An answer of several megabytes on one line is accepted; one of fifty is refused, and not held many times over.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_very_long_answer_is_read_or_refused_in_little_memory() {
+async fn huge_answers_are_read_or_refused_in_bounded_memory() {
     const LONG: usize = 3_000_000;
     let model = Model::start().await;
     let whole = json!({"choices": [{"index": 0, "delta": {"content": "y".repeat(LONG)}, "finish_reason": "stop"}]});
     let long = Reply::events([whole.to_string().as_str(), "[DONE]"]);
-    let endless = half().then_for_ever(event(&says(&"x".repeat(1 << 16))), AT_ONCE);
+    let endless = half_answer().repeating_for_ever(event(&text_event_data(&"x".repeat(1 << 16))), AT_ONCE);
     model.on("fifty", [endless]);
     model.on("long", [long]);
     let setup = Setup::new().model(&model).set("providers.scripted.retries", 0).hook(Hook::bearer("in"));
@@ -236,7 +236,7 @@ async fn a_very_long_answer_is_read_or_refused_in_little_memory() {
     let refused = gateway.ask("in", "c", "fifty").await;
     assert!(refused.contains("longer than 16777216 bytes"), "{refused}");
     let grown = peak_bytes(gateway.pid()).saturating_sub(before);
-    // 16 MiB are held twice (the answer, and what a stop would show of it), each beside the half that it grew out of.
+    // 16 MiB are held twice (the answer, and what a stop would show of it), each beside the half that it grew from.
     assert!(grown < 64 << 20, "an answer without end took {grown} bytes");
     let reply = gateway.ask("in", "d", "long").await;
     assert!(reply.len() == LONG && reply.bytes().all(|byte| byte == b'y'), "{} bytes", reply.len());
@@ -246,13 +246,13 @@ async fn a_very_long_answer_is_read_or_refused_in_little_memory() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// Where a turn can be stopped, and what it looks like from outside when it is there.
+/// A point at which a turn can be stopped, and how it is observed from outside.
 struct Phase {
     name: &'static str,
     steps: Vec<Reply>,
-    /// Requests of the turn until it is there.
+    /// Requests of the turn up to there.
     requests: usize,
-    /// A file that shows that it is there.
+    /// A file that shows that the turn is there.
     file: Option<&'static str>,
     /// The service holds a connection, which must close.
     is_connected: bool,
@@ -266,7 +266,7 @@ fn phases(never: &Gate) -> Vec<Phase> {
     let sleep = json!({"command": "touch asleep.txt; sleep 1000"});
     vec![
         row("before the headers", vec![Reply::hang()], 1, None, true, "(stopped)"),
-        row("between two words", vec![half().then_for_ever(PING, PACE)], 1, None, true, "(stopped)"),
+        row("between two words", vec![half_answer().repeating_for_ever(PING, PACE)], 1, None, true, "(stopped)"),
         row("before another try", vec![Reply::status(429).retry_after("50")], 1, None, false, "(stopped)"),
         row(
             "while a tool runs",
@@ -281,10 +281,10 @@ fn phases(never: &Gate) -> Vec<Phase> {
     ]
 }
 
-/// `/stop` in each phase of a turn reaches the service: it sees the connection close, and is asked no more.
+/// `/stop` in each phase of a turn reaches the service: it sees the connection close, and gets no further request.
 #[tokio::test(flavor = "multi_thread")]
-async fn stop_reaches_the_service_in_each_phase() {
-    if lacks_bubblewrap() {
+async fn stop_closes_the_model_connection_in_each_phase() {
+    if bubblewrap_is_missing() {
         return;
     }
     let (model, never) = (Model::start().await, Gate::new());
@@ -307,7 +307,7 @@ async fn stop_reaches_the_service_in_each_phase() {
         let code = &state.body["error"]["code"];
         assert!(state.text("reply").ends_with(reply) && *code == json!("stopped"), "{name}: {state:?}");
         left += usize::from(*is_connected);
-        model.wait_left(left).await;
+        model.wait_disconnected(left).await;
         assert_eq!(gateway.ask("in", name, "go on").await, "echo: go on", "{name}");
         assert_eq!((model.requests_about(&text).len(), model.refused()), (*requests, Vec::new()), "{name}");
     }
@@ -315,10 +315,10 @@ async fn stop_reaches_the_service_in_each_phase() {
     check(&gateway.database(), &Witness::default());
 }
 
-/// A hundred reads in one answer, written by turns piece by piece, and again in the next: each result stands with its
-/// own call, in the order asked.
+/// A hundred reads in one answer, written interleaved, and again in the next: each result belongs to its own call, in
+/// the order asked.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_interleaved_calls_are_answered_each_with_its_own() {
+async fn a_hundred_interleaved_calls_keep_their_results_in_order() {
     let model = Model::start().await;
     let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
     for n in 0..100 {
@@ -330,7 +330,7 @@ async fn a_hundred_interleaved_calls_are_answered_each_with_its_own() {
     assert_eq!(gateway.ask("in", "c", "read").await, "all read");
     assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
     assert_eq!(model.refused(), Vec::<String>::new());
-    let results = Asked::new(3, &model.requests()[2]).results;
+    let results = ModelRequest::new(3, &model.requests()[2]).results;
     assert_eq!(results.len(), 100);
     let ids: BTreeSet<String> = model.requests()[2]["messages"]
         .as_array()

@@ -1,5 +1,5 @@
-//! What arrives over the network and means harm: bodies that stall, heads and JSON that two programs read differently,
-//! guessed tokens, clocks that are wrong, and a start right after a kill.
+//! Hostile network input: bodies that stall, heads and JSON that two programs read differently, guessed tokens, wrong
+//! clocks, and a start right after a kill.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinSet;
 
-use crate::support::clock::{faketime, live_at};
+use crate::support::clock::{faketime, start_at_time};
 use crate::support::config::SERVICE_SECRET;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
@@ -19,7 +19,7 @@ use crate::support::{Gateway, Hook, Model, Setup, Sink, config, deadline, signin
 
 const MB: u64 = 1_000_000;
 
-/// Lets this process open as many sockets as the stories need.
+/// Raises this process's limit of open sockets to what the stories need.
 fn allow_sockets(count: u64) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some_and(|soft| soft < count) {
@@ -28,14 +28,14 @@ fn allow_sockets(count: u64) {
     }
 }
 
-/// A size in `/proc/PID/status`, in bytes.
+/// Returns a size of `/proc/PID/status` in bytes.
 fn memory(gateway: &Gateway, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Sends `text` as it is, and reads until the server closes.
+/// Sends `text` unchanged, and reads until the server closes.
 async fn exchange(gateway: &Gateway, text: &[u8]) -> String {
     let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
     stream.write_all(text).await.unwrap();
@@ -44,7 +44,7 @@ async fn exchange(gateway: &Gateway, text: &[u8]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Status and error message of the one answer in `text`.
+/// Returns status and error message of the one answer in `text`.
 fn outcome(text: &str) -> (u16, String) {
     assert_eq!(text.lines().filter(|line| line.starts_with("HTTP/1.1 ")).count(), 1, "one answer: {text}");
     let status = text.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
@@ -53,7 +53,8 @@ fn outcome(text: &str) -> (u16, String) {
     (status, body["error"]["message"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The head of a post to the hook "in" (`verify = "standard"`) whose signature is wrong, as only its body can show.
+/// Returns the head of a post to the hook "in" (`verify = "standard"`) with a wrong signature, which only its body
+/// can reveal.
 fn unproven_head(gateway: &Gateway, length: u64) -> String {
     let (host, now) = (gateway.address(), jiff::Timestamp::now().as_second());
     let signature = signing::base64(&[7; 32]);
@@ -73,7 +74,7 @@ async fn stall(
     let Ok(mut stream) = TcpStream::connect(address).await else { return String::new() };
     let mut told = Vec::new();
     let attack = async {
-        // A server that has enough closes, which is what this is about.
+        // A server that refuses more closes the connection, as intended.
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(sent).await?;
         stream.read_to_end(&mut told).await
@@ -85,10 +86,10 @@ async fn stall(
     String::from_utf8_lossy(&told).into_owned()
 }
 
-/// Hundreds of bodies of 2 MB without a valid signature, all but their last bytes sent, and held open: the memory stays
-/// within the budget, honest posts are answered meanwhile, and the memory is given back.
+/// Hundreds of unauthenticated 2 MB bodies are sent up to their last bytes and held open: memory stays within the
+/// budget, valid posts are answered meanwhile, and the memory is released.
 #[tokio::test(flavor = "multi_thread")]
-async fn stalled_bodies_take_no_more_than_their_budget() {
+async fn stalled_request_bodies_stay_within_their_memory_budget() {
     static BODY: [u8; 1_900_000] = [b' '; 1_900_000];
     allow_sockets(8_192);
     for count in [400_u64, 1_600] {
@@ -107,7 +108,7 @@ async fn stalled_bodies_take_no_more_than_their_budget() {
             gateway.accept("in", &Message::new(&"honest ".repeat(140)).chat("c")).await;
             slowest = slowest.max(start.elapsed());
         };
-        // Until most of them were too much, and beyond: while the rest is held open.
+        // Continues until most were refused, while the rest is held open.
         let mut refused = 0;
         while refused < count * 3 / 4 {
             let told = deadline("a body to be ended", attackers.join_next()).await.unwrap().unwrap();
@@ -146,9 +147,9 @@ async fn stalled_bodies_take_no_more_than_their_budget() {
     }
 }
 
-/// A wrong bearer secret and a wrong signature are told from the head; nobody waits for the body.
+/// A wrong bearer secret and a wrong signature are recognised from the head, before the body arrives.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_proof_in_the_head_is_refused_before_the_body() {
+async fn wrong_credentials_are_refused_before_the_body_is_read() {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in")).hook(Hook::service("hub", "github"))).await;
     let host = gateway.address();
     for (hook, proof) in [
@@ -168,7 +169,7 @@ async fn a_wrong_proof_in_the_head_is_refused_before_the_body() {
     assert!(!gateway.ask("in", "c", "hello").await.is_empty());
 }
 
-/// What it is, the head, and what the refusal says. `host` is the field `Host`.
+/// Returns a description, the head, and the text of the refusal. `host` is the field `Host`.
 fn ambiguous_heads(host: &str) -> Vec<(&'static str, String, &'static str)> {
     let line = |fields: &str| {
         format!("POST /webhook/in HTTP/1.1\r\n{host}\r\nAuthorization: Bearer a-bearer-secret\r\n{fields}\r\n")
@@ -228,10 +229,10 @@ fn ambiguous_heads(host: &str) -> Vec<(&'static str, String, &'static str)> {
     ]
 }
 
-/// Heads that a proxy in front may read differently: each is refused with what is wrong and where, and nothing behind it
-/// is taken for a request.
+/// Heads that a proxy in front may read differently: each is refused with what is wrong and where, and nothing behind
+/// it counts as a request.
 #[tokio::test(flavor = "multi_thread")]
-async fn heads_that_can_be_read_in_two_ways_are_refused() {
+async fn ambiguous_request_heads_are_refused() {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
     let host = format!("Host: {}", gateway.address());
     let smuggled = format!(
@@ -243,7 +244,7 @@ async fn heads_that_can_be_read_in_two_ways_are_refused() {
         let (status, message) = outcome(&told);
         assert!(status == 400 && message.contains(words), "{name}: {told}");
     }
-    // Empty lines behind a body are no fault, however they arrive.
+    // Empty lines behind a body are valid, however they arrive.
     let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
     for part in ["\r\n", "\r", "\n", &format!("GET /healthz HTTP/1.1\r\n{host}\r\nConnection: close\r\n\r\n")] {
         stream.write_all(part.as_bytes()).await.unwrap();
@@ -257,7 +258,7 @@ async fn heads_that_can_be_read_in_two_ways_are_refused() {
     assert_eq!(check(&gateway.database(), &Witness::default()).inbox.len(), 1, "nothing was smuggled in");
 }
 
-/// Posts `body` to a hook with the proof that belongs to it.
+/// Posts `body` to a hook with valid credentials.
 async fn post_raw(gateway: &Gateway, hook: &str, body: &str) -> (u16, String) {
     let now = jiff::Timestamp::now().as_second();
     let request = gateway.client.post(gateway.url(&format!("/webhook/{hook}")));
@@ -276,7 +277,7 @@ async fn post_raw(gateway: &Gateway, hook: &str, body: &str) -> (u16, String) {
     (answered.status, answered.body["error"]["message"].as_str().unwrap_or_default().to_owned())
 }
 
-/// One request to the control socket.
+/// Sends one request to the control socket.
 async fn ask_socket(home: &Path, path: &str, body: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(home.join("daoyou.sock")).await.unwrap();
     let head = format!(
@@ -289,10 +290,10 @@ async fn ask_socket(home: &Path, path: &str, body: &str) -> (u16, String) {
     outcome(&told)
 }
 
-/// JSON with a key twice in one object is refused wherever JSON is taken, whoever signed it, and the error names the key
-/// and its place.
+/// JSON with a duplicate key in one object is refused wherever JSON is accepted, whoever signed it, and the error
+/// names the key and its position.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_stands_twice_is_refused() {
+async fn duplicate_json_keys_are_refused() {
     let template = Hook::bearer("tpl").set("content", "{{ body.text }}");
     let setup = Setup::new().hook(Hook::bearer("in")).hook(Hook::standard("std")).hook(Hook::service("hub", "github"));
     let gateway = Gateway::start(setup.hook(template)).await;
@@ -341,17 +342,17 @@ async fn a_key_that_stands_twice_is_refused() {
     assert_eq!(ask_socket(&gateway.home(), "/api/messages", &message.to_string()).await.0, 202);
 }
 
-/// Wrong tokens, of one kind and of all kinds, from the address that the owner has, too: the right one gets in at once,
-/// between them and after them; the wrong ones are told to wait.
+/// Wrong tokens of every kind, also from the owner's address: the correct token is accepted at once, between them and
+/// after them; the wrong ones must wait.
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_tokens_do_not_lock_out_the_right_one() {
+async fn wrong_tokens_do_not_lock_out_the_correct_token() {
     let gateway = Gateway::start(Setup::new()).await;
     let token = gateway.token();
     let ask = async |token: &str| {
         let request = gateway.client.get(gateway.url("/api/status")).bearer_auth(token);
         Gateway::try_send(request).await.expect("an answer").status
     };
-    // As the owner's own with a typing error at its end, over and over.
+    // The owner's token with a typing error at its end, repeatedly.
     let mistyped = format!("{}x", &token[..token.len() - 1]);
     let mut told = Vec::new();
     for _ in 0..15 {
@@ -370,9 +371,9 @@ async fn wrong_tokens_do_not_lock_out_the_right_one() {
     assert!(start.elapsed() < Duration::from_secs(5), "at once");
 }
 
-/// A clock before 1970: the gateway starts, answers, runs jobs, is asked by commands, and nothing panics.
+/// With a clock before 1970 the gateway starts, answers, runs jobs and serves commands without a panic.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_before_1970_stops_nothing() {
+async fn a_clock_before_1970_breaks_nothing() {
     let Some(library) = faketime() else { return };
     let model = Model::start().await;
     let sink = Sink::start(Some(&config::callback_secret())).await;
@@ -380,7 +381,7 @@ async fn a_clock_before_1970_stops_nothing() {
         Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)).set("cron.min_interval", "1s"),
     );
     for time in ["1960-01-01 00:00:00", "1969-12-31 23:59:58"] {
-        live_at(&mut gateway, &library, time);
+        start_at_time(&mut gateway, &library, time);
         gateway.up().await;
         assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello", "{time}");
         let first = gateway.accept("in", &Message::new("called back").chat("c")).await;
@@ -406,15 +407,16 @@ async fn a_clock_before_1970_stops_nothing() {
     }
 }
 
-/// A start right after a kill gets the home, time and again; beside a living gateway it ends soon with 75 and its pid.
+/// A start right after a kill takes over the home, repeatedly; beside a running gateway it soon exits with 75 and
+/// names the pid.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_right_after_a_kill_gets_the_lock() {
+async fn a_start_right_after_a_kill_acquires_the_lock() {
     let mut gateway = Gateway::start(Setup::new().hook(Hook::open("in"))).await;
     for _ in 0..20 {
         let old = i32::try_from(gateway.pid()).unwrap();
         let mut next = gateway.command(&["gateway", "--no-cli"]);
         next.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // Not waited for: the old one is still ending when the new one starts.
+        // Not awaited: the old process is still ending when the new one starts.
         rustix::process::kill_process(rustix::process::Pid::from_raw(old).unwrap(), rustix::process::Signal::KILL)
             .unwrap();
         let mut next = next.spawn().unwrap();

@@ -1,8 +1,8 @@
-//! Jobs as people and models make them: the command line with a gateway and without, the tool in a chat, the file.
+//! Jobs as people and models create them: the command line with a gateway and without, the tool in a chat, the file.
 
 use serde_json::{Value, json};
 
-use crate::support::gateway::{Gateway, Message, Ran};
+use crate::support::gateway::{CommandOutput, Gateway, Message};
 use crate::support::invariants::wait_settled;
 use crate::support::{Hook, Model, Reply, Setup, Sink, config, until};
 
@@ -10,7 +10,7 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-/// Adds a job by the command line; answers its id, which alone stands on standard output.
+/// Adds a job by the command line; returns its id, which must be the only standard output.
 async fn add(gateway: &Gateway, args: &[&str]) -> String {
     let ran = gateway.run(&[&["cron", "add"], args].concat()).await;
     let id = ran.stdout.trim_end();
@@ -19,16 +19,16 @@ async fn add(gateway: &Gateway, args: &[&str]) -> String {
     id.to_owned()
 }
 
-/// Somebody reads there what a job sends; nothing is due here.
+/// A hook whose messages someone reads; nothing is due here.
 fn hook_that_is_read() -> Hook {
     Hook::bearer("in").set("callback_url", "http://127.0.0.1:9/never")
 }
 
-fn refused(ran: &Ran, expected: &str) {
+fn refused(ran: &CommandOutput, expected: &str) {
     assert!(ran.code == Some(1) && ran.stdout.is_empty() && ran.stderr.contains(expected), "{expected}: {ran:?}");
 }
 
-/// The same lines, the same answers, whether a gateway runs or not.
+/// The same command lines give the same answers, whether or not a gateway runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_managed_by_the_command_line() {
     for is_running in [true, false] {
@@ -95,12 +95,12 @@ async fn wrong_lines(gateway: &Gateway) {
     let refusal: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let reason = refusal["refused"][0]["reason"].as_str().unwrap_or_default();
     assert!(ran.code == Some(1) && reason.contains(&taken), "{ran:?}");
-    // Without a name of their own they are told apart.
+    // Jobs without a name get distinct ones.
     for name in ["drink", "drink 2"] {
         let id = add(gateway, &["--every", "2h", "--message", "drink"]).await;
         assert_eq!(gateway.json(&["cron", "show", name]).await["id"], id.as_str());
     }
-    // Two of one name are from before names were told apart.
+    // Duplicate names are from before names had to be distinct.
     let job = add(gateway, &["--name", "older", "--every", "2h", "--message", "1"]).await;
     let store = rusqlite::Connection::open(gateway.database()).expect("the store is there");
     store.busy_timeout(crate::support::PATIENCE).expect("a time to wait");
@@ -129,7 +129,7 @@ async fn wrong_lines(gateway: &Gateway) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_api_answers_faults_with_their_status() {
+async fn the_cron_api_answers_errors_with_their_status() {
     let gateway = Gateway::start(Setup::new().set("cron.max_jobs", 1)).await;
     let url = |path: &str| gateway.url(&format!("/api/cron{path}"));
     let open = Gateway::try_send(gateway.client.get(url(""))).await.expect("an answer");
@@ -159,7 +159,7 @@ async fn the_api_answers_faults_with_their_status() {
     assert_eq!(send(gateway.client.delete(url("/n"))).await.body["removed"], true);
 }
 
-/// A run by hand goes out at once, or as soon as there is a gateway.
+/// A manual run is sent at once, or as soon as a gateway runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_runs_by_hand() {
     let model = Model::start().await;
@@ -199,7 +199,7 @@ async fn a_job_runs_by_hand() {
     assert!(news[0]["input_tokens"].as_u64() > Some(0), "{news}");
 }
 
-/// What the model promises in a chat comes to that chat, a reminder without a model, a task with one.
+/// Jobs that the model creates in a chat answer to that chat: a reminder without a model, a task with one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_creates_jobs_for_its_chat() {
     let model = Model::start().await;
@@ -271,7 +271,7 @@ async fn the_offline_responder_creates_reminders() {
     assert!(ask("cancel reminder 7").await.contains("Job 7 not found"));
 }
 
-/// A file goes out and comes in again as it was; a row that is broken is named, in the file and in the store.
+/// An exported file is imported unchanged; a malformed row is named, in the file and in the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_are_exported_and_imported() {
     let mut from = Gateway::new(Setup::new());

@@ -1,11 +1,11 @@
-//! Which message runs when: in order within a session, side by side across sessions, fairly, and never more than fit.
+//! The order of messages: sequential within a session, concurrent across sessions, fair, and bounded.
 
 use std::ops::Range;
 
 use futures_util::stream::{self, StreamExt};
 use serde_json::Value;
 
-use crate::support::gateway::{Answered, Message};
+use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::model::user_text;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
@@ -14,14 +14,14 @@ fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
 }
 
-/// What the user said in a request, message by message.
-fn said(request: &Value) -> Vec<&str> {
+/// Returns the user messages of a request.
+fn user_messages(request: &Value) -> Vec<&str> {
     let messages = request["messages"].as_array().expect("a request that was not refused").iter();
     let users = messages.filter(|message| message["role"] == "user");
     users.map(|message| user_text(message["content"].as_str().unwrap_or_default())).collect()
 }
 
-/// Posts `texts` to one chat, each accepted before the next is sent; answers their ids.
+/// Posts `texts` to one chat, each accepted before the next is sent; returns their ids.
 async fn accept_all(gateway: &Gateway, chat: &str, texts: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut ids = Vec::new();
     for text in texts {
@@ -34,9 +34,9 @@ fn numbered(word: &str, numbers: Range<usize>) -> impl Iterator<Item = String> {
     numbers.map(move |n| format!("{word} {n}"))
 }
 
-/// Each request knows the answers to all messages before it, so that no two can have been under way at once.
+/// Each request contains the answers to all earlier messages, so no two can have run at the same time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_answered_one_message_after_the_other_in_order() {
+async fn messages_of_a_session_are_answered_in_order() {
     let model = Model::start().await;
     let sink = Sink::start(Some(&config::callback_secret())).await;
     let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)).set("memory.enabled", false);
@@ -46,16 +46,16 @@ async fn a_session_is_answered_one_message_after_the_other_in_order() {
     let requests = model.requests();
     assert_eq!((requests.len(), model.refused()), (50, Vec::new()));
     for (n, request) in requests.iter().enumerate() {
-        assert_eq!(said(request), numbered("message", 0..n + 1).collect::<Vec<_>>());
+        assert_eq!(user_messages(request), numbered("message", 0..n + 1).collect::<Vec<_>>());
         assert_eq!(request["messages"].as_array().map(Vec::len), Some(2 + 2 * n), "an answer is missing");
     }
     wait_settled(&gateway.database()).await;
     check(&gateway.database(), &Witness { accepted: &accepted, sink: Some(&sink), strict_order: true });
 }
 
-/// Sessions run side by side up to `max_concurrent_turns`; what is above it waits for a place.
+/// Sessions run concurrently up to `max_concurrent_turns`; further ones wait.
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_run_side_by_side_up_to_the_limit() {
+async fn sessions_run_concurrently_up_to_the_limit() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("held", [Reply::text("let go").held_by(&gate)]);
@@ -83,9 +83,9 @@ async fn sessions_run_side_by_side_up_to_the_limit() {
     check(&gateway.database(), &Witness { accepted: &ids, ..Witness::default() });
 }
 
-/// A session with a thousand messages lets another's single one by after one turn.
+/// A session with a thousand messages lets another session's single message pass after one turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowded_session_lets_others_by() {
+async fn a_crowded_session_does_not_starve_others() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("crowd", [Reply::text("one of many").held_by(&gate)]);
@@ -103,10 +103,10 @@ async fn a_crowded_session_lets_others_by() {
     assert!(turns <= 2, "{turns} turns of the crowd came before the single message");
 }
 
-/// `queue = "collect"`: what waits from the same sender is one turn with one reply, also when it is killed in the
-/// middle; another sender's message and a command stand for themselves.
+/// `queue = "collect"`: waiting messages of one sender become one turn with one reply, also after a kill in the
+/// middle; another sender's message and a command stay separate.
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_messages_are_collected_into_one_turn() {
+async fn queued_messages_are_collected_into_one_turn() {
     let model = Model::start().await;
     let (first, joined) = (Gate::new(), Gate::new());
     model.on("part", [Reply::text("all five read").held_by(&joined)]);
@@ -123,7 +123,7 @@ async fn waiting_messages_are_collected_into_one_turn() {
     }
     first.open();
     joined.wait_arrived(1).await;
-    // What comes while they run is no part of their turn, before and after a restart.
+    // Messages that arrive while they run are no part of their turn, before and after a restart.
     ids.push(gateway.accept("in", &from("ann", "late")).await);
     gateway.restart().await;
     joined.wait_arrived(2).await;
@@ -140,8 +140,11 @@ async fn waiting_messages_are_collected_into_one_turn() {
         let state = gateway.wait_done("in", id).await;
         assert!(state.text("reply").starts_with(reply), "{reply}: {state:?}");
     }
-    let asked: Vec<String> =
-        model.requests().iter().map(|request| said(request).last().copied().unwrap_or_default().to_owned()).collect();
+    let asked: Vec<String> = model
+        .requests()
+        .iter()
+        .map(|request| user_messages(request).last().copied().unwrap_or_default().to_owned())
+        .collect();
     assert_eq!(asked, ["first", parts, parts, "other sender", "after bob", "last\n\nlate"]);
     let (before, after) = (&model.requests()[1], &model.requests()[2]);
     assert_eq!(before["messages"], after["messages"], "the turn goes on with the same messages");
@@ -151,16 +154,16 @@ async fn waiting_messages_are_collected_into_one_turn() {
     assert_eq!(journal.outbox.len(), 6, "one reply a turn: {:?}", journal.outbox);
 }
 
-fn turned_away(answered: &Answered, status: u16) {
+fn assert_refused(answered: &HttpAnswer, status: u16) {
     let seconds = answered.retry_after.as_deref().and_then(|after| after.parse::<u64>().ok());
     assert!(answered.status == status && seconds.is_some_and(|secs| secs > 0), "expected {status}: {answered:?}");
     assert!(answered.body["error"]["code"].is_string(), "{answered:?}");
 }
 
-/// A full session answers 429, a full gateway 503, both say when to come again; what was accepted stays known, orders
-/// still get through, a restart forgets none of it, and places come back.
+/// A full session answers 429, a full gateway 503, both say when to retry; accepted messages stay known, commands
+/// still pass, a restart keeps everything, and space becomes free again.
 #[tokio::test(flavor = "multi_thread")]
-async fn full_queues_turn_away_and_places_come_back() {
+async fn full_queues_refuse_messages_until_there_is_room() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("held", [Reply::text("let go").held_by(&gate)]);
@@ -171,10 +174,10 @@ async fn full_queues_turn_away_and_places_come_back() {
     for (chat, id) in [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1")] {
         ids.push(gateway.accept("in", &message(chat, id)).await);
     }
-    turned_away(&gateway.post("in", "", &message("a", "a4")).await, 429);
+    assert_refused(&gateway.post("in", "", &message("a", "a4")).await, 429);
     ids.push(gateway.accept("in", &message("b", "b2")).await);
     for start in ["first", "second"] {
-        turned_away(&gateway.post("in", "", &message("c", "c1")).await, 503);
+        assert_refused(&gateway.post("in", "", &message("c", "c1")).await, 503);
         let again = gateway.post("in", "", &message("a", "a2")).await;
         assert_eq!((again.status, again.text("status"), again.text("id")), (202, "duplicate", ids[1].as_str()));
         assert!(gateway.ask("in", "c", "/status").await.contains('5'), "orders get through");

@@ -1,5 +1,5 @@
-//! What each trust may do, asked of the running program, against the page that says so; and the seeds of the fuzz target of
-//! the control socket, against a running gateway.
+//! What each level of trust may do, as the running program shows it, compared with the documentation page; and the
+//! seeds of the control socket's fuzz target against a running gateway.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use crate::support::gateway::Answered;
+use crate::support::gateway::HttpAnswer;
 use crate::support::model::user_text;
-use crate::support::needs::lacks_bubblewrap;
+use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, deadline, until};
 
 const PAGE: &str = "docs/trust.md";
-/// Writes the page instead of comparing it.
+/// The variable that makes the story write the page instead of comparing it.
 const WRITE: &str = "DAOYOU_WRITE_TRUST";
 const HEAD: &str = "# Who may do what
 
-Written by `cargo xtask trust`; not to be edited by hand. A story (`tests/attack/supply.rs`) has a model try everything
+Written by `cargo xtask trust`; not to be edited by hand. A story (`tests/attack/trust_page.rs`) has a model try everything
 below in a turn of each kind, looks at what it got, and fails when this page says otherwise.
 
 - **Owner**: the terminal, the control socket, the API with its token, and the `owner.identities`.
@@ -34,7 +34,7 @@ of SECURITY.md; a machine that cannot hold one gives fewer powers than this page
 const GO: &str = "try everything";
 const ECHO: &str = "echo: ";
 
-/// The turns whose powers are compared, in the order of the page's columns.
+/// The compared kinds of turns, in the order of the page's columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Sender,
@@ -57,19 +57,18 @@ struct Probe {
     tool: &'static str,
     what: &'static str,
     arguments: Value,
-    /// What a result holds when the call did its work, or `file:` and the file that it has made then. A result that is an
-    /// error never counts.
+    /// What a successful result contains, or `file:` and the file that the call creates. An error never counts.
     shows: &'static str,
 }
 
-/// What nobody may do; each other probe works for somebody, or it would show nothing.
+/// What nobody may do; every other probe must succeed for somebody, or it would show nothing.
 const NOBODYS: [&str; 1] = ["the configuration"];
 
 fn probe(tool: &'static str, what: &'static str, arguments: Value, shows: &'static str) -> Probe {
     Probe { tool, what, arguments, shows }
 }
 
-/// All that is tried; `trust` says which memory is the sender's own.
+/// Returns all probes; `trust` says which memory is the sender's own.
 fn probes(home: &Path, trust: &str) -> Vec<Probe> {
     let own = if trust == "owner" { 3 } else { 2 };
     let elsewhere = json!({"content": "hi", "channel": "webhook:other", "chat_id": "x"});
@@ -130,7 +129,7 @@ fn probes(home: &Path, trust: &str) -> Vec<Probe> {
     ]
 }
 
-/// What a request may hold of the workspace, and by which words it is known.
+/// What a request may contain of the workspace, and the words that identify it.
 const PROMPT: [(&str, &str); 6] = [
     ("AGENTS.md", "canary-agents"),
     ("SOUL.md", "canary-soul"),
@@ -140,7 +139,7 @@ const PROMPT: [(&str, &str); 6] = [
     ("the sender's memories", "canary"),
 ];
 
-/// What one kind of turn got: of each probe, of each part of the prompt.
+/// The results of one kind of turn: for each probe and each part of the prompt.
 struct Powers {
     tools: Vec<bool>,
     prompt: Vec<bool>,
@@ -156,19 +155,19 @@ impl World {
     async fn new(trust: &'static str) -> Self {
         let model = Model::start().await;
         let setup = Setup::new().model(&model).hook(Hook::bearer("in")).hook(Hook::bearer("other"));
-        // Somebody reads there what jobs send; none is due here.
+        // Someone reads there what jobs send; no job is due here.
         let setup = ["in", "other"].into_iter().fold(setup, |setup, hook| {
             setup.set(&format!("channels.webhook.{hook}.callback_url"), "http://127.0.0.1:9/never")
         });
         let setup = setup.set("owner.name", "Canary Owner").set("tools.strangers_read", vec!["public"]);
         let gateway = Gateway::start(setup).await;
         let world = Self { gateway, model, trust };
-        world.furnish().await;
+        world.seed_data().await;
         world
     }
 
-    /// Files, memories, conversations and a job, each with a word by which it is known.
-    async fn furnish(&self) {
+    /// Creates files, memories, conversations and a job, each with an identifying word.
+    async fn seed_data(&self) {
         let workspace = self.gateway.workspace();
         for (name, text) in [
             ("notes.txt", "canary-notes"),
@@ -201,7 +200,7 @@ impl World {
         self.say("owner", "cli", "direct", "the submarine there").await;
         let (channel, chat) = self.place();
         self.say(self.trust, channel, chat, "the lighthouse here").await;
-        // What was said and is remembered is found a moment after it was stored.
+        // Stored messages and memories become searchable a moment later.
         for (path, word) in [
             ("/api/search?q=submarine", "the submarine there"),
             ("/api/search?q=lighthouse", "the lighthouse here"),
@@ -219,14 +218,14 @@ impl World {
         if self.trust == "owner" { ("cli", "direct") } else { ("webhook:in", "c") }
     }
 
-    async fn api(&self, path: &str, body: &Value) -> Answered {
+    async fn api(&self, path: &str, body: &Value) -> HttpAnswer {
         let request = self.gateway.client.post(self.gateway.url(path)).bearer_auth(self.gateway.token()).json(body);
         let answered = deadline(path, Gateway::try_send(request)).await.expect("the gateway answers");
         assert!(answered.status < 300, "{path}: {answered:?}");
         answered
     }
 
-    /// Hands a message over as a channel does that says how far its sender is trusted; answers the reply.
+    /// Delivers a message as a channel with this level of trust does; returns the reply.
     async fn say(&self, trust: &str, channel: &str, chat: &str, content: &str) -> String {
         let sender = if trust == "owner" { "owner" } else { "ann" };
         let file = json!({"name": "one.txt", "path": "mail/one.txt", "media_type": "text/plain", "size": 11});
@@ -245,7 +244,7 @@ impl World {
         .await
     }
 
-    /// Has a turn of this kind try everything.
+    /// Lets a turn of this kind try everything.
     async fn powers(&self, kind: Kind) -> Powers {
         let probes = probes(&self.gateway.home(), self.trust);
         let (first, rest) = probes.split_first().expect("there are some");
@@ -284,7 +283,7 @@ impl World {
         Powers { tools, prompt: prompt.collect() }
     }
 
-    /// The first request of the turn that tried everything, and what its calls got.
+    /// Returns the first request of the turn that tried everything, and the results of its calls.
     async fn tried(&self, count: usize) -> (Value, Vec<String>) {
         let messages = |request: &Value| request["messages"].as_array().cloned().unwrap_or_default();
         let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
@@ -306,7 +305,7 @@ impl World {
         .await
     }
 
-    /// Whether this trust is answered to each of these commands.
+    /// Returns for each command whether this level of trust gets an answer.
     async fn commands(&self, names: &[String]) -> Vec<bool> {
         let (channel, chat) = self.place();
         let mut answered = Vec::new();
@@ -319,8 +318,8 @@ impl World {
         answered
     }
 
-    /// The commands that the gateway answers, by the list that it gives in the terminal; those that the terminal itself
-    /// carries out are left out.
+    /// Returns the commands that the gateway answers, from its list in the terminal, without those that the terminal
+    /// itself runs.
     async fn command_names(&self) -> Vec<String> {
         const OF_THE_TERMINAL: [&str; 6] = ["add", "clear", "drop", "exit", "files", "quit"];
         let help = self.say("owner", "cli", "direct", "/help").await;
@@ -334,7 +333,7 @@ impl World {
     }
 }
 
-/// A table with a column for each kind of turn.
+/// Appends a table with a column for each kind of turn.
 fn table(page: &mut String, head: &[&str], rows: &[(Vec<String>, Vec<bool>)]) {
     writeln!(page, "| {} |", head.join(" | ")).unwrap();
     writeln!(page, "|{}", "---|".repeat(head.len())).unwrap();
@@ -345,8 +344,8 @@ fn table(page: &mut String, head: &[&str], rows: &[(Vec<String>, Vec<bool>)]) {
     }
 }
 
-/// The page as the program has it.
-async fn page() -> String {
+/// Renders the page from the program's behaviour.
+async fn trust_page() -> String {
     let mut powers = Vec::new();
     for (_, trust, kind) in COLUMNS {
         powers.push(World::new(trust).await.powers(kind).await);
@@ -393,7 +392,7 @@ async fn page() -> String {
     page
 }
 
-/// Each tool that there is has a row.
+/// Asserts that each tool has a row.
 async fn check_tools(world: &World) {
     let listed = world.gateway.json(&["tools", "list"]).await;
     let listed = listed.as_array().or_else(|| listed["tools"].as_array()).expect("a list of tools").clone();
@@ -404,12 +403,12 @@ async fn check_tools(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_of_trust_says_what_the_program_does() {
-    if lacks_bubblewrap() {
+async fn the_trust_page_matches_the_program() {
+    if bubblewrap_is_missing() {
         return;
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
-    let page = page().await;
+    let page = trust_page().await;
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(&path, &page).unwrap();
     }
@@ -423,9 +422,9 @@ async fn the_page_of_trust_says_what_the_program_does() {
     assert_eq!(page, written);
 }
 
-/// Each seed of the fuzz target is a request that a gateway answers, whatever it says.
+/// The gateway answers each seed of the fuzz target, whatever it contains.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_seeds_of_control_socket_are_answered() {
+async fn every_control_socket_fuzz_seed_is_answered() {
     let gateway = Gateway::start(Setup::new()).await;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/control_socket");
     let mut count = 0;

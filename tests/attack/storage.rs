@@ -1,20 +1,20 @@
-//! Files that are cut anywhere, and disks that are full, or cannot be written, when the gateway starts: it starts all the
-//! same, says what is wrong, and goes on by itself.
+//! Truncated files, and full or read-only disks at startup: the gateway starts nevertheless, reports the problem, and
+//! recovers by itself.
 
 use std::fs::{self, File};
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::damage::SmallDisk;
-use crate::support::gateway::{Answered, Message};
+use crate::database_damage::SmallDisk;
+use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{open, wait_settled};
 use crate::support::{Gateway, Hook, Setup, until};
 
 const MESSAGES: u64 = 30;
 const FILES: [&str; 3] = ["daoyou.db", "daoyou.db-wal", "daoyou.mark"];
 
-async fn lived() -> Gateway {
+async fn used_gateway() -> Gateway {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
     for n in 0..MESSAGES {
         let said = format!("/help {}", "x".repeat(3_000));
@@ -24,20 +24,20 @@ async fn lived() -> Gateway {
     gateway
 }
 
-fn length(path: &Path) -> u64 {
+fn file_length(path: &Path) -> u64 {
     fs::metadata(path).unwrap().len()
 }
 
-fn cut(path: &Path, keep: u64) {
+fn truncate(path: &Path, keep: u64) {
     File::options().write(true).open(path).unwrap().set_len(keep).unwrap();
 }
 
-/// The files of a stopped gateway's store.
-fn saved(gateway: &Gateway) -> Vec<(&'static str, Option<Vec<u8>>)> {
+/// Reads the files of a stopped gateway's store.
+fn read_store_files(gateway: &Gateway) -> Vec<(&'static str, Option<Vec<u8>>)> {
     FILES.map(|name| (name, fs::read(gateway.home().join(name)).ok())).into()
 }
 
-fn put_back(gateway: &Gateway, files: &[(&'static str, Option<Vec<u8>>)]) {
+fn write_store_files(gateway: &Gateway, files: &[(&'static str, Option<Vec<u8>>)]) {
     for entry in fs::read_dir(gateway.home()).unwrap() {
         let entry = entry.unwrap();
         if entry.file_name().to_string_lossy().starts_with("daoyou.") {
@@ -51,7 +51,7 @@ fn put_back(gateway: &Gateway, files: &[(&'static str, Option<Vec<u8>>)]) {
     }
 }
 
-/// The last pages belong to nothing: no start reads them, and the first message that needs room does.
+/// Adds unused pages at the end: no start reads them, but the first message that needs space does.
 fn with_free_pages(gateway: &Gateway) {
     let connection = rusqlite::Connection::open(gateway.database()).unwrap();
     let free = "CREATE TABLE gone (x); INSERT INTO gone VALUES (zeroblob(40000)); DROP TABLE gone";
@@ -59,8 +59,9 @@ fn with_free_pages(gateway: &Gateway) {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
 }
 
-/// Places to cut a file of `length` bytes: the header, the first pages with the schema, the middle, the last page.
-fn cuts(length: u64) -> Vec<u64> {
+/// Returns positions at which to cut a file of `length` bytes: the header, the first pages with the schema, the
+/// middle, the last page.
+fn cut_positions(length: u64) -> Vec<u64> {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut cuts = vec![
         1,
@@ -84,11 +85,12 @@ fn cuts(length: u64) -> Vec<u64> {
     cuts
 }
 
-/// Wherever the database ends: the first start answers a message, keeps the file, and says how many are lost, exactly.
+/// Wherever the database ends: the first start answers a message, keeps the file, and reports the exact number of
+/// lost messages.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_is_cut_anywhere_starts_answers_and_says_what_is_lost() {
+async fn a_truncated_database_starts_and_reports_exact_losses() {
     for world in ["stopped", "killed", "free pages"] {
-        let mut gateway = lived().await;
+        let mut gateway = used_gateway().await;
         match world {
             "killed" => gateway.kill9().await,
             _ => gateway.stop().await,
@@ -96,11 +98,11 @@ async fn a_database_that_is_cut_anywhere_starts_answers_and_says_what_is_lost() 
         if world == "free pages" {
             with_free_pages(&gateway);
         }
-        let sound = saved(&gateway);
-        for keep in cuts(length(&gateway.database())) {
+        let sound = read_store_files(&gateway);
+        for keep in cut_positions(file_length(&gateway.database())) {
             let what = format!("{world}, cut to {keep}");
-            put_back(&gateway, &sound);
-            cut(&gateway.database(), keep);
+            write_store_files(&gateway, &sound);
+            truncate(&gateway.database(), keep);
             let damaged = fs::read(gateway.database()).unwrap();
             gateway.up().await;
             assert!(gateway.ask("in", "new", "/help").await.contains("/new"), "{what}");
@@ -118,24 +120,24 @@ async fn a_database_that_is_cut_anywhere_starts_answers_and_says_what_is_lost() 
                 let kept = loss["aside"][0].as_str().map(|name| fs::read(gateway.home().join(name)).unwrap());
                 assert!(kept.is_none_or(|kept| kept == damaged), "{what}: kept as it was");
             }
-            // With its log, pages of the file that the log replaces are no loss.
+            // With its WAL, pages of the file that the WAL replaces are no loss.
             assert!(!losses.is_empty() || world == "killed", "{what}: nothing is said");
             gateway.stop().await;
         }
     }
 }
 
-async fn get(gateway: &Gateway, path: &str) -> Answered {
+async fn get(gateway: &Gateway, path: &str) -> HttpAnswer {
     Gateway::try_send(gateway.client.get(gateway.url(path))).await.expect("an answer")
 }
 
-/// A command that leaves `config.toml` as it is: no room must be made on the disk by writing it anew.
-async fn ran(gateway: &Gateway, args: &[&str]) -> (Option<i32>, String) {
+/// Runs a command without rewriting `config.toml`, which would need disk space.
+async fn run_command(gateway: &Gateway, args: &[&str]) -> (Option<i32>, String) {
     let output = gateway.command(args).output().await.expect("the program starts");
     (output.status.code(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap())
 }
 
-/// The gateway lives, says `why` wherever one asks, and takes nothing.
+/// Asserts that the gateway is alive, reports `why` everywhere, and accepts nothing.
 async fn check_read_only(gateway: &mut Gateway, why: &str) {
     gateway.wait_alive().await;
     let alive = get(gateway, "/healthz").await;
@@ -145,7 +147,7 @@ async fn check_read_only(gateway: &mut Gateway, why: &str) {
     let refused = gateway.post("in", "", &Message::new("/help").id("early")).await;
     assert_eq!((refused.status, refused.retry_after.is_some()), (503, true), "{refused:?}");
     assert!(refused.body["error"]["message"].as_str().unwrap().contains(why), "{refused:?}");
-    let (code, doctor) = ran(gateway, &["doctor"]).await;
+    let (code, doctor) = run_command(gateway, &["doctor"]).await;
     assert!(
         code == Some(1) && ["is full", "no free inodes", "read-only"].iter().any(|said| doctor.contains(said)),
         "{doctor}"
@@ -153,11 +155,12 @@ async fn check_read_only(gateway: &mut Gateway, why: &str) {
     assert!(gateway.logs().contains(why), "the log is silent");
 }
 
-/// The same process takes and answers a message by itself; until then each sender is told to come again.
-async fn check_goes_on(gateway: &Gateway, pid: u32) {
+/// Asserts that the same process accepts and answers messages again by itself; until then each sender is told to
+/// retry.
+async fn check_recovers(gateway: &Gateway, pid: u32) {
     let accepted = until("a message to be accepted", async || {
         let sent = gateway.try_post("in", "", &Message::new("/help").id("early")).await;
-        // A connection that is just being made while one server takes over from the other may be cut.
+        // A connection opened while one server takes over from the other may be cut.
         let sent = sent?;
         assert!(matches!(sent.status, 202 | 503), "{sent:?}");
         (sent.status == 202).then_some(sent)
@@ -166,11 +169,11 @@ async fn check_goes_on(gateway: &Gateway, pid: u32) {
     assert_eq!(gateway.wait_done("in", accepted.text("id")).await.text("status"), "done");
     assert_eq!((get(gateway, "/readyz").await.status, gateway.pid()), (200, pid));
     assert_eq!(get(gateway, "/healthz").await.text("status"), "ok");
-    assert_eq!(ran(gateway, &["queue", "list"]).await.0, Some(0));
+    assert_eq!(run_command(gateway, &["queue", "list"]).await.0, Some(0));
 }
 
-/// A gateway whose home is a small disk of its own, and what there is before the disk is full.
-async fn small(before: &str) -> Option<(Gateway, SmallDisk)> {
+/// Creates a gateway whose home is a small disk of its own; `before` says what exists before the disk is full.
+async fn gateway_on_small_disk(before: &str) -> Option<(Gateway, SmallDisk)> {
     let mut gateway = Gateway::new(Setup::new().hook(Hook::bearer("in")).set("store.reserve", "0B"));
     gateway.write_config();
     let disk = SmallDisk::mount(&gateway.home())?;
@@ -190,33 +193,33 @@ async fn small(before: &str) -> Option<(Gateway, SmallDisk)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_is_full_at_the_start_is_waited_for() {
+async fn a_full_disk_at_startup_is_waited_out() {
     const FULL: &str = "the disk that holds the home is full";
     for before in ["nothing", "a database", "a killed gateway", "a damaged database"] {
-        let Some((mut gateway, disk)) = small(before).await else { return };
+        let Some((mut gateway, disk)) = gateway_on_small_disk(before).await else { return };
         if before == "a damaged database" {
-            cut(&gateway.database(), length(&gateway.database()) - 4_095);
+            truncate(&gateway.database(), file_length(&gateway.database()) - 4_095);
         }
-        // To be mended, a database needs far more than a start writes otherwise.
+        // Repairing a database needs far more space than a normal start.
         disk.fill(if before == "a damaged database" { 100_000 } else { 0 });
         gateway.launch();
         if before == "a killed gateway" {
-            // Its files have room enough to begin in; it refuses then as it does at any time.
+            // Its files have enough space to begin with; it then refuses messages as at any other time.
             gateway.wait_alive().await;
             let refused = gateway.post("in", "", &Message::new(&"/help ".repeat(20_000)).id("large")).await;
             assert_eq!((refused.status, refused.retry_after.is_some()), (503, true), "{refused:?}");
         } else {
             check_read_only(&mut gateway, FULL).await;
-            let (code, status) = ran(&gateway, &["status"]).await;
+            let (code, status) = run_command(&gateway, &["status"]).await;
             assert!(code == Some(0) && status.contains("takes no messages") && status.contains(FULL), "{status}");
-            // Nothing else can start in this home meanwhile, and commands are told why they get nothing.
-            assert_eq!(ran(&gateway, &["gateway", "--no-cli"]).await.0, Some(75));
-            let (code, list) = ran(&gateway, &["queue", "list"]).await;
+            // Nothing else can start in this home meanwhile, and commands get an explanation.
+            assert_eq!(run_command(&gateway, &["gateway", "--no-cli"]).await.0, Some(75));
+            let (code, list) = run_command(&gateway, &["queue", "list"]).await;
             assert!(code == Some(1) && list.contains(FULL) && list.lines().count() == 1, "{list}");
         }
         let pid = gateway.pid();
         disk.clear();
-        check_goes_on(&gateway, pid).await;
+        check_recovers(&gateway, pid).await;
         let status = gateway.json(&["status"]).await;
         let said = status["losses"].as_array().unwrap().iter().any(|loss| loss["what"].to_string().contains("damaged"));
         assert_eq!(said, before == "a damaged database", "{status}");
@@ -224,41 +227,41 @@ async fn a_disk_that_is_full_at_the_start_is_waited_for() {
     }
 }
 
-/// No file can be made: neither lock, nor token, nor socket.
+/// No file can be created: neither lock, nor token, nor socket.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_without_room_for_files_is_waited_for() {
+async fn a_disk_without_free_inodes_is_waited_out() {
     for inodes in [3, 4, 5, 6] {
-        let Some((mut gateway, disk)) = small("nothing").await else { return };
+        let Some((mut gateway, disk)) = gateway_on_small_disk("nothing").await else { return };
         disk.remount(&format!("nr_inodes={inodes}"));
         gateway.launch();
         check_read_only(&mut gateway, "the disk that holds the home is full").await;
         let pid = gateway.pid();
         disk.remount("nr_inodes=1000");
-        check_goes_on(&gateway, pid).await;
+        check_recovers(&gateway, pid).await;
         gateway.stop().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_home_that_may_only_be_read_is_waited_for() {
+async fn a_read_only_home_is_waited_out() {
     for before in ["nothing", "a database"] {
-        let Some((mut gateway, disk)) = small(before).await else { return };
+        let Some((mut gateway, disk)) = gateway_on_small_disk(before).await else { return };
         disk.remount("ro");
         gateway.launch();
         check_read_only(&mut gateway, "the home is on a read-only file system").await;
         let pid = gateway.pid();
         disk.remount("rw");
-        check_goes_on(&gateway, pid).await;
+        check_recovers(&gateway, pid).await;
         let status: Value = gateway.json(&["status"]).await;
         assert_eq!(status["losses"], serde_json::json!([]));
         gateway.stop().await;
     }
 }
 
-/// Asked to stop while it waits, it stops.
+/// The gateway stops on request while it waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_waits_for_room_stops_when_asked_to() {
-    let Some((mut gateway, disk)) = small("nothing").await else { return };
+async fn a_gateway_that_waits_for_disk_space_stops_on_request() {
+    let Some((mut gateway, disk)) = gateway_on_small_disk("nothing").await else { return };
     disk.fill(0);
     gateway.launch();
     gateway.wait_alive().await;

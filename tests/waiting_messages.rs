@@ -1,5 +1,5 @@
-//! Messages that wait for a model service: its key is refused, its account is empty, or it fails for a while. They are kept
-//! and answered when it works again; the owner is told once, and nobody else sees what the service said.
+//! Messages that wait for a model service: its key is refused, its account is empty, or it fails for a while. They
+//! are kept and answered when it works again; the owner is told once, and nobody else sees the service's own words.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,10 @@ use crate::support::invariants::{Journal, Witness, check, wait_settled};
 use crate::support::pty::Terminal;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
-/// What no caller may read.
+/// Text that no caller may read.
 const RAW: &str = "raw words from 10.1.2.3";
 
-/// All requests get `fault` while the switch is on.
+/// Answers all requests with `fault` while the switch is on.
 fn fail_while(model: &Model, fault: Reply) -> Arc<AtomicBool> {
     let is_bad = Arc::new(AtomicBool::new(true));
     let switch = is_bad.clone();
@@ -36,21 +36,21 @@ async fn wait_status(gateway: &Gateway, id: &str, status: &str) {
     .await;
 }
 
-/// The contents of what was written into a slot of the outbox.
-fn written(gateway: &Gateway, slot: &str) -> Vec<String> {
+/// Returns the contents written into a slot of the outbox.
+fn outbox_contents(gateway: &Gateway, slot: &str) -> Vec<String> {
     let rows = Journal::read(&gateway.database()).unwrap().outbox.into_iter().filter(|row| row.slot == slot);
     rows.map(|row| row.body["content"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-async fn ready(gateway: &Gateway) -> (u16, Value) {
+async fn readyz(gateway: &Gateway) -> (u16, Value) {
     let answer = gateway.client.get(gateway.url("/readyz")).send().await.unwrap();
     (answer.status().as_u16(), answer.json().await.unwrap())
 }
 
-/// The key is refused: it is asked once, whoever writes; the messages wait, the owner is told once with the cause, `status`,
-/// `doctor` and `/readyz` say so, and all is answered after a reload.
+/// A refused key is tried once, whoever writes; the messages wait, the owner is told once with the cause, `status`,
+/// `doctor` and `/readyz` report it, and all is answered after a reload.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_key_has_messages_wait_until_the_configuration_is_read_anew() {
+async fn messages_wait_while_the_api_key_is_refused_until_a_reload() {
     let (model, sink) = (Model::start().await, Sink::start(Some(&crate::support::config::callback_secret())).await);
     let is_bad = fail_while(&model, Reply::status(401).saying(RAW));
     let hook = Hook::bearer("in").callback(&sink);
@@ -62,11 +62,11 @@ async fn a_refused_key_has_messages_wait_until_the_configuration_is_read_anew() 
     wait_status(&gateway, &two, "waiting").await;
     assert_eq!(model.count(), 1, "a refused key is not asked again by itself");
 
-    let notices = written(&gateway, "notice:waiting");
+    let notices = outbox_contents(&gateway, "notice:waiting");
     let words = "The model service scripted refuses its API key at the moment. Your message is kept and will be answered \
                  when it is back.";
     assert_eq!(notices, [words, words]);
-    let owner = written(&gateway, "notice:service");
+    let owner = outbox_contents(&gateway, "notice:service");
     assert!(
         owner.len() == 1 && owner[0].contains("HTTP 401") && owner[0].contains("providers.scripted.api_key"),
         "{owner:?}"
@@ -86,12 +86,12 @@ async fn a_refused_key_has_messages_wait_until_the_configuration_is_read_anew() 
     let check_of =
         |name: &str| doctor["checks"].as_array().unwrap().iter().find(|check| check["name"] == name).cloned();
     assert_eq!(check_of("waiting for scripted").unwrap()["state"], "fail", "{doctor}");
-    let (code, page) = ready(&gateway).await;
+    let (code, page) = readyz(&gateway).await;
     assert_eq!((code, &page["parts"]["services"]["scripted"]), (200, &json!("llm_auth")), "it takes messages: {page}");
     let told = gateway.ask("in", "a", "/status").await;
     assert!(told.contains("The model service scripted refuses its API key"), "{told}");
 
-    // Another process tells the owner nothing new.
+    // Another process repeats no notice.
     gateway.restart().await;
     until("it to be asked again", async || (model.count() > 1).then_some(())).await;
     wait_status(&gateway, &one, "waiting").await;
@@ -100,9 +100,9 @@ async fn a_refused_key_has_messages_wait_until_the_configuration_is_read_anew() 
     for (id, reply) in [(&one, "echo: one"), (&two, "echo: two")] {
         assert_eq!(gateway.wait_done("in", id).await.text("reply"), reply);
     }
-    let (_, page) = ready(&gateway).await;
+    let (_, page) = readyz(&gateway).await;
     assert_eq!(page["parts"]["services"], json!({}), "{page}");
-    assert_eq!(written(&gateway, "notice:service").len(), 1);
+    assert_eq!(outbox_contents(&gateway, "notice:service").len(), 1);
     wait_settled(&gateway.database()).await;
     let posts = sink.posts();
     let raw = posts.iter().filter(|post| post.data("content").contains(RAW));
@@ -110,9 +110,9 @@ async fn a_refused_key_has_messages_wait_until_the_configuration_is_read_anew() 
     check(&gateway.database(), &Witness { accepted: &[one, two], ..Witness::default() });
 }
 
-/// By hand a refused key is asked again at once, and another model answers what waits.
+/// The owner can retry a refused key at once, and another model answers waiting messages.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_is_asked_for_by_hand_or_answered_by_another_model() {
+async fn waiting_messages_are_retried_by_hand_or_answered_by_another_model() {
     let (model, other) = (Model::start().await, Model::start().await);
     let is_bad = fail_while(&model, Reply::status(403));
     let port = other.base_url();
@@ -128,7 +128,7 @@ async fn what_waits_is_asked_for_by_hand_or_answered_by_another_model() {
         waiting.push(id);
     }
     assert_eq!(model.count(), 1);
-    // Commands do not stand in line behind what waits.
+    // Commands do not queue behind waiting messages.
     assert!(gateway.ask("in", "a", "/help").await.contains("/model"));
     let told = gateway.ask("in", "a", "/model other/m2").await;
     assert!(told.contains("other/m2"), "{told}");
@@ -144,9 +144,9 @@ async fn what_waits_is_asked_for_by_hand_or_answered_by_another_model() {
     check(&gateway.database(), &Witness { accepted: &waiting, ..Witness::default() });
 }
 
-/// What kept a service from answering is void as soon as nobody waits for it, also where another one answered after a restart.
+/// A provider fault is cleared as soon as no message waits for it, also if another model answered after a restart.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fault_is_forgotten_with_the_last_message_that_waited_for_it() {
+async fn a_provider_fault_is_cleared_when_no_message_waits_for_it() {
     let (model, other) = (Model::start().await, Model::start().await);
     let _always = fail_while(&model, Reply::status(401));
     let setup = setup(&model)
@@ -161,13 +161,13 @@ async fn a_fault_is_forgotten_with_the_last_message_that_waited_for_it() {
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "echo: hello");
     until("nothing to be wrong", async || (gateway.json(&["status"]).await["services"] == json!([])).then_some(()))
         .await;
-    assert_eq!(ready(&gateway).await.1["parts"]["services"], json!({}));
+    assert_eq!(readyz(&gateway).await.1["parts"]["services"], json!({}));
 }
 
-/// An empty account, a service that is broken or busy: asked again after growing waits, for longer than a turn may take, and
-/// answered when it is over. Who wrote reads nothing of what the service said.
+/// An empty account, and a broken or busy service, are retried after growing waits, for longer than a turn may take,
+/// and answered when they work again. Senders read nothing of the service's own words.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_passes_by_itself_is_waited_out_and_not_counted_as_work() {
+async fn temporary_provider_faults_are_waited_out_beyond_the_turn_timeout() {
     let quota = json!({"error": {"message": RAW, "type": "insufficient_quota"}}).to_string();
     let broken = json!({"error": {"message": RAW, "type": "server_error"}}).to_string();
     let faults = [
@@ -178,7 +178,8 @@ async fn what_passes_by_itself_is_waited_out_and_not_counted_as_work() {
         ("inside", 3, Reply::events([broken.as_str()]), "reports an error"),
         ("quota inside", 3, Reply::events([quota.as_str()]), "reports an error"),
     ];
-    // With so many tries at least 1.5 s have gone: half a second before the second, one before the third, five for an account.
+    // This many tries take at least 1.5 s: half a second before the second, one before the third, five for an
+    // account.
     join_all(faults.into_iter().map(async |(name, tries, fault, words)| {
         let model = Model::start().await;
         let is_bad = fail_while(&model, fault);
@@ -187,7 +188,7 @@ async fn what_passes_by_itself_is_waited_out_and_not_counted_as_work() {
         let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
         until("longer than a turn may take", async || (model.count() >= tries).then_some(())).await;
         wait_status(&gateway, &id, "waiting").await;
-        let notices = written(&gateway, "notice:waiting");
+        let notices = outbox_contents(&gateway, "notice:waiting");
         assert!(
             notices.len() == 1 && notices[0].contains(words) && !notices[0].contains("10.1.2.3"),
             "{name}: {notices:?}"
@@ -201,8 +202,8 @@ async fn what_passes_by_itself_is_waited_out_and_not_counted_as_work() {
     .await;
 }
 
-/// A turn that fails for what the request itself is says so without the service's words; it can be retried by the id that
-/// `status` shows, goes on from what it did, and is not retried with `--all`.
+/// A turn that fails because of the request itself says so without the service's words; it can be retried by the id
+/// that `status` shows, continues from its journal, and is not retried with `--all`.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_turns_and_dead_letters_are_retried_by_id_all_or_by_outcome() {
     let model = Model::start().await;
@@ -259,9 +260,9 @@ async fn failed_turns_and_dead_letters_are_retried_by_id_all_or_by_outcome() {
     assert_eq!(gateway.run(&["queue", "retry", id]).await.code, Some(1), "it is answered");
 }
 
-/// `daoyou agent -m` beside a gateway ends with exit 76 and the message's id; the message is answered all the same.
+/// `daoyou agent -m` beside a gateway exits with 76 and the message's id; the message is answered later.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_line_waits_no_longer_than_it_is_told() {
+async fn agent_exits_76_when_its_wait_expires() {
     let model = Model::start().await;
     let is_bad = fail_while(&model, Reply::status(401));
     let gateway = Gateway::start(setup(&model)).await;
@@ -273,15 +274,15 @@ async fn the_command_line_waits_no_longer_than_it_is_told() {
     is_bad.store(false, Ordering::SeqCst);
     gateway.json(&["queue", "retry", "--all"]).await;
     until("the answer", async || {
-        let replies = written(&gateway, "reply");
+        let replies = outbox_contents(&gateway, "reply");
         replies.contains(&"echo: hello".to_owned()).then_some(())
     })
     .await;
 }
 
-/// While a message waits the prompt is there: it says what is waited for, takes commands, and another model answers.
+/// While a message waits the prompt is usable: it shows what is awaited, accepts commands, and another model answers.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_prompt_stays_usable_while_a_message_waits() {
+async fn the_chat_prompt_stays_usable_while_a_message_waits() {
     let (model, other) = (Model::start().await, Model::start().await);
     fail_while(&model, Reply::status(401).saying(RAW));
     let setup = setup(&model)
@@ -315,9 +316,9 @@ async fn the_prompt_stays_usable_while_a_message_waits() {
     });
 }
 
-/// From the first answer on `/readyz` is 503 until each channel has started, and then 200 for good.
+/// From the first answer on `/readyz` is 503 until each channel has started, and then 200 permanently.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_is_not_ready_before_its_channels() {
+async fn readyz_is_503_until_every_channel_has_started() {
     let model = Model::start().await;
     let hooks = (0..20).fold(setup(&model), |setup, n| setup.hook(Hook::bearer(&format!("h{n}"))));
     let mut gateway = Gateway::new(hooks);

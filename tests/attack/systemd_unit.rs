@@ -1,7 +1,7 @@
-//! Commands of a gateway that runs under what the systemd unit of the service sets.
+//! Commands of a gateway that runs under the restrictions of the systemd unit.
 
 use crate::support::gateway::binary;
-use crate::support::needs::{NOBODY, is_root, left_out, open_to_all};
+use crate::support::requirements::{NOBODY, executable_by_all, is_root, skip_story};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use seccompiler::{
 
 use super::sandbox::{World, has_namespaces};
 
-/// What the unit of the system's service holds the gateway to.
+/// The restrictions of the system service's unit.
 struct Unit(String);
 
 impl Unit {
@@ -25,7 +25,7 @@ impl Unit {
         self.0.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).collect()
     }
 
-    /// The arguments of a bubblewrap that mounts what the unit has mounted.
+    /// Returns the arguments of a bubblewrap that mounts what the unit mounts.
     fn mounts(&self) -> Vec<&'static str> {
         let mut mounts = Vec::new();
         for (setting, arguments) in [
@@ -44,7 +44,7 @@ impl Unit {
         mounts
     }
 
-    /// The names of the system calls that it allows; groups are named by `systemd-analyze`.
+    /// Returns the names of the allowed system calls; `systemd-analyze` expands groups.
     fn calls(&self) -> BTreeSet<String> {
         let mut allowed = BTreeSet::new();
         for line in self.values("SystemCallFilter") {
@@ -66,7 +66,7 @@ impl Unit {
         allowed
     }
 
-    /// Holds this process, all its threads, to the unit's system calls and namespaces.
+    /// Restricts this process, all its threads, to the unit's system calls and namespaces.
     fn apply(&self) {
         let header = fs::read_to_string(UNISTD).unwrap();
         let numbers: BTreeMap<&str, i64> = header
@@ -106,13 +106,13 @@ impl Unit {
     }
 }
 
-/// Where the numbers of system calls are, with the headers of the C library.
+/// The numbers of system calls, from the headers of the C library.
 const UNISTD: &str = "/usr/include/x86_64-linux-gnu/asm/unistd_64.h";
 
-/// Under what the unit of the system's service sets, namespaces are in force. No systemd runs where tests do, so a process of
-/// its own has the same mounts, by a bubblewrap around it, and the same filter of system calls.
+/// Namespaces are in force under the restrictions of the system service's unit. No systemd runs in tests, so a
+/// separate process has the same mounts, by a bubblewrap around it, and the same system call filter.
 #[test]
-fn the_unit_lets_namespaces_be_made() {
+fn namespaces_work_under_the_systemd_unit() {
     const ROLE: &str = "DAOYOU_TEST_UNIT";
     if std::env::var_os(ROLE).is_some() {
         Unit::read().apply();
@@ -121,18 +121,18 @@ fn the_unit_lets_namespaces_be_made() {
     }
     let has_analyze = std::process::Command::new("systemd-analyze").arg("--version").output().is_ok();
     if !has_namespaces() || !has_analyze || !Path::new(UNISTD).exists() {
-        return left_out("no systemd-analyze, or no headers of the C library");
+        return skip_story("no systemd-analyze, or no headers of the C library");
     }
-    let name = "attack::unit::the_unit_lets_namespaces_be_made";
-    // Root is what the service never is.
+    let name = "attack::unit::namespaces_work_under_the_systemd_unit";
+    // The service never runs as root.
     let mut program = std::process::Command::new(if is_root() { "setpriv" } else { "bwrap" });
     if is_root() {
         let nobody = NOBODY.to_string();
         program.args(["--reuid", &nobody, "--regid", &nobody, "--clear-groups", "bwrap"]);
     }
     program.args(Unit::read().mounts());
-    program.arg("--").arg(open_to_all(std::env::current_exe().unwrap())).args(["--exact", name, "--nocapture"]);
-    program.env(ROLE, "1").env("DAOYOU_BIN", open_to_all(binary()));
+    program.arg("--").arg(executable_by_all(std::env::current_exe().unwrap())).args(["--exact", name, "--nocapture"]);
+    program.env(ROLE, "1").env("DAOYOU_BIN", executable_by_all(binary()));
     let ran = program.output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success() && out.contains("1 passed"), "{out}\n{err}");

@@ -1,5 +1,5 @@
-//! Commands: slash commands, which are answered without the model, by any channel, and `/stop`; and those of the program
-//! that ask a gateway about itself.
+//! Slash commands, which are answered without the model on any channel, `/stop`, and the program's commands that ask
+//! a gateway about itself.
 
 use std::path::Path;
 
@@ -7,26 +7,26 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::needs::lacks_bubblewrap;
+use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
 fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
 }
 
-/// How many messages stand in a request, the system prompt not counted.
-fn length(request: &Value) -> usize {
+/// Returns the number of messages in a request without the system prompt.
+fn message_count(request: &Value) -> usize {
     request["messages"].as_array().expect("a request that was not refused").len() - 1
 }
 
-/// The contents of the messages of one role.
+/// Returns the contents of the messages of one role.
 fn contents<'a>(request: &'a Value, role: &str) -> Vec<&'a str> {
     let messages = request["messages"].as_array().expect("a request that was not refused").iter();
     let of_role = messages.filter(|message| message["role"] == role);
     of_role.filter_map(|message| message["content"].as_str()).collect()
 }
 
-/// What is asked, and all that must stand in the answer.
+/// The question, and everything that the answer must contain.
 type Table = &'static [(&'static str, &'static [&'static str])];
 
 const COMMANDS: &[&str] = &[
@@ -88,10 +88,10 @@ async fn answered_without_the_model(locale: &str, table: Table) {
     }
     assert_eq!(model.count(), 1, "a command needs no model");
 
-    // The history is gone for the model, a command never stood in it, and a path is no command.
+    // The history is gone for the model, commands were never in it, and a path is no command.
     assert!(gateway.ask("in", "c", "/etc/hosts is missing").await.starts_with("echo: /etc/hosts"));
     let request = &model.requests()[1];
-    assert_eq!((length(request), model.refused()), (1, Vec::new()), "{request}");
+    assert_eq!((message_count(request), model.refused()), (1, Vec::new()), "{request}");
     wait_settled(&gateway.database()).await;
     let journal = check(&gateway.database(), &Witness::default());
     let epochs: Vec<_> = journal.messages.iter().map(|said| (said.epoch, said.role.as_str())).collect();
@@ -99,18 +99,18 @@ async fn answered_without_the_model(locale: &str, table: Table) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_are_answered_without_the_model() {
+async fn slash_commands_are_answered_without_the_model() {
     answered_without_the_model("en", ENGLISH).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_are_answered_in_chinese() {
+async fn slash_commands_are_answered_in_chinese() {
     answered_without_the_model("zh", CHINESE).await;
 }
 
-/// A session's model is its own, outlives a kill, and goes back with `auto`.
+/// A session's model is its own, survives a kill, and is reset with `auto`.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_chooses_its_model() {
+async fn each_session_chooses_its_model() {
     let model = Model::start().await;
     let mut gateway = Gateway::start(setup(&model)).await;
     assert!(gateway.ask("in", "c", "/model scripted/other").await.contains("scripted/other"));
@@ -125,13 +125,13 @@ async fn a_session_chooses_its_model() {
     gateway.ask("in", "c", "/model auto").await;
     gateway.ask("in", "c", "five").await;
     let asked: Vec<_> = model.requests().iter().map(|request| request["model"].clone()).collect();
-    // A name that the service does not list is tried out when it is chosen.
+    // A name that the service does not list is tried when it is chosen.
     assert_eq!(asked, ["other", "other", "scripted", "other", "other", "scripted"]);
 }
 
-/// `/stop` while the model is silent: its connection closes, the turn ends, and what is queued behind goes on.
+/// `/stop` while the model is silent: its connection closes, the turn ends, and queued messages continue.
 #[tokio::test(flavor = "multi_thread")]
-async fn stop_ends_a_silent_model() {
+async fn stop_ends_the_wait_for_a_silent_model() {
     let model = Model::start().await;
     model.on("hang", [Reply::hang()]);
     let gateway = Gateway::start(setup(&model)).await;
@@ -140,7 +140,7 @@ async fn stop_ends_a_silent_model() {
     model.wait_requests(2).await;
     let behind = gateway.accept("in", &Message::new("behind").chat("c")).await;
     assert_eq!(gateway.ask("in", "c", "/stop").await, "Stopping.");
-    model.wait_left(1).await;
+    model.wait_disconnected(1).await;
     let state = gateway.wait_done("in", &hangs).await;
     assert_eq!((state.text("status"), state.text("reply")), ("done", "(stopped)"));
     assert_eq!(state.body["error"]["code"], "stopped");
@@ -151,9 +151,9 @@ async fn stop_ends_a_silent_model() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// `/stop` in the middle of an answer: what had been streamed is the reply, without what the model thought.
+/// `/stop` in the middle of an answer: the streamed part is the reply, without the reasoning.
 #[tokio::test(flavor = "multi_thread")]
-async fn stop_keeps_what_was_said() {
+async fn stop_keeps_the_streamed_part_of_an_answer() {
     let model = Model::start().await;
     let gate = Gate::new();
     let answer = "<think>secret thoughts</think>\nThe first half. The second half.";
@@ -163,17 +163,17 @@ async fn stop_keeps_what_was_said() {
     let told = gateway.accept("in", &Message::new("tell").chat("c")).await;
     gate.wait_arrived(1).await;
     let after = gateway.accept("in", &Message::new("after").chat("c")).await;
-    // What lies in the socket is read while another turn goes from end to end.
+    // Data in the socket is read while another turn runs completely.
     gateway.ask("in", "d", "meanwhile").await;
     gateway.ask("in", "c", "/stop").await;
-    model.wait_left(1).await;
+    model.wait_disconnected(1).await;
     let reply = gateway.wait_done("in", &told).await.text("reply").to_owned();
     assert_eq!(reply, "The first half.\n\n(stopped)");
     gateway.wait_done("in", &after).await;
     assert_eq!(contents(&model.requests_about("after")[0], "assistant"), [reply]);
 }
 
-/// Whether a process runs whose command line holds `mark`.
+/// Returns true if a process runs whose command line contains `mark`.
 fn is_running(mark: &str) -> bool {
     let holds = |path: &Path| {
         let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
@@ -185,7 +185,7 @@ fn is_running(mark: &str) -> bool {
 /// `/stop` while a command runs: its processes are gone, and the history says that it was stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_ends_a_running_command() {
-    if lacks_bubblewrap() {
+    if bubblewrap_is_missing() {
         return;
     }
     let model = Model::start().await;
@@ -213,10 +213,10 @@ async fn stop_ends_a_running_command() {
     check(&gateway.database(), &Witness { accepted: &[work], ..Witness::default() });
 }
 
-/// A turn that was told to stop does not go on after a kill: it ends as stopped, and the model is not asked.
+/// A stopped turn does not continue after a kill: it ends as stopped, and the model is not asked.
 #[tokio::test(flavor = "multi_thread")]
-async fn stop_outlives_a_kill() {
-    if lacks_bubblewrap() {
+async fn a_stopped_turn_stays_stopped_after_a_kill() {
+    if bubblewrap_is_missing() {
         return;
     }
     let model = Model::start().await;
@@ -242,9 +242,9 @@ async fn stop_outlives_a_kill() {
     check(&gateway.database(), &Witness { accepted: &[work], ..Witness::default() });
 }
 
-/// The commands that ask about the gateway itself: the same shape with and without one, text for people, no secret.
+/// Commands about the gateway itself have the same form with and without one, text for people, and no secret.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_gateway_tells_of_itself() {
+async fn gateway_commands_have_the_same_form_with_and_without_a_gateway() {
     let model = Model::start().await;
     let hook = Hook::bearer("in").set("allow_from", vec!["ann", "bob"]);
     let setup = setup(&model).hook(hook).hook(Hook::bearer("off").set("enabled", false));
@@ -283,7 +283,7 @@ async fn the_gateway_tells_of_itself() {
     gateway.stop().await;
     for ((args, _), running) in commands.iter().zip(&before) {
         let resting = gateway.json(args).await;
-        assert_eq!(keys(&resting), keys(running), "{args:?}");
+        assert_eq!(key_paths(&resting), key_paths(running), "{args:?}");
         assert!(!format!("{resting}{running}").contains("a-model-key"), "{args:?}");
     }
     assert_eq!(gateway.json(&["status"]).await["gateway"], "down");
@@ -295,27 +295,27 @@ async fn the_gateway_tells_of_itself() {
     }
 }
 
-/// The paths of all keys of some JSON, the first entry of a list for all.
-fn keys(value: &Value) -> Vec<String> {
+/// Returns the paths of all keys of a JSON value; the first entry of a list stands for all.
+fn key_paths(value: &Value) -> Vec<String> {
     match value {
         Value::Object(table) => {
-            // What runs has parts that what rests has not.
+            // A running gateway has parts that a stopped one has not.
             let shared = table.iter().filter(|(key, _)| *key != "parts");
             shared
                 .flat_map(|(key, value)| {
-                    let below = keys(value).into_iter().map(|inner| format!("{key}.{inner}"));
+                    let below = key_paths(value).into_iter().map(|inner| format!("{key}.{inner}"));
                     [key.clone()].into_iter().chain(below).collect::<Vec<_>>()
                 })
                 .collect()
         }
-        Value::Array(list) => list.first().map(keys).unwrap_or_default(),
+        Value::Array(list) => list.first().map(key_paths).unwrap_or_default(),
         _ => Vec::new(),
     }
 }
 
-/// What is made from the command line itself needs no home, and a slip is answered with what was meant.
+/// What follows from the command line alone needs no home, and a typing error gets a suggestion.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_line_describes_itself() {
+async fn help_and_suggestions_need_no_home() {
     let gateway = Gateway::new(Setup::new());
     let run = async |args: &[&str]| {
         let output = gateway.command(args).output().await.unwrap();
@@ -345,10 +345,10 @@ async fn the_command_line_describes_itself() {
     assert!(!gateway.home().exists());
 }
 
-/// Who asks a running gateway needs nothing of its configuration, such as the credentials that only the service has; and
-/// what was said can be read whatever stands there. What works by it says what is wrong.
+/// A command to a running gateway needs nothing of its configuration, such as credentials that only the service has;
+/// and history can be read whatever the configuration says. Commands that need it report the error.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_configuration_that_is_wrong_here_does_not_hide_the_gateway() {
+async fn a_local_configuration_error_does_not_hide_a_running_gateway() {
     let model = Model::start().await;
     let mut gateway = Gateway::start(setup(&model)).await;
     assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");

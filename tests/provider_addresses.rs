@@ -1,5 +1,5 @@
-//! Where a model service is asked: `base_url` as people have it, the variables that go with keys, and what is said of an address
-//! that leads nowhere.
+//! Addresses of model services: usual forms of `base_url`, the variables that go with keys, and errors about wrong
+//! addresses.
 
 use axum::Router;
 use axum::routing::get;
@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 
 use crate::support::{Gateway, Hook, Model, Reply, Setup};
 
-/// The address of a scripted server without its path.
+/// Returns the address of a scripted server without its path.
 fn root(model: &Model) -> String {
     model.base_url().trim_end_matches("/v1").to_owned()
 }
@@ -18,9 +18,9 @@ fn setup(model: &Model, kind: &str, base_url: &str) -> Setup {
     setup.set("providers.scripted.base_url", base_url).set("providers.scripted.retries", 0)
 }
 
-/// Each usual form of an address, in each protocol: the message is answered.
+/// With each usual form of an address, in each protocol, the message is answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_is_found_by_any_form_of_its_address() {
+async fn every_usual_form_of_a_base_url_reaches_the_service() {
     let model = Model::start().await;
     let forms = [
         ("openai", &["", "/", "/v1", "/v1/", "/v1/chat/completions", "/v1/chat/completions/", "/v1/models"][..]),
@@ -36,9 +36,9 @@ async fn a_service_is_found_by_any_form_of_its_address() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// What is no base is a fault of the configuration, with what to write instead.
+/// An invalid base URL is a configuration error that says what to write instead.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_base_is_refused_before_anything_is_asked() {
+async fn an_invalid_base_url_is_a_configuration_error() {
     let model = Model::start().await;
     let root = root(&model);
     let v1 = format!("would be {root}/v1");
@@ -60,9 +60,9 @@ async fn what_is_no_base_is_refused_before_anything_is_asked() {
     assert_eq!(model.count(), 0);
 }
 
-/// `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL`: the key goes there, and a model that is there answers.
+/// With `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL` the key goes there, and a model there answers.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_variables_of_addresses_go_with_their_keys() {
+async fn base_url_variables_apply_with_their_api_keys() {
     let model = Model::start().await;
     for (name, path) in [("OPENAI", "/v1"), ("OPENAI", ""), ("ANTHROPIC", ""), ("ANTHROPIC", "/v1/")] {
         let setup = Setup::new().set("agent.model", "auto");
@@ -74,9 +74,9 @@ async fn the_variables_of_addresses_go_with_their_keys() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// An address that the service does not know: the owner reads where it was asked and what would work, and nobody else does.
+/// If the service does not know the address, only the owner reads which address was asked and what would work.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_address_is_named_to_the_owner_alone() {
+async fn only_the_owner_sees_a_wrong_provider_address() {
     let model = Model::start().await;
     let (root, wrong) = (root(&model), format!("{}/proxy", root(&model)));
     let works = format!("providers.scripted.base_url = \"{root}/v1/chat/completions\"");
@@ -97,9 +97,9 @@ async fn a_wrong_address_is_named_to_the_owner_alone() {
     assert!(message.contains(&asked) && message.contains(&works), "{message}");
 }
 
-/// `/model` with a name that the provider does not have: refused, with the nearest that it has.
+/// `/model` with a name unknown to the provider is refused, with the nearest known name.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_is_not_there_cannot_be_chosen() {
+async fn choosing_an_unknown_model_is_refused_with_the_nearest_name() {
     let model = Model::start().await;
     model.script(|asked| {
         let is_there = matches!(asked.body["model"].as_str(), Some("scripted" | "unlisted"));
@@ -118,7 +118,7 @@ async fn a_model_that_is_not_there_cannot_be_chosen() {
 
 /// A model server without models says how to get one, wherever its name is used.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ollama_without_models_says_ollama_pull() {
+async fn an_ollama_without_models_suggests_ollama_pull() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let list = || async { axum::Json(json!({"object": "list", "data": null})) };

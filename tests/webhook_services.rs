@@ -1,4 +1,4 @@
-//! Webhooks of services, templates, and what each hook has of its own.
+//! Webhooks of services, templates, and the settings of each hook.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::support::config::SERVICE_SECRET;
-use crate::support::gateway::{Answered, Message};
+use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::signing::{hex, hmac_sha256};
 use crate::support::sink::Post;
@@ -22,7 +22,7 @@ fn tag(parts: &str, body: &str) -> String {
     hex(&hmac_sha256(SERVICE_SECRET.as_bytes(), format!("{parts}{body}").as_bytes()))
 }
 
-/// The headers that a service signs `body` with at `time`; GitHub signs no time.
+/// Returns the headers with which a service signs `body` at `time`; GitHub signs no time.
 pub fn signed(service: &str, body: &str, time: i64) -> Headers {
     match service {
         "github" => vec![
@@ -50,7 +50,7 @@ pub fn signed(service: &str, body: &str, time: i64) -> Headers {
     }
 }
 
-pub async fn post(gateway: &Gateway, path: &str, headers: &Headers, body: impl Into<reqwest::Body>) -> Answered {
+pub async fn post(gateway: &Gateway, path: &str, headers: &Headers, body: impl Into<reqwest::Body>) -> HttpAnswer {
     let request = gateway.client.post(gateway.url(&format!("/webhook/{path}"))).body(body);
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
     Gateway::try_send(request).await.expect("an answer")
@@ -68,9 +68,10 @@ fn event(service: &str) -> String {
     event.to_string()
 }
 
-/// Of each kind: good, tampered, by another key, too old, too early, replayed, and replayed with other words around it.
+/// For each kind: valid, tampered, by another key, too old, too early, replayed, and replayed with other unsigned
+/// content.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_kind_of_signature_is_held_to_body_time_and_id() {
+async fn each_kind_of_signature_covers_body_time_and_id() {
     let model = Model::start().await;
     let kinds = ["github", "stripe", "slack"];
     let setup = kinds.iter().fold(Setup::new().model(&model), |setup, kind| setup.hook(Hook::service(kind, kind)));
@@ -105,7 +106,7 @@ async fn each_kind_of_signature_is_held_to_body_time_and_id() {
         assert!(first.text("reply").starts_with(reply), "{first:?}");
         accepted.push(first.text("id").to_owned());
 
-        // Again, at another time, and with headers that nobody signed.
+        // Again, at another time, and with unsigned headers.
         let mut spelled = signed(kind, &body, time + 1);
         for (name, value) in &mut spelled {
             if *name == "x-github-delivery" {
@@ -128,9 +129,9 @@ async fn each_kind_of_signature_is_held_to_body_time_and_id() {
     check(&gateway.database(), &Witness { accepted: &accepted, ..Witness::default() });
 }
 
-/// What services send besides events is answered without a turn; forms and our own body are understood.
+/// What services send besides events is answered without a turn; forms and the native body are understood.
 #[tokio::test(flavor = "multi_thread")]
-async fn services_are_answered_as_they_expect() {
+async fn service_handshakes_and_forms_are_answered_as_expected() {
     let model = Model::start().await;
     let setup = ["github", "slack"]
         .iter()
@@ -170,7 +171,7 @@ async fn services_are_answered_as_they_expect() {
     assert_eq!((told.text("reply"), told.text("session")), ("echo: plain words", "webhook:github:c"));
 }
 
-/// Each hook its templates, session, prompt and model; what the outside sends decides none of them.
+/// Each hook has its templates, session, prompt and model; requests decide none of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_hook_has_its_own_templates_session_prompt_and_model() {
     let (usual, other) = (Model::start().await, Model::start().await);
@@ -207,7 +208,7 @@ async fn each_hook_has_its_own_templates_session_prompt_and_model() {
     assert_eq!((told.status, told.text("session")), (200, "webhook:alerts:ops"), "{told:?}");
     gateway.ask("plain", "c", "hello").await;
 
-    // The model is told in the message, not in the system prompt, which is one for all.
+    // The hook's prompt is in the message, not in the system prompt, which is the same for all.
     let (strong, plain) = (&other.requests()[0], usual.requests());
     let text = |request: &Value, at: usize| request["messages"][at]["content"].as_str().unwrap().to_owned();
     assert_eq!(strong["model"], "strong");
@@ -217,7 +218,7 @@ async fn each_hook_has_its_own_templates_session_prompt_and_model() {
     assert!([strong, &plain[0]].iter().all(|request| !text(request, 0).contains("how bad")));
     assert!(plain[0].to_string().contains("Disk full") && !text(&plain[1], 1).contains("how bad"), "{plain:?}");
 
-    // The hook's model is its sessions' usual one; `/model` overrides it.
+    // The hook's model is the default of its sessions; `/model` overrides it.
     assert!(gateway.ask("strong", "c", "/model").await.contains("Model: other/strong"));
     gateway.ask("strong", "c", "/model scripted/scripted").await;
     gateway.ask("strong", "c", "who answers?").await;
@@ -229,9 +230,9 @@ async fn each_hook_has_its_own_templates_session_prompt_and_model() {
     assert_eq!((missing.status, words), (422, "channels.webhook.alerts.content: `headers.x_host` is missing"));
 }
 
-/// A body that is no message is one clear error, whoever sends it, and the gateway goes on.
+/// A body that is no message gives one clear error, whoever sends it, and the gateway continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_bodies_are_refused_with_their_place() {
+async fn invalid_bodies_are_refused_with_the_position_of_the_error() {
     let hook = Hook::bearer("in").set("max_body", "1KB").set("rate_limit", "20/h");
     let large = Hook::bearer("large").set("max_body", "5MB");
     let gateway = Gateway::start(Setup::new().hook(hook).hook(large)).await;
@@ -254,7 +255,7 @@ async fn bad_bodies_are_refused_with_their_place() {
         let message = told.body["error"]["message"].as_str().unwrap_or_default();
         assert!(told.status == *status && message.contains(words), "{words}: {told:?}");
     }
-    // A hook may take more than the server's other routes do.
+    // A hook may accept more than the server's other routes do.
     let body = json!({"content": "/help", "more": "x".repeat(4_000_000)}).to_string();
     assert_eq!(post(&gateway, "large", &headers("application/json"), body).await.status, 202);
     let get = Gateway::try_send(gateway.client.get(gateway.url("/webhook/in"))).await.unwrap();
@@ -264,17 +265,17 @@ async fn bad_bodies_are_refused_with_their_place() {
         let kind = ["text/plain", "application/x-www-form-urlencoded", "nonsense"][n % 3];
         statuses.push(post(&gateway, "in", &headers(kind), format!(r#"{{"content":"/help","id":"{n}"}}"#)).await);
     }
-    // Six of the twenty went to what proved itself and was refused for its body, not for its length.
+    // Six of the twenty went to what was authenticated and refused for its body, not for its length.
     assert!(statuses[..14].iter().all(|told| told.status == 202), "{statuses:?}");
     assert!(statuses[14..].iter().all(|told| told.status == 429 && told.retry_after.is_some()), "{statuses:?}");
     wait_settled(&gateway.database()).await;
     assert_eq!(check(&gateway.database(), &Witness::default()).inbox.len(), 15);
 }
 
-/// A callback that stays down: each chat in its order, each message under one id, then dead letters that the owner hears
-/// of once and revives.
+/// An unreachable callback: each chat in its order, each message under one id, then dead letters that are reported to
+/// the owner once and can be retried.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_callback_that_stays_down_ends_in_dead_letters_that_come_back() {
+async fn an_unreachable_callback_ends_in_dead_letters_that_can_be_retried() {
     let (sink, owner) = (Sink::start(Some(&config::callback_secret())).await, Sink::start(None).await);
     sink.always(Some(Answer::Status(503, None)));
     let down = Hook::bearer("down").callback(&sink).set("retry", vec!["50ms", "100ms"]);
@@ -316,9 +317,9 @@ async fn a_callback_that_stays_down_ends_in_dead_letters_that_come_back() {
     assert_eq!(owner.posts().len(), 1, "told once");
 }
 
-/// Settings that cannot work stop the start, with the line to mend.
+/// Unusable settings stop the start, with the line to correct.
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_that_cannot_work_are_faults_of_the_configuration() {
+async fn unusable_hook_settings_are_configuration_errors() {
     let hook = || Hook::bearer("in");
     let table = [
         (hook().set("content", "{{ body.x"), "channels.webhook.in.content: syntax error"),

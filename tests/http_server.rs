@@ -1,4 +1,4 @@
-//! The HTTP server as those see it who mean no good, and as others see it meanwhile.
+//! The HTTP server under attack, and as other clients see it meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::gateway::{Answered, Message};
+use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::{Gateway, Hook, Setup, deadline};
 
-/// Sends `text`, with CR LF for each line's end, and reads until the server closes.
+/// Sends `text` with CR LF line ends, and reads until the server closes.
 async fn exchange(gateway: &Gateway, text: &[u8]) -> String {
     let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
     stream.write_all(text).await.unwrap();
@@ -22,11 +22,11 @@ async fn exchange(gateway: &Gateway, text: &[u8]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn lines(text: &str) -> Vec<u8> {
+fn with_crlf(text: &str) -> Vec<u8> {
     text.replace('\n', "\r\n").into_bytes()
 }
 
-/// Status and error code of the last answer in `text`.
+/// Returns status and error code of the last answer in `text`.
 fn outcome(text: &str) -> (u16, String) {
     let is_status = |at: &usize| text.get(at + 9..at + 12).is_some_and(|status| status.parse::<u16>().is_ok());
     let last = text.match_indices("HTTP/1.1 ").map(|(at, _)| at).filter(is_status).last().map_or("", |at| &text[at..]);
@@ -37,20 +37,20 @@ fn outcome(text: &str) -> (u16, String) {
     (status, body["error"]["code"].as_str().unwrap_or_default().to_owned())
 }
 
-/// What it is, what is sent, the status and the error's code.
+/// A description, the request, the status and the error code.
 type Case = (&'static str, Vec<u8>, u16, &'static str);
 
-/// Requests whose heads are wrong, or ask for what is not given.
+/// Returns requests with invalid heads, or for what is not allowed.
 fn hostile_heads(host: &str, hook: &str) -> Vec<Case> {
-    let get = |target: &str, more: &str| lines(&format!("GET {target} HTTP/1.1\n{host}{more}\n"));
-    let post = |more: &str| lines(&format!("{hook}{more}"));
+    let get = |target: &str, more: &str| with_crlf(&format!("GET {target} HTTP/1.1\n{host}{more}\n"));
+    let post = |more: &str| with_crlf(&format!("{hook}{more}"));
     let behind_a_good_one =
         [get("/healthz", ""), post("Transfer-Encoding: chunked\nContent-Length: 4\n\n0\n\n")].concat();
     let bad = |name, bytes| (name, bytes, 400, "bad_request");
     vec![
-        bad("no Host", lines("GET /healthz HTTP/1.1\n\n")),
+        bad("no Host", with_crlf("GET /healthz HTTP/1.1\n\n")),
         bad("two Hosts", get("/healthz", host)),
-        ("foreign Host", lines("GET /healthz HTTP/1.1\nHost: evil.example\n\n"), 403, "forbidden"),
+        ("foreign Host", with_crlf("GET /healthz HTTP/1.1\nHost: evil.example\n\n"), 403, "forbidden"),
         ("foreign target", get("http://evil.example/healthz", ""), 403, "forbidden"),
         ("foreign Origin", get("/readyz", "Origin: https://evil.example\n"), 403, "forbidden"),
         bad("CL and TE", post("Content-Length: 4\nTransfer-Encoding: chunked\n\n0\n\nGET /x")),
@@ -59,13 +59,13 @@ fn hostile_heads(host: &str, hook: &str) -> Vec<Case> {
         bad("TE that is not chunked", post("Transfer-Encoding: gzip\n\n")),
         bad("garbage", b"\x16\x03\x01\x00\xff\xfe\r\n\r\n".to_vec()),
         bad("HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec()),
-        bad("bad UTF-8 in the target", [b"GET /\xff\xfe HTTP/1.1\r\n", &*lines(host), b"\r\n"].concat()),
+        bad("bad UTF-8 in the target", [b"GET /\xff\xfe HTTP/1.1\r\n", &*with_crlf(host), b"\r\n"].concat()),
         ("many headers", get("/", &"X: y\n".repeat(200)), 431, "headers_too_large"),
         ("large header", get("/", &format!("X: {}\n", "y".repeat(40_000))), 431, "headers_too_large"),
         ("nowhere", get("/nowhere", "Connection: close\n"), 404, "not_found"),
         (
             "wrong method",
-            lines(&format!("PUT /webhook/in HTTP/1.1\n{host}Connection: close\n\n")),
+            with_crlf(&format!("PUT /webhook/in HTTP/1.1\n{host}Connection: close\n\n")),
             405,
             "method_not_allowed",
         ),
@@ -73,17 +73,17 @@ fn hostile_heads(host: &str, hook: &str) -> Vec<Case> {
     ]
 }
 
-/// Messages to a webhook whose bodies are wrong.
+/// Returns messages to a webhook with invalid bodies.
 fn hostile_bodies(host: &str, hook: &str) -> Vec<Case> {
-    let chunked = |body: &str| lines(&format!("{hook}Transfer-Encoding: chunked\n\n{body}"));
-    let sized = |body: &[u8]| [&*lines(&format!("{hook}Content-Length: {}\n\n", body.len())), body].concat();
+    let chunked = |body: &str| with_crlf(&format!("{hook}Transfer-Encoding: chunked\n\n{body}"));
+    let sized = |body: &[u8]| [&*with_crlf(&format!("{hook}Content-Length: {}\n\n", body.len())), body].concat();
     let unproven = format!("POST /webhook/in HTTP/1.1\n{host}Connection: close\nContent-Length: 2\n\n{{}}");
     let deep = format!("{{\"content\":{}", "[".repeat(200));
     vec![
         ("broken chunks", chunked("xyz\n"), 400, "bad_request"),
-        ("announced 25 MB", lines(&format!("{hook}Content-Length: 26214400\n\n")), 413, "too_large"),
+        ("announced 25 MB", with_crlf(&format!("{hook}Content-Length: 26214400\n\n")), 413, "too_large"),
         ("sent 3 MB in chunks", chunked(&format!("300000\n{}", "x".repeat(0x30_0000))), 413, "too_large"),
-        ("no proof", lines(&unproven), 401, "unauthorized"),
+        ("no proof", with_crlf(&unproven), 401, "unauthorized"),
         ("bad JSON", sized(b"{\"content\":"), 400, "bad_request"),
         ("deep JSON", sized(deep.as_bytes()), 400, "bad_request"),
         ("bad UTF-8", sized(b"{\"content\":\"\xff\"}"), 400, "bad_request"),
@@ -91,7 +91,7 @@ fn hostile_bodies(host: &str, hook: &str) -> Vec<Case> {
     ]
 }
 
-/// Each hostile input gets one clear answer, nothing is accepted, and the gateway goes on.
+/// Each hostile request gets one clear answer, nothing is accepted, and the gateway continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_requests_get_one_clear_answer() {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
@@ -110,9 +110,9 @@ async fn hostile_requests_get_one_clear_answer() {
     assert_eq!(check(&gateway.database(), &Witness::default()).inbox.len(), 1);
 }
 
-/// The slowest but one in a hundred of `count` requests, each on a connection of its own.
-async fn p99(gateway: &Gateway, count: usize) -> Duration {
-    let request = lines(&format!("GET /healthz HTTP/1.1\nHost: {}\nConnection: close\n\n", gateway.address()));
+/// Returns the 99th percentile latency of `count` requests, each on its own connection.
+async fn p99_latency(gateway: &Gateway, count: usize) -> Duration {
+    let request = with_crlf(&format!("GET /healthz HTTP/1.1\nHost: {}\nConnection: close\n\n", gateway.address()));
     let mut times = Vec::new();
     for _ in 0..count {
         let start = Instant::now();
@@ -124,17 +124,17 @@ async fn p99(gateway: &Gateway, count: usize) -> Duration {
     times[count * 99 / 100 - 1]
 }
 
-/// A thousand sockets that say nothing, half a head, or half a body: others do not notice, and the thousand are told and
-/// closed in time.
+/// A thousand connections that send nothing, half a head, or half a body: others are not delayed, and the thousand
+/// get an answer and are closed in time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_slow_sockets_hurt_nobody() {
+async fn a_thousand_slow_connections_delay_nobody() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some_and(|soft| soft < 4_096) {
         setrlimit(Resource::Nofile, Rlimit { current: maximum.map(|hard| hard.min(4_096)).or(Some(4_096)), maximum })
             .unwrap();
     }
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
-    let alone = p99(&gateway, 1_000).await;
+    let alone = p99_latency(&gateway, 1_000).await;
     let host = gateway.address();
     let start = Instant::now();
     let mut slow = Vec::new();
@@ -147,12 +147,13 @@ async fn a_thousand_slow_sockets_hurt_nobody() {
             ),
         };
         let mut stream = TcpStream::connect(&host).await.unwrap();
-        stream.write_all(&lines(&text)).await.unwrap();
+        stream.write_all(&with_crlf(&text)).await.unwrap();
         slow.push((n, stream));
     }
-    let beside = p99(&gateway, 1_000).await;
+    let beside = p99_latency(&gateway, 1_000).await;
     println!("p99 of a healthy client: {alone:?} alone, {beside:?} beside 1,000 slow sockets");
-    // Generous: this machine may be busy with other tests. Were slow ones in the way at all, it would be seconds.
+    // Generous: this machine may be busy with other tests. If slow connections delayed others at all, it would be
+    // seconds.
     assert!(beside < alone * 10 + Duration::from_millis(250), "{alone:?} alone, {beside:?} beside slow ones");
     gateway.ask("in", "c", "how are you?").await;
     assert!(start.elapsed() < Duration::from_secs(10), "measured while they were there");
@@ -168,32 +169,32 @@ async fn a_thousand_slow_sockets_hurt_nobody() {
     });
     join_all(heads).await;
     let closed = start.elapsed();
-    println!("and alone again: {:?}", p99(&gateway, 1_000).await);
+    println!("and alone again: {:?}", p99_latency(&gateway, 1_000).await);
     assert!(closed > Duration::from_secs(9) && closed < Duration::from_secs(20), "closed after {closed:?}");
 }
 
-/// More sockets than there may be, and still everybody who asks is answered.
+/// Beyond the connection limit every honest request is still answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_sockets_locks_nobody_out() {
+async fn a_flood_of_connections_locks_nobody_out() {
     let gateway = Gateway::start(Setup::new().set("gateway.max_connections", 32)).await;
     let mut flood = Vec::new();
     for _ in 0..200 {
         let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nHost").await.unwrap();
         flood.push(stream);
-        assert!(flood.len() % 20 > 0 || p99(&gateway, 100).await < Duration::from_secs(5));
+        assert!(flood.len() % 20 > 0 || p99_latency(&gateway, 100).await < Duration::from_secs(5));
     }
     assert_eq!(gateway.json(&["status"]).await["gateway"], "up");
 }
 
-async fn status(request: RequestBuilder) -> Answered {
+async fn status(request: RequestBuilder) -> HttpAnswer {
     Gateway::try_send(request).await.expect("an answer")
 }
 
-/// Wrong tokens are counted by client; what a client claims to be changes nothing, unless it is a proxy that the owner
-/// trusts. The right token is never made to wait.
+/// Wrong tokens are counted by client; forged client addresses change nothing, unless they come from a trusted proxy.
+/// The correct token never waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_token_cannot_be_tried_out() {
+async fn token_guessing_is_rate_limited_by_client() {
     for trusted in [false, true] {
         let proxies: Vec<&str> = if trusted { vec!["127.0.0.0/8"] } else { vec![] };
         let gateway = Gateway::start(Setup::new().set("gateway.trusted_proxies", proxies)).await;
@@ -205,7 +206,7 @@ async fn the_token_cannot_be_tried_out() {
         assert_eq!(ask(&token, "192.0.2.1").await.body["gateway"], "up");
         let mut refused = Vec::new();
         for n in 0..12 {
-            // An address in front of what the proxy has seen is the client's own invention.
+            // An address before the one that the proxy has seen is forged by the client.
             refused.push(ask(&format!("wrong{n}"), &format!("198.51.100.{n}, 192.0.2.7")).await);
         }
         let statuses: Vec<u16> = refused.iter().map(|answered| answered.status).collect();
@@ -213,15 +214,15 @@ async fn the_token_cannot_be_tried_out() {
         assert!(refused[11].retry_after.as_ref().is_some_and(|wait| (1..=60).contains(&wait.parse().unwrap_or(0))));
         assert_eq!(ask("wrong", "192.0.2.1").await.status, if trusted { 401 } else { 429 });
         assert_eq!(ask(&token, "192.0.2.7").await.status, 200, "the right one does not wait");
-        // The owner's own way in is another.
+        // The owner's own access is separate.
         assert_eq!(gateway.json(&["status"]).await["gateway"], "up");
     }
 }
 
-/// An address is the same one however it is written, and tries that come at once are counted before any of them is
+/// An address counts as the same however it is written, and concurrent tries are counted before any of them is
 /// answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn tries_at_a_token_are_counted_by_address_before_they_are_answered() {
+async fn concurrent_token_guesses_are_counted_before_they_are_answered() {
     const ONE: [&str; 5] =
         ["192.0.2.7", "::ffff:192.0.2.7", "::FFFF:c000:0207", "192.0.2.7:4711", "[::ffff:192.0.2.7]:99"];
     let gateway = Gateway::start(Setup::new().set("gateway.trusted_proxies", vec!["127.0.0.0/8"])).await;
@@ -233,15 +234,15 @@ async fn tries_at_a_token_are_counted_by_address_before_they_are_answered() {
     let statuses: Vec<u16> =
         futures_util::future::join_all(tries).await.iter().map(|answered| answered.status).collect();
     let refused = statuses.iter().filter(|status| **status == 401).count();
-    // One more may be let through while the others come.
+    // One more may pass while the others arrive.
     assert!((10..=11).contains(&refused) && statuses.iter().all(|status| [401, 429].contains(status)), "{statuses:?}");
     assert_eq!(ask("wrong", "192.0.2.8").await.status, 401, "another address is another one");
     assert_eq!(ask(&gateway.token(), ONE[1]).await.status, 200, "the right one does not wait");
 }
 
-/// A new token in the file shuts out the old one at once; what it opens is the whole API.
+/// A new token in the file replaces the old one at once; it opens the whole API.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotated_token_counts_at_once() {
+async fn a_rotated_token_takes_effect_at_once() {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
     let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
     gateway.wait_done("in", &id).await;
@@ -264,18 +265,18 @@ struct Certified {
     key: String,
 }
 
-fn certify(name: &str) -> Certified {
+fn new_certificate(name: &str) -> Certified {
     let made = rcgen::generate_simple_self_signed(vec![name.to_owned(), "127.0.0.1".to_owned()]).unwrap();
     Certified { cert: made.cert.pem(), key: made.signing_key.serialize_pem() }
 }
 
-/// HTTPS by certificate files, read again when they change; wrong files are faults that name file and key.
+/// HTTPS by certificate files, reloaded when they change; invalid files are errors that name file and key.
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_come_from_files() {
+async fn tls_certificates_are_read_and_reloaded_from_files() {
     let mut gateway = Gateway::new(Setup::new().set("gateway.hosts", vec!["gateway.test"]));
     let folder = gateway.home().parent().unwrap().to_owned();
     let path = |name: &str| folder.join(name).display().to_string();
-    let (first, second) = (certify("gateway.test"), certify("gateway.test"));
+    let (first, second) = (new_certificate("gateway.test"), new_certificate("gateway.test"));
     let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
     write("cert.pem", &first.cert);
     write("key.pem", &first.key);
@@ -312,7 +313,7 @@ async fn certificates_come_from_files() {
     assert_eq!(ask(&second).await, None, "another certificate");
     let plain = exchange(&gateway, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert!(!plain.contains("200"), "{plain}");
-    // Renewed; for a moment the two files do not belong together, and the old pair serves.
+    // Renewed: for a moment the two files do not match, and the old pair serves.
     write("cert.pem", &second.cert);
     assert_eq!(ask(&first).await, Some(200));
     write("key.pem", &second.key);
@@ -320,9 +321,9 @@ async fn certificates_come_from_files() {
     gateway.stop().await;
 }
 
-/// Beyond this machine not without a token, nor with a short one; and there only own names are answered to.
+/// Listening beyond loopback requires a token of sufficient length, and only own host names are answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn beyond_this_machine_only_with_a_good_token() {
+async fn listening_beyond_loopback_requires_a_strong_token() {
     let gateway = Gateway::new(Setup::new());
     for (env, fault) in [
         (vec![("DAOYOU_GATEWAY__LISTEN", "0.0.0.0:1")], Some("gateway.token is not set")),

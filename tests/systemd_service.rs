@@ -1,4 +1,4 @@
-//! The gateway as a service: what the service manager is told, the units, and the commands that put them in place.
+//! The gateway as a service: notifications to the service manager, the units, and the commands that install them.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 use tokio::net::UnixDatagram;
 
 use crate::support::gateway::{Message, binary};
-use crate::support::needs::left_out;
+use crate::support::requirements::skip_story;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, deadline, until};
 
-/// A socket in the place of the service manager's, and all that it was told.
+/// A socket in place of the service manager's, and all notifications.
 struct Manager {
     socket: UnixDatagram,
     folder: TempDir,
@@ -33,8 +33,8 @@ impl Manager {
         self.folder.path().join("notify")
     }
 
-    /// The next message that holds `word`; those before it are kept.
-    async fn hears(&self, word: &str) -> String {
+    /// Returns the next message that contains `word`; earlier ones are kept.
+    async fn expect_message(&self, word: &str) -> String {
         deadline(&format!("{word:?} for the service manager"), async {
             loop {
                 let mut bytes = vec![0; 4_096];
@@ -49,8 +49,8 @@ impl Manager {
         .await
     }
 
-    /// Forgets what has come so far, and answers it.
-    fn take(&self) -> Vec<String> {
+    /// Returns and removes all messages so far.
+    fn drain_messages(&self) -> Vec<String> {
         let mut bytes = vec![0; 4_096];
         while let Ok(length) = self.socket.try_recv(&mut bytes) {
             self.told.lock().unwrap().push(String::from_utf8_lossy(&bytes[..length]).into_owned());
@@ -64,48 +64,48 @@ fn served(setup: Setup, manager: &Manager) -> Setup {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_service_manager_is_told_each_step() {
+async fn the_service_manager_is_notified_of_each_step() {
     let (manager, model, gate) = (Manager::new(), Model::start().await, Gate::new());
     model.on("slow", [Reply::text("slow done").held_by(&gate)]);
     let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("gateway.drain_timeout", "20s");
     let mut gateway = Gateway::start(served(setup.clone(), &manager)).await;
-    assert_eq!(manager.hears("READY=1").await, "READY=1\nSTATUS=ready\n");
+    assert_eq!(manager.expect_message("READY=1").await, "READY=1\nSTATUS=ready\n");
     for _ in 0..3 {
-        assert_eq!(manager.hears("WATCHDOG=1").await, "WATCHDOG=1\n");
+        assert_eq!(manager.expect_message("WATCHDOG=1").await, "WATCHDOG=1\n");
     }
     *gateway.setup() = served(setup.clone().set("log.format", "json"), &manager);
     gateway.write_config();
     gateway.sighup();
-    let reloading = manager.hears("RELOADING=1").await;
+    let reloading = manager.expect_message("RELOADING=1").await;
     let at = reloading.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
     assert!(at.parse::<u64>().unwrap() > 0, "{reloading}");
-    assert_eq!(manager.hears("READY=1").await, "READY=1\nSTATUS=ready; a restart is needed for log.format\n");
+    assert_eq!(manager.expect_message("READY=1").await, "READY=1\nSTATUS=ready; a restart is needed for log.format\n");
 
     let id = gateway.accept("in", &Message::new("slow").chat("a")).await;
     gate.wait_arrived(1).await;
     gateway.sigterm();
-    let stopping = manager.hears("STOPPING=1").await;
+    let stopping = manager.expect_message("STOPPING=1").await;
     assert!(
         stopping.contains("finishing the turns") && stopping.contains("EXTEND_TIMEOUT_USEC=35000000"),
         "{stopping}"
     );
-    manager.hears("WATCHDOG=1").await;
-    manager.hears("WATCHDOG=1").await;
+    manager.expect_message("WATCHDOG=1").await;
+    manager.expect_message("WATCHDOG=1").await;
     gate.open();
-    assert!(manager.hears("delivering").await.contains("EXTEND_TIMEOUT_USEC="));
+    assert!(manager.expect_message("delivering").await.contains("EXTEND_TIMEOUT_USEC="));
     assert_eq!(gateway.wait_exit().await.code(), Some(0));
     assert!(!gateway.logs().contains("ERROR"), "{}", gateway.logs());
     gateway.up().await;
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "slow done");
 }
 
-/// A store whose writer stands still: the watchdog is not fed, and the log says why.
+/// If the store's writer stalls, the watchdog is not notified, and the log says why.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_stands_still_ends_the_feeding() {
+async fn a_stalled_store_stops_the_watchdog_notifications() {
     let manager = Manager::new();
     let setup = served(Setup::new().hook(Hook::bearer("in")), &manager);
     let mut gateway = Gateway::start(setup.env("DAOYOU_STALL_AT", "accept_before_commit=stand still")).await;
-    manager.hears("WATCHDOG=1").await;
+    manager.expect_message("WATCHDOG=1").await;
     let message = Message::new("stand still");
     let answered = gateway.try_post("in", "", &message);
     let stuck = until("the watchdog to notice", async || {
@@ -115,17 +115,17 @@ async fn a_store_that_stands_still_ends_the_feeding() {
         answered = answered => panic!("the store took it: {answered:?}"),
         () = stuck => {}
     }
-    manager.take();
+    manager.drain_messages();
     let complaints = || gateway.logs().matches("watchdog is not fed").count();
     let before = complaints();
     until("more complaints", async || (complaints() >= before + 3).then_some(())).await;
-    assert_eq!(manager.take(), Vec::<String>::new(), "it was fed all the same");
+    assert_eq!(manager.drain_messages(), Vec::<String>::new(), "it was fed all the same");
     gateway.kill9().await;
 }
 
 /// In the journal, lines have no time and no colour, and begin with their priority; elsewhere nothing changes.
 #[test]
-fn lines_for_the_journal_carry_their_priority() {
+fn journal_lines_carry_their_priority() {
     let home = tempfile::tempdir().unwrap();
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(home.path().join("config.toml"), "[agent]\nmodel = \"nowhere/x\"\n").unwrap();
@@ -151,9 +151,9 @@ fn lines_for_the_journal_carry_their_priority() {
     assert!(elsewhere.starts_with("20") && !elsewhere.contains('<'), "{elsewhere}");
 }
 
-/// The units as they are installed, but for the program, which this machine may not have.
+/// The units as installed, except the program, which this machine may not have.
 #[test]
-fn the_units_are_sound_and_hardened() {
+fn the_systemd_units_are_valid_and_hardened() {
     let folder = tempfile::tempdir().unwrap();
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
     let analyze = |args: &[&str]| {
@@ -162,7 +162,7 @@ fn the_units_are_sound_and_hardened() {
             .map(|ran| (ran.status.success(), String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned()))
     };
     if analyze(&["--version"]).is_none() {
-        return left_out("there is no systemd-analyze (package systemd)");
+        return skip_story("there is no systemd-analyze (package systemd)");
     }
     for (name, args) in [
         ("daoyou.service", &["verify"][..]),
@@ -178,7 +178,7 @@ fn the_units_are_sound_and_hardened() {
     }
 }
 
-/// A `systemctl` that notes what it is told and answers as if all were well.
+/// A `systemctl` that records its arguments and answers as if all were well.
 struct Fake {
     folder: TempDir,
 }
@@ -216,7 +216,7 @@ impl Fake {
 }
 
 #[test]
-fn a_service_of_the_user_is_installed_asked_after_and_removed() {
+fn a_user_service_is_installed_queried_and_removed() {
     let fake = Fake::new(
         "case \"$*\" in *Version*) echo 257.9-1;; \
          *show*) echo ActiveState=active; echo MainPID=42; echo 'StatusText=ready'; echo UnitFileState=enabled;; esac",
@@ -248,7 +248,7 @@ fn a_service_of_the_user_is_installed_asked_after_and_removed() {
 }
 
 #[test]
-fn without_systemd_nothing_is_changed() {
+fn without_systemd_service_commands_change_nothing() {
     for (script, why) in [
         ("", "there is no program systemctl here"),
         ("echo 'Failed to connect to bus' >&2; exit 1", "Failed to connect to bus"),
@@ -265,9 +265,9 @@ fn without_systemd_nothing_is_changed() {
     }
 }
 
-/// A step that fails leaves the rest to the owner.
+/// If a step fails, the remaining ones are left to the owner.
 #[test]
-fn what_is_left_after_a_failed_step_is_told() {
+fn a_failed_service_step_reports_the_remaining_steps() {
     let fake = Fake::new("case \"$*\" in *Version*) echo 257;; *daemon-reload*) echo 'no bus' >&2; exit 1;; esac");
     let (code, _, error) = fake.run(&["install", "--user"]);
     assert!(code == Some(1) && error.starts_with("daoyou: ") && error.contains("no bus"), "{error}");
@@ -278,7 +278,7 @@ fn what_is_left_after_a_failed_step_is_told() {
 }
 
 #[test]
-fn a_service_of_the_system_is_planned_with_its_user_and_home() {
+fn a_system_service_is_planned_with_its_user_and_home() {
     let fake = Fake::new("exit 0");
     let (code, out, error) = fake.run(&["install", "--system", "--dry-run"]);
     assert_eq!((code, error.as_str()), (Some(0), ""));

@@ -1,0 +1,564 @@
+-- index inbox_dead on inbox
+CREATE INDEX inbox_dead ON inbox (seq) WHERE state = 'dead'
+
+-- index inbox_open on inbox
+CREATE INDEX inbox_open ON inbox (session, seq) WHERE state NOT IN ('done', 'dead')
+
+-- index inbox_session on inbox
+CREATE INDEX inbox_session ON inbox (session, seq)
+
+-- index inbox_turn on inbox
+CREATE INDEX inbox_turn ON inbox (turn)
+
+-- index job_runs_name on job_runs
+CREATE INDEX job_runs_name ON job_runs (name, seq)
+
+-- index job_runs_started on job_runs
+CREATE INDEX job_runs_started ON job_runs (job) WHERE outcome = 'started'
+
+-- index job_runs_turn on job_runs
+CREATE INDEX job_runs_turn ON job_runs (turn) WHERE turn IS NOT NULL
+
+-- index jobs_due on jobs
+CREATE INDEX jobs_due ON jobs (next_at) WHERE enabled = 1 AND next_at IS NOT NULL
+
+-- index jobs_name on jobs
+CREATE INDEX jobs_name ON jobs (name)
+
+-- index memories_current on memories
+CREATE INDEX memories_current ON memories (owner, kind, id) WHERE replaced_by IS NULL
+
+-- index memories_named on memories
+CREATE INDEX memories_named ON memories (owner, kind, name) WHERE replaced_by IS NULL AND name <> ''
+
+-- index memories_of_sessions on memories
+CREATE INDEX memories_of_sessions ON memories (name, id) WHERE kind = 'summary'
+
+-- index memories_replaced on memories
+CREATE INDEX memories_replaced ON memories (replaced_by) WHERE replaced_by IS NOT NULL
+
+-- index memories_source on memories
+CREATE INDEX memories_source ON memories (session, seq) WHERE session IS NOT NULL
+
+-- index memories_summaries on memories
+CREATE INDEX memories_summaries ON memories (owner, id) WHERE kind = 'summary'
+
+-- index memory_codes_owner on memory_codes
+CREATE INDEX memory_codes_owner ON memory_codes (owner)
+
+-- index memory_vectors_hash on memory_vectors
+CREATE INDEX memory_vectors_hash ON memory_vectors (hash)
+
+-- index memory_vectors_place on memory_vectors
+CREATE INDEX memory_vectors_place ON memory_vectors (place)
+
+-- index messages_turn on messages
+CREATE INDEX messages_turn ON messages (session, turn)
+
+-- index notes_age on notes
+CREATE INDEX notes_age ON notes (channel, kind, updated_at)
+
+-- index outbox_open on outbox
+CREATE INDEX outbox_open ON outbox (channel, seq) WHERE state IN ('pending', 'sending')
+
+-- index outbox_stuck on outbox
+CREATE INDEX outbox_stuck ON outbox (seq) WHERE state IN ('unknown', 'dead')
+
+-- index processes_open on processes
+CREATE INDEX processes_open ON processes (started_at) WHERE ended_at IS NULL
+
+-- index processes_turn on processes
+CREATE INDEX processes_turn ON processes (turn)
+
+-- index said_codes_owner on said_codes
+CREATE INDEX said_codes_owner ON said_codes (owner)
+
+-- index said_vectors_hash on said_vectors
+CREATE INDEX said_vectors_hash ON said_vectors (hash)
+
+-- index said_vectors_place on said_vectors
+CREATE INDEX said_vectors_place ON said_vectors (place)
+
+-- index session_memory_due on session_memory
+CREATE INDEX session_memory_due ON session_memory (retry_at) WHERE due IS NOT NULL
+
+-- index session_memory_snapshot on session_memory
+CREATE INDEX session_memory_snapshot ON session_memory (snapshot) WHERE snapshot IS NOT NULL
+
+-- index session_memory_summaries on session_memory
+CREATE INDEX session_memory_summaries ON session_memory (summary) WHERE summary IS NOT NULL
+
+-- index sessions_used on sessions
+CREATE INDEX sessions_used ON sessions (updated_at)
+
+-- index skipped_at on skipped
+CREATE INDEX skipped_at ON skipped (at)
+
+-- index spawns_session on spawns
+CREATE INDEX spawns_session ON spawns (session)
+
+-- index spawns_turn on spawns
+CREATE INDEX spawns_turn ON spawns (turn)
+
+-- index sqlite_autoindex_inbox_1 on inbox
+
+
+-- index sqlite_autoindex_inbox_2 on inbox
+
+
+-- index sqlite_autoindex_job_runs_1 on job_runs
+
+
+-- index sqlite_autoindex_outbox_1 on outbox
+
+
+-- index sqlite_autoindex_outbox_2 on outbox
+
+
+-- index sqlite_autoindex_said_1 on said
+
+
+-- index usage_at on usage
+CREATE INDEX usage_at ON usage (at)
+
+-- index usage_session on usage
+CREATE INDEX usage_session ON usage (session, at)
+
+-- table cursors on cursors
+CREATE TABLE cursors (
+    channel    TEXT    NOT NULL,
+    source     TEXT    NOT NULL,
+    position   TEXT    NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (channel, source)
+) WITHOUT ROWID
+
+-- table forgotten_outputs on forgotten_outputs
+CREATE TABLE forgotten_outputs (
+    turn TEXT NOT NULL PRIMARY KEY
+) WITHOUT ROWID
+
+-- table inbox on inbox
+CREATE TABLE inbox (
+    seq         INTEGER PRIMARY KEY AUTOINCREMENT,
+    id          TEXT    NOT NULL UNIQUE,
+    channel     TEXT    NOT NULL,
+    external_id TEXT    NOT NULL,
+    session     TEXT    NOT NULL,
+    chat_id     TEXT    NOT NULL,
+    sender      TEXT    NOT NULL,
+    trust       TEXT    NOT NULL,
+    content     TEXT    NOT NULL,
+    attachments TEXT    NOT NULL,
+    metadata    TEXT    NOT NULL,
+    received_at INTEGER NOT NULL,
+    turn        TEXT    NOT NULL,
+    state       TEXT    NOT NULL CHECK (state IN ('queued', 'running', 'waiting', 'done', 'dead')),
+    stalled     INTEGER NOT NULL DEFAULT 0,
+    cancel      INTEGER NOT NULL DEFAULT 0, origin TEXT NOT NULL DEFAULT '{}',
+    UNIQUE (channel, external_id)
+)
+
+-- table indexed on indexed
+CREATE TABLE indexed (
+    session TEXT    NOT NULL PRIMARY KEY,
+    seq     INTEGER NOT NULL
+) WITHOUT ROWID
+
+-- table job_runs on job_runs
+CREATE TABLE job_runs (
+    seq     INTEGER PRIMARY KEY AUTOINCREMENT,
+    job     TEXT    NOT NULL,
+    -- The job's, which may be gone.
+    name    TEXT    NOT NULL,
+    -- The slot; for a run by hand the moment.
+    due     INTEGER NOT NULL,
+    at      INTEGER NOT NULL,
+    -- The inbox row that answers it; null when none was made.
+    turn    TEXT,
+    -- What was decided when the slot came, and when its turn ended: 'started', 'ok', 'error', 'skipped', 'missed'.
+    outcome TEXT    NOT NULL CHECK (outcome IN ('started', 'ok', 'error', 'skipped', 'missed')),
+    -- Why, in words: an error's code, what it was skipped for.
+    reason  TEXT,
+    ended   INTEGER,
+    -- Whether the run's answer was for the chat: 0 when it was kept.
+    sends   INTEGER NOT NULL DEFAULT 1,
+    -- As it was last seen, for when the outbox row is gone.
+    delivery TEXT,
+    UNIQUE (job, due)
+)
+
+-- table jobs on jobs
+CREATE TABLE jobs (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    name       TEXT    NOT NULL,
+    -- What it does and when, as JSON. A row that cannot be read harms no other.
+    body       TEXT    NOT NULL,
+    enabled    INTEGER NOT NULL DEFAULT 1,
+    -- Its next slot; null when it has none.
+    next_at    INTEGER,
+    -- In a row, up to now.
+    failures   INTEGER NOT NULL DEFAULT 0,
+    -- Why it was disabled, when daoyou did it.
+    paused     TEXT,
+    -- What the last run that went well answered, cut.
+    result     TEXT,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+) WITHOUT ROWID
+
+-- table memories on memories
+CREATE TABLE memories (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    -- Whose it is: 'owner', 'everyone', 'name:NAME' of [identities], or 'sender:CHANNEL:SENDER'.
+    owner       TEXT    NOT NULL,
+    kind        TEXT    NOT NULL CHECK (kind IN ('fact', 'preference', 'case', 'task', 'summary')),
+    -- A preference's key, a case's title, a summary's session; else empty.
+    name        TEXT    NOT NULL DEFAULT '',
+    text        TEXT    NOT NULL,
+    -- What else belongs to its kind, as JSON.
+    detail      TEXT    NOT NULL DEFAULT '{}',
+    origin      TEXT    NOT NULL CHECK (origin IN ('told', 'noticed', 'by_hand', 'command', 'imported')),
+    -- The message that it comes from, if one.
+    session     TEXT,
+    seq         INTEGER,
+    turn        TEXT,
+    confidence  REAL    NOT NULL,
+    created_at  INTEGER NOT NULL,
+    -- When it was last given to a model, and how often.
+    used_at     INTEGER,
+    uses        INTEGER NOT NULL DEFAULT 0,
+    -- What is known instead; it stays as history until it is forgotten.
+    replaced_by INTEGER,
+    replaced_at INTEGER
+)
+
+-- table memory_codes on memory_codes
+CREATE TABLE memory_codes (
+    id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    owner TEXT    NOT NULL,
+    -- How many of them are still there.
+    held  INTEGER NOT NULL,
+    -- 256 at most, of 72 bytes each: the id, little endian, and the code; zeros where one is gone.
+    codes BLOB    NOT NULL
+)
+
+-- table memory_lines on memory_lines
+CREATE TABLE "memory_lines" (
+    memory     INTEGER PRIMARY KEY,
+    -- Whose section it stood in.
+    owner      TEXT    NOT NULL,
+    -- Of the text of the bullet.
+    hash       TEXT    NOT NULL,
+    place      INTEGER NOT NULL
+)
+
+-- table memory_vectors on memory_vectors
+CREATE TABLE memory_vectors (
+    memory INTEGER PRIMARY KEY,
+    -- The beginning of the text's SHA-256: no text is asked for twice.
+    hash   BLOB NOT NULL,
+    -- f32, little endian, of length 1; empty where the model takes no such text.
+    vector BLOB NOT NULL
+, place INTEGER)
+
+-- table memory_words on memory_words
+CREATE VIRTUAL TABLE memory_words USING fts5(words, detail = none, tokenize = 'ascii')
+
+-- table memory_words_config on memory_words_config
+CREATE TABLE 'memory_words_config'(k PRIMARY KEY, v) WITHOUT ROWID
+
+-- table memory_words_content on memory_words_content
+CREATE TABLE 'memory_words_content'(id INTEGER PRIMARY KEY, c0)
+
+-- table memory_words_data on memory_words_data
+CREATE TABLE 'memory_words_data'(id INTEGER PRIMARY KEY, block BLOB)
+
+-- table memory_words_docsize on memory_words_docsize
+CREATE TABLE 'memory_words_docsize'(id INTEGER PRIMARY KEY, sz BLOB)
+
+-- table memory_words_idx on memory_words_idx
+CREATE TABLE 'memory_words_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID
+
+-- table messages on messages
+CREATE TABLE messages (
+    session TEXT    NOT NULL,
+    epoch   INTEGER NOT NULL,
+    seq     INTEGER NOT NULL,
+    role    TEXT    NOT NULL,
+    body    TEXT    NOT NULL,
+    turn    TEXT    NOT NULL,
+    at      INTEGER NOT NULL, digest BLOB,
+    PRIMARY KEY (session, seq)
+) WITHOUT ROWID
+
+-- table meta on meta
+CREATE TABLE meta (
+    key   TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID
+
+-- table notes on notes
+CREATE TABLE notes (
+    channel    TEXT    NOT NULL,
+    kind       TEXT    NOT NULL,
+    key        TEXT    NOT NULL,
+    value      TEXT    NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (channel, kind, key)
+) WITHOUT ROWID
+
+-- table outbox on outbox
+CREATE TABLE outbox (
+    seq         INTEGER PRIMARY KEY AUTOINCREMENT,
+    id          TEXT    NOT NULL UNIQUE,
+    turn        TEXT    NOT NULL,
+    slot        TEXT    NOT NULL,
+    attempt     INTEGER NOT NULL,
+    channel     TEXT    NOT NULL,
+    chat_id     TEXT    NOT NULL,
+    body        TEXT    NOT NULL,
+    state       TEXT    NOT NULL CHECK (state IN ('pending', 'sending', 'sent', 'unknown', 'dead')),
+    tries       INTEGER NOT NULL DEFAULT 0,
+    next_at     INTEGER NOT NULL DEFAULT 0,
+    provider_id TEXT,
+    last_error  TEXT,
+    -- What a delivery that was cut off gets: 'same_id', 'again' or 'never'; null until it is first tried.
+    resend      TEXT,
+    created_at  INTEGER NOT NULL,
+    UNIQUE (turn, slot)
+)
+
+-- table point_names on point_names
+CREATE TABLE point_names (
+    session TEXT    NOT NULL,
+    name    TEXT    NOT NULL,
+    turn    TEXT    NOT NULL,
+    at      INTEGER NOT NULL,
+    PRIMARY KEY (session, name)
+) WITHOUT ROWID
+
+-- table processes on processes
+CREATE TABLE processes (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    -- The turn that started it, and what the announcement of its end needs.
+    turn       TEXT    NOT NULL,
+    session    TEXT    NOT NULL,
+    channel    TEXT    NOT NULL,
+    chat_id    TEXT    NOT NULL,
+    trust      TEXT    NOT NULL,
+    metadata   TEXT    NOT NULL,
+    label      TEXT,
+    -- Its beginning, on one line.
+    command    TEXT    NOT NULL,
+    -- It outlives the gateway.
+    detached   INTEGER NOT NULL,
+    -- The shell's, and when that was born; null until it runs.
+    pid        INTEGER,
+    birth      TEXT,
+    started_at INTEGER NOT NULL,
+    ended_at   INTEGER,
+    -- How, in words.
+    ending     TEXT
+, origin TEXT NOT NULL DEFAULT '{}') WITHOUT ROWID
+
+-- table said on said
+CREATE TABLE said (
+    id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    session TEXT    NOT NULL,
+    seq     INTEGER NOT NULL,
+    -- Whose conversation it was; empty is nobody's.
+    owner   TEXT    NOT NULL,
+    -- Who said it, where others write there, too.
+    speaker TEXT    NOT NULL,
+    UNIQUE (session, seq)
+)
+
+-- table said_codes on said_codes
+CREATE TABLE said_codes (
+    id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    owner TEXT    NOT NULL,
+    held  INTEGER NOT NULL,
+    codes BLOB    NOT NULL
+)
+
+-- table said_owners on said_owners
+CREATE TABLE said_owners (owner TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID
+
+-- table said_vectors on said_vectors
+CREATE TABLE said_vectors (
+    said   INTEGER PRIMARY KEY,
+    hash   BLOB NOT NULL,
+    vector BLOB NOT NULL
+, place INTEGER)
+
+-- table said_words on said_words
+CREATE VIRTUAL TABLE said_words USING fts5(words, content = '', contentless_delete = 1, detail = none, tokenize = 'ascii')
+
+-- table said_words_config on said_words_config
+CREATE TABLE 'said_words_config'(k PRIMARY KEY, v) WITHOUT ROWID
+
+-- table said_words_data on said_words_data
+CREATE TABLE 'said_words_data'(id INTEGER PRIMARY KEY, block BLOB)
+
+-- table said_words_docsize on said_words_docsize
+CREATE TABLE 'said_words_docsize'(id INTEGER PRIMARY KEY, sz BLOB, origin INTEGER)
+
+-- table said_words_idx on said_words_idx
+CREATE TABLE 'said_words_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID
+
+-- table session_memory on session_memory
+CREATE TABLE session_memory (
+    session    TEXT    NOT NULL,
+    epoch      INTEGER NOT NULL,
+    -- Messages below this seq are told by the summary.
+    cursor     INTEGER NOT NULL DEFAULT 0,
+    -- The memory of kind 'summary' that tells them.
+    summary    INTEGER,
+    -- What of the long-term memory its prompt holds: the snapshot's hash; null when none was taken yet.
+    snapshot   TEXT,
+    -- Why the rest of it is to be consolidated though it is short: 'new' (it was closed by /new), 'idle'; else null.
+    due        TEXT,
+    -- Consolidations that failed in a row, and when the next may be tried.
+    failures   INTEGER NOT NULL DEFAULT 0,
+    retry_at   INTEGER NOT NULL DEFAULT 0,
+    updated_at INTEGER NOT NULL, overlap INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (session, epoch)
+) WITHOUT ROWID
+
+-- table sessions on sessions
+CREATE TABLE sessions (
+    session    TEXT    NOT NULL PRIMARY KEY,
+    epoch      INTEGER NOT NULL DEFAULT 0,
+    -- The first seq of this epoch, and the next one to be given.
+    first_seq  INTEGER NOT NULL DEFAULT 0,
+    next_seq   INTEGER NOT NULL DEFAULT 0,
+    -- Chosen by /model; null is the configuration's.
+    model      TEXT,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+, owner TEXT, is_shared INTEGER NOT NULL DEFAULT 0, used_at INTEGER, read_by TEXT) WITHOUT ROWID
+
+-- table skipped on skipped
+CREATE TABLE skipped (
+    channel  TEXT    NOT NULL,
+    source   TEXT    NOT NULL,
+    position TEXT    NOT NULL,
+    reason   TEXT    NOT NULL,
+    at       INTEGER NOT NULL,
+    PRIMARY KEY (channel, source, position)
+) WITHOUT ROWID
+
+-- table snapshots on snapshots
+CREATE TABLE snapshots (
+    hash  TEXT NOT NULL PRIMARY KEY,
+    owner TEXT NOT NULL,
+    text  TEXT NOT NULL
+) WITHOUT ROWID
+
+-- table spawns on spawns
+CREATE TABLE spawns (
+    -- Its inbox row and turn; its session is 'spawn:' and this.
+    id         TEXT    NOT NULL PRIMARY KEY,
+    -- Who gave it its task.
+    session    TEXT    NOT NULL,
+    turn       TEXT    NOT NULL,
+    label      TEXT    NOT NULL,
+    -- 1 for a sub-agent of a chat.
+    depth      INTEGER NOT NULL,
+    -- Whether that turn waits for its end.
+    waits      INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    -- Of its last end.
+    ended_at   INTEGER,
+    -- The error's stable word when it failed.
+    error      TEXT,
+    -- What it answered, cut.
+    result     TEXT
+) WITHOUT ROWID
+
+-- table sqlite_sequence on sqlite_sequence
+CREATE TABLE sqlite_sequence(name,seq)
+
+-- table turn_steps on turn_steps
+CREATE TABLE turn_steps (
+    turn TEXT    NOT NULL,
+    seq  INTEGER NOT NULL,
+    kind TEXT    NOT NULL,
+    v    INTEGER NOT NULL,
+    body TEXT    NOT NULL,
+    hash TEXT    NOT NULL,
+    at   INTEGER NOT NULL,
+    PRIMARY KEY (turn, seq)
+) WITHOUT ROWID
+
+-- table unsaid on unsaid
+CREATE TABLE unsaid (id INTEGER PRIMARY KEY)
+
+-- table usage on usage
+CREATE TABLE "usage" (
+    turn          TEXT    NOT NULL,
+    -- PROVIDER/MODEL.
+    model         TEXT    NOT NULL,
+    session       TEXT    NOT NULL,
+    input_tokens  INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    -- In millionths of the currency, at the price of that time; null where none was known.
+    cost          INTEGER,
+    currency      TEXT,
+    at            INTEGER NOT NULL,
+    provider      TEXT    NOT NULL GENERATED ALWAYS AS (substr(model, 1, instr(model || '/', '/') - 1)) VIRTUAL,
+    PRIMARY KEY (turn, model)
+) WITHOUT ROWID
+
+-- trigger memories_deleted_vector on memories
+CREATE TRIGGER memories_deleted_vector AFTER DELETE ON memories BEGIN
+    DELETE FROM memory_vectors WHERE memory = old.id;
+END
+
+-- trigger memories_given_code on memories
+CREATE TRIGGER memories_given_code AFTER UPDATE OF owner ON memories WHEN new.owner <> old.owner BEGIN
+    UPDATE memory_vectors SET place = NULL WHERE memory = old.id;
+END
+
+-- trigger memories_replaced_vector on memories
+CREATE TRIGGER memories_replaced_vector AFTER UPDATE OF replaced_by ON memories WHEN new.replaced_by IS NOT NULL BEGIN
+    DELETE FROM memory_vectors WHERE memory = old.id;
+END
+
+-- trigger memory_vectors_deleted_code on memory_vectors
+CREATE TRIGGER memory_vectors_deleted_code AFTER DELETE ON memory_vectors WHEN old.place > 0 BEGIN
+    UPDATE memory_codes SET held = held - 1, codes = CAST(
+        substr(codes, 1, old.place % 256 * 72) || zeroblob(72) || substr(codes, old.place % 256 * 72 + 73) AS BLOB)
+    WHERE id = old.place / 256;
+    DELETE FROM memory_codes WHERE id = old.place / 256 AND held <= 0;
+END
+
+-- trigger memory_vectors_moved_code on memory_vectors
+CREATE TRIGGER memory_vectors_moved_code AFTER UPDATE OF place ON memory_vectors WHEN old.place > 0 BEGIN
+    UPDATE memory_codes SET held = held - 1, codes = CAST(
+        substr(codes, 1, old.place % 256 * 72) || zeroblob(72) || substr(codes, old.place % 256 * 72 + 73) AS BLOB)
+    WHERE id = old.place / 256;
+    DELETE FROM memory_codes WHERE id = old.place / 256 AND held <= 0;
+END
+
+-- trigger messages_unsaid on messages
+CREATE TRIGGER messages_unsaid AFTER DELETE ON messages BEGIN
+    INSERT OR IGNORE INTO unsaid SELECT id FROM said WHERE session = old.session AND seq = old.seq;
+    DELETE FROM said WHERE session = old.session AND seq = old.seq;
+END
+
+-- trigger said_deleted_vector on said
+CREATE TRIGGER said_deleted_vector AFTER DELETE ON said BEGIN
+    DELETE FROM said_vectors WHERE said = old.id;
+END
+
+-- trigger said_vectors_deleted_code on said_vectors
+CREATE TRIGGER said_vectors_deleted_code AFTER DELETE ON said_vectors WHEN old.place > 0 BEGIN
+    UPDATE said_codes SET held = held - 1, codes = CAST(
+        substr(codes, 1, old.place % 256 * 72) || zeroblob(72) || substr(codes, old.place % 256 * 72 + 73) AS BLOB)
+    WHERE id = old.place / 256;
+    DELETE FROM said_codes WHERE id = old.place / 256 AND held <= 0;
+END
+

@@ -1,0 +1,113 @@
+//! Outputs that clients, scripts and later versions rely on, recorded in `tests/data/` and compared byte for byte.
+//! Record an intended change with `DAOYOU_RECORD=1 cargo test --test stories fixtures`, and review the difference.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use crate::support::attached::Attached;
+use crate::support::gateway::Message;
+use crate::support::invariants::{Journal, open};
+use crate::support::recorded::{Placeholders, assert_recorded};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+
+/// Returns the frames of a terminal's stream as lines of JSON, with placeholders. Pieces of the same text are joined,
+/// since the network splits them at random.
+fn stream_lines(gateway: &Gateway, frames: Vec<Value>) -> String {
+    let mut placeholders = Placeholders::new(gateway, &["duration_ms", "seconds"]);
+    let (mut lines, mut joined): (String, Vec<Value>) = (String::new(), Vec::new());
+    for frame in frames {
+        if frame["event"]["event"]["type"] == "tool_call" && joined.contains(&frame) {
+            continue;
+        }
+        let delta = frame["event"]["event"]["delta"].as_str().map(str::to_owned);
+        match (joined.last_mut(), delta) {
+            (Some(last), Some(delta)) if last["event"]["event"]["type"] == frame["event"]["event"]["type"] => {
+                let before = last["event"]["event"]["delta"].as_str().unwrap_or_default().to_owned();
+                last["event"]["event"]["delta"] = json!(before + &delta);
+            }
+            _ => joined.push(frame),
+        }
+    }
+    for frame in joined {
+        writeln!(lines, "{}", placeholders.value(&frame)).expect("a string can be written");
+    }
+    lines
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_events_of_a_turn_stay_as_recorded() {
+    let model = Model::start().await;
+    model.on(
+        "work",
+        [
+            Reply::tool("read_file", &json!({"path": "notes.txt"}))
+                .call_id("call_1")
+                .saying("I read it.")
+                .usage(100, 20),
+            Reply::text("It says hello.").reasoning("That is all.").usage(200, 10),
+        ],
+    );
+    model.on("broken", [Reply::status(400)]);
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    std::fs::write(gateway.workspace().join("notes.txt"), "hello\n").unwrap();
+    let mut attached = Attached::open(&gateway).await;
+    assert_eq!(gateway.run(&["agent", "-m", "work"]).await.stdout, "It says hello.\n");
+    assert_recorded("events/turn.jsonl", &stream_lines(&gateway, attached.turn().await));
+    assert_eq!(gateway.run(&["agent", "-m", "broken"]).await.code, Some(1));
+    assert_recorded("events/failed_turn.jsonl", &stream_lines(&gateway, attached.turn().await));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bodies_of_outbound_rows_stay_as_recorded() {
+    let model = Model::start().await;
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    model.on("news", [Reply::text("Nothing new.")]);
+    model.on("broken", [Reply::status(400)]);
+    model.on("later", [Reply::status(503).retry_after("3600")]);
+    let setup = Setup::new().model(&model).set("providers.scripted.retries", 0);
+    let gateway = Gateway::start(setup.hook(Hook::bearer("in").callback(&sink))).await;
+    let job = "cron add --name n --every 12h --prompt news --channel webhook:in --chat job";
+    let job = gateway.json(&job.split(' ').collect::<Vec<_>>()).await;
+    let mut bodies = String::new();
+    let mut placeholders = Placeholders::new(&gateway, &[]);
+    placeholders.literal(job["id"].as_str().unwrap(), "<job>");
+    let mut record = |what: &str, slot: &str, chat: &str| {
+        let journal = Journal::read(&gateway.database()).unwrap();
+        let rows: Vec<_> = journal.outbox.iter().filter(|row| row.slot == slot && row.chat_id == chat).collect();
+        assert_eq!(rows.len(), 1, "{what}: {:?}", journal.outbox);
+        writeln!(bodies, "{what} ({slot}): {}", placeholders.value(&rows[0].body)).unwrap();
+    };
+
+    let id = gateway.accept("in", &Message::new("hello").chat("reply").sender("ann").id("first")).await;
+    gateway.wait_done("in", &id).await;
+    record("a reply", "reply", "reply");
+
+    let id = gateway.accept("in", &Message::new("broken").chat("error").sender("ann").id("second")).await;
+    gateway.wait_done("in", &id).await;
+    record("an error", "reply", "error");
+
+    assert_eq!(gateway.run(&["cron", "run", "n"]).await.code, Some(0));
+    until("the run's output", async || sink.posts().iter().any(|post| post.data("chat_id") == "job").then_some(()))
+        .await;
+    record("the output of a cron run", "reply", "job");
+
+    let id = gateway.accept("in", &Message::new("later").chat("notice").sender("ann").id("third")).await;
+    until("the notice", async || (gateway.state("in", &id).await.text("status") == "waiting").then_some(())).await;
+    record("a notice", "notice:waiting", "notice");
+    assert_recorded("outbound_bodies.txt", &bodies);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_schema_of_a_new_database_stays_as_recorded() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let database = open(&gateway.database()).unwrap();
+    let sql = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master ORDER BY type, name";
+    let mut statement = database.prepare(sql).unwrap();
+    let text = |row: &rusqlite::Row<'_>, column| row.get::<_, String>(column);
+    let rows = statement.query_map([], |row| {
+        Ok(format!("-- {} {} on {}\n{}\n\n", text(row, 0)?, text(row, 1)?, text(row, 2)?, text(row, 3)?))
+    });
+    let schema: String = rows.unwrap().map(Result::unwrap).collect();
+    assert_recorded("schema.sql", &schema);
+}
