@@ -149,7 +149,7 @@ async fn with_vectors(world: &World, size: usize) -> Result<String> {
         let ask = ask(&dice.question(1, WORDS), owners(), 10);
         times.push(timed(world, &ask, Some(&vector))?);
         let nearest = world.store.read_here(|connection| {
-            let place = search_index::said(connection, id)?
+            let place = search_index::find_message(connection, id)?
                 .map(|said| HitLocation::Message { session: said.session, seq: said.seq });
             Ok(nearest(connection, &ask, &vector, 1)?.first().map(|near| &near.0) == place.as_ref())
         })?;
