@@ -97,7 +97,7 @@ pub fn run(
         (ConfigCommand::Show { .. }, true) => writeln!(out, "{:#}", CleanJson(&show_json(&loaded)))?,
         (ConfigCommand::Show { .. }, false) => show(&loaded, out)?,
         (_, true) => {
-            writeln!(out, "{:#}", CleanJson(&json!({ "ok": true, "faults": [], "warnings": loaded.warnings })))?
+            writeln!(out, "{:#}", CleanJson(&json!({ "ok": true, "faults": [], "warnings": loaded.warnings })))?;
         }
         (_, false) => writeln!(out, "{}", tr("ok", "配置正确"))?,
     }

@@ -423,7 +423,7 @@ async fn codes_come_and_go_with_their_vectors() {
         .write(Commit::Logged, move |connection| {
             forget.iter().try_for_each(|id| memories::delete(connection, *id).map(drop))?;
             vector_codes::visit(connection, search_index::SearchCorpus::Memories, "owner", &of_one, |read| {
-                assert!(read.distance > 0)
+                assert!(read.distance > 0);
             })
         })
         .await
