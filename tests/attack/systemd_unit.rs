@@ -123,7 +123,7 @@ fn namespaces_work_under_the_systemd_unit() {
     if !has_namespaces() || !has_analyze || !Path::new(UNISTD).exists() {
         return skip_story("no systemd-analyze, or no headers of the C library");
     }
-    let name = "attack::unit::namespaces_work_under_the_systemd_unit";
+    let name = "attack::systemd_unit::namespaces_work_under_the_systemd_unit";
     // The service never runs as root.
     let mut program = std::process::Command::new(if is_root() { "setpriv" } else { "bwrap" });
     if is_root() {
