@@ -2,6 +2,7 @@
 
 mod cron;
 mod memory;
+mod output;
 mod sessions;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use daoyou_channels::settings::Span;
 
 pub use cron::{CronAdd, CronCommand, CronJob};
 pub use memory::{MemoryCommand, MemoryOwner};
+pub use output::Output;
 pub use sessions::{ExportFormat, SessionsCommand};
 
 use crate::logging::{LogConfig, LogFormat};
@@ -234,14 +236,6 @@ pub struct ModelsArgs {
     pub all: bool,
     #[command(flatten)]
     pub output: Output,
-}
-
-/// The format of printed data.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub struct Output {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Clone, Debug, Subcommand)]

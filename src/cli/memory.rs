@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Output;
+use super::output::Output;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum MemoryCommand {

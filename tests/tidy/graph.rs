@@ -130,7 +130,7 @@ impl Graph {
     }
 
     /// Returns the shortest path from one file to another, both ends included.
-    fn way(&self, from: usize, to: usize, ignored: &[(usize, usize)]) -> Option<Vec<usize>> {
+    fn way(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut previous = BTreeMap::from([(from, from)]);
         let mut queue = VecDeque::from([from]);
         while let Some(node) = queue.pop_front() {
@@ -143,7 +143,7 @@ impl Graph {
                 return Some(way);
             }
             for next in self.edges[node].keys() {
-                if !previous.contains_key(next) && !ignored.contains(&(node, *next)) {
+                if !previous.contains_key(next) {
                     previous.insert(*next, node);
                     queue.push_back(*next);
                 }
@@ -152,20 +152,13 @@ impl Graph {
         None
     }
 
-    fn index(&self, file: &str) -> Option<usize> {
-        self.units.iter().position(|unit| unit.file == file)
-    }
-
-    /// Returns every cycle among the files, one line each. `exceptions` are uses (from, to) that do not count; one
-    /// that closes no cycle is reported too.
-    pub fn cycles(&self, exceptions: &[(&str, &str)]) -> Vec<String> {
+    /// Returns every cycle among the files, one line each.
+    pub fn cycles(&self) -> Vec<String> {
         let mut faults = Vec::new();
-        let known: Vec<(usize, usize)> =
-            exceptions.iter().filter_map(|(from, to)| Some((self.index(from)?, self.index(to)?))).collect();
         let mut seen = BTreeSet::new();
         for (from, edges) in self.edges.iter().enumerate() {
-            for to in edges.keys().filter(|to| !known.contains(&(from, **to))) {
-                let Some(back) = self.way(*to, from, &known) else { continue };
+            for to in edges.keys() {
+                let Some(back) = self.way(*to, from) else { continue };
                 if seen.insert(back.iter().copied().collect::<BTreeSet<_>>()) {
                     let steps = [from].into_iter().chain(back.clone()).zip(back.iter());
                     let steps: Vec<_> = steps
@@ -176,15 +169,6 @@ impl Graph {
                         .collect();
                     faults.push(format!("files use each other in a cycle: {}", steps.join(", ")));
                 }
-            }
-        }
-        for (from, to) in exceptions {
-            let closes_a_cycle = self
-                .index(from)
-                .zip(self.index(to))
-                .is_some_and(|(from, to)| self.edges[from].contains_key(&to) && self.way(to, from, &known).is_some());
-            if !closes_a_cycle {
-                faults.push(format!("{from} -> {to} closes no cycle any more: remove this exception"));
             }
         }
         faults
@@ -366,8 +350,8 @@ mod tests {
     use super::*;
 
     /// Returns the cycles among small sources, given as file and code; module paths follow from the file names.
-    fn cycles(files: &[(&str, &str)], exceptions: &[(&str, &str)]) -> Vec<String> {
-        graph(files).cycles(exceptions)
+    fn cycles(files: &[(&str, &str)]) -> Vec<String> {
+        graph(files).cycles()
     }
 
     fn graph(files: &[(&str, &str)]) -> Graph {
@@ -436,9 +420,9 @@ mod tests {
             ),
         ];
         for (what, files) in table {
-            assert_eq!(cycles(files, &[]).len(), 1, "{what}: {:?}", cycles(files, &[]));
+            assert_eq!(cycles(files).len(), 1, "{what}: {:?}", cycles(files));
         }
-        let found = cycles(table[0].1, &[]);
+        let found = cycles(table[0].1);
         assert_eq!(found, ["files use each other in a cycle: a.rs:1 uses b.rs, b.rs:1 uses a.rs"]);
     }
 
@@ -480,18 +464,8 @@ mod tests {
             ),
         ];
         for (what, files) in table {
-            assert_eq!(cycles(files, &[]), [""; 0], "{what}");
+            assert_eq!(cycles(files), [""; 0], "{what}");
         }
-    }
-
-    #[test]
-    fn an_exception_must_close_a_cycle() {
-        let files =
-            [("a.rs", "use crate::b::B; struct A;"), ("b.rs", "use crate::a::A; struct B;"), ("c.rs", "struct C;")];
-        assert_eq!(cycles(&files, &[("b.rs", "a.rs")]), [""; 0]);
-        let stale = ["c.rs -> a.rs closes no cycle any more: remove this exception"];
-        assert_eq!(cycles(&files, &[("b.rs", "a.rs"), ("c.rs", "a.rs")]), stale);
-        assert_eq!(cycles(&files[1..], &[("b.rs", "a.rs")]).len(), 1, "a file that is gone");
     }
 
     #[test]
