@@ -204,7 +204,6 @@ const SMALL_FILES: &[&str] = &[
     "src/http/api/gateway.rs",
     "src/metrics/cron.rs",
     "src/session/commands/cost.rs",
-    "src/store/config.rs",
     "src/tools/files/write.rs",
     "src/turn/middleware/timing.rs",
 ];

@@ -3,7 +3,6 @@
 //! One writer thread commits the writes of many callers in groups; readers run beside it. Each table family has its file, whose
 //! functions take a connection and run inside the caller's write or read.
 
-mod config;
 mod database;
 mod error;
 mod files;
@@ -54,10 +53,10 @@ pub mod usage;
 pub mod vector_codes;
 pub mod vectors;
 
-pub use config::{Reserve, RetainConfig, StoreConfig};
 pub use error::StoreError;
 pub use handle::Store;
 pub use opening::write_alone;
+pub use retention::{Reserve, RetainConfig, StoreConfig};
 pub use rusqlite::Connection;
 pub use salvage::repair;
 pub use writer::{Commit, GroupCommit, OnCommit};
