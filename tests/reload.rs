@@ -132,3 +132,33 @@ async fn status_reports_the_running_configuration() {
     let running = |name| json!([name, "running", null]);
     assert_eq!(json!(rows), json!(["cli", "webhook:comes", "webhook:stays"].map(running)));
 }
+
+/// A reload is one step: a turn that began before it ends with all of its settings, also those of its tools.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_never_sees_half_of_a_reload() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    let add = |name: &str| {
+        let job = json!({"action": "add", "message": "tea", "at": "in 2h", "name": name, "channel": "cli", "chat_id": "direct"});
+        Reply::tool("cron", &job)
+    };
+    model.on("slow", [add("one").held_by(&gate), add("two"), Reply::text("slow done")]);
+    model.on("later", [add("two"), Reply::text("later done")]);
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("cron.max_jobs", 1);
+    let setup = setup.set("owner.identities", vec!["webhook:in:me"]);
+    let mut gateway = Gateway::start(setup.clone()).await;
+    let slow = gateway.accept("in", &Message::new("slow").sender("me").chat("a")).await;
+    gate.wait_arrived(1).await;
+    *gateway.setup() = setup.set("cron.max_jobs", 5);
+    reload(&gateway, "configuration reloaded: cron.max_jobs 1 → 5").await;
+    gate.open();
+    assert_eq!(gateway.wait_done("in", &slow).await.text("reply"), "slow done");
+    let asked = model.requests_about("slow").pop().unwrap().to_string();
+    assert!(asked.contains("as many as cron.max_jobs allows"), "{asked}");
+    let later = gateway.accept("in", &Message::new("later").sender("me").chat("b")).await;
+    assert_eq!(gateway.wait_done("in", &later).await.text("reply"), "later done");
+    let jobs = gateway.json(&["cron", "list"]).await;
+    let mut names: Vec<_> = jobs.as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["one", "two"]);
+    gateway.stop().await;
+}
