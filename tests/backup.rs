@@ -128,7 +128,7 @@ async fn an_invalid_backup_changes_nothing() {
     let check = async |says: &str| {
         let ran = gateway.run(&["restore", "bad.tar"]).await;
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.lines().count()), (Some(1), "", 1), "{says}: {ran:?}");
-        assert!(ran.stderr.contains("nothing was touched"), "{says}: {ran:?}");
+        assert!(ran.stderr.contains("nothing was changed"), "{says}: {ran:?}");
         assert!(says == "damaged" || ran.stderr.contains(says), "{says}: {ran:?}");
         assert!(fs::read(gateway.database()).unwrap() == before, "{says}");
         let strays = fs::read_dir(gateway.home()).unwrap().map(|entry| entry.unwrap().file_name());

@@ -176,7 +176,7 @@ async fn restoring_from_a_damaged_journal_is_refused() {
     for (args, words) in [
         (["turns", "restore", "ffffffff"], "there is no turn ffffffff; `daoyou turns list`"),
         (["turns", "show", "nonsense"], "is no id"),
-        (["turns", "restore", &two[..4]], "several turns"),
+        (["turns", "restore", &two[..4]], "several turn ids"),
     ] {
         let refused = gateway.run(&args).await;
         assert!(refused.code == Some(1) && refused.stderr.contains(words), "{args:?}: {refused:?}");

@@ -63,7 +63,7 @@ async fn an_exported_conversation_is_imported_without_options() {
     for (format, is_running) in [("jsonl", false), ("md", true)] {
         let file = gateway.run(&["sessions", "export", key, "--format", format]).await.stdout;
         let ran = gateway.run_with_input(&["sessions", "import", "-"], &file).await;
-        assert!(ran.code == Some(1) && ran.stderr.contains("is there already"), "{format}: {ran:?}");
+        assert!(ran.code == Some(1) && ran.stderr.contains("already exists"), "{format}: {ran:?}");
 
         let mut other = Gateway::new(Setup::new());
         if is_running {

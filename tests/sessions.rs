@@ -103,7 +103,7 @@ async fn a_conversation_is_exported_and_imported() {
         let expected = renamed.replace("\"owner\":\"webhook:in:webhook:in\"", "\"owner\":\"owner\"");
         assert_eq!(exported, expected, "but for the name, byte for byte");
         let ran = gateway.run_with_input(&["sessions", "import", "-", "--session", name], &lines).await;
-        assert!(ran.code == Some(1) && ran.stderr.contains("is there already"), "{ran:?}");
+        assert!(ran.code == Some(1) && ran.stderr.contains("already exists"), "{ran:?}");
         let spoilt = format!("{lines}{{}}\n");
         let ran = gateway.run_with_input(&["sessions", "import", "-", "--session", "cli:no"], &spoilt).await;
         assert!(ran.code == Some(1) && ran.stderr.contains("nothing was imported:\nline 5: "), "{ran:?}");
