@@ -13,7 +13,7 @@ const SESSIONS: usize = 2_000;
 /// Concurrent senders.
 const AT_ONCE: usize = 64;
 /// The most memory that a debug build may hold.
-const MEMORY: u64 = 80 << 20;
+const MEMORY: u64 = 96 << 20;
 
 async fn send_all(gateway: &Gateway, hook: &str, chats: usize) -> Vec<String> {
     let sent = stream::iter(0..chats).map(|n| async move {
