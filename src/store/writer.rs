@@ -482,6 +482,22 @@ mod tests {
         assert_eq!((is_ok, world.words()), (vec![true, false, false, false, true], vec!["a".into(), "e".to_owned()]));
     }
 
+    /// It has no savepoint to return to.
+    #[tokio::test]
+    async fn a_failure_of_the_first_write_affects_only_its_caller() {
+        let firsts: [fn() -> Work; 3] = [
+            || say_then("b", |_| Err(StoreError::Row("no".to_owned()))),
+            || say_then("c", |_| panic!("as a bug would")),
+            || say_then("d", |connection| Ok(connection.execute_batch("INSERT INTO nowhere VALUES (1)")?)),
+        ];
+        for first in firsts {
+            let world = World::new();
+            let outcomes = world.together(vec![first(), say("e"), say("f")], || {}).await;
+            let is_ok: Vec<_> = outcomes.iter().map(Result::is_ok).collect();
+            assert_eq!((is_ok, world.words()), (vec![false, true, true], vec!["e".into(), "f".to_owned()]));
+        }
+    }
+
     #[tokio::test]
     async fn a_write_that_undoes_a_transaction_undoes_the_writes_before_it_and_not_those_after() {
         let world = World::new();
