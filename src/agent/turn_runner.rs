@@ -47,7 +47,7 @@ pub struct TurnRunner {
     pub commands: Arc<CommandHandler>,
     pub memory: Arc<MemoryService>,
     /// How jobs end.
-    pub job_rules: Arc<cron::CronSettings>,
+    pub cron_settings: Arc<cron::CronSettings>,
     pub running: RunningTurns,
     pub limits: ConcurrencyLimits,
     pub timezone: TimeZone,
@@ -104,7 +104,7 @@ impl TurnRunner {
             emit_end(&events, &end, &state.progress);
         }
         let (outcome, reply_bytes) = (end.error.unwrap_or("answered"), end.reply.len());
-        let EndResult { more, is_learned } = end.write(&self.bus, &self.job_rules, &self.running.retries).await;
+        let EndResult { more, is_learned } = end.write(&self.bus, &self.cron_settings, &self.running.retries).await;
         self.running.lock().remove(&turn);
         self.running.retries.leave(turn);
         self.bus.clear_faults_if_nobody_waits();
@@ -229,7 +229,7 @@ impl TurnRunner {
         let reply = self.phrases.poison.to_owned();
         let error = Some(ErrorCode::Poison.word());
         let end = TurnEnd { reply, error, state: InboxState::Dead, ..self.bare_end(turn, rows) };
-        end.write(&self.bus, &self.job_rules, &self.running.retries).await;
+        end.write(&self.bus, &self.cron_settings, &self.running.retries).await;
     }
 
     /// Returns what asks a model for summaries, with the settings of this runner.

@@ -146,7 +146,7 @@ impl Runtime {
                 timezone: timezone.clone(),
             },
             conversations: self.conversations(workspace, &bus, &running, middleware)?,
-            job_rules: self.jobs.context.settings.clone(),
+            cron_settings: self.jobs.context.settings.clone(),
             limits: ConcurrencyLimits {
                 turns: size(agent.max_concurrent_turns),
                 sub_agents: size(agent.spawn.at_once),
