@@ -163,6 +163,10 @@ pub fn read(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> ConfigD
         faults.push(whole_file(path, None, error.to_string()));
         Config::default()
     });
+    config.providers.sort_by_cached_key(|name, _| {
+        let table = join("providers", name);
+        origins.iter().filter(|(key, _)| inside(key, &table)).map(|(_, origin)| origin.clone()).min()
+    });
     if let Some(file) = &mut config.channels.email.ca_file {
         *file = expand(&file.to_string_lossy(), base, env.get("HOME").map(Path::new));
     }

@@ -7,6 +7,7 @@ use daoyou_channels::cli::CliConfig;
 use daoyou_channels::email::EmailConfig;
 use daoyou_channels::settings::{ByteSize, Secret, Span};
 use daoyou_channels::webhook::WebhookConfig;
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +25,8 @@ use crate::tools::ToolsConfig;
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     pub agent: AgentConfig,
-    pub providers: BTreeMap<String, ProviderConfig>,
+    /// In the order of the file.
+    pub providers: IndexMap<String, ProviderConfig>,
     pub gateway: GatewayConfig,
     pub store: StoreConfig,
     pub channels: ChannelsConfig,

@@ -173,6 +173,14 @@ fn every_fault_is_one_line_with_the_allowed_values() {
     assert_eq!(got, ["config.toml:2: the text is not UTF-8"]);
 }
 
+/// `auto` takes the first provider of the file, so the order of the file is kept; those of the environment follow.
+#[test]
+fn providers_keep_the_order_of_the_file() {
+    let text = "[providers.zeta]\napi_key = \"k\"\n[agent]\nlocale = \"en\"\n[providers.alpha]\napi_key = \"k\"\n";
+    let loaded = read(text.as_bytes(), &[("DAOYOU_PROVIDERS__BETA__API_KEY", "k")]).unwrap();
+    assert_eq!(loaded.config.providers.keys().collect::<Vec<_>>(), ["zeta", "alpha", "beta"]);
+}
+
 #[test]
 fn only_a_file_that_the_user_named_must_exist() {
     let none = Path::new("/nowhere/config.toml");

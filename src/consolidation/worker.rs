@@ -319,7 +319,7 @@ impl PartSizing {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use indexmap::IndexMap;
 
     use super::*;
     use crate::llm::{OfflineProvider, ProviderConfig, ProviderKind};
@@ -337,7 +337,7 @@ mod tests {
             ..ProviderConfig::default()
         };
         let all = [("small", 8_000), ("middle", 16_000), ("large", 32_000)];
-        let configs: BTreeMap<String, ProviderConfig> =
+        let configs: IndexMap<String, ProviderConfig> =
             all.into_iter().map(|(name, tokens)| (name.to_owned(), config(tokens))).collect();
         let offline = Arc::new(OfflineProvider);
         let models = Arc::new(Models::build(&configs, |_| None, offline).unwrap());

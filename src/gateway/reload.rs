@@ -110,7 +110,7 @@ impl Reloader {
     fn models(&self, loaded: &LoadedConfig, current: &Arc<Models>) -> Result<Arc<Models>, ConfigFaults> {
         let (before, config) = (&self.current.config, &loaded.config);
         let is_same_price = config.agent.fallback_price == before.agent.fallback_price;
-        if config.providers == before.providers && is_same_price {
+        if config.providers.iter().eq(&before.providers) && is_same_price {
             return Ok(current.clone());
         }
         Ok(Arc::new(build_models(loaded, |name| std::env::var(name).ok())?))

@@ -8,6 +8,7 @@
 //! inode), so that neither a link nor another mount leads into them. For the gateway's own reads and writes, no link is
 //! followed and no mount is crossed ([`Jail::open_strict`]).
 
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -16,7 +17,8 @@ use std::time::SystemTime;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, MetadataExt, OpenOptions, OpenOptionsExt, PermissionsExt};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -123,10 +125,11 @@ struct OpenFile {
     shown: String,
 }
 
-/// A file that was written.
+/// What became of a file that was to be replaced.
 struct WrittenFile {
     shown: String,
-    modified: SystemTime,
+    /// `None`: it was not replaced.
+    modified: Option<SystemTime>,
 }
 
 impl Jail {
@@ -260,17 +263,23 @@ impl Jail {
     /// As [`Jail::read`], or the disk refuses the write.
     pub fn write(&self, path: &str, bytes: &[u8]) -> Result<String, JailError> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(self.replace(path, bytes, None)?.shown)
+        Ok(self.replace(path, bytes, None, None)?.shown)
     }
 
-    /// As [`Jail::write`], with mode 0600. Returns the modification time of the written file: a later time means that
-    /// somebody else changed it.
+    /// As [`Jail::write`], with mode 0600, and only if `is_unchanged`, which is asked when all is written but the name,
+    /// and if no file appears where there was none. Returns the modification time of the written file: a later time
+    /// means that somebody else changed it. `None`: nothing was written.
     ///
     /// # Errors
     /// As [`Jail::write`].
-    pub fn write_private(&self, path: &str, bytes: &[u8]) -> Result<SystemTime, JailError> {
+    pub fn write_private_if(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        mut is_unchanged: impl FnMut() -> bool,
+    ) -> Result<Option<SystemTime>, JailError> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(self.replace(path, bytes, Some(0o600))?.modified)
+        Ok(self.replace(path, bytes, Some(0o600), Some(&mut is_unchanged))?.modified)
     }
 
     /// Reads a file, applies `change` to it, and replaces it. If `change` fails, nothing is written.
@@ -285,7 +294,7 @@ impl Jail {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = self.read(path).map_err(|error| error.to_string())?;
         let (bytes, output) = change(&opened)?;
-        self.replace(path, &bytes, None).map_err(|error| error.to_string())?;
+        self.replace(path, &bytes, None, None).map_err(|error| error.to_string())?;
         Ok(output)
     }
 
@@ -305,8 +314,15 @@ impl Jail {
         Ok((folder, resolved.shown))
     }
 
-    /// Replaces a file. With `mode` the file gets this mode; otherwise it keeps its own.
-    fn replace(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<WrittenFile, JailError> {
+    /// Replaces a file; with `is_unchanged` only if it says so and no file appears where there was none. With `mode` the file gets this mode; otherwise it keeps
+    /// its own.
+    fn replace(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        mode: Option<u32>,
+        is_unchanged: Option<&mut dyn FnMut() -> bool>,
+    ) -> Result<WrittenFile, JailError> {
         let resolved = self.resolve(path)?;
         let failed = |error| JailError::from_io(&resolved.shown, error);
         self.check_size(&resolved.shown, bytes.len() as u64)?;
@@ -330,16 +346,22 @@ impl Jail {
             Err(error) => return Err(failed(error)),
         };
         let temp = format!(".daoyou-{}.tmp", Uuid::new_v4().simple());
-        let done = write_new(&folder, &temp, bytes, mode.or(own_mode))
-            .and_then(|modified| folder.rename(&temp, &folder, name).map(|()| modified));
-        let modified = match done {
-            Ok(modified) => modified,
-            Err(error) => {
-                // The partial file is removed; the error of the write is the one to report.
-                drop(folder.remove_file(&temp));
-                return Err(failed(error));
+        let done = write_new(&folder, &temp, bytes, mode.or(own_mode)).and_then(|modified| {
+            let is_new = is_unchanged.is_some() && own_mode.is_none();
+            let is_changed = is_unchanged.is_some_and(|is_unchanged| !is_unchanged());
+            if is_changed || is_new && !rename_to_new(&folder, &temp, name)? {
+                return Ok(None);
             }
-        };
+            if !is_new {
+                folder.rename(&temp, &folder, name)?;
+            }
+            Ok(Some(modified))
+        });
+        if !matches!(done, Ok(Some(_))) {
+            // The error of the write is the one to report.
+            drop(folder.remove_file(&temp));
+        }
+        let modified = done.map_err(failed)?;
         // Syncing the folder puts the new name on disk. Some file systems cannot sync folders; the rename itself is
         // done.
         drop(folder.into_std_file().sync_all());
@@ -519,6 +541,17 @@ fn resolve_links(path: &Path) -> io::Result<PathBuf> {
             }
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Renames a file where no other has the new name. Returns whether it did.
+fn rename_to_new(folder: &Dir, from: &str, to: &OsStr) -> io::Result<bool> {
+    match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        // Some file systems cannot tell.
+        Err(Errno::INVAL | Errno::NOSYS) => folder.rename(from, folder, to).map(|()| true),
+        Err(error) => Err(error.into()),
     }
 }
 

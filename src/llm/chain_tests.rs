@@ -1,5 +1,6 @@
-use std::collections::BTreeMap;
 use std::time::Duration;
+
+use indexmap::IndexMap;
 
 use super::*;
 use crate::chat::ChatMessage;
@@ -35,7 +36,7 @@ fn request() -> ChatRequest {
 
 fn models(urls: &[(&str, &str)]) -> Arc<Models> {
     let config = |url: &str| ProviderConfig { base_url: Some(url.to_owned()), retries: 0, ..ProviderConfig::default() };
-    let configs: BTreeMap<_, _> = urls.iter().map(|(name, url)| ((*name).to_owned(), config(url))).collect();
+    let configs: IndexMap<_, _> = urls.iter().map(|(name, url)| ((*name).to_owned(), config(url))).collect();
     Arc::new(Models::build(&configs, |_| None, Arc::new(OfflineProvider)).unwrap())
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use indexmap::IndexMap;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -50,7 +51,7 @@ impl Models {
     /// # Errors
     /// All invalid settings.
     pub fn build(
-        configs: &BTreeMap<String, ProviderConfig>,
+        configs: &IndexMap<String, ProviderConfig>,
         env: impl Fn(&str) -> Option<String>,
         offline: Arc<dyn Provider>,
     ) -> Result<Self, Vec<ProviderFault>> {
@@ -68,7 +69,8 @@ impl Models {
         }
         // A configured `offline` does not outrank a model, unless it is the only provider.
         let is_model = |entry: &ProviderEntry| matches!(entry.backend, Backend::Remote(_));
-        let mut preferred: Vec<String> = entries.iter().filter(|(_, e)| is_model(e)).map(|(n, _)| n.clone()).collect();
+        let mut preferred: Vec<String> =
+            configs.keys().filter(|name| entries.get(*name).is_some_and(is_model)).cloned().collect();
         if preferred.is_empty() && !entries.is_empty() {
             preferred.push(OFFLINE.to_owned());
         }

@@ -1,6 +1,7 @@
 use async_trait::async_trait;
 
 use daoyou_channels::settings::Secret;
+use indexmap::IndexMap;
 
 use super::*;
 use crate::llm::remote::fake_service::{FakeService, status};
@@ -19,7 +20,7 @@ impl Provider for Offline {
     }
 }
 
-fn configs(list: &[(&str, &str, &str)]) -> BTreeMap<String, ProviderConfig> {
+fn configs(list: &[(&str, &str, &str)]) -> IndexMap<String, ProviderConfig> {
     let filled = |text: &str| Some(text).filter(|text| !text.is_empty()).map(str::to_owned);
     let config = |key: &str, base_url: &str| ProviderConfig {
         api_key: filled(key).map(Secret::new),
@@ -29,13 +30,13 @@ fn configs(list: &[(&str, &str, &str)]) -> BTreeMap<String, ProviderConfig> {
     list.iter().map(|(name, key, base_url)| ((*name).to_owned(), config(key, base_url))).collect()
 }
 
-fn build(configs: &BTreeMap<String, ProviderConfig>, environment: &[&str]) -> Result<Models, Vec<ProviderFault>> {
+fn build(configs: &IndexMap<String, ProviderConfig>, environment: &[&str]) -> Result<Models, Vec<ProviderFault>> {
     let env = |name: &str| environment.contains(&name).then(|| "sk-from-environment".to_owned());
     Models::build(configs, env, Arc::new(Offline))
 }
 
 /// As [`build`], and nothing answers on this machine.
-fn alone(configs: &BTreeMap<String, ProviderConfig>, environment: &[&str]) -> Models {
+fn alone(configs: &IndexMap<String, ProviderConfig>, environment: &[&str]) -> Models {
     let mut models = build(configs, environment).unwrap();
     models.local = Mutex::new(Some((Instant::now(), LocalModel::NoServer)));
     models
@@ -55,6 +56,7 @@ async fn auto_takes_configured_then_environment_then_offline() {
         (&[][..], &[][..], "offline"),
         (&[], &["DASHSCOPE_API_KEY", "DEEPSEEK_API_KEY"], "deepseek/deepseek-v4-flash"),
         (&[("qwen", "key", "")], &["OPENAI_API_KEY"], "qwen/qwen-plus"),
+        (&[("qwen", "key", ""), ("deepseek", "key", "")], &[], "qwen/qwen-plus"),
         (&[("offline", "", "")], &["OPENAI_API_KEY"], "offline"),
         (&[("offline", "", ""), ("qwen", "", "")], &["DASHSCOPE_API_KEY"], "qwen/qwen-plus"),
     ] {

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use daoyou_channels::cli::Language;
+use indexmap::IndexMap;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
@@ -152,7 +153,7 @@ async fn with_vectors_what_is_unrelated_is_given_nothing() {
     crate::llm::install_crypto();
     let config = ProviderConfig { base_url: Some(server.base_url()), retries: 0, ..ProviderConfig::default() };
     let models =
-        Models::build(&BTreeMap::from([("p".to_owned(), config)]), |_| None, Arc::new(OfflineProvider)).unwrap();
+        Models::build(&IndexMap::from([("p".to_owned(), config)]), |_| None, Arc::new(OfflineProvider)).unwrap();
     let embedder: Embedder = models.embedder("p/m", 256).unwrap();
     world.desk = Arc::new(MemoryService::clone(&world.desk).with_embedder(Some(embedder)));
     world.desk.notify_changes();

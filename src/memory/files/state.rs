@@ -133,16 +133,20 @@ fn is_nowhere(workspace: &Path, file: &str) -> bool {
 /// The file cannot be written, in words.
 pub fn replace(workspace: &Path, file: &str, before: Option<&str>, text: &str) -> Result<Option<FileStamp>, String> {
     let jail = jail(workspace).map_err(|error| error.to_string())?;
-    let now = match read(workspace, file) {
-        FileRead::Missing => None,
-        FileRead::Text { text, .. } => Some(text),
-        FileRead::Unusable(reason) => return Err(reason),
+    let mut unusable = None;
+    let is_unchanged = || match read(workspace, file) {
+        FileRead::Missing => before.is_none(),
+        FileRead::Text { text, .. } => before == Some(text.as_str()),
+        FileRead::Unusable(reason) => {
+            unusable = Some(reason);
+            false
+        }
     };
-    if now.as_deref() != before {
-        return Ok(None);
+    let written = jail.write_private_if(file, text.as_bytes(), is_unchanged).map_err(|error| error.to_string())?;
+    match unusable {
+        Some(reason) => Err(reason),
+        None => Ok(written.map(|written| Some((written, text.len() as u64)))),
     }
-    let written = jail.write_private(file, text.as_bytes()).map_err(|error| error.to_string())?;
-    Ok(Some(Some((written, text.len() as u64))))
 }
 
 fn jail(workspace: &Path) -> std::io::Result<Jail> {
@@ -152,6 +156,34 @@ fn jail(workspace: &Path) -> std::io::Result<Jail> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever makes the page while the gateway makes it keeps what they wrote.
+    #[test]
+    fn an_edit_during_the_writing_is_kept() {
+        let mut kept = 0;
+        for round in 0..200_u64 {
+            let workspace = tempfile::tempdir().unwrap();
+            let page = workspace.path().join(MEMORY);
+            std::fs::create_dir(page.parent().unwrap()).unwrap();
+            let editor = std::thread::spawn({
+                let page = page.clone();
+                move || {
+                    for _ in 0..round * 100 {
+                        std::hint::spin_loop();
+                    }
+                    std::fs::write(&page, "- by hand\n").unwrap();
+                }
+            });
+            let written = replace(workspace.path(), MEMORY, None, "- template\n").unwrap();
+            editor.join().unwrap();
+            let text = std::fs::read_to_string(&page).unwrap();
+            assert_eq!(text, "- by hand\n", "round {round}, {written:?}");
+            let names = std::fs::read_dir(page.parent().unwrap()).unwrap().count();
+            assert_eq!(names, 1, "round {round}: a file was left");
+            kept += usize::from(written.is_none());
+        }
+        assert!(kept > 0, "nobody wrote during the writing");
+    }
 
     /// Whoever edits the page the moment it appears is seen to have edited it.
     #[test]

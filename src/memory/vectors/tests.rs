@@ -1,10 +1,10 @@
 //! Tests of vectors from end to end, with a server on this machine.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::cli::Language;
+use indexmap::IndexMap;
 use jiff::tz::TimeZone;
 use tempfile::TempDir;
 
@@ -95,7 +95,7 @@ fn desk(home: &TempDir, batch: u32) -> MemoryService {
 fn embedder(base_url: &str, model: &str, dimensions: u32) -> Embedder {
     crate::llm::install_crypto();
     let config = ProviderConfig { base_url: Some(base_url.to_owned()), retries: 0, ..ProviderConfig::default() };
-    let configs = BTreeMap::from([("p".to_owned(), config)]);
+    let configs = IndexMap::from([("p".to_owned(), config)]);
     Models::build(&configs, |_| None, Arc::new(OfflineProvider)).unwrap().embedder(model, dimensions).unwrap()
 }
 
