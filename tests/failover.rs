@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check, open, wait_settled};
 use crate::support::model::user_text;
+use crate::support::port::Port;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, deadline, until};
 
 const NOTICE: &str = "The model service scripted cannot be reached at the moment. Your message is kept and will be answered when it is back.";
@@ -106,7 +107,8 @@ async fn a_fallback_model_answers_when_the_first_fails() {
     first.on("half", [Reply::text("words that are taken back").drops_after(2)]);
     first.on("wrong", [Reply::status(400)]);
     third.on("in the middle", [list.clone(), list, Reply::text("to the end")]);
-    let setup = provider(setup(port_of(&first)), "second", Model::unused_port());
+    let nowhere = Port::claim();
+    let setup = provider(setup(port_of(&first)), "second", nowhere.number);
     let setup = provider(setup, "third", port_of(&third));
     let mut gateway =
         Gateway::start(setup.set("agent.fallback", vec!["second/m", "scripted/scripted", "third/big"])).await;
@@ -191,8 +193,8 @@ async fn the_circuit_breaker_pauses_a_failing_service() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_message_survives_a_kill_and_is_answered_once() {
     let sink = Sink::start(Some(&config::callback_secret())).await;
-    let (port, other) = (Model::unused_port(), Model::start().await);
-    let setup = provider(setup(port), "other", port_of(&other)).hook(Hook::bearer("in").callback(&sink));
+    let (port, other) = (Port::claim(), Model::start().await);
+    let setup = provider(setup(port.number), "other", port_of(&other)).hook(Hook::bearer("in").callback(&sink));
     let mut gateway = Gateway::start(setup.hook(Hook::bearer("well").set("model", "other/m"))).await;
     let waited = gateway.post("in", "?wait=2", &Message::new("first").chat("c").id("m1")).await;
     assert_eq!((waited.status, waited.text("status")), (202, "waiting"), "{waited:?}");
@@ -210,7 +212,7 @@ async fn a_waiting_message_survives_a_kill_and_is_answered_once() {
     gateway.up().await;
     assert_eq!(notices(&gateway), [NOTICE]);
 
-    let model = Model::start_on_port(port).await;
+    let model = Model::start_on_port(&port).await;
     for (id, reply) in [(&first, "echo: first"), (&second, "echo: second")] {
         assert_eq!(gateway.wait_done("in", id).await.text("reply"), reply);
     }
@@ -262,9 +264,9 @@ async fn a_waiting_turn_is_retried_after_another_answer_or_stopped() {
 /// told, later messages continue, and the owner can have it answered after all.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expired_wait_is_given_up_and_can_be_revived() {
-    let port = Model::unused_port();
+    let port = Port::claim();
     let gateway = Gateway::start(
-        setup(port).set("agent.turn_timeout", "1s").set("agent.wait_for_model", "3s").set("agent.locale", "zh"),
+        setup(port.number).set("agent.turn_timeout", "1s").set("agent.wait_for_model", "3s").set("agent.locale", "zh"),
     )
     .await;
     let began = Instant::now();
@@ -282,7 +284,7 @@ async fn an_expired_wait_is_given_up_and_can_be_revived() {
     let queue = gateway.run(&["queue", "list"]).await.stdout;
     assert!(queue.contains(&id[..8]), "{queue}");
 
-    let model = Model::start_on_port(port).await;
+    let model = Model::start_on_port(&port).await;
     let ran = gateway.run(&["queue", "retry", &id]).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let answered = until("the revived message to be answered", async || {
@@ -301,7 +303,8 @@ async fn an_expired_wait_is_given_up_and_can_be_revived() {
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_reports_that_its_message_waits() {
     let (model, is_down) = (Model::start().await, Arc::new(AtomicBool::new(true)));
-    let mut gateway = Gateway::new(setup(Model::unused_port()));
+    let nowhere = Port::claim();
+    let mut gateway = Gateway::new(setup(nowhere.number));
     let ran = gateway.run(&["agent", "-m", "hello"]).await;
     assert!(ran.code == Some(1) && !ran.stderr.contains(NOTICE), "{ran:?}");
     assert!(
@@ -396,9 +399,9 @@ async fn a_retry_after_date_is_honoured() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_messages_try_new_settings_at_once() {
     let model = Model::start().await;
-    let (local, nowhere) = (Setup::new().set("agent.model", "auto").hook(Hook::bearer("in")), Model::unused_port());
+    let (local, nowhere) = (Setup::new().set("agent.model", "auto").hook(Hook::bearer("in")), Port::claim());
     let local = |port: u16| local.clone().set("providers.vllm.base_url", format!("http://127.0.0.1:{port}/v1"));
-    let mut gateway = Gateway::start(local(nowhere)).await;
+    let mut gateway = Gateway::start(local(nowhere.number)).await;
     let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
     wait_status(&gateway, &id, "waiting").await;
     *gateway.setup() = local(port_of(&model));

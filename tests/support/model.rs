@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
+use super::port::Port;
 use super::reply::{Rendered, Reply};
 use super::{anthropic, deadline, strict, strict_anthropic, until};
 
@@ -136,15 +137,9 @@ impl Model {
         Self::listen(options, 0).await
     }
 
-    /// Starts on a port that was [`unused_port`](Self::unused_port) until now.
-    pub async fn start_on_port(port: u16) -> Self {
-        Self::listen(ModelOptions::default(), port).await
-    }
-
-    /// Returns a port on which nothing listens.
-    pub fn unused_port() -> u16 {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
-        listener.local_addr().expect("a bound socket has an address").port()
+    /// Starts on a claimed port.
+    pub async fn start_on_port(port: &Port) -> Self {
+        Self::listen(ModelOptions::default(), port.number).await
     }
 
     async fn listen(options: ModelOptions, port: u16) -> Self {
