@@ -1,6 +1,5 @@
 //! Embeddings of a service, computed as a gateway computes them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use daoyou::memory::{Identities, MemoryConfig, MemoryService, MemorySettings};
 use daoyou::store::search_index::SearchCorpus;
 use daoyou::store::vectors;
 use daoyou_channels::cli::Language;
+use indexmap::IndexMap;
 use jiff::tz::TimeZone;
 use tokio_util::sync::CancellationToken;
 
@@ -75,7 +75,7 @@ impl Service {
     fn embedder(&self) -> Result<Embedder> {
         daoyou::llm::install_crypto();
         let config = ProviderConfig { base_url: Some(self.url.clone()), ..ProviderConfig::default() };
-        let configs = BTreeMap::from([("openai".to_owned(), config)]);
+        let configs = IndexMap::from([("openai".to_owned(), config)]);
         let models = Models::build(&configs, |name| std::env::var(name).ok(), Arc::new(OfflineProvider));
         let models = models.map_err(|faults| anyhow::anyhow!("{faults:?}"))?;
         models.embedder(&format!("openai/{}", self.model), 0).context("no vectors can be had")

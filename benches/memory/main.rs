@@ -102,7 +102,7 @@ impl World {
         &self,
         fill: impl FnOnce(&Connection) -> Result<T, daoyou::store::StoreError> + Send + 'static,
     ) -> Result<T> {
-        Ok(self.store.write(daoyou::store::Commit::Logged, fill).await?)
+        Ok(self.store.write(daoyou::store::Durability::Logged, fill).await?)
     }
 }
 

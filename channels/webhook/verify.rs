@@ -202,7 +202,7 @@ fn check_bearer(headers: &HeaderMap, secret: &Secret) -> Result<(), String> {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
         _ => return Err("authorization is not `Bearer SECRET`".into()),
     };
-    if bool::from(token.as_bytes().ct_eq(secret.expose().as_bytes())) {
+    if bool::from(token.as_bytes().ct_eq(secret.expose().trim().as_bytes())) {
         Ok(())
     } else {
         Err("the bearer secret is wrong".into())

@@ -18,7 +18,7 @@ use crate::bus::{InboundSignal, MessageBus};
 use crate::live::LivePart;
 use crate::session::lanes::Lanes;
 use crate::session::retry_scheduler::RetryScheduler;
-use crate::store::{Commit, StoreError, inbox, meta};
+use crate::store::{Durability, StoreError, inbox, meta};
 
 /// After an unclean stop, a message that was started so often without progress runs alone.
 const SUSPECT_AFTER: i64 = 2;
@@ -80,7 +80,7 @@ impl AgentLoop {
         let store = self.bus.store().clone();
         let waited = std::mem::take(&mut self.waited);
         let (buried, suspects) = store
-            .write(Commit::Synced, move |connection| {
+            .write(Durability::Synced, move |connection| {
                 let clean = meta::get(connection, meta::CLEAN)?.is_none_or(|clean| clean == "yes");
                 meta::set(connection, meta::CLEAN, "no")?;
                 let alone = meta::get(connection, meta::ALONE)?.and_then(|turn| turn.parse::<Uuid>().ok());
@@ -210,7 +210,7 @@ impl AgentLoop {
         let undone = self
             .bus
             .store()
-            .write(Commit::Synced, move |connection| {
+            .write(Durability::Synced, move |connection| {
                 for turn in left {
                     inbox::undo_start(connection, turn)?;
                 }

@@ -13,7 +13,7 @@ use crate::store::{Connection, StoreError};
 /// The person for whom a turn ran, and the question.
 #[derive(Clone, Debug)]
 pub struct TurnLearning {
-    desk: Arc<MemoryService>,
+    service: Arc<MemoryService>,
     owner: Owner,
     asked: String,
     /// A person wrote the message directly.
@@ -35,12 +35,12 @@ pub struct TurnRecord<'a> {
 
 impl TurnLearning {
     /// Returns `None` if nothing is remembered automatically, or the sender has no memory.
-    pub fn of(desk: &Arc<MemoryService>, rows: &[InboxRow]) -> Option<Self> {
-        let terms = desk.settings.clone();
-        let last = rows.last().filter(|_| terms.config.enabled)?;
-        let owner = terms.identities.owner_of_row(last)?;
+    pub fn of(service: &Arc<MemoryService>, rows: &[InboxRow]) -> Option<Self> {
+        let settings = service.settings.clone();
+        let last = rows.last().filter(|_| settings.config.enabled)?;
+        let owner = settings.identities.owner_of_row(last)?;
         let asked = rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>().join("\n\n");
-        Some(Self { desk: desk.clone(), owner, asked, is_written: is_by_person(last) })
+        Some(Self { service: service.clone(), owner, asked, is_written: is_by_person(last) })
     }
 
     /// Writes the memories in the commit of the end; returns true if there were any.
@@ -61,9 +61,9 @@ impl TurnLearning {
         if all.is_empty() {
             return Ok(false);
         }
-        let config = &self.desk.settings.config;
+        let config = &self.service.settings.config;
         for mut new in all {
-            self.desk.redact_secrets(&mut new);
+            self.service.redact_secrets(&mut new);
             match remember(connection, &new, config) {
                 // A text that cannot be remembered does not delay the end.
                 Err(StoreError::Row(error)) => {

@@ -18,7 +18,7 @@ use crate::session::retry_scheduler::{
     LONGEST_FAILURE_WAIT, LONGEST_OUTAGE_WAIT, LONGEST_QUOTA_WAIT, RetryScheduler, RetryTerms,
 };
 use crate::store::inbox::{self, InboxRow, InboxState};
-use crate::store::{Commit, Connection, StoreError, meta, now_ms, spawns, turn_steps};
+use crate::store::{Connection, Durability, StoreError, meta, now_ms, spawns, turn_steps};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::progress::StepBody;
 
@@ -166,7 +166,7 @@ impl Parking {
         let failed =
             |error: &StoreError| tracing::error!(%turn, %error, "a turn could not be parked; its session waits");
         let Some(ParkingResult { look_again, channels }) =
-            self.bus.store().write_until(Commit::Synced, work, failed).await
+            self.bus.store().write_until(Durability::Synced, work, failed).await
         else {
             return std::future::pending().await;
         };

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::bus::{MessageBus, OutboundBody, OutboundDraft};
 use crate::crash;
-use crate::store::{Commit, Connection, StoreError, inbox, turn_steps};
+use crate::store::{Connection, Durability, StoreError, inbox, turn_steps};
 use crate::tools::{RowEffect, ToolEffect};
 use crate::turn::progress::StepBody;
 use crate::turn::traits::Journal;
@@ -40,7 +40,7 @@ impl<'a> StoreJournal<'a> {
         self.context.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn append(&self, commit: Commit, step: &StepBody, effects: Vec<WrittenEffect>) {
+    async fn append(&self, durability: Durability, step: &StepBody, effects: Vec<WrittenEffect>) {
         let (kind, turn) = (step.kind(), self.turn);
         let progressed = matches!(step, StepBody::Response { .. } | StepBody::ToolResult { .. });
         let body = match serde_json::to_string(step) {
@@ -71,7 +71,7 @@ impl<'a> StoreJournal<'a> {
         };
         let failed =
             |error: &StoreError| tracing::error!(%turn, kind, %error, "a step could not be written; the turn waits");
-        if self.bus.store().write_until(commit, make, failed).await.is_none() {
+        if self.bus.store().write_until(durability, make, failed).await.is_none() {
             return std::future::pending().await;
         }
         *self.lock_context() = None;
@@ -85,7 +85,7 @@ impl<'a> StoreJournal<'a> {
 #[async_trait]
 impl Journal for StoreJournal<'_> {
     async fn record(&self, step: &StepBody) {
-        self.append(Commit::Logged, step, Vec::new()).await;
+        self.append(Durability::Logged, step, Vec::new()).await;
         if let StepBody::Response { response, .. } = step {
             let point = if response.tool_calls.is_empty() { "final_response_committed" } else { "response_committed" };
             crash::point(point, &response.text);
@@ -93,7 +93,7 @@ impl Journal for StoreJournal<'_> {
     }
 
     async fn record_synced(&self, step: &StepBody) {
-        self.append(Commit::Synced, step, Vec::new()).await;
+        self.append(Durability::Synced, step, Vec::new()).await;
         if let StepBody::ToolStarted { name, .. } = step {
             crash::point("tool_started", name);
         }
@@ -104,8 +104,8 @@ impl Journal for StoreJournal<'_> {
         crash::point("tool_finished", name);
         let written: Vec<_> =
             effects.iter().filter_map(|effect| written_for(effect, self.turn, &self.session)).collect();
-        let commit = if written.is_empty() { Commit::Logged } else { Commit::Synced };
-        self.append(commit, step, written.clone()).await;
+        let durability = if written.is_empty() { Durability::Logged } else { Durability::Synced };
+        self.append(durability, step, written.clone()).await;
         crash::point("tool_result_committed", name);
         for effect in written {
             match effect {
@@ -130,7 +130,7 @@ impl Journal for StoreJournal<'_> {
             move |connection: &Connection| all.iter().try_for_each(|rows| rows.0.write(connection))
         };
         let failed = |error: &StoreError| tracing::error!(%turn, %error, "the effects of a tool could not be written; the turn waits");
-        if self.bus.store().write_until(Commit::Synced, make, failed).await.is_none() {
+        if self.bus.store().write_until(Durability::Synced, make, failed).await.is_none() {
             return std::future::pending().await;
         }
         rows.iter().for_each(|rows| rows.0.committed());

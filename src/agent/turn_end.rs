@@ -18,7 +18,7 @@ use crate::session::retry_scheduler::RetryScheduler;
 use crate::session::session_ownership::SessionMemoryUpdate;
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::usage::{self, TokenCounts};
-use crate::store::{Commit, Connection, StoreError, checkpoints, forgetting, messages, meta, turn_steps};
+use crate::store::{Connection, Durability, StoreError, checkpoints, forgetting, messages, meta, turn_steps};
 use crate::turn::context::private_memory;
 use crate::turn::progress::{TurnProgress, session_messages};
 use crate::turn::spending::{ModelSpending, Spending};
@@ -81,7 +81,7 @@ impl TurnEnd {
             tracing::error!(turn = %self.turn, %session, %error, "the end of a turn could not be written; its session waits");
         };
         let Some(CommittedEnd { written, is_answered, followed }) =
-            bus.store().write_until(Commit::Synced, make, failed).await
+            bus.store().write_until(Durability::Synced, make, failed).await
         else {
             return std::future::pending().await;
         };

@@ -216,10 +216,10 @@ impl TurnRunner {
     /// Returns what the end of a turn means for the memory of its session.
     fn memory_update(&self, started: &StartedTurn) -> Option<SessionMemoryUpdate> {
         let last = Some(&started.last).filter(|row| is_written(row))?;
-        let terms = self.memory.settings.clone();
+        let settings = self.memory.settings.clone();
         let is_talk = is_conversation(last);
-        let consolidate_at = Some(terms.config.consolidate_at).filter(|_| terms.config.enabled && is_talk);
-        Some(SessionMemoryUpdate { writer: terms.identities.writer_of(last), consolidate_at })
+        let consolidate_at = Some(settings.config.consolidate_at).filter(|_| settings.config.enabled && is_talk);
+        Some(SessionMemoryUpdate { writer: settings.identities.writer_of(last), consolidate_at })
     }
 
     /// Gives up a message that stopped the gateway each time: tells its sender, and lets its session go on.

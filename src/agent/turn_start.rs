@@ -19,7 +19,7 @@ use crate::session::retry_scheduler::RetryScheduler;
 use crate::session::session_ownership;
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::turn_steps::{self, TurnStepRow};
-use crate::store::{Commit, Connection, Store, StoreError, meta};
+use crate::store::{Connection, Durability, Store, StoreError, meta};
 use crate::turn::flight_recorder::FlightRecorder;
 
 /// Messages that `collect` joins into one turn at most.
@@ -82,10 +82,10 @@ impl TurnStarter {
     pub async fn start(&self, session: &SessionKey, isolation: Isolation) -> Result<Option<StartedTurn>, StoreError> {
         let (session, key) = (session.clone(), session.to_string());
         let (resets, zone, collect) = (self.resets.clone(), self.timezone.clone(), self.queue == QueueMode::Collect);
-        let (running, terms) = (self.running.clone(), self.memory.settings.clone());
+        let (running, settings) = (self.running.clone(), self.memory.settings.clone());
         let started = self
             .store
-            .write(Commit::Synced, move |connection| {
+            .write(Durability::Synced, move |connection| {
                 let rows = take_rows(connection, &key, collect, &running.retries)?;
                 let Some((turn, last)) = rows.first().map(|row| row.turn).zip(rows.last().cloned()) else {
                     return Ok(None);
@@ -99,7 +99,7 @@ impl TurnStarter {
                     meta::set(connection, meta::ALONE, &turn.to_string())?;
                 }
                 if rows.iter().all(|row| command_of(row).is_none()) {
-                    session_ownership::begin(connection, &key, &rows, &terms.identities)?;
+                    session_ownership::begin(connection, &key, &rows, &settings.identities)?;
                 }
                 let steps = turn_steps::of_turn(connection, turn)?;
                 // Registered inside the commit: a `/stop` that comes after it finds the turn here.

@@ -15,7 +15,7 @@ use super::outbound::{OutboundBody, OutboundDraft};
 use crate::crash;
 use crate::origin::TurnOrigin;
 use crate::store::inbox::{self, InboxRow, InboxState, InsertOutcome, NewInboxRow};
-use crate::store::{Commit, Connection, StoreError, cursors, messages, notes, outbox, processes, spawns};
+use crate::store::{Connection, Durability, StoreError, cursors, messages, notes, outbox, processes, spawns};
 
 /// The longest external id, in bytes. A longer one would let a sender fill the index.
 const EXTERNAL_ID_LIMIT: usize = 1_024;
@@ -35,19 +35,19 @@ enum ImmediateAnswer {
 }
 
 impl MessageBus {
-    /// Accepts a message: one commit holds its row and `alongside`. Then the bus wakes the consumer.
+    /// Accepts a message: one commit holds its row and `extras`. Then the bus wakes the consumer.
     ///
     /// # Errors
     /// The [`Refusal`] for the sender; nothing is stored then.
     pub async fn publish_inbound(
         self: &Arc<Self>,
         message: InboundMessage,
-        alongside: AcceptExtras,
+        extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        self.accept_in_task(message, None, alongside).await
+        self.accept_in_task(message, None, extras).await
     }
 
-    /// Accepts a message that `reply` already answers: one commit holds both and `alongside`.
+    /// Accepts a message that `reply` already answers: one commit holds both and `extras`.
     ///
     /// # Errors
     /// As [`MessageBus::publish_inbound`].
@@ -55,23 +55,23 @@ impl MessageBus {
         self: &Arc<Self>,
         message: InboundMessage,
         reply: String,
-        alongside: AcceptExtras,
+        extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        self.accept_in_task(message, Some(reply), alongside).await
+        self.accept_in_task(message, Some(reply), extras).await
     }
 
     async fn accept_in_task(
         self: &Arc<Self>,
         message: InboundMessage,
         reply: Option<String>,
-        alongside: AcceptExtras,
+        extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         // A separate task, because a caller that hangs up drops its future, and the consumer must be woken for what is
         // committed.
         let bus = self.clone();
         let accepted = tokio::spawn(async move {
             let channel = bus.metrics.messages.channel(&message.channel);
-            let answer = bus.accept(message, reply, alongside).await;
+            let answer = bus.accept(message, reply, extras).await;
             match &answer {
                 Ok(Acceptance::Accepted { .. }) => channel.accepted.increment(),
                 Ok(Acceptance::Duplicate { .. }) => channel.duplicates.increment(),
@@ -86,7 +86,7 @@ impl MessageBus {
         &self,
         mut message: InboundMessage,
         reply: Option<String>,
-        alongside: AcceptExtras,
+        extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         if message.external_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > EXTERNAL_ID_LIMIT) {
             return Err(Refusal::Invalid(format!("the message's id must have 1 to {EXTERNAL_ID_LIMIT} bytes")));
@@ -101,32 +101,31 @@ impl MessageBus {
             assign_sender_session(&mut message);
         }
         if let Some(reply) = reply {
-            return self.accept_answered(&settings, ImmediateAnswer::Reply(reply), message, alongside).await;
+            return self.accept_answered(&settings, ImmediateAnswer::Reply(reply), message, extras).await;
         }
         match settings.commands.control_command(&message) {
             Some(ControlCommand::Stop) => {
                 let unread = settings.commands.unread_remark(&message);
-                self.accept_answered(&settings, ImmediateAnswer::Stop { unread }, message, alongside).await
+                self.accept_answered(&settings, ImmediateAnswer::Stop { unread }, message, extras).await
             }
             Some(ControlCommand::Status) => {
                 let status = append_remark(
                     settings.commands.status_reply(self, &message).await,
                     settings.commands.unread_remark(&message),
                 );
-                self.accept_answered(&settings, ImmediateAnswer::Reply(status), message, alongside).await
+                self.accept_answered(&settings, ImmediateAnswer::Reply(status), message, extras).await
             }
             Some(ControlCommand::Command) if self.is_session_waiting(&message).await? => {
                 let answer = settings.commands.answer_command(&message).await.map_err(|error| store_refusal(&error))?;
                 let (changes_model, session) = (answer.model.is_some(), message.session_key());
-                let accepted =
-                    self.accept_answered(&settings, ImmediateAnswer::Command(answer), message, alongside).await;
+                let accepted = self.accept_answered(&settings, ImmediateAnswer::Command(answer), message, extras).await;
                 if changes_model {
                     // The new model may answer what waits there.
                     self.retry_session(session);
                 }
                 accepted
             }
-            Some(ControlCommand::Command) | None => self.enqueue(&settings, message, alongside).await,
+            Some(ControlCommand::Command) | None => self.enqueue(&settings, message, extras).await,
         }
     }
 
@@ -142,7 +141,7 @@ impl MessageBus {
         &self,
         settings: &BusSettings,
         message: InboundMessage,
-        alongside: AcceptExtras,
+        extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
         if let Err(refusal) = self.capacity.reserve(settings.capacities, &message.channel, &session) {
@@ -156,9 +155,9 @@ impl MessageBus {
         let notices = self.notice_settings_of(settings);
         let written = self
             .store
-            .write(Commit::Synced, move |connection| {
+            .write(Durability::Synced, move |connection| {
                 let inserted = inbox::insert(connection, &row)?;
-                let told = write_extras(connection, &alongside, notices.as_ref())?;
+                let told = write_extras(connection, &extras, notices.as_ref())?;
                 crash::point("accept_before_commit", &row.content);
                 Ok((inserted, told))
             })
@@ -200,7 +199,7 @@ impl MessageBus {
         settings: &BusSettings,
         with: ImmediateAnswer,
         message: InboundMessage,
-        alongside: AcceptExtras,
+        extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
         if let Err(refusal) = self.capacity.check_channel(settings.capacities, &message.channel) {
@@ -214,7 +213,7 @@ impl MessageBus {
         let known = message.clone();
         let notices = self.notice_settings_of(settings);
         let answer = move |connection: &Connection| {
-            let told = write_extras(connection, &alongside, notices.as_ref())?;
+            let told = write_extras(connection, &extras, notices.as_ref())?;
             if inbox::insert(connection, &row)? != InsertOutcome::New {
                 return Ok((told, None));
             }
@@ -247,7 +246,8 @@ impl MessageBus {
             reply.insert(connection)?;
             Ok((told, Some(cancelled)))
         };
-        let (told, written) = self.store.write(Commit::Synced, answer).await.map_err(|error| store_refusal(&error))?;
+        let (told, written) =
+            self.store.write(Durability::Synced, answer).await.map_err(|error| store_refusal(&error))?;
         self.wake_for_notice(told);
         match written {
             Some(cancelled) => {
@@ -294,20 +294,20 @@ fn assign_sender_session(message: &mut InboundMessage) {
     message.session = Some(SessionKey::from(format!("{chat}:{sender}")));
 }
 
-/// Writes `alongside` within the caller's commit. `notices` says where a notice for the owner goes. Returns the channel that
+/// Writes `extras` within the caller's commit. `notices` says where a notice for the owner goes. Returns the channel that
 /// has to deliver that notice.
 pub(super) fn write_extras(
     connection: &Connection,
-    alongside: &AcceptExtras,
+    extras: &AcceptExtras,
     notices: Option<&NoticeSettings>,
 ) -> Result<Option<String>, StoreError> {
-    if let Some(cursor) = &alongside.cursor {
+    if let Some(cursor) = &extras.cursor {
         cursors::set(connection, &cursor.channel, &cursor.source, &cursor.position)?;
     }
-    for note in &alongside.notes {
+    for note in &extras.notes {
         notes::set(connection, &note.channel, note.kind, &note.key, &note.value)?;
     }
-    match &alongside.notice {
+    match &extras.notice {
         Some(content) => {
             write_notice(connection, notices, daoyou_channels::new_id(), "notice:channel", content.clone())
         }

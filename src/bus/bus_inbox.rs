@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::accept::{message_state, store_refusal, write_extras};
 use super::message_bus::MessageBus;
-use crate::store::{Commit, Connection, cursors, inbox, notes, outbox};
+use crate::store::{Connection, Durability, cursors, inbox, notes, outbox};
 
 /// The bus as channels see it.
 #[derive(Clone)]
@@ -21,30 +21,30 @@ pub struct BusInbox(pub Arc<MessageBus>);
 
 #[async_trait]
 impl Inbox for BusInbox {
-    async fn accept(&self, message: InboundMessage, alongside: AcceptExtras) -> Result<Acceptance, Refusal> {
-        self.0.publish_inbound(message, alongside).await
+    async fn accept(&self, message: InboundMessage, extras: AcceptExtras) -> Result<Acceptance, Refusal> {
+        self.0.publish_inbound(message, extras).await
     }
 
     async fn answer(
         &self,
         message: InboundMessage,
         reply: String,
-        alongside: AcceptExtras,
+        extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        self.0.publish_answered(message, reply, alongside).await
+        self.0.publish_answered(message, reply, extras).await
     }
 
-    async fn skip(&self, alongside: AcceptExtras, reason: &str) -> Result<(), Refusal> {
+    async fn skip(&self, extras: AcceptExtras, reason: &str) -> Result<(), Refusal> {
         let reason = reason.to_owned();
         let notices = self.0.notice_settings();
         let write = move |connection: &Connection| {
-            let told = write_extras(connection, &alongside, notices.as_ref())?;
-            if let Some(Cursor { channel, source, position }) = &alongside.cursor {
+            let told = write_extras(connection, &extras, notices.as_ref())?;
+            if let Some(Cursor { channel, source, position }) = &extras.cursor {
                 cursors::skip(connection, channel, source, position, &reason)?;
             }
             Ok(told)
         };
-        let told = self.0.store.write(Commit::Synced, write).await.map_err(|error| store_refusal(&error))?;
+        let told = self.0.store.write(Durability::Synced, write).await.map_err(|error| store_refusal(&error))?;
         self.0.wake_for_notice(told);
         Ok(())
     }

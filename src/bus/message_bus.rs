@@ -20,7 +20,7 @@ use crate::live::LivePart;
 use crate::metrics::Metrics;
 use crate::store::inbox;
 use crate::store::processes::ProcessRow;
-use crate::store::{Commit, Connection, Store, StoreError, losses, outbox};
+use crate::store::{Connection, Durability, Store, StoreError, losses, outbox};
 
 /// A signal to the consumer of inbound messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,7 +228,7 @@ impl MessageBus {
     /// Writes a message into the outbox in a commit of its own, and wakes the consumer.
     pub async fn publish_outbound(&self, draft: OutboundDraft) -> Result<Uuid, StoreError> {
         let channel = draft.channel.clone();
-        let id = self.store.write(Commit::Synced, move |connection| draft.insert(connection)).await?;
+        let id = self.store.write(Durability::Synced, move |connection| draft.insert(connection)).await?;
         self.outbound_written(&channel, 1);
         Ok(id)
     }
@@ -276,7 +276,7 @@ impl MessageBus {
             }
             Ok(untold.len())
         };
-        let told = self.store.write(Commit::Synced, tell).await?;
+        let told = self.store.write(Durability::Synced, tell).await?;
         if told > 0 {
             self.outbound_written(&channel, told);
         }
@@ -359,7 +359,7 @@ impl MessageBus {
         let bus = self.clone();
         tokio::spawn(async move {
             let write = bus.clone();
-            let written = bus.store.write(Commit::Logged, move |connection| write.services.write(connection)).await;
+            let written = bus.store.write(Durability::Logged, move |connection| write.services.write(connection)).await;
             if let Err(error) = written {
                 tracing::warn!(%error, "the recovery of a model service could not be recorded");
             }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::bus::InboundDraft;
     use crate::origin::{JobTurn, SessionNote, SubAgentTurn};
-    use crate::store::{Commit, Store, messages};
+    use crate::store::{Durability, Store, messages};
 
     /// Inserts a row of a session with this cause.
     fn row(connection: &Connection, session: &str, cause: TurnCause) -> Result<(Uuid, TurnOrigin), StoreError> {
@@ -135,7 +135,7 @@ mod tests {
             }
             Ok(())
         };
-        store.write(Commit::Logged, look).await.unwrap();
+        store.write(Durability::Logged, look).await.unwrap();
     }
 
     #[tokio::test]
@@ -172,6 +172,6 @@ mod tests {
             assert_eq!(told(connection)?, "webhook:in:group", "people talk there");
             Ok(())
         };
-        store.write(Commit::Logged, look).await.unwrap();
+        store.write(Durability::Logged, look).await.unwrap();
     }
 }

@@ -10,7 +10,7 @@ use crate::bus::{ChannelHealth, ChannelState, DeadLetter, MessageBus, message_of
 use crate::crash;
 use crate::metrics::DeliveryOutcome;
 use crate::store::outbox::{self, PendingDelivery};
-use crate::store::{Commit, Connection, StoreError, now_ms};
+use crate::store::{Connection, Durability, StoreError, now_ms};
 
 /// What follows for a message after an attempt.
 pub(super) enum NextStep {
@@ -73,7 +73,8 @@ pub(super) async fn deliver(
         Resend::Again => "again",
         Resend::Never => "never",
     };
-    let claimed = bus.store().write(Commit::Synced, move |connection| outbox::claim(connection, id, resend)).await?;
+    let claimed =
+        bus.store().write(Durability::Synced, move |connection| outbox::claim(connection, id, resend)).await?;
     let Some(row) = claimed else { return Ok(NextStep::Dropped) };
     let (turn, tries) = (row.turn, row.tries);
     let (slot, chat_id) = (row.slot.clone(), row.chat_id.clone());
@@ -113,13 +114,13 @@ impl DeliveryAttempt<'_> {
                     (self.channel.name(), self.turn, &message.session, self.slot.as_str());
                 tracing::info!(channel, %id, %turn, %session, slot, "sent");
                 let sent = move |connection: &_| outbox::mark_sent(connection, id, provider_id.as_deref());
-                self.record(Commit::Logged, sent).await?;
+                self.record(Durability::Logged, sent).await?;
                 self.sending.record_working(channel);
                 self.count(DeliveryOutcome::Sent);
                 Ok(NextStep::Ended)
             }
             Err(SendError::Away) => {
-                self.record(Commit::Logged, move |connection| outbox::mark_absent(connection, id)).await?;
+                self.record(Durability::Logged, move |connection| outbox::mark_absent(connection, id)).await?;
                 Ok(NextStep::Away)
             }
             Err(SendError::Held { after, reason }) => self.postpone(after, reason).await,
@@ -141,7 +142,7 @@ impl DeliveryAttempt<'_> {
         let (id, channel) = (self.id, self.channel.name());
         let at = now_ms() + millis(after.mul_f64(1.0 + jitter(id)));
         let cause = reason.clone();
-        self.record(Commit::Logged, move |connection: &_| outbox::mark_held(connection, id, at, &reason)).await?;
+        self.record(Durability::Logged, move |connection: &_| outbox::mark_held(connection, id, at, &reason)).await?;
         if self.sending.record_held(channel, &cause) {
             tracing::error!(channel, reason = cause, "the channel cannot send; its messages wait");
             self.bus.notify_held(channel, &cause).await;
@@ -161,7 +162,7 @@ impl DeliveryAttempt<'_> {
         let at = now_ms() + millis(wait.mul_f64(1.0 + jitter(id)));
         tracing::info!(channel = self.channel.name(), %id, %turn, tries, ?wait, reason, "not delivered; trying again");
         let write = move |connection: &_| outbox::mark_retry(connection, id, at, &reason);
-        self.record(Commit::Logged, write).await?;
+        self.record(Durability::Logged, write).await?;
         self.count(DeliveryOutcome::Retry);
         Ok(NextStep::Retry { tries, at })
     }
@@ -172,7 +173,7 @@ impl DeliveryAttempt<'_> {
         tracing::warn!(channel, %id, %turn, state, reason, "not delivered, and not tried again");
         let cause = reason.clone();
         let write = move |connection: &_| outbox::mark_ended(connection, id, state, &reason);
-        self.record(Commit::Synced, write).await?;
+        self.record(Durability::Synced, write).await?;
         self.count(if state == "dead" { DeliveryOutcome::Dead } else { DeliveryOutcome::Unknown });
         if state == "dead" {
             let (slot, chat_id) = (self.slot.as_str(), self.chat_id.as_str());
@@ -190,13 +191,13 @@ impl DeliveryAttempt<'_> {
     /// next start.
     async fn record(
         &self,
-        commit: Commit,
+        durability: Durability,
         write: impl Fn(&Connection) -> Result<(), StoreError> + Clone + Send + Sync + 'static,
     ) -> Result<(), StoreError> {
         let failed = |error: &StoreError| {
             tracing::error!(id = %self.id, %error, "the outcome of a delivery could not be recorded; its chat waits");
         };
-        self.bus.store().write_until(commit, || write.clone(), failed).await.ok_or(StoreError::Closed)
+        self.bus.store().write_until(durability, || write.clone(), failed).await.ok_or(StoreError::Closed)
     }
 }
 

@@ -15,7 +15,7 @@ use super::queue::ChatQueues;
 use crate::bus::{ChannelHealth, MessageBus};
 use crate::metrics::DeliveryOutcome;
 use crate::store::outbox::{self, PendingDelivery};
-use crate::store::{Commit, StoreError, now_ms};
+use crate::store::{Durability, StoreError, now_ms};
 
 /// The most messages of one channel in flight, each of another chat.
 const MAX_IN_FLIGHT: usize = 32;
@@ -219,7 +219,7 @@ async fn attempt(
     let ended = move |connection: &_| {
         outbox::mark_ended(connection, id, "unknown", "the channel failed in the middle; whether it arrived is unknown")
     };
-    bus.store().write(Commit::Synced, ended).await?;
+    bus.store().write(Durability::Synced, ended).await?;
     bus.metrics().messages.channel(channel.name()).delivered(DeliveryOutcome::Unknown, 1);
     Ok(NextStep::Ended)
 }
@@ -282,7 +282,7 @@ mod tests {
                     busy.send(()).unwrap();
                     until_noticed.recv().map_err(|error| StoreError::Row(error.to_string()))
                 };
-                store.write(Commit::Logged, wait).await
+                store.write(Durability::Logged, wait).await
             });
             is_busy.await.unwrap();
             self.arrived.add_permits(1);

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::delivery_worker::DeliveryWorker;
 use crate::bus::{ChannelHealth, ChannelState, MessageBus};
 use crate::metrics::DeliveryOutcome;
-use crate::store::{Commit, Connection, StoreError, outbox};
+use crate::store::{Connection, Durability, StoreError, outbox};
 
 /// Outbox rows of an unknown channel that one transaction handles.
 const UNKNOWN_BATCH: u32 = 1_000;
@@ -66,7 +66,7 @@ impl ChannelManager {
         let longest = self.channels.iter().map(|channel| channel.retry().longest()).max().unwrap_or_default() * 2;
         let longest = i64::try_from(longest.as_millis()).unwrap_or(i64::MAX / 2);
         let bound = move |connection: &Connection| outbox::bound_waits(connection, longest);
-        self.bus.store().write(Commit::Synced, bound).await?;
+        self.bus.store().write(Durability::Synced, bound).await?;
         let messages = recover(&self.bus, None).await?;
         if messages > 0 {
             tracing::warn!(messages, "were being sent when the gateway stopped");
@@ -136,7 +136,7 @@ impl ChannelManager {
             let dead = self
                 .bus
                 .store()
-                .write(Commit::Synced, move |connection| {
+                .write(Durability::Synced, move |connection| {
                     let rows = outbox::pending_after(connection, &channel, 0, UNKNOWN_BATCH)?;
                     let reason = format!("there is no channel {channel:?}");
                     for row in &rows {
@@ -245,7 +245,7 @@ async fn supervise_delivery(
 async fn recover(bus: &MessageBus, channel: Option<&str>) -> Result<usize, StoreError> {
     let channel = channel.map(str::to_owned);
     let recover = move |connection: &Connection| outbox::recover(connection, channel.as_deref());
-    let cut_off = bus.store().write(Commit::Synced, recover).await?;
+    let cut_off = bus.store().write(Durability::Synced, recover).await?;
     for row in cut_off.iter().filter(|row| !row.is_sent_again) {
         bus.outbound_ended(&row.channel);
         bus.metrics().messages.channel(&row.channel).delivered(DeliveryOutcome::Unknown, 1);

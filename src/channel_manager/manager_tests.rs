@@ -86,7 +86,7 @@ async fn a_panic_is_a_failure_as_any_other() {
     bus.publish_outbound(draft("new")).await.unwrap();
     let out = bus.publish_outbound(draft("out")).await.unwrap();
     // One was being sent when the worker panicked.
-    store.write(Commit::Synced, move |connection| outbox::claim(connection, out, "same_id")).await.unwrap();
+    store.write(Durability::Synced, move |connection| outbox::claim(connection, out, "same_id")).await.unwrap();
     let (sent, mut is_sent) = watch::channel(0);
     let channel = Arc::new(PanickingChannel {
         retry: RetryTable::new(vec![Duration::from_millis(1)]),

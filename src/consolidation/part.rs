@@ -247,7 +247,7 @@ mod tests {
 
     use super::*;
     use crate::chat::ChatMessage;
-    use crate::store::{Commit, Store, session_memory};
+    use crate::store::{Durability, Store, session_memory};
 
     const LIMITS: PartLimits = PartLimits { keep: 4, kept_tokens: 60, input_tokens: 10_000 };
 
@@ -319,7 +319,7 @@ mod tests {
                 }
                 parts(connection, &session, 0, &limits)
             };
-            assert_eq!(store.write(Commit::Logged, look).await.unwrap(), expected, "{turns} {why}");
+            assert_eq!(store.write(Durability::Logged, look).await.unwrap(), expected, "{turns} {why}");
         }
     }
 
@@ -354,6 +354,6 @@ mod tests {
             }
             Ok(held)
         };
-        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), [true, true, true, false, true, false]);
+        assert_eq!(store.write(Durability::Logged, look).await.unwrap(), [true, true, true, false, true, false]);
     }
 }

@@ -128,9 +128,9 @@ pub struct Summarizer {
 impl Summarizer {
     /// Asks a model for the summary of a part.
     pub(super) async fn summarise(&self, part: &mut ConversationPart) -> Result<Summary, SummaryError> {
-        let terms = self.memory.settings.clone();
-        let limit = terms.config.timeout.0;
-        let asking = self.ask_for_summary(part, &terms.config.model, &terms.zone, limit);
+        let settings = self.memory.settings.clone();
+        let limit = settings.config.timeout.0;
+        let asking = self.ask_for_summary(part, &settings.config.model, &settings.zone, limit);
         match tokio::time::timeout(limit, asking).await {
             Ok(answer) => answer,
             Err(_) => Err(SummaryError::Timeout(limit)),

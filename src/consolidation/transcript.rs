@@ -189,7 +189,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::{Commit, Store, messages};
+    use crate::store::{Durability, Store, messages};
 
     #[test]
     fn a_transcript_says_who_said_what_and_folds_tools() {
@@ -256,6 +256,6 @@ mod tests {
             vec![LineAuthor::Person { owner, name: "user".to_owned(), recalled: String::new() }, LineAuthor::Agent]
         };
         let expected = [person(Some("name:ann")), person(None), person(None), person(None)];
-        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), expected);
+        assert_eq!(store.write(Durability::Logged, look).await.unwrap(), expected);
     }
 }

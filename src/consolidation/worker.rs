@@ -15,7 +15,7 @@ use crate::live::LivePart;
 use crate::llm::Models;
 use crate::memory::{MemoryConfig, MemoryService, MemorySettings};
 use crate::session::session_ownership::is_conversation;
-use crate::store::{Commit, Connection, Store, StoreError, messages, now_ms, ownership, session_memory};
+use crate::store::{Connection, Durability, Store, StoreError, messages, now_ms, ownership, session_memory};
 use crate::turn::limits::wanted_model;
 use crate::turn::token_budget::TokenBudget;
 
@@ -107,11 +107,11 @@ impl Consolidator {
     /// Starts due consolidations as far as there is room; returns when to check again without a change.
     async fn start_due(&mut self) -> Result<Option<Duration>, StoreError> {
         let memory = self.memory.get();
-        let (terms, store) = (memory.settings.clone(), memory.store.clone());
-        if !terms.config.enabled {
+        let (settings, store) = (memory.settings.clone(), memory.store.clone());
+        if !settings.config.enabled {
             return Ok(None);
         }
-        let rest = self.note_idle_sessions(&store, &terms).await?;
+        let rest = self.note_idle_sessions(&store, &settings).await?;
         let (now, only) = (now_ms(), self.only.clone());
         let read = move |connection: &Connection| {
             let due = match &only {
@@ -137,9 +137,9 @@ impl Consolidator {
     async fn note_idle_sessions(
         &mut self,
         store: &Store,
-        terms: &MemorySettings,
+        settings: &MemorySettings,
     ) -> Result<Option<Duration>, StoreError> {
-        let Ok(idle) = i64::try_from(terms.config.idle.0.as_millis()) else { return Ok(None) };
+        let Ok(idle) = i64::try_from(settings.config.idle.0.as_millis()) else { return Ok(None) };
         if idle == 0 {
             return Ok(None);
         }
@@ -161,7 +161,7 @@ impl Consolidator {
                 }
                 Ok(())
             };
-            store.write(Commit::Logged, note).await?;
+            store.write(Durability::Logged, note).await?;
         }
         Ok(if is_all { next.map(|used| until(used + idle, now)) } else { Some(LOOK_PAUSE) })
     }
@@ -200,8 +200,8 @@ async fn consolidate_next(
     summarizer: &Summarizer,
     task: ConsolidationTask,
 ) -> Result<Option<session_memory::SessionMemory>, StoreError> {
-    let (store, terms) = (summarizer.memory.store.clone(), summarizer.memory.settings.clone());
-    let (of_limits, of_read) = (PartSizing::of(summarizer, &terms), terms.clone());
+    let (store, settings) = (summarizer.memory.store.clone(), summarizer.memory.settings.clone());
+    let (of_limits, of_read) = (PartSizing::of(summarizer, &settings), settings.clone());
     let (session, epoch, state) = (task.session.clone(), task.epoch, task.state.clone());
     let read = move |connection: &Connection| {
         let limits = of_limits.limits(connection, &task.session)?;
@@ -210,15 +210,15 @@ async fn consolidate_next(
     };
     let (part, spent) = store.read(read).await?;
     let Some(mut part) = part else {
-        store.write(Commit::Logged, move |connection| close(connection, &session, epoch, &state)).await?;
+        store.write(Durability::Logged, move |connection| close(connection, &session, epoch, &state)).await?;
         return Ok(None);
     };
     crash::point("consolidation_begun", &session);
-    let (outcome, used) = summarise_part(summarizer, &mut part, &terms, spent).await?;
+    let (outcome, used) = summarise_part(summarizer, &mut part, &settings, spent).await?;
     crash::point("consolidation_answered", &session);
-    let (messages, mut keeping) = (part.to - part.from, keeping(part, outcome, &terms));
+    let (messages, mut keeping) = (part.to - part.from, keeping(part, outcome, &settings));
     keeping.used = used;
-    let kept = store.write(Commit::Logged, move |connection| keeping.write(connection)).await?;
+    let kept = store.write(Durability::Logged, move |connection| keeping.write(connection)).await?;
     crash::point("consolidation_committed", &session);
     match kept {
         CommitResult::Summarised { noticed } => {
@@ -231,8 +231,8 @@ async fn consolidate_next(
     Ok(Some(store.read(move |connection| session_memory::get(connection, &session, epoch)).await?))
 }
 
-fn keeping(part: ConversationPart, result: SummaryOutcome, terms: &MemorySettings) -> ConsolidationCommit {
-    let MemorySettings { config, language, zone, .. } = terms;
+fn keeping(part: ConversationPart, result: SummaryOutcome, settings: &MemorySettings) -> ConsolidationCommit {
+    let MemorySettings { config, language, zone, .. } = settings;
     ConsolidationCommit { part, result, used: None, config: config.clone(), language: *language, zone: zone.clone() }
 }
 
@@ -240,11 +240,11 @@ fn keeping(part: ConversationPart, result: SummaryOutcome, terms: &MemorySetting
 async fn summarise_part(
     summarizer: &Summarizer,
     part: &mut ConversationPart,
-    terms: &MemorySettings,
+    settings: &MemorySettings,
     spent: u64,
 ) -> Result<(SummaryOutcome, Option<SummaryUsage>), StoreError> {
     let session = part.task.session.clone();
-    if spent >= terms.config.tokens_per_day {
+    if spent >= settings.config.tokens_per_day {
         tracing::info!(
             session,
             spent,
@@ -256,7 +256,7 @@ async fn summarise_part(
         return Ok((SummaryOutcome::Extract, None));
     }
     let (key, epoch) = (session.clone(), part.task.epoch);
-    summarizer.memory.store.write(Commit::Logged, move |connection| begin(connection, &key, epoch)).await?;
+    summarizer.memory.store.write(Durability::Logged, move |connection| begin(connection, &key, epoch)).await?;
     match summarizer.summarise(part).await {
         Ok(Summary { answer, used }) => Ok((SummaryOutcome::Written(answer), Some(used))),
         Err(failed) => {
@@ -284,9 +284,9 @@ struct PartSizing {
 }
 
 impl PartSizing {
-    fn of(summarizer: &Summarizer, terms: &MemorySettings) -> Self {
+    fn of(summarizer: &Summarizer, memory: &MemorySettings) -> Self {
         let Summarizer { chains, tokens, settings, .. } = summarizer;
-        let (models, budget, config) = (chains.models.clone(), tokens.clone(), terms.config.clone());
+        let (models, budget, config) = (chains.models.clone(), tokens.clone(), memory.config.clone());
         Self { models, budget, model: settings.model.clone(), most: settings.context_tokens, config }
     }
 
@@ -362,7 +362,7 @@ mod tests {
             Ok(found)
         };
         let expected = [(1_000, 16_000), (250, 4_000), (250, 8_000), (1_000, 4_000), (500, 4_000)];
-        assert_eq!(store.write(Commit::Logged, read).await.unwrap(), expected);
+        assert_eq!(store.write(Durability::Logged, read).await.unwrap(), expected);
     }
 
     #[tokio::test]
@@ -381,6 +381,6 @@ mod tests {
             Ok(due.into_iter().map(|(session, epoch, _)| (session, epoch)).collect::<Vec<_>>())
         };
         let own = |epoch| ("own".to_owned(), epoch);
-        assert_eq!(store.write(Commit::Logged, read).await.unwrap(), [own(3), own(4)]);
+        assert_eq!(store.write(Durability::Logged, read).await.unwrap(), [own(3), own(4)]);
     }
 }

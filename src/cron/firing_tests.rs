@@ -9,7 +9,7 @@ use super::run_end::{JobRunEnd, record_end};
 use super::testing::job_context;
 use super::{Job, JobOrigin, JobRequest, JobScope, add, find, run_now};
 use crate::origin::JobTurn;
-use crate::store::{Commit, Connection, Store, StoreError, job_runs, jobs};
+use crate::store::{Connection, Durability, Store, StoreError, job_runs, jobs};
 
 /// A job that is due at second 100, as it stands.
 fn job(connection: &Connection, name: &str) -> Job {
@@ -23,7 +23,7 @@ fn job(connection: &Connection, name: &str) -> Job {
 async fn on_store(run: impl FnOnce(&Connection) -> Result<(), StoreError> + Send + 'static) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-    store.write(Commit::Synced, run).await.unwrap();
+    store.write(Durability::Synced, run).await.unwrap();
 }
 
 #[tokio::test]

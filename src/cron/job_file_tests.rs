@@ -10,7 +10,7 @@ use super::{
     DeliveryMode, DeliveryTarget, JobBody, JobContext, JobMaker, JobOrigin, JobScope, JobTask, MisfirePolicy, NewJob,
     Schedule, add, find, list, set_enabled,
 };
-use crate::store::{Commit, Connection, Store, jobs};
+use crate::store::{Connection, Durability, Store, jobs};
 
 fn job_context() -> JobContext {
     super::testing::job_context(100, &["cli", "email"])
@@ -19,7 +19,7 @@ fn job_context() -> JobContext {
 async fn on_store<T: Send + 'static>(run: impl FnOnce(&Connection) -> T + Send + 'static) -> T {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-    store.write(Commit::Synced, move |connection| Ok(run(connection))).await.unwrap()
+    store.write(Durability::Synced, move |connection| Ok(run(connection))).await.unwrap()
 }
 
 fn now() -> Timestamp {

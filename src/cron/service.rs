@@ -14,7 +14,7 @@ use super::{CronHandle, CronSettings, Job};
 use crate::bus::MessageBus;
 use crate::crash;
 use crate::live::LivePart;
-use crate::store::{Commit, Connection, Store, StoreError, jobs, meta, now_ms};
+use crate::store::{Connection, Durability, Store, StoreError, jobs, meta, now_ms};
 
 /// The jobs of one commit.
 const BATCH: u32 = 100;
@@ -85,7 +85,7 @@ impl CronService {
         }
         let began = now_ms().to_string();
         let note = move |connection: &Connection| meta::set(connection, meta::STOP_BEGAN, &began);
-        if let Err(error) = self.bus.store().write(Commit::Logged, note).await {
+        if let Err(error) = self.bus.store().write(Durability::Logged, note).await {
             tracing::warn!(%error, "the time of this stop could not be recorded");
         }
     }
@@ -128,7 +128,7 @@ impl CronService {
         let names = job_names(&due);
         let (settings, bus, detail) = (settings.clone(), self.bus.clone(), names.clone());
         let fired = store
-            .write(Commit::Synced, move |connection| {
+            .write(Durability::Synced, move |connection| {
                 let mut fired = firing::commit(connection, &settings, &due, now)?;
                 fired.tell_owner(connection, &bus)?;
                 crash::point("cron_before_commit", &detail);
@@ -155,7 +155,7 @@ impl CronService {
             let piece = piece.to_vec();
             let write =
                 move |connection: &Connection| piece.iter().try_for_each(|correction| correction.write(connection));
-            store.write(Commit::Logged, write).await?;
+            store.write(Durability::Logged, write).await?;
         }
         Ok(())
     }
@@ -167,7 +167,7 @@ impl CronService {
 /// The store cannot be written.
 pub async fn note_stop(store: &Store) -> Result<(), StoreError> {
     let ended = now_ms().to_string();
-    store.write(Commit::Logged, move |connection| meta::set(connection, meta::STOP_ENDED, &ended)).await
+    store.write(Durability::Logged, move |connection| meta::set(connection, meta::STOP_ENDED, &ended)).await
 }
 
 /// Returns the time of the last orderly stop. One that was cut off counts with its longest time.

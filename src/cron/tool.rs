@@ -113,9 +113,9 @@ impl Tool for CronTool {
         ReplayPolicy::Atomic
     }
 
-    /// Text from outside must not choose the recipient.
+    /// Text from outside must choose neither the recipient nor the model that is paid for.
     fn literal_arguments(&self) -> &'static [&'static str] {
-        &["action", "channel", "chat_id", "session", "job_id"]
+        &["action", "model", "channel", "chat_id", "session", "job_id"]
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {

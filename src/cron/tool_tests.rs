@@ -12,7 +12,7 @@ use super::testing::job_context;
 use super::{CronHandle, CronTool, Job, JobScope, JobService, JobTask, list};
 use crate::bus::{InboundDraft, WeakBus};
 use crate::origin::TurnOrigin;
-use crate::store::{Commit, Store, jobs};
+use crate::store::{Durability, Store, jobs};
 use crate::tools::{Tool, ToolContext, ToolEffect, parse_arguments};
 
 struct World {
@@ -48,7 +48,7 @@ impl World {
             // A commit that is tried again changes nothing more.
             for _ in 0..2 {
                 let rows = rows.clone();
-                self.service.store.write(Commit::Synced, move |connection| rows.0.write(connection)).await.unwrap();
+                self.service.store.write(Durability::Synced, move |connection| rows.0.write(connection)).await.unwrap();
             }
         }
         outcome.result.render()
@@ -171,7 +171,7 @@ async fn an_unreadable_job_is_removed_by_its_id_or_name() {
         jobs::insert(connection, "broken1", "old news", "{", true, None)?;
         jobs::insert(connection, "broken2", "old mail", "{", true, None)
     };
-    world.service.store.write(Commit::Synced, insert).await.unwrap();
+    world.service.store.write(Durability::Synced, insert).await.unwrap();
     for (who, job, expected) in [
         (&ann, "broken1", "not found"),
         (&owner, "old news", "Removed job broken1 (old news)"),
@@ -197,7 +197,7 @@ async fn a_job_belongs_to_the_chat_and_has_at_most_its_creators_tools() {
     };
     let draft = InboundDraft::new(message);
     let turn = draft.id;
-    world.service.store.write(Commit::Synced, move |connection| draft.insert(connection)).await.unwrap();
+    world.service.store.write(Durability::Synced, move |connection| draft.insert(connection)).await.unwrap();
     let cause =
         json!({"kind": "sub_agent", "session": "webhook:in:c", "turn": turn, "label": "", "depth": 1, "waits": false});
     let settings = json!({"tools": ["cron"], "fresh": true});

@@ -122,7 +122,7 @@ mod tests {
     use crate::origin::{SubAgentTurn, TurnCause};
     use crate::phrases::Locale;
     use crate::store::inbox::{self, InboxRow, InboxState, NewInboxRow};
-    use crate::store::{Commit, Store};
+    use crate::store::{Durability, Store};
     use crate::tools::KillRequester;
 
     fn process(label: Option<&str>) -> ProcessRow {
@@ -185,7 +185,7 @@ mod tests {
             let announced = InboxRow { sender: own(SENDER), origin: found.origin.to_column(), ..row };
             Ok((found.session, json!([found.metadata, found.origin]), announced))
         };
-        let (session, address, announced) = store.write(Commit::Logged, work).await.unwrap();
+        let (session, address, announced) = store.write(Durability::Logged, work).await.unwrap();
         assert_eq!((session.as_str(), sender_of(&announced).as_str()), ("in:c", "ann"));
         assert_eq!(Identities::default().writer_of(&announced).as_str(), "sender:in:ann");
         assert_eq!(address, json!([{"thread": "7"}, {"follow_ups": 1, "on_behalf_of": "ann"}]));
@@ -225,7 +225,7 @@ mod tests {
             }
             Ok(())
         };
-        store.write(Commit::Logged, look).await.unwrap();
+        store.write(Durability::Logged, look).await.unwrap();
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::memory::MemoryService;
 use crate::metrics::Metrics;
 use crate::query::GatewayDirectory;
 use crate::session::retry_scheduler::RetryScheduler;
-use crate::store::{Commit, GroupCommit, Store, StoreError};
+use crate::store::{Durability, GroupCommit, Store, StoreError};
 use crate::tools::Processes;
 use crate::turn::flight_recorder::FlightRecorder;
 use crate::turn::middleware::MiddlewareState;
@@ -318,7 +318,7 @@ async fn build_agent(
 /// Opens the store of the home; each commit is counted.
 fn open_store(home: &Home, metrics: Arc<Metrics>) -> Result<Store, StoreError> {
     let on_commit = move |committed: GroupCommit| match committed.took {
-        Some(took) => metrics.store.committed(committed.commit == Commit::Synced, committed.writes, took),
+        Some(took) => metrics.store.committed(committed.durability == Durability::Synced, committed.writes, took),
         None => metrics.store.failed(),
     };
     Store::open_to_serve(&home.database(), Box::new(on_commit))

@@ -11,7 +11,7 @@ use crate::bus::{MessageBus, OutboundBody};
 use crate::home::{Home, modes};
 use crate::live::Live;
 use crate::memory;
-use crate::store::{Commit, Connection, Store, StoreError, disk_usage, meta, now_ms, outbox, retention};
+use crate::store::{Connection, Durability, Store, StoreError, disk_usage, meta, now_ms, outbox, retention};
 
 /// The interval of complete checks, which find damage before the damaged data is needed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(86_400);
@@ -159,7 +159,7 @@ impl Upkeep {
         let mut total = 0;
         loop {
             let piece = prune.clone();
-            match self.store().write(Commit::Logged, move |connection| piece(connection, before)).await {
+            match self.store().write(Durability::Logged, move |connection| piece(connection, before)).await {
                 Ok(0) => break,
                 Ok(rows) => total += rows,
                 // The gateway stops.
@@ -182,7 +182,7 @@ impl Upkeep {
         if self.store().read(disk_usage::is_worth_returning).await? {
             let is_idle = self.wait_until_idle().await;
             let before = self.store().disk_usage().await?;
-            if !self.store().write(Commit::Logged, disk_usage::is_incremental).await? {
+            if !self.store().write(Durability::Logged, disk_usage::is_incremental).await? {
                 if !is_idle {
                     return Ok(());
                 }
@@ -190,7 +190,7 @@ impl Upkeep {
             }
             while self
                 .store()
-                .write(Commit::Logged, |connection| disk_usage::return_pages(connection, PAGES_PER_WRITE))
+                .write(Durability::Logged, |connection| disk_usage::return_pages(connection, PAGES_PER_WRITE))
                 .await?
                 > 0
             {
@@ -218,7 +218,7 @@ impl Upkeep {
         let faults = self.store().read(memory::word_index::check).await?;
         if !faults.is_empty() {
             tracing::warn!(?faults, "the index of words is damaged and is rebuilt; nothing else is affected");
-            self.store().write(Commit::Logged, memory::word_index::distrust).await?;
+            self.store().write(Durability::Logged, memory::word_index::distrust).await?;
             self.runtime.get().memory.notify_changes();
         }
         Ok(())
@@ -243,7 +243,7 @@ impl Upkeep {
 
     async fn record_run(&self, what: &'static str) -> Result<(), StoreError> {
         let now = now_ms().to_string();
-        self.store().write(Commit::Logged, move |connection| meta::set(connection, what, &now)).await
+        self.store().write(Durability::Logged, move |connection| meta::set(connection, what, &now)).await
     }
 }
 

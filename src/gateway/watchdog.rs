@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::service_manager;
 use crate::agent::LivenessProbe;
 use crate::bus::MessageBus;
-use crate::store::{Commit, StoreError};
+use crate::store::{Durability, StoreError};
 
 /// The checks in the time that the service manager allows between two signs of life. It acts only after three failures in a row,
 /// so that one slow moment of the disk has no effect.
@@ -131,7 +131,7 @@ impl WatchedParts {
     }
 
     async fn store(&self) -> Result<(), StoreError> {
-        self.bus.store().write(Commit::Synced, |_| Ok(())).await
+        self.bus.store().write(Durability::Synced, |_| Ok(())).await
     }
 
     async fn agent(&self) -> Result<(), ()> {

@@ -153,12 +153,12 @@ impl Jail {
     }
 
     /// Opens the workspace for the gateway's own reads and writes: no link is followed, not even one that stays inside,
-    /// and no mount is crossed.
+    /// and no mount is crossed. `protected` files are not served.
     ///
     /// # Errors
     /// As [`Jail::open`].
-    pub fn open_strict(workspace: &Path, max_bytes: u64) -> io::Result<Self> {
-        Ok(Self { follows_links: false, ..Self::open(workspace, true, Vec::new(), max_bytes)? })
+    pub fn open_strict(workspace: &Path, protected: Vec<PathBuf>, max_bytes: u64) -> io::Result<Self> {
+        Ok(Self { follows_links: false, ..Self::open(workspace, true, protected, max_bytes)? })
     }
 
     /// Returns the same jail with these folders, given relative to the workspace, closed as well.
@@ -336,7 +336,12 @@ impl Jail {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         let folder = self.make_folder(&resolved, parent)?;
         let real = self.check_real_path(&resolved, &folder)?;
-        self.check_protected(&real.join(name), &resolved.shown)?;
+        let file = real.join(name);
+        self.check_protected(&file, &resolved.shown)?;
+        // A file in the place of a closed folder would keep the gateway from creating that folder.
+        if self.closed.covers_path(&file) {
+            return Err(JailError::Protected(resolved.shown));
+        }
         let own_mode = match folder.symlink_metadata(name) {
             Ok(metadata) => {
                 self.check_metadata(&resolved.shown, &metadata, true)?;

@@ -7,7 +7,7 @@ use daoyou_channels::settings::Secret;
 
 use super::redact::HIDDEN;
 
-/// Shorter values occur in ordinary redacted and would be removed from them.
+/// Shorter values occur in ordinary text and would be removed from it.
 const SHORTEST: usize = 8;
 
 /// Secret values without surrounding white space. Cheap to clone.

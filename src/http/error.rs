@@ -29,7 +29,7 @@ pub fn too_many_headers(message: impl Into<Cow<'static, str>>) -> HttpError {
     HttpError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message)
 }
 
-/// A turn that its session cannot be restored to, by the code of a [`PointError`].
+/// A turn that its session cannot be restored to, by the code of a [`CheckpointError`].
 pub fn no_point(code: &'static str, message: impl Into<Cow<'static, str>>) -> HttpError {
     let status = match code {
         "invalid" => StatusCode::BAD_REQUEST,

@@ -162,13 +162,13 @@ mod tests {
 
     use super::*;
     use crate::memory::{MemoryConfig, MemoryOrigin, MemorySource, NewMemoryEntry, RememberOutcome, remember};
-    use crate::store::{Commit, Store, messages};
+    use crate::store::{Durability, Store, messages};
 
     #[tokio::test]
     async fn nothing_is_left_of_what_is_forgotten() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let left = store.write(Commit::Logged, |connection| {
+        let left = store.write(Durability::Logged, |connection| {
             let config = MemoryConfig::default();
             let new = |kind, name: &str, text: &str, turn: &str| NewMemoryEntry {
                 owner: Owner::gateway(),

@@ -16,7 +16,7 @@ use crate::crash;
 use crate::live::LivePart;
 use crate::origin::TurnOrigin;
 use crate::store::search_index::{self, NewIndexedMessage};
-use crate::store::{Commit, Connection, Store, StoreError, inbox, meta, now_ms};
+use crate::store::{Connection, Durability, Store, StoreError, inbox, meta, now_ms};
 
 /// The pause between two writes.
 const BREATH: Duration = Duration::from_millis(20);
@@ -37,7 +37,7 @@ const PURGING: &str = "purging";
 pub struct MessageIndexer {
     live: LivePart<MemoryService>,
     /// The service of the current pass.
-    desk: Arc<MemoryService>,
+    service: Arc<MemoryService>,
     /// The start of the last pass that left nothing to index, UTC milliseconds.
     looked_at: i64,
     round: Instant,
@@ -45,12 +45,12 @@ pub struct MessageIndexer {
 
 impl MessageIndexer {
     pub fn new(live: LivePart<MemoryService>) -> Self {
-        Self { desk: live.get(), live, looked_at: 0, round: Instant::now() }
+        Self { service: live.get(), live, looked_at: 0, round: Instant::now() }
     }
 
     /// Works after each [`MemoryService::notify_messages`], until `stop` or until the store is closed.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut sayings = self.desk.subscribe_to_messages();
+        let mut sayings = self.service.subscribe_to_messages();
         loop {
             let done = tokio::select! {
                 () = stop.cancelled() => return,
@@ -82,7 +82,7 @@ impl MessageIndexer {
     /// The store cannot be read or written; what was done stays.
     pub async fn catch_up(&mut self) -> Result<(), StoreError> {
         self.go_through().await?;
-        if !self.desk.store.read_here(word_index::is_trusted)? {
+        if !self.service.store.read_here(word_index::is_trusted)? {
             self.looked_at = 0;
             self.go_through().await?;
         }
@@ -90,9 +90,9 @@ impl MessageIndexer {
     }
 
     async fn go_through(&mut self) -> Result<(), StoreError> {
-        self.desk = self.live.get();
-        let store = self.desk.store.clone();
-        let identities = self.desk.settings.identities.clone();
+        self.service = self.live.get();
+        let store = self.service.store.clone();
+        let identities = self.service.settings.identities.clone();
         self.make_sound(&store, &identities).await?;
         self.put_memories(&store).await?;
         self.sweep(&store).await?;
@@ -109,13 +109,13 @@ impl MessageIndexer {
             has_news = true;
             for pieces in in_writes(pieces) {
                 let put = move |connection: &Connection| pieces.iter().try_for_each(|piece| piece.put(connection));
-                store.write(Commit::Logged, put).await?;
+                store.write(Durability::Logged, put).await?;
                 crash::point("messages_indexed", "");
                 sleep(BREATH).await;
             }
         }
         if has_news {
-            self.desk.queries.notify_indexed();
+            self.service.queries.notify_indexed();
         }
         self.looked_at = begun;
         Ok(())
@@ -135,7 +135,7 @@ impl MessageIndexer {
         if !is_sound {
             self.looked_at = 0;
             let identities = identities.clone();
-            store.write(Commit::Logged, move |connection| word_index::begin_anew(connection, &identities)).await?;
+            store.write(Durability::Logged, move |connection| word_index::begin_anew(connection, &identities)).await?;
         }
         Ok(())
     }
@@ -144,7 +144,7 @@ impl MessageIndexer {
     async fn put_memories(&self, store: &Store) -> Result<(), StoreError> {
         let next = store.read_here(|connection| meta::get(connection, meta::WORDS_MEMORIES))?;
         if next.is_some_and(|next| !next.is_empty()) {
-            while store.write(Commit::Logged, word_index::put_memories).await? {
+            while store.write(Durability::Logged, word_index::put_memories).await? {
                 sleep(BREATH).await;
             }
         }
@@ -155,7 +155,7 @@ impl MessageIndexer {
     async fn sweep(&self, store: &Store) -> Result<(), StoreError> {
         const ROWS: usize = 200;
         while store.read_here(search_index::has_removed)? {
-            if !store.write(Commit::Logged, |connection| word_index::sweep(connection, ROWS)).await? {
+            if !store.write(Durability::Logged, |connection| word_index::sweep(connection, ROWS)).await? {
                 return Ok(());
             }
             sleep(BREATH).await;
@@ -165,9 +165,9 @@ impl MessageIndexer {
             return Ok(());
         }
         // What is removed while this goes on says so again, and is left for the next time.
-        store.write(Commit::Logged, |connection| meta::set(connection, meta::WORDS_REMOVED, PURGING)).await?;
+        store.write(Durability::Logged, |connection| meta::set(connection, meta::WORDS_REMOVED, PURGING)).await?;
         let mut begins = true;
-        while store.write(Commit::Logged, move |connection| word_index::purge(connection, begins)).await? {
+        while store.write(Durability::Logged, move |connection| word_index::purge(connection, begins)).await? {
             begins = false;
             sleep(BREATH).await;
         }
@@ -175,7 +175,7 @@ impl MessageIndexer {
             Some(PURGING) => meta::set(connection, meta::WORDS_REMOVED, ""),
             _ => Ok(()),
         };
-        store.write(Commit::Logged, done).await
+        store.write(Durability::Logged, done).await
     }
 }
 

@@ -40,7 +40,7 @@ mod tests {
         MemoryConfig, MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, list, rebuild_index, remember,
     };
     use crate::store::inbox::{InboxState, NewInboxRow};
-    use crate::store::{Commit, Store};
+    use crate::store::{Durability, Store};
 
     /// Ann writes by webhook and by mail; each says one thing.
     fn told(connection: &Connection) -> Result<(), StoreError> {
@@ -82,7 +82,7 @@ mod tests {
     async fn who_is_given_a_name_keeps_what_is_known_of_him() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        store.write(Commit::Logged, told).await.unwrap();
+        store.write(Durability::Logged, told).await.unwrap();
         let both = vec!["webhook:in:ann".to_owned(), "email:ann@x.org".to_owned()];
         let known = async |owner: Owner| {
             let read = move |connection: &Connection| list(connection, &owner, MemoryKind::Fact, 9);
@@ -96,7 +96,7 @@ mod tests {
         ] {
             let identities = Identities::new(&[("ann".to_owned(), senders.clone())].into());
             let anew = move |connection: &Connection| rebuild_index(connection, &identities);
-            store.write(Commit::Logged, anew).await.unwrap();
+            store.write(Durability::Logged, anew).await.unwrap();
             assert_eq!(
                 (known(ann.clone()).await, known(by_mail.clone()).await),
                 (

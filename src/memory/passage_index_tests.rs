@@ -13,14 +13,14 @@ use crate::memory::vectors::EmbeddingIndexer;
 use crate::memory::vectors::stub::Embeddings;
 use crate::memory::{Identities, MemoryConfig, MemoryService, MemorySettings, recall};
 use crate::store::memories::{self, NewMemory};
-use crate::store::{Commit, Store};
+use crate::store::{Durability, Store};
 use crate::text::without_fillers;
 
 /// Hits that a turn is given at most.
 const GIVEN: usize = 3;
 
 struct World {
-    desk: Arc<MemoryService>,
+    service: Arc<MemoryService>,
     _folder: tempfile::TempDir,
 }
 
@@ -28,14 +28,14 @@ impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let terms = MemorySettings {
+        let settings = MemorySettings {
             config: MemoryConfig::default(),
             identities: Identities::default(),
             language: Language::default(),
             zone: TimeZone::UTC,
             workspace: folder.path().to_owned(),
         };
-        Self { desk: Arc::new(MemoryService::new(store, terms)), _folder: folder }
+        Self { service: Arc::new(MemoryService::new(store, settings)), _folder: folder }
     }
 
     /// Of an owner, with a kind and a name.
@@ -43,12 +43,12 @@ impl World {
         let put = move |connection: &Connection| {
             entries.iter().map(|(kind, name, text)| insert(connection, (owner, kind, name, text))).collect()
         };
-        self.desk.store.write(Commit::Logged, put).await.unwrap()
+        self.service.store.write(Durability::Logged, put).await.unwrap()
     }
 
     async fn relevant(&self, text: &str) -> Vec<RecallHit> {
         let owners = vec![Owner::gateway(), Owner::everyone()];
-        self.desk.relevant(RelevanceQuery { text: text.to_owned(), owners, limit: GIVEN }).await.unwrap()
+        self.service.relevant(RelevanceQuery { text: text.to_owned(), owners, limit: GIVEN }).await.unwrap()
     }
 
     async fn texts(&self, text: &str) -> Vec<String> {
@@ -68,7 +68,7 @@ impl World {
             least: LEAST,
             limit: GIVEN,
         };
-        let hits = self.desk.store.read(move |connection| recall(connection, &ask, None)).await.unwrap();
+        let hits = self.service.store.read(move |connection| recall(connection, &ask, None)).await.unwrap();
         hits.into_iter().map(|hit| hit.found).collect()
     }
 }
@@ -155,9 +155,9 @@ async fn with_vectors_what_is_unrelated_is_given_nothing() {
     let models =
         Models::build(&IndexMap::from([("p".to_owned(), config)]), |_| None, Arc::new(OfflineProvider)).unwrap();
     let embedder: Embedder = models.embedder("p/m", 256).unwrap();
-    world.desk = Arc::new(MemoryService::clone(&world.desk).with_embedder(Some(embedder)));
-    world.desk.notify_changes();
-    assert_eq!(EmbeddingIndexer::new(LivePart::fixed(world.desk.clone())).round().await, None);
+    world.service = Arc::new(MemoryService::clone(&world.service).with_embedder(Some(embedder)));
+    world.service.notify_changes();
+    assert_eq!(EmbeddingIndexer::new(LivePart::fixed(world.service.clone())).round().await, None);
     let before = server.texts().len();
     for text in ["你好", "谢谢", "好的", "嗯", "hello", "Thanks!", "ok", "Yes, please.", "Good morning", "什么？"]
     {
@@ -230,7 +230,7 @@ async fn the_index_keeps_up_with_what_is_known() {
     // What is replaced, deleted, given away or known again.
     let new = world.know("owner", fact("The red bicycle was sold to Bob")).await[0];
     let write = |work: fn(&Connection, i64, i64) -> Result<(), StoreError>| {
-        world.desk.store.write(Commit::Logged, move |connection| work(connection, old, new))
+        world.service.store.write(Durability::Logged, move |connection| work(connection, old, new))
     };
     write(memories::replace).await.unwrap();
     assert_eq!(world.texts("red bicycle Bob").await[0], "The red bicycle was sold to Bob");
@@ -243,7 +243,7 @@ async fn the_index_keeps_up_with_what_is_known() {
     })
     .await
     .unwrap();
-    world.desk.notify_changes();
+    world.service.notify_changes();
     assert!(world.texts("red bicycle cellar").await.contains(&both[0].to_owned()));
     write(|connection, old, _| memories::set_owner(connection, old, "name:ann")).await.unwrap();
     assert!(!world.texts("red bicycle cellar").await.contains(&both[0].to_owned()));
@@ -256,7 +256,7 @@ async fn one_with_very_much_keeps_his_index_beside_what_everyone_may_know() {
     let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <= 20000)
                 INSERT INTO memories (owner, kind, text, origin, confidence, created_at)
                 SELECT 'owner', 'fact', 'SearchCorpus ' || i || ' holds a jar', 'told', 1, 0 FROM n";
-    world.desk.store.write(Commit::Logged, move |connection| Ok(connection.execute(fill, [])?)).await.unwrap();
+    world.service.store.write(Durability::Logged, move |connection| Ok(connection.execute(fill, [])?)).await.unwrap();
     world.know("everyone", vec![("fact", String::new(), "The red bicycle pump hangs at the door".to_owned())]).await;
     for _ in 0..2 {
         assert_eq!(world.texts("what does shelf 20001 hold?").await.first().unwrap(), "SearchCorpus 20001 holds a jar");
@@ -264,7 +264,7 @@ async fn one_with_very_much_keeps_his_index_beside_what_everyone_may_know() {
     }
     // What comes later is found without all being read again, and replaces nothing that has room.
     let later = world.know("owner", vec![("fact", String::new(), "The canoe lies below the bridge".to_owned())]).await;
-    let near = world.desk.facts_near(
+    let near = world.service.facts_near(
         Owner::from_stored("owner"),
         vec!["hello".into(), "the canoe below the bridge".into()],
         3,

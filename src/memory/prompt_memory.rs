@@ -355,7 +355,7 @@ mod tests {
 
     use super::*;
     use crate::memory::{MemoryConfig, MemoryOrigin, MemorySource, NewMemoryEntry, forget, recall, remember};
-    use crate::store::{Commit, Store, memories, messages, meta, ownership, turn_steps};
+    use crate::store::{Durability, Store, memories, messages, meta, ownership, turn_steps};
 
     fn entry(id: i64, kind: MemoryKind, name: &str, text: &str) -> MemoryEntry {
         MemoryEntry {
@@ -503,7 +503,7 @@ mod tests {
             let hits = recall::recall(connection, &ask, None)?.len();
             Ok((["a", "b", "copy", "others"].map(|session| left(connection, session).unwrap()), steps, hits))
         };
-        let ([a, b, copy, others], steps, hits) = store.write(Commit::Logged, work).await.unwrap();
+        let ([a, b, copy, others], steps, hits) = store.write(Durability::Logged, work).await.unwrap();
         for (text, kept) in
             [(&a, "[forgotten]"), (&b, "- Ann sings"), (&b, "- id 2"), (&b, "I am fine."), (&copy, "hello")]
         {

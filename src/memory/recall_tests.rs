@@ -14,10 +14,10 @@ use crate::memory::{
 };
 use crate::store::inbox::{InboxState, NewInboxRow};
 use crate::store::memories::NewMemory;
-use crate::store::{Commit, Store, inbox, messages};
+use crate::store::{Durability, Store, inbox, messages};
 
 struct World {
-    desk: Arc<MemoryService>,
+    service: Arc<MemoryService>,
     folder: tempfile::TempDir,
 }
 
@@ -26,21 +26,21 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let names = BTreeMap::from([("ann".to_owned(), vec!["email:ann@example.org".to_owned()])]);
-        let terms = MemorySettings {
+        let settings = MemorySettings {
             config: MemoryConfig::default(),
             identities: Identities::new(&names),
             language: Language::default(),
             zone: TimeZone::UTC,
             workspace: folder.path().to_owned(),
         };
-        Self { desk: Arc::new(MemoryService::new(store, terms)), folder }
+        Self { service: Arc::new(MemoryService::new(store, settings)), folder }
     }
 
     async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> T {
-        self.desk.store.write(Commit::Logged, work).await.unwrap()
+        self.service.store.write(Durability::Logged, work).await.unwrap()
     }
 
     /// A turn: what `sender` said and what was answered; with the runtime context and a tool's result as turns have them.
@@ -100,12 +100,12 @@ impl World {
     }
 
     async fn index(&self) {
-        MessageIndexer::new(LivePart::fixed(self.desk.clone())).catch_up().await.unwrap();
+        MessageIndexer::new(LivePart::fixed(self.service.clone())).catch_up().await.unwrap();
     }
 
     async fn hits(&self, owner: &str, text: &str) -> Vec<RecallHit> {
         let ask = ask(owner, text);
-        self.desk.store.read(move |connection| recall(connection, &ask, None)).await.unwrap()
+        self.service.store.read(move |connection| recall(connection, &ask, None)).await.unwrap()
     }
 
     async fn texts(&self, owner: &str, text: &str) -> Vec<String> {
@@ -172,7 +172,7 @@ async fn an_index_that_has_grown_since_it_was_read_is_sound() {
             assert!(!world.hits("owner", "recipe message").await.is_empty());
         }
     }
-    assert_eq!(world.desk.store.read(terms::check).await.unwrap(), Vec::<String>::new());
+    assert_eq!(world.service.store.read(terms::check).await.unwrap(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn what_must_hold_so_much_is_what_would_be_found_anyway() {
         let all = world.hits("owner", text).await;
         for least in [0.2, 0.5, 0.9] {
             let ask = RecallQuery { least, ..ask("owner", text) };
-            let found = world.desk.store.read(move |connection| recall(connection, &ask, None)).await.unwrap();
+            let found = world.service.store.read(move |connection| recall(connection, &ask, None)).await.unwrap();
             let ids = |hits: &[RecallHit]| hits.iter().map(|hit| hit.found.clone()).collect::<HashSet<_>>();
             assert!(found.iter().all(|hit| hit.similarity >= least), "{text} {least}: {found:?}");
             let best: Vec<RecallHit> = all.iter().filter(|hit| hit.similarity >= least).cloned().collect();
@@ -219,11 +219,15 @@ async fn nobody_finds_what_is_anothers() {
     }
     // The command line of the gateway's owner alone sees all.
     let lines =
-        world.desk.store.read(|connection| search_messages(connection, "secret", None, None, 10)).await.unwrap();
+        world.service.store.read(|connection| search_messages(connection, "secret", None, None, 10)).await.unwrap();
     assert_eq!(lines.len(), 4);
     assert!(lines.iter().any(|line| line.owner.is_empty() && line.session == "c"), "{lines:?}");
-    let of_one =
-        world.desk.store.read(|connection| search_messages(connection, "secret", Some("b"), None, 10)).await.unwrap();
+    let of_one = world
+        .service
+        .store
+        .read(|connection| search_messages(connection, "secret", Some("b"), None, 10))
+        .await
+        .unwrap();
     assert_eq!(of_one.iter().map(|line| line.excerpt.as_str()).collect::<Vec<_>>(), ["my secret is a hazelnut"]);
 }
 
@@ -321,15 +325,15 @@ async fn a_damaged_index_is_made_anew_and_harms_nothing_else() {
     for table in ["said_words", "memory_words"] {
         let damage = format!("UPDATE {table}_data SET block = x'00ff00ff00ff00ff' WHERE id > 10");
         world.write(move |connection| Ok(connection.execute(&damage, [])?)).await;
-        assert!(!world.desk.store.read(terms::check).await.unwrap().is_empty(), "{table}");
-        assert!(world.desk.store.check().await.is_ok(), "it is no reason to distrust the file");
+        assert!(!world.service.store.read(terms::check).await.unwrap().is_empty(), "{table}");
+        assert!(world.service.store.check().await.is_ok(), "it is no reason to distrust the file");
         // A write beside it goes on, and readers find nothing rather than fail.
         world.fact("owner", "Herons eat fish").await;
         world.hits("owner", "heron").await;
-        world.desk.store.read(|connection| search_messages(connection, "heron", None, None, 9)).await.unwrap();
+        world.service.store.read(|connection| search_messages(connection, "heron", None, None, 9)).await.unwrap();
         world.write(terms::distrust).await;
         world.index().await;
-        assert_eq!(world.desk.store.read(terms::check).await.unwrap(), Vec::<String>::new(), "{table}");
+        assert_eq!(world.service.store.read(terms::check).await.unwrap(), Vec::<String>::new(), "{table}");
         assert!(world.texts("owner", "heron heinz").await.contains(&"The heron is called Heinz".to_owned()));
         assert!(world.texts("owner", "pond").await.contains(&"the heron stands in the pond".to_owned()));
     }
@@ -341,12 +345,12 @@ async fn a_mended_database_finds_again_what_was_taken_over() {
     world.turn("s", "me", "owner", "the heron stands in the pond", "a heron").await;
     world.fact("owner", "The heron is called Heinz").await;
     world.index().await;
-    world.desk.store.close().await;
+    world.service.store.close().await;
     let path = world.folder.path().join("daoyou.db");
     crate::store::repair(&path, "a test says so").unwrap();
     let store = Store::open(&path).unwrap();
-    let terms = (*world.desk.settings).clone();
-    let again = World { desk: Arc::new(MemoryService::new(store, terms)), folder: world.folder };
+    let settings = (*world.service.settings).clone();
+    let again = World { service: Arc::new(MemoryService::new(store, settings)), folder: world.folder };
     again.index().await;
     let mut found = again.texts("owner", "heron").await;
     found.sort();
@@ -374,7 +378,7 @@ async fn filters_are_exact() {
         (RecallQuery { text: "??".to_owned(), ..base.clone() }, 0, 0),
     ] {
         let asked = change.clone();
-        let hits = world.desk.store.read(move |connection| recall(connection, &asked, None)).await.unwrap();
+        let hits = world.service.store.read(move |connection| recall(connection, &asked, None)).await.unwrap();
         assert!((least..=most).contains(&hits.len()), "{change:?}: {}", hits.len());
         if let Some(session) = &change.session {
             assert!(

@@ -81,7 +81,7 @@ impl EntryRequest {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn plan(&self, terms: &MemorySettings) -> Result<NewMemoryEntry, MemoryError> {
+    pub fn plan(&self, settings: &MemorySettings) -> Result<NewMemoryEntry, MemoryError> {
         let kind = kind(self.kind.as_deref())?.unwrap_or(MemoryKind::Fact);
         let name = match (kind, self.key.as_deref().map(str::trim)) {
             (MemoryKind::Fact, None) => "",
@@ -95,8 +95,10 @@ impl EntryRequest {
                 return Err(MemoryError::Wrong(wrong));
             }
         };
-        let owner =
-            self.owner.as_deref().map_or_else(|| Ok(Owner::gateway()), |owner| owner_of(owner, &terms.identities))?;
+        let owner = self
+            .owner
+            .as_deref()
+            .map_or_else(|| Ok(Owner::gateway()), |owner| owner_of(owner, &settings.identities))?;
         let (text, name) = (self.text.clone(), name.to_owned());
         let origin = MemoryOrigin::Command;
         let new = NewMemoryEntry { owner, kind, name, text, detail: json!({}), origin, source: None, confidence: 1.0 };
@@ -197,7 +199,7 @@ mod tests {
     use crate::memory::MemoryConfig;
     use daoyou_channels::cli::Language;
 
-    fn terms() -> MemorySettings {
+    fn settings() -> MemorySettings {
         MemorySettings {
             config: MemoryConfig::default(),
             identities: Identities::default(),
@@ -225,7 +227,7 @@ mod tests {
                 key: key.map(str::to_owned),
                 owner: None,
             };
-            match (asked.plan(&terms()), expected) {
+            match (asked.plan(&settings()), expected) {
                 (Ok(new), Ok(line)) => assert_eq!(format!("{}|{}|{}", new.kind.as_str(), new.name, new.text), line),
                 (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
                 (found, _) => panic!("{text}: {found:?}"),

@@ -58,7 +58,7 @@ mod tests {
     use crate::memory::{Identities, MemoryConfig, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, remember};
     use crate::store::search_index::SearchCorpus;
     use crate::store::session_memory::{self, SessionMemory};
-    use crate::store::{Commit, Store, memories, messages};
+    use crate::store::{Durability, Store, memories, messages};
 
     /// A copy was given the first summary along, and went on: the second stands in the place of the first.
     #[tokio::test]
@@ -109,7 +109,7 @@ mod tests {
             }
             Ok(left)
         };
-        assert_eq!(store.write(Commit::Logged, work).await.unwrap(), ["one two", "one two three", "one two three"]);
+        assert_eq!(store.write(Durability::Logged, work).await.unwrap(), ["one two", "one two three", "one two three"]);
     }
 
     #[tokio::test]
@@ -153,7 +153,7 @@ mod tests {
             let of_memories = crate::store::search_index::find(connection, SearchCorpus::Memories, "red", 10)?.len();
             Ok((pruned, left, state, is_swept, [found, of_memories]))
         };
-        let (pruned, left, state, is_swept, found) = store.write(Commit::Logged, work).await.unwrap();
+        let (pruned, left, state, is_swept, found) = store.write(Durability::Logged, work).await.unwrap();
         assert_eq!(pruned, [0, 1, 3, 0], "both summaries and their session's row, once the messages are gone");
         assert_eq!((left, state), ([None, None], SessionMemory::default()));
         assert_eq!((is_swept, found), (true, [1, 0]), "only the other session's words are left");

@@ -122,7 +122,7 @@ fn entry_line(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::store::memories::{self, NewMemory};
-    use crate::store::{Commit, Store};
+    use crate::store::{Durability, Store};
 
     async fn taken(entries: &'static [(&str, &str, &str, &str, f64)], owner: Option<&str>, tokens: usize) -> String {
         let folder = tempfile::tempdir().unwrap();
@@ -138,7 +138,7 @@ mod tests {
             }
             prompt_snapshot(connection, owner.as_ref(), tokens, &TimeZone::UTC, str::len)
         };
-        store.write(Commit::Logged, take).await.unwrap()
+        store.write(Durability::Logged, take).await.unwrap()
     }
 
     const ENTRIES: &[(&str, &str, &str, &str, f64)] = &[

@@ -12,7 +12,7 @@ use crate::cron::{
 use crate::llm::costs_in_words;
 use crate::store::job_runs::{self, JobRunRow};
 use crate::store::usage::Costs;
-use crate::store::{Commit, Connection, Store, StoreError};
+use crate::store::{Connection, Durability, Store, StoreError};
 
 /// The most runs of a history.
 pub const HISTORY_LIMIT: u32 = 1_000;
@@ -68,7 +68,7 @@ pub async fn read(store: &Store, query: JobQuery, context: Arc<JobContext>) -> R
 /// The job does not exist, the change is invalid, or the store cannot be written.
 pub async fn apply(store: &Store, change: JobChange, context: Arc<JobContext>) -> Result<AppliedJobChange, JobError> {
     let now = Timestamp::now();
-    store.write(Commit::Synced, move |connection| settle(write(connection, &change, &context, now))).await?
+    store.write(Durability::Synced, move |connection| settle(write(connection, &change, &context, now))).await?
 }
 
 /// Lets only an error of the store roll the transaction back.

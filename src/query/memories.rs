@@ -11,7 +11,7 @@ use crate::memory::{
     self, EntryRequest, ExportedMemory, HitLocation, MemoryEntry, MemoryError, MemoryKind, MemorySelection,
     MemoryService, MemorySettings, Owner, OwnerSelection, RecallHit, RecallQuery, RememberOutcome,
 };
-use crate::store::{Commit, Connection, StoreError, memories, memory_lists, notes, vectors};
+use crate::store::{Connection, Durability, StoreError, memories, memory_lists, notes, vectors};
 
 /// The most memories of a list, and the number without a limit in the query.
 const LIST_LIMIT: u32 = 1_000;
@@ -77,15 +77,15 @@ pub enum MemoryChange {
 ///
 /// # Errors
 /// The memory does not exist, the query is invalid, or the store cannot be read.
-pub async fn read(desk: &MemoryService, query: MemoryQuery) -> Result<Value, MemoryError> {
-    let (terms, now) = (desk.settings.clone(), Timestamp::now());
-    if terms.workspace.is_dir() {
-        desk.import_by_hand().await;
+pub async fn read(service: &MemoryService, query: MemoryQuery) -> Result<Value, MemoryError> {
+    let (settings, now) = (service.settings.clone(), Timestamp::now());
+    if settings.workspace.is_dir() {
+        service.import_by_hand().await;
     }
-    let read = move |connection: &Connection| settle(answer(connection, &query, &terms, now));
-    match desk.store.read(read).await?? {
+    let read = move |connection: &Connection| settle(answer(connection, &query, &settings, now));
+    match service.store.read(read).await?? {
         Answer::Complete(answer) => Ok(answer),
-        Answer::Search(ask) => Ok(desk.find(ask).await?.iter().map(hit).collect()),
+        Answer::Search(ask) => Ok(service.find(ask).await?.iter().map(hit).collect()),
     }
 }
 
@@ -93,14 +93,14 @@ pub async fn read(desk: &MemoryService, query: MemoryQuery) -> Result<Value, Mem
 ///
 /// # Errors
 /// The memory does not exist or the change is invalid, and nothing was written; or the store cannot be written.
-pub async fn apply(desk: &Arc<MemoryService>, change: MemoryChange) -> Result<Value, MemoryError> {
-    if desk.settings.workspace.is_dir() {
-        desk.import_by_hand().await;
+pub async fn apply(service: &Arc<MemoryService>, change: MemoryChange) -> Result<Value, MemoryError> {
+    if service.settings.workspace.is_dir() {
+        service.import_by_hand().await;
     }
-    let service = desk.clone();
-    let work = move |connection: &Connection| settle(write(connection, &change, &service));
-    let answer = desk.store.write(Commit::Synced, work).await??;
-    desk.notify_changes();
+    let written = service.clone();
+    let work = move |connection: &Connection| settle(write(connection, &change, &written));
+    let answer = service.store.write(Durability::Synced, work).await??;
+    service.notify_changes();
     Ok(answer)
 }
 
@@ -122,41 +122,41 @@ enum Answer {
 fn answer(
     connection: &Connection,
     query: &MemoryQuery,
-    terms: &MemorySettings,
+    settings: &MemorySettings,
     now: Timestamp,
 ) -> Result<Answer, MemoryError> {
     Ok(Answer::Complete(match query {
         MemoryQuery::List { selection, limit } => {
             let limit = limit.unwrap_or(LIST_DEFAULT).min(LIST_LIMIT);
-            page(connection, selection, terms, None, limit)?.iter().map(view).collect()
+            page(connection, selection, settings, None, limit)?.iter().map(view).collect()
         }
         MemoryQuery::Show(id) => show(connection, *id)?,
         MemoryQuery::Search { text, selection, since, limit } => {
             let kind = selection.kind()?;
-            let mut ask = ask(text, selection.whose(&terms.identities)?.owners(connection)?, *limit)?;
+            let mut ask = ask(text, selection.whose(&settings.identities)?.owners(connection)?, *limit)?;
             ask.kinds = kind.map_or_else(|| MemoryKind::ALL.to_vec(), |kind| vec![kind]);
             ask.messages = kind.is_none();
-            ask.since = since.as_deref().map(|since| memory::parse_since(since, now, &terms.zone)).transpose()?;
+            ask.since = since.as_deref().map(|since| memory::parse_since(since, now, &settings.zone)).transpose()?;
             return Ok(Answer::Search(ask));
         }
         MemoryQuery::SearchMessages { text, session, since, limit } => {
-            let since = since.as_deref().map(|since| memory::parse_since(since, now, &terms.zone)).transpose()?;
+            let since = since.as_deref().map(|since| memory::parse_since(since, now, &settings.zone)).transpose()?;
             sessions::search(connection, text, session.as_deref(), since, count(*limit))?
         }
-        MemoryQuery::Export(selection) => export(connection, selection, terms)?,
-        MemoryQuery::Stats => stats(connection, terms, now)?,
+        MemoryQuery::Export(selection) => export(connection, selection, settings)?,
+        MemoryQuery::Stats => stats(connection, settings, now)?,
     }))
 }
 
-fn write(connection: &Connection, change: &MemoryChange, desk: &MemoryService) -> Result<Value, MemoryError> {
-    let terms = desk.settings.clone();
+fn write(connection: &Connection, change: &MemoryChange, service: &MemoryService) -> Result<Value, MemoryError> {
+    let settings = service.settings.clone();
     match change {
         MemoryChange::Add(asked) => {
             let asked: EntryRequest = serde_json::from_value(asked.clone())
                 .map_err(|error| MemoryError::Wrong(format!("this is no memory: {error}")))?;
-            let mut new = asked.plan(&terms)?;
-            desk.redact_secrets(&mut new);
-            let remembered = memory::remember(connection, &new, &terms.config)?;
+            let mut new = asked.plan(&settings)?;
+            service.redact_secrets(&mut new);
+            let remembered = memory::remember(connection, &new, &settings.config)?;
             let (word, old) = match remembered {
                 RememberOutcome::New(_) => ("new", None),
                 RememberOutcome::Known(_) => ("known", None),
@@ -168,9 +168,9 @@ fn write(connection: &Connection, change: &MemoryChange, desk: &MemoryService) -
             Ok(answer)
         }
         MemoryChange::Forget(ids) => forget(connection, ids),
-        MemoryChange::Import(text) => import(connection, text, desk),
+        MemoryChange::Import(text) => import(connection, text, service),
         MemoryChange::ImportSession { text, session, owner } => {
-            sessions::import(connection, text, session.as_deref(), owner.as_deref(), &terms)
+            sessions::import(connection, text, session.as_deref(), owner.as_deref(), &settings)
         }
     }
 }
@@ -178,12 +178,12 @@ fn write(connection: &Connection, change: &MemoryChange, desk: &MemoryService) -
 fn page(
     connection: &Connection,
     selection: &MemorySelection,
-    terms: &MemorySettings,
+    settings: &MemorySettings,
     before: Option<i64>,
     limit: u32,
 ) -> Result<Vec<MemoryEntry>, MemoryError> {
     let kind = selection.kind()?.map(MemoryKind::as_str);
-    let owners = match selection.whose(&terms.identities)? {
+    let owners = match selection.whose(&settings.identities)? {
         OwnerSelection::All => None,
         whose => Some(whose.owners(connection)?.iter().map(|owner| owner.as_str().to_owned()).collect::<Vec<_>>()),
     };
@@ -239,10 +239,14 @@ fn hit(hit: &RecallHit) -> Value {
     })
 }
 
-fn export(connection: &Connection, selection: &MemorySelection, terms: &MemorySettings) -> Result<Value, MemoryError> {
+fn export(
+    connection: &Connection,
+    selection: &MemorySelection,
+    settings: &MemorySettings,
+) -> Result<Value, MemoryError> {
     let (mut lines, mut before) = (Vec::new(), None);
     loop {
-        let entries = page(connection, selection, terms, before, PAGE)?;
+        let entries = page(connection, selection, settings, before, PAGE)?;
         let Some(last) = entries.last() else { break };
         before = Some(last.id);
         lines.extend(entries.iter().map(line));
@@ -270,13 +274,13 @@ fn line(entry: &MemoryEntry) -> ExportedMemory {
 }
 
 /// Imports all lines or none. Summaries are skipped: they belong to their conversations.
-fn import(connection: &Connection, text: &str, desk: &MemoryService) -> Result<Value, MemoryError> {
-    let terms = desk.settings.clone();
+fn import(connection: &Connection, text: &str, service: &MemoryService) -> Result<Value, MemoryError> {
+    let settings = service.settings.clone();
     let (mut new, mut summaries, mut faults) = (Vec::new(), 0, Vec::new());
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let read = daoyou_channels::json::from_str::<ExportedMemory>(line)
             .map_err(|error| MemoryError::Wrong(format!("this is no memory: {error}")))
-            .and_then(|line| line.plan(&terms.identities));
+            .and_then(|line| line.plan(&settings.identities));
         match read {
             Ok(entry) if entry.kind == MemoryKind::Summary => summaries += 1,
             Ok(entry) => new.push(entry),
@@ -292,14 +296,14 @@ fn import(connection: &Connection, text: &str, desk: &MemoryService) -> Result<V
     }
     let (mut written, mut known) = (0, 0);
     for entry in &mut new {
-        desk.redact_secrets(entry);
+        service.redact_secrets(entry);
         // Compared as the file has it. This finds tasks, which `remember` would write each time, and replaced memories too.
         let (owner, kind) = (entry.owner.as_str(), entry.kind.as_str());
         if memories::contains(connection, owner, kind, &entry.name, &entry.text)? {
             known += 1;
             continue;
         }
-        match memory::remember(connection, entry, &terms.config)? {
+        match memory::remember(connection, entry, &settings.config)? {
             RememberOutcome::New(_) | RememberOutcome::Replaced { .. } => written += 1,
             RememberOutcome::Known(_) => known += 1,
         }
@@ -320,7 +324,7 @@ fn forget(connection: &Connection, ids: &[i64]) -> Result<Value, MemoryError> {
     Ok(json!({ "forgotten": entries, "turns": forgotten.turns }))
 }
 
-fn stats(connection: &Connection, terms: &MemorySettings, now: Timestamp) -> Result<Value, StoreError> {
+fn stats(connection: &Connection, settings: &MemorySettings, now: Timestamp) -> Result<Value, StoreError> {
     let counts = memory_lists::counts(connection)?;
     let entries = counts.iter().map(|count| {
         let owner = memory::Owner::from_stored(&count.owner);
@@ -334,7 +338,7 @@ fn stats(connection: &Connection, terms: &MemorySettings, now: Timestamp) -> Res
         "entries": entries.collect::<Vec<_>>(),
         "known": counts.iter().map(|count| count.current).sum::<u64>(),
         "replaced": counts.iter().map(|count| count.replaced).sum::<u64>(),
-        "summary_tokens_today": summary_tokens(connection, terms, now)?,
+        "summary_tokens_today": summary_tokens(connection, settings, now)?,
         "index": { "messages": index.messages, "behind": index.behind, "made_anew": index.is_made_anew },
         "vectors": { "memories": vectors.memories, "messages": vectors.said, "model": vectors.model },
         "bytes": { "texts": text_bytes, "snapshots": snapshot_bytes },
@@ -342,10 +346,10 @@ fn stats(connection: &Connection, terms: &MemorySettings, now: Timestamp) -> Res
 }
 
 /// The tokens that summaries used today, from the note that consolidation keeps.
-fn summary_tokens(connection: &Connection, terms: &MemorySettings, now: Timestamp) -> Result<u64, StoreError> {
+fn summary_tokens(connection: &Connection, settings: &MemorySettings, now: Timestamp) -> Result<u64, StoreError> {
     let Some((spent, _)) = notes::get(connection, "memory", "spent", "day")? else { return Ok(0) };
     let spent: Value = serde_json::from_str(&spent)?;
-    let today = now.to_zoned(terms.zone.clone()).date().to_string();
+    let today = now.to_zoned(settings.zone.clone()).date().to_string();
     Ok(spent["tokens"].as_u64().filter(|_| spent["day"] == today.as_str()).unwrap_or(0))
 }
 

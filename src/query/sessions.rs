@@ -166,9 +166,9 @@ pub fn import(
     text: &str,
     session: Option<&str>,
     owner: Option<&str>,
-    terms: &MemorySettings,
+    settings: &MemorySettings,
 ) -> Result<Value, MemoryError> {
-    let file = session_file::read(text, &terms.zone, Timestamp::now())
+    let file = session_file::read(text, &settings.zone, Timestamp::now())
         .map_err(|faults| MemoryError::Wrong(import_faults(&faults)))?;
     let Some(session) = session.or(file.key.as_deref()) else {
         let wrong = "the file names no session; say what it is to be called with --session KEY, such as cli:old";
@@ -179,7 +179,7 @@ pub fn import(
     let is_shared = keeps_key && file.is_shared;
     let owner = match owner.or(file.owner.as_deref().filter(|_| keeps_key)) {
         Some(stranger) if keeps_key && stranger.starts_with("stranger:") => Owner::from_stored(stranger),
-        Some(owner) => memory::parse_owner(owner, &terms.identities).map_err(MemoryError::Wrong)?,
+        Some(owner) => memory::parse_owner(owner, &settings.identities).map_err(MemoryError::Wrong)?,
         None => Owner::gateway(),
     };
     let ownership = Ownership { owner: Some(owner.as_str().to_owned()), is_shared };

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::queue::{self, AfterCommit, AppliedChange, RetryClass};
 use super::{sessions, turns};
 use crate::store::checkpoints::{CheckpointError, separate_store_errors};
-use crate::store::{Commit, Connection, Store, losses};
+use crate::store::{Connection, Durability, Store, losses};
 
 /// Something to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub async fn read(store: &Store, query: StoreQuery) -> Result<Option<Value>, Che
 /// # Errors
 /// The store cannot be written, or the turn cannot be restored or forked.
 pub async fn apply(store: &Store, change: StoreChange) -> Result<Option<AppliedChange>, CheckpointError> {
-    store.write(Commit::Synced, move |connection| separate_store_errors(write(connection, &change))).await?
+    store.write(Durability::Synced, move |connection| separate_store_errors(write(connection, &change))).await?
 }
 
 fn answer(connection: &Connection, query: &StoreQuery) -> Result<Option<Value>, CheckpointError> {

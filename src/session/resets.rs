@@ -133,7 +133,7 @@ fn time_of_day(text: &str) -> Result<Option<Time>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Commit, Store};
+    use crate::store::{Durability, Store};
 
     fn ms(text: &str) -> i64 {
         text.parse::<Timestamp>().unwrap().as_millisecond()
@@ -221,7 +221,7 @@ mod tests {
             Ok(found)
         };
         assert_eq!(
-            store.write(Commit::Logged, look).await.unwrap(),
+            store.write(Durability::Logged, look).await.unwrap(),
             [
                 ("s", Some(1), false),
                 ("st", Some(2), true),

@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
     use crate::store::inbox::{self, InboxState, NewInboxRow};
-    use crate::store::{Commit, Store};
+    use crate::store::{Durability, Store};
 
     /// A turn of `sender`; one that is trusted as `?` is a stranger's.
     fn turn(connection: &Connection, session: &str, sender: &str, identities: &Identities) -> Result<(), StoreError> {
@@ -196,7 +196,7 @@ mod tests {
                 let due = session_memory::get(connection, &session, 0)?.due;
                 Ok((ownership::of_session(connection, &session)?, due))
             };
-            let (found, noted) = store.write(Commit::Logged, look).await.unwrap();
+            let (found, noted) = store.write(Durability::Logged, look).await.unwrap();
             let expected = Ownership { owner: Some(owner.to_owned()), is_shared };
             assert_eq!((found, noted.as_deref()), (expected, due), "{writers}");
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::inbox::NewInboxRow;
-use crate::store::{Commit, Store};
+use crate::store::{Durability, Store};
 
 const SESSION: &str = "cli:direct";
 
@@ -57,7 +57,7 @@ fn view(connection: &Connection, session: &str) -> Result<String, StoreError> {
 async fn with_store<T: Send + 'static>(work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static) -> T {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-    store.write(Commit::Logged, work).await.unwrap()
+    store.write(Durability::Logged, work).await.unwrap()
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ fn free_pages(connection: &Connection) -> Result<u64, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Commit, Store};
+    use crate::store::{Durability, Store};
 
     #[tokio::test]
     async fn free_pages_are_returned_and_an_older_file_is_converted() {
@@ -88,21 +88,21 @@ mod tests {
                 connection.execute("INSERT INTO meta VALUES ('big', ?)", ["x".repeat(8 << 20)])?;
                 Ok(())
             };
-            store.write(Commit::Logged, fill).await.unwrap();
+            store.write(Durability::Logged, fill).await.unwrap();
             let shrink = |connection: &Connection| {
                 connection.execute("DELETE FROM meta WHERE key = 'big'", [])?;
                 is_worth_returning(connection)
             };
-            assert!(store.write(Commit::Logged, shrink).await.unwrap());
-            assert_eq!(store.write(Commit::Logged, is_incremental).await.unwrap(), !is_old);
+            assert!(store.write(Durability::Logged, shrink).await.unwrap());
+            assert_eq!(store.write(Durability::Logged, is_incremental).await.unwrap(), !is_old);
             if is_old {
                 store.write_alone(make_incremental).await.unwrap();
-                assert!(store.write(Commit::Logged, is_incremental).await.unwrap());
+                assert!(store.write(Durability::Logged, is_incremental).await.unwrap());
             }
             let mut left = 1;
             let mut pieces = 0;
             while left > 0 {
-                left = store.write(Commit::Logged, |connection| return_pages(connection, 500)).await.unwrap();
+                left = store.write(Durability::Logged, |connection| return_pages(connection, 500)).await.unwrap();
                 pieces += 1;
             }
             assert_eq!(pieces, if is_old { 1 } else { 5 });

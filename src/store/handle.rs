@@ -12,7 +12,7 @@ use super::disk_usage::DiskUsage;
 use super::health::{self, DatabaseHealth};
 use super::opening::{self, OpenedDatabase};
 use super::writer::Writer;
-use super::{Commit, OnCommit, StoreError, database, disk_usage, salvage};
+use super::{Durability, OnCommit, StoreError, database, disk_usage, salvage};
 
 /// The number of concurrent reads.
 const READERS: usize = 3;
@@ -81,19 +81,19 @@ impl Store {
     ///
     /// # Errors
     /// The error of `work`, or the failure of the commit. Nothing of `work` is kept then.
-    pub async fn write<T, F>(&self, commit: Commit, work: F) -> Result<T, StoreError>
+    pub async fn write<T, F>(&self, durability: Durability, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        self.inner.writer.write(commit, work).await
+        self.inner.writer.write(durability, work).await
     }
 
     /// Retries a write, with growing pauses, until the store accepts it. `make` creates the work of each attempt, and `failed`
     /// is called with each failure. Returns `None` once the store is closed. Dropping the future ends the retries.
     pub async fn write_until<T, F>(
         &self,
-        commit: Commit,
+        durability: Durability,
         mut make: impl FnMut() -> F + Send,
         failed: impl Fn(&StoreError) + Send,
     ) -> Option<T>
@@ -103,7 +103,7 @@ impl Store {
     {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {
-            match self.write(commit, make()).await {
+            match self.write(durability, make()).await {
                 Ok(written) => return Some(written),
                 Err(StoreError::Closed) => return None,
                 Err(error) => {
@@ -244,8 +244,9 @@ mod tests {
     async fn a_read_sees_one_moment() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let set =
-            |value: &'static str| store.write(Commit::Logged, move |connection| meta::set(connection, "word", value));
+        let set = |value: &'static str| {
+            store.write(Durability::Logged, move |connection| meta::set(connection, "word", value))
+        };
         let look = |connection: &Connection| meta::get(connection, "word");
         set("before").await.unwrap();
         let (reached, at_it) = std::sync::mpsc::channel();

@@ -380,7 +380,7 @@ fn read_row(row: &Row<'_>) -> Result<InboxRow, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Commit, Store};
+    use crate::store::{Durability, Store};
 
     /// Queries at each start and for each message read no finished rows, and queries about one session read no other one.
     #[tokio::test]
@@ -388,7 +388,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let plans = store
-            .write(Commit::Logged, |connection| {
+            .write(Durability::Logged, |connection| {
                 let queries = [
                     (open_query("cancel = 1 ORDER BY seq"), "inbox_open"),
                     (open_query("session = '' AND state = 'running' ORDER BY seq LIMIT 1"), "inbox_open (session=?)"),

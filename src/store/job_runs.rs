@@ -192,7 +192,7 @@ fn read_row(row: &Row<'_>) -> Result<JobRunRow, StoreError> {
 mod tests {
     use super::*;
     use crate::store::usage::{self, TokenCounts};
-    use crate::store::{Commit, Store};
+    use crate::store::{Durability, Store};
 
     #[tokio::test]
     async fn a_history_is_found_by_id_or_name_and_has_the_cost_in_one_currency() {
@@ -214,7 +214,7 @@ mod tests {
             usage::add(connection, turn, "s", "d/free", used, None)?;
             Ok(["a", "news", "none"].map(|asked| of_job(connection, asked, 3)))
         };
-        let [by_id, by_name, none] = store.write(Commit::Logged, look).await.unwrap().map(Result::unwrap);
+        let [by_id, by_name, none] = store.write(Durability::Logged, look).await.unwrap().map(Result::unwrap);
         let due = |rows: &[JobRunRow]| rows.iter().map(|row| row.due).collect::<Vec<_>>();
         assert_eq!((due(&by_id), due(&by_name), none), (vec![3, 1], vec![4, 3, 2], Vec::new()));
         assert_eq!((by_id[0].cost, by_id[0].currency.as_deref(), by_id[0].input_tokens), (Some(70), Some("USD"), 5));

@@ -126,7 +126,7 @@ fn write(connection: &Connection, losses: &[Loss]) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Commit, Store};
+    use crate::store::{Durability, Store};
 
     #[tokio::test]
     async fn a_loss_is_reported_once_and_shown_until_it_is_acknowledged() {
@@ -139,7 +139,7 @@ mod tests {
             let acknowledged = [acknowledge(connection)?, acknowledge(connection)?];
             Ok((told, shown, acknowledged, unacknowledged(connection)?.len(), all(connection)?.len()))
         };
-        let (told, shown, acknowledged, left, known) = store.write(Commit::Logged, work).await.unwrap();
+        let (told, shown, acknowledged, left, known) = store.write(Durability::Logged, work).await.unwrap();
         assert_eq!((told, acknowledged, left, known), ([1, 0], [1, 0], 0, 1));
         assert_eq!((shown[0].messages, format_ranges(&shown[0].seqs)), (4, "4, 7–9".to_owned()));
     }

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::store::memories::{NewMemory, insert, replace};
     use crate::store::session_memory::{SessionMemory, keep_snapshot, put};
-    use crate::store::{Commit, Store, messages, session_memory};
+    use crate::store::{Durability, Store, messages, session_memory};
 
     fn new<'a>(owner: &'a str, kind: &'a str, text: &'a str) -> NewMemory<'a> {
         NewMemory {
@@ -228,7 +228,7 @@ mod tests {
                 unused_sessions(connection, i64::MAX, 9)?,
             ))
         };
-        let (lists, counts, owners, swept, left, gone) = store.write(Commit::Logged, work).await.unwrap();
+        let (lists, counts, owners, swept, left, gone) = store.write(Durability::Logged, work).await.unwrap();
         assert_eq!(
             lists,
             [

@@ -59,7 +59,7 @@ pub use opening::write_alone;
 pub use retention::{Reserve, RetainConfig, StoreConfig};
 pub use rusqlite::Connection;
 pub use salvage::repair;
-pub use writer::{Commit, GroupCommit, OnCommit};
+pub use writer::{Durability, GroupCommit, OnCommit};
 
 /// Returns the current time in the store's unit, UTC milliseconds.
 pub fn now_ms() -> i64 {

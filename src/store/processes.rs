@@ -154,7 +154,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<ProcessRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Commit, Store};
+    use crate::store::{Durability, Store};
 
     fn process(id: &str, session: &str) -> NewProcess {
         let text = |text: &str| text.to_owned();
@@ -178,7 +178,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         store
-            .write(Commit::Logged, |connection| {
+            .write(Durability::Logged, |connection| {
                 for (id, session) in [("a", "s"), ("b", "s"), ("c", "t"), ("d", "s")] {
                     assert!(insert(connection, &process(id, session), 2)?);
                 }

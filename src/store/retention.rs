@@ -166,7 +166,7 @@ mod tests {
     use crate::store::inbox::{self, InboxState, InsertOutcome, NewInboxRow};
     use crate::store::job_runs::{self, JobRunOutcome, NewJobRun};
     use crate::store::outbox::NewOutbound;
-    use crate::store::{Commit, Store, cursors, jobs, messages, notes, now_ms, outbox, turn_steps};
+    use crate::store::{Durability, Store, cursors, jobs, messages, notes, now_ms, outbox, turn_steps};
 
     fn message(id: Uuid) -> NewInboxRow {
         let text = |text: &str| text.to_owned();
@@ -192,7 +192,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let left = store
-            .write(Commit::Logged, |connection| {
+            .write(Durability::Logged, |connection| {
                 let turn = Uuid::now_v7();
                 assert_eq!(inbox::insert(connection, &message(turn))?, InsertOutcome::New);
                 inbox::finish(connection, turn, InboxState::Done)?;
@@ -251,7 +251,7 @@ mod tests {
             assert_eq!((last.len(), last[0].reason.as_str()), (2, "a list's mail"));
             Ok((gone, left, passed.0, passed.1.len(), skipped, count))
         };
-        let found = store.write(Commit::Logged, look).await.unwrap();
+        let found = store.write(Durability::Logged, look).await.unwrap();
         assert_eq!(found, ([1, 0], [false, true, true], 3, 1, 1, 2));
     }
 
@@ -283,7 +283,7 @@ mod tests {
             let back = prune_job_runs(connection, &["here".to_owned()], 9_000)?;
             Ok((gone, pieces, back, gone_jobs(connection, 9_000)?))
         };
-        let (gone, pieces, back, left) = store.write(Commit::Logged, look).await.unwrap();
+        let (gone, pieces, back, left) = store.write(Durability::Logged, look).await.unwrap();
         let piece = usize::try_from(PIECE).unwrap();
         assert_eq!((gone.join(" ").as_str(), pieces, back), ("another gone", vec![piece, 8, 0], 0));
         assert!(left.is_empty(), "{left:?}");
@@ -294,7 +294,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let steps = store
-            .write(Commit::Logged, |connection| {
+            .write(Durability::Logged, |connection| {
                 let turn = Uuid::now_v7();
                 for number in 0..PIECE + 7 {
                     turn_steps::append(connection, turn, "note", &format!("{number}"))?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::losses::{self, Loss, LossKind};
 use super::messages;
-use super::{Commit, Connection, Store, StoreError, files, inbox, outbox, turn_steps};
+use super::{Connection, Durability, Store, StoreError, files, inbox, outbox, turn_steps};
 use uuid::Uuid;
 
 const MESSAGES: usize = 300;
@@ -47,7 +47,7 @@ async fn world(folder: &Path) -> PathBuf {
     let by_hand = |connection: &Connection| Ok(connection.pragma_update(None, "wal_autocheckpoint", 0)?);
     store.write_alone(by_hand).await.unwrap();
     for number in 0..MESSAGES {
-        store.write(Commit::Synced, move |connection| live(connection, number)).await.unwrap();
+        store.write(Durability::Synced, move |connection| live(connection, number)).await.unwrap();
         if number == MESSAGES / 2 {
             store
                 .write_alone(|connection| {
@@ -79,7 +79,7 @@ async fn after(sound: &Path, damage: impl Fn(&Path)) -> (usize, Vec<Loss>) {
     let damaged = fs::read(&path).unwrap_or_default();
     let store = Store::open_to_serve(&path, Box::new(|_| {})).unwrap();
     let (left, losses) = store
-        .write(Commit::Synced, |connection| {
+        .write(Durability::Synced, |connection| {
             let left = inbox::newest(connection, 1_000)?;
             live(connection, MESSAGES)?;
             assert!(inbox::last_seq(connection)? > i64::try_from(MESSAGES).unwrap(), "no seq is used again");

@@ -156,7 +156,7 @@ fn read(row: &Row<'_>) -> Result<SpawnRow, StoreError> {
 mod tests {
     use super::*;
     use crate::store::inbox::NewInboxRow;
-    use crate::store::{Commit, Store, retention};
+    use crate::store::{Durability, Store, retention};
 
     fn message(id: Uuid, state: InboxState) -> NewInboxRow {
         let text = |text: &str| text.to_owned();
@@ -183,7 +183,7 @@ mod tests {
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let [child, grandchild, over, other] = [1, 2, 3, 4].map(Uuid::from_u128);
         let found = store
-            .write(Commit::Logged, move |connection| {
+            .write(Durability::Logged, move |connection| {
                 for (id, session, label, state) in [
                     (child, "cli:direct".to_owned(), "child", InboxState::Queued),
                     (grandchild, session_of(child), "grandchild", InboxState::Queued),

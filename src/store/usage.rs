@@ -243,7 +243,7 @@ fn read_budget(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Commit, Store, spawns};
+    use crate::store::{Durability, Store, spawns};
 
     fn used(turns: u64, input: u64) -> TokenCounts {
         TokenCounts { turns, input, output: 1, cached: 0 }
@@ -265,7 +265,7 @@ mod tests {
             add(connection, Uuid::now_v7(), "heartbeat", "a/x", used(1, 10), None)?;
             Ok((tokens_since(connection, "heartbeat", 0)?, tokens_since(connection, "heartbeat", now_ms() + 1_000)?))
         };
-        assert_eq!(store.write(Commit::Logged, count).await.unwrap(), (213, 0));
+        assert_eq!(store.write(Durability::Logged, count).await.unwrap(), (213, 0));
     }
 
     #[tokio::test]
@@ -274,7 +274,7 @@ mod tests {
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let (one, two) = (Uuid::now_v7(), Uuid::now_v7());
         let (session, first, all) = store
-            .write(Commit::Logged, move |connection| {
+            .write(Durability::Logged, move |connection| {
                 add(connection, one, "s", "a/x", used(1, 10), Some(("USD", 700)))?;
                 add(connection, one, "s", "b/y", used(1, 20), Some(("CNY", 5)))?;
                 add(connection, two, "s", "a/x", used(1, 30), Some(("USD", 300)))?;

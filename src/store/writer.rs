@@ -34,7 +34,7 @@ const CHECKPOINT_WAIT: Duration = Duration::from_millis(50);
 
 /// The durability that the caller waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Commit {
+pub enum Durability {
     /// The commit is on disk (`synchronous = FULL`): it survives a power failure.
     Synced,
     /// The commit is in the log: it survives this process, and reaches the disk with the next `Synced` one.
@@ -45,7 +45,7 @@ pub enum Commit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupCommit {
     /// The durability of the commit.
-    pub commit: Commit,
+    pub durability: Durability,
     /// The number of callers that shared it.
     pub writes: usize,
     /// The duration of the commit, without the work before it; `None` if it failed.
@@ -74,7 +74,7 @@ enum WriteJob {
 }
 
 struct GroupedWrite {
-    commit: Commit,
+    durability: Durability,
     run: GroupWork,
 }
 
@@ -116,7 +116,7 @@ impl Writer {
     ///
     /// # Errors
     /// The error of `work` (its changes are undone, others' are not), or the failure of the whole commit.
-    pub async fn write<T, F>(&self, commit: Commit, work: F) -> Result<T, StoreError>
+    pub async fn write<T, F>(&self, durability: Durability, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -135,7 +135,7 @@ impl Writer {
                 let _ = answer.send(outcome);
             })
         });
-        self.enqueue(WriteJob::Grouped(GroupedWrite { commit, run }), answered).await
+        self.enqueue(WriteJob::Grouped(GroupedWrite { durability, run }), answered).await
     }
 
     /// Runs `work` between two groups, outside of any transaction; all other writes wait for it.
@@ -182,7 +182,7 @@ impl Writer {
 impl WriterThread {
     fn write_groups(&mut self, queue: &Receiver<WriteJob>) {
         let mut group = VecDeque::with_capacity(GROUP_LIMIT);
-        let mut synchronous = Commit::Synced;
+        let mut synchronous = Durability::Synced;
         let mut last_size = 0;
         while let Ok(first) = queue.recv_blocking() {
             if last_size > 1 && queue.len() < last_size {
@@ -244,12 +244,12 @@ impl WriterThread {
     }
 
     /// Commits `group` or a part of it, with the durability that its writes need.
-    fn write_next(&mut self, group: &mut VecDeque<GroupedWrite>, synchronous: &mut Commit) {
+    fn write_next(&mut self, group: &mut VecDeque<GroupedWrite>, synchronous: &mut Durability) {
         if let Err(error) = self.health.check() {
             return self.refuse(group, &error.to_string());
         }
-        let is_synced = group.iter().any(|job| job.commit == Commit::Synced);
-        let wanted = if is_synced { Commit::Synced } else { Commit::Logged };
+        let is_synced = group.iter().any(|job| job.durability == Durability::Synced);
+        let wanted = if is_synced { Durability::Synced } else { Durability::Logged };
         if wanted != *synchronous {
             let mode = if is_synced { "FULL" } else { "NORMAL" };
             match self.connection.pragma_update(None, "synchronous", mode) {
@@ -267,9 +267,9 @@ impl WriterThread {
 
     /// Commits what is in `group`, or its first part if one write undoes the whole transaction: those after it have not run yet
     /// and stay for another one.
-    fn write_group(&mut self, group: &mut VecDeque<GroupedWrite>, commit: Commit, is_synced: bool) {
+    fn write_group(&mut self, group: &mut VecDeque<GroupedWrite>, durability: Durability, is_synced: bool) {
         if let Err(reason) = self.execute("BEGIN IMMEDIATE") {
-            (self.on_commit)(GroupCommit { commit, writes: group.len(), took: None });
+            (self.on_commit)(GroupCommit { durability, writes: group.len(), took: None });
             return self.refuse(group, &reason);
         }
         let mut tell: Vec<ReportOutcome> = Vec::with_capacity(group.len());
@@ -292,7 +292,7 @@ impl WriterThread {
             let _ = self.execute("ROLLBACK");
         }
         // Before the callers get their results, so that a caller that reads the count is included.
-        (self.on_commit)(GroupCommit { commit, writes: tell.len(), took });
+        (self.on_commit)(GroupCommit { durability, writes: tell.len(), took });
         for tell in tell {
             tell(outcome.clone());
         }
@@ -416,14 +416,14 @@ mod tests {
             let count = jobs.len();
             let (running, is_running) = oneshot::channel();
             let (release, held) = mpsc::channel::<()>();
-            let busy = self.writer.write(Commit::Synced, move |_| {
+            let busy = self.writer.write(Durability::Synced, move |_| {
                 running.send(()).unwrap();
                 held.recv().map_err(|error| StoreError::Row(error.to_string()))
             });
             let waiting = async {
                 is_running.await.unwrap();
                 let jobs = jobs.into_iter();
-                join_all(jobs.map(|job| self.writer.write(Commit::Synced, move |connection| job(connection)))).await
+                join_all(jobs.map(|job| self.writer.write(Durability::Synced, move |connection| job(connection)))).await
             };
             let let_go = async {
                 while self.writer.jobs.len() < count {
@@ -514,16 +514,16 @@ mod tests {
         // A nested transaction is refused like a store that another program has locked.
         world
             .writer
-            .write(Commit::Logged, |connection| Ok(connection.busy_timeout(std::time::Duration::ZERO)?))
+            .write(Durability::Logged, |connection| Ok(connection.busy_timeout(std::time::Duration::ZERO)?))
             .await
             .unwrap();
         let other = rusqlite::Connection::open(world.folder.path().join("daoyou.db")).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let outcomes =
-            join_all((0..3).map(|_| world.writer.write(Commit::Synced, |connection| say("a")(connection)))).await;
+            join_all((0..3).map(|_| world.writer.write(Durability::Synced, |connection| say("a")(connection)))).await;
         assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(StoreError::Group(_)))), "{outcomes:?}");
         other.execute_batch("ROLLBACK").unwrap();
-        world.writer.write(Commit::Synced, |connection| say("b")(connection)).await.unwrap();
+        world.writer.write(Durability::Synced, |connection| say("b")(connection)).await.unwrap();
         assert_eq!(world.words(), ["b"]);
     }
 
@@ -553,7 +553,7 @@ mod tests {
         let reading = read_without_a_break(world.folder.path().join("daoyou.db"), stop.clone());
         let mut longest = 0;
         for _ in 0..48 {
-            world.writer.write(Commit::Logged, say("x".repeat(1 << 20))).await.unwrap();
+            world.writer.write(Durability::Logged, say("x".repeat(1 << 20))).await.unwrap();
             longest = longest.max(std::fs::metadata(world.folder.path().join("daoyou.db-wal")).unwrap().len());
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -575,7 +575,7 @@ mod tests {
         let outcomes = world.together((0..10).map(|n| say(n.to_string())).collect(), meanwhile).await;
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
         assert_eq!(world.words().len(), 10);
-        let late = world.writer.write(Commit::Synced, |connection| say("late")(connection)).await;
+        let late = world.writer.write(Durability::Synced, |connection| say("late")(connection)).await;
         assert!(matches!(late, Err(StoreError::Closed)), "{late:?}");
     }
 }

@@ -72,11 +72,12 @@ pub fn build(
         return Err(ToolSetupError::ContainsHome { workspace: root, home: home.to_owned() });
     }
     let files = WorkspaceJail::new(jail, private);
-    let outside = Jail::open(&root, true, protected.clone(), config.max_file_size.0).map_err(failed)?;
-    let outside = WorkspaceJail::new(outside, private);
-    let readable = ReadScope::new(files.clone(), outside, &config.strangers_read);
+    let for_untrusted = Jail::open(&root, true, protected.clone(), config.max_file_size.0).map_err(failed)?;
+    let for_untrusted = WorkspaceJail::new(for_untrusted, private);
+    let readable = ReadScope::new(files.clone(), for_untrusted, &config.strangers_read);
     // Attachments leave the workspace: no link decides their content.
-    let outgoing = WorkspaceJail::new(Jail::open_strict(&root, ATTACHMENT_BYTES).map_err(failed)?, private);
+    let outgoing =
+        WorkspaceJail::new(Jail::open_strict(&root, protected.clone(), ATTACHMENT_BYTES).map_err(failed)?, private);
     let temp = prepare_temp(home)?;
     let spill = Arc::new(SpillStore::open(&root, config.max_file_size.0).map_err(failed)?);
     let exec = ExecDeps {

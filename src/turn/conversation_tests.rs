@@ -18,7 +18,7 @@ use crate::llm::{
     mend_messages, openai_request,
 };
 use crate::store::turn_steps::{self, TurnStepRow};
-use crate::store::{Commit, Store, messages};
+use crate::store::{Durability, Store, messages};
 use crate::tools::ToolResult;
 
 #[path = "../../tests/support/strict.rs"]
@@ -265,7 +265,7 @@ async fn live(store: &Store, session: &str, plans: Vec<Plan>) {
         let (key, is_new) = (session.to_owned(), plan.is_new);
         let question = user.clone();
         let (given, context) = store
-            .write(Commit::Logged, move |connection| {
+            .write(Durability::Logged, move |connection| {
                 if is_new {
                     messages::new_epoch(connection, &key)?;
                 }
@@ -294,7 +294,7 @@ async fn live(store: &Store, session: &str, plans: Vec<Plan>) {
         let key = session.to_owned();
         let said = session_messages(&ChatMessage::user(user), progress, "stopped", "the reply");
         store
-            .write(Commit::Logged, move |connection| {
+            .write(Durability::Logged, move |connection| {
                 let bodies = said.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));
                 messages::append(connection, &key, Uuid::now_v7(), bodies)
             })

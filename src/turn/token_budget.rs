@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::chat::{ChatMessage, ToolCall, ToolSpec, Usage};
 use crate::llm::{ChatRequest, ChatResponse, Models, TokenFactor, estimate_tokens, limit_in_words};
-use crate::store::{Commit, Connection, Store, StoreError, notes, now_ms};
+use crate::store::{Connection, Durability, Store, StoreError, notes, now_ms};
 
 /// Tokens reserved for an answer of unlimited length, in the model's tokens.
 const ANSWER: usize = 8_192;
@@ -218,7 +218,7 @@ impl TokenBudget {
         let store = self.store.clone();
         tokio::spawn(async move {
             let write = move |connection: &Connection| notes::set(connection, CHANNEL, kind, &model, &value);
-            match store.write(Commit::Logged, write).await {
+            match store.write(Durability::Logged, write).await {
                 Ok(()) | Err(StoreError::Closed) => {}
                 Err(error) => tracing::warn!(%error, "what was learned about a model's tokens could not be stored"),
             }
@@ -296,7 +296,7 @@ mod tests {
         // Writes are done in order: behind this one all stand.
         let kept = async || {
             tokio::task::yield_now().await;
-            store.write(Commit::Logged, |connection| notes::get(connection, CHANNEL, KIND, "p/m")).await.unwrap()
+            store.write(Durability::Logged, |connection| notes::get(connection, CHANNEL, KIND, "p/m")).await.unwrap()
         };
         while kept().await.is_none_or(|(value, _)| value != format!("{:.3}", learned.get())) {}
         let again = TokenBudget::new(store.clone()).factor("p/m");

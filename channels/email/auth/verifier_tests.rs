@@ -72,8 +72,8 @@ async fn verifier(records: &[(&str, &str)]) -> DnsVerifier {
     DnsVerifier::with(MessageAuthenticator::new(config, options).unwrap(), vec!["mx.here".to_owned()])
 }
 
-/// A authenticator for whom nobody can be asked.
-pub async fn perplexed(config: &EmailConfig) -> SenderAuthenticator {
+/// Returns an authenticator whose DNS lookups fail.
+pub async fn with_failing_dns(config: &EmailConfig) -> SenderAuthenticator {
     let verifier = verifier(&[("_dmarc.example.org", BROKEN)]).await;
     SenderAuthenticator::new(config, TrustLists::default()).verified_by(verifier)
 }

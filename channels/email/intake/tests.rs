@@ -9,7 +9,7 @@ use super::MailIntake;
 use crate::allow::AllowList;
 use crate::conformance::{ScriptedAnswer, ScriptedInbox};
 use crate::email::auth::SenderAuthenticator;
-use crate::email::auth::verifier_tests::perplexed;
+use crate::email::auth::verifier_tests::with_failing_dns;
 use crate::email::config::{EmailConfig, StrangerPolicy, TrustBy};
 use crate::email::files::MailFiles;
 use crate::email::mail::ReplyContext;
@@ -351,7 +351,7 @@ async fn who_cannot_be_checked_is_tried_again_for_a_while() {
     let mut post = Post::new(verifying);
     let mut config = EmailConfig { allow_from: AllowList::new(vec!["*".to_owned()]), ..EmailConfig::default() };
     verifying(&mut config);
-    post.intake = post.intake.with(perplexed(&config).await, clock);
+    post.intake = post.intake.with(with_failing_dns(&config).await, clock);
     let lines = "Message-ID: <1@x>\r\n";
     for _ in 0..4 {
         assert!(matches!(post.take("ann@example.org", lines, "Hello").await, Err(Refusal::Store { .. })));

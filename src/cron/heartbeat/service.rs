@@ -16,7 +16,7 @@ use super::run_end::OK;
 use crate::bus::{InboundDraft, MessageBus, OutboundBody, OutboundDraft};
 use crate::guard::{Jail, JailError};
 use crate::origin::{TurnCause, TurnOrigin};
-use crate::store::{Commit, Connection, StoreError, inbox, notes, usage};
+use crate::store::{Connection, Durability, StoreError, inbox, notes, usage};
 
 /// The session of its turns.
 pub const SESSION: &str = "heartbeat";
@@ -58,7 +58,7 @@ impl Heartbeat {
     /// # Errors
     /// The workspace is not a folder that can be opened.
     pub fn new(bus: Arc<MessageBus>, workspace: &Path, closed: &[PathBuf]) -> std::io::Result<Self> {
-        let workspace = Jail::open_strict(workspace, FILE_LIMIT)?.with_closed(closed);
+        let workspace = Jail::open_strict(workspace, Vec::new(), FILE_LIMIT)?.with_closed(closed);
         Ok(Self { bus, workspace, next: Mutex::default() })
     }
 
@@ -111,7 +111,7 @@ impl Heartbeat {
         }
         let check_settings = settings.clone();
         let take = move |connection: &Connection| take(connection, &check_settings, &items, now);
-        match self.bus.store().write(Commit::Synced, take).await? {
+        match self.bus.store().write(Durability::Synced, take).await? {
             HeartbeatOutcome::Nothing => {}
             HeartbeatOutcome::Asked => self.bus.inbound_written(SessionKey::from(SESSION), 1),
             HeartbeatOutcome::Silenced => self.bus.outbound_written(&settings.channel, 1),

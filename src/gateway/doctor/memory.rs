@@ -37,7 +37,7 @@ pub fn index(checkup: &DatabaseInspection, runs: bool, identities: &Identities) 
 /// Checks that MEMORY.md can be read in the way of the gateway.
 pub fn memory_file(workspace: &Path) -> Option<Finding> {
     const NAME: &str = "memory";
-    let jail = Jail::open_strict(workspace, MEMORY_FILE_LIMIT).ok()?;
+    let jail = Jail::open_strict(workspace, Vec::new(), MEMORY_FILE_LIMIT).ok()?;
     let path = workspace.join(MEMORY_FILE);
     let shown = path.display();
     let wrong = |reason: String, mend: String| Some(Finding::warn(NAME, format!("{shown}: {reason}"), mend));

@@ -254,7 +254,7 @@ fn whose(name: &str, identities: &Identities, owners: &[Owner]) -> Owner {
 mod tests {
     use super::*;
     use crate::memory::list;
-    use crate::store::{Commit, Store};
+    use crate::store::{Durability, Store};
 
     /// A store and its page; each step is what a person makes of the page.
     struct World {
@@ -283,7 +283,7 @@ mod tests {
                 }
                 Ok(imported)
             };
-            match self.store.write(Commit::Logged, write).await.unwrap() {
+            match self.store.write(Durability::Logged, write).await.unwrap() {
                 ImportOutcome::NotYet => false,
                 ImportOutcome::Ready(rendering) => {
                     self.page = rendering.text;
@@ -304,7 +304,7 @@ mod tests {
                 confidence: 0.8,
             };
             let write = move |connection: &Connection| remember(connection, &new, &MemoryConfig::default());
-            self.store.write(Commit::Logged, write).await.unwrap();
+            self.store.write(Durability::Logged, write).await.unwrap();
         }
 
         async fn known(&self, owner: Owner) -> Vec<String> {
@@ -373,7 +373,7 @@ mod tests {
             settle(connection, &rendering)?;
             Ok(rendering.text)
         };
-        world.page = world.store.write(Commit::Logged, write).await.unwrap();
+        world.page = world.store.write(Durability::Logged, write).await.unwrap();
         assert!(world.page.contains("4711"));
         assert!(world.look(false).await);
         assert_eq!((world.page.trim_end(), world.known(Owner::gateway()).await), ("# M\n\n## Private", Vec::new()));
@@ -405,7 +405,7 @@ mod tests {
                 list(connection, &forgotten, MemoryKind::Fact, 9)?.iter().map(|entry| entry.id).collect();
             forget(connection, &ids)
         };
-        world.store.write(Commit::Logged, forget_his).await.unwrap();
+        world.store.write(Durability::Logged, forget_his).await.unwrap();
         assert!(world.look(false).await);
         assert_eq!(world.page, by_hand.replacen("- I like tea\n", "", 1));
         assert_eq!(world.known(Owner::gateway()).await, ["I like tea", "a PIN"]);

@@ -150,7 +150,7 @@ pub fn replace(workspace: &Path, file: &str, before: Option<&str>, text: &str) -
 }
 
 fn jail(workspace: &Path) -> std::io::Result<Jail> {
-    Jail::open_strict(workspace, LIMIT)
+    Jail::open_strict(workspace, Vec::new(), LIMIT)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::live::LivePart;
 use crate::memory::forgetting::RETOLD;
 use crate::memory::{MemoryService, MemorySettings};
 use crate::store::memory_lines::{self, SummaryRow};
-use crate::store::{Commit, Connection, StoreError, forgetting, memory_lists, meta};
+use crate::store::{Connection, Durability, StoreError, forgetting, memory_lists, meta};
 use crate::tools::SpillStore;
 
 /// How often the file is looked at for edits, and again where it was not written to its end.
@@ -151,22 +151,22 @@ impl MemoryService {
 
     async fn keep_memory_file(&self) -> Result<FileProgress, StoreError> {
         let _alone = self.files.working.lock().await;
-        let terms = self.settings.clone();
+        let settings = self.settings.clone();
         let facts = self.store.read(memory_lists::facts_of_owners).await?;
-        if !self.files.is_edited(&terms.workspace) && self.files.is_kept(&facts) {
+        if !self.files.is_edited(&settings.workspace) && self.files.is_kept(&facts) {
             return Ok(FileProgress::Whole);
         }
-        let heading = match terms.language {
+        let heading = match settings.language {
             Language::En => "Private",
             Language::Zh => "私人",
         };
         for _ in 0..TRIES {
-            let (before, is_fresh, stamp) = match in_file(terms.workspace.clone(), |at| read(&at, MEMORY)).await {
+            let (before, is_fresh, stamp) = match in_file(settings.workspace.clone(), |at| read(&at, MEMORY)).await {
                 FileRead::Missing => (None, false, None),
                 FileRead::Text { text, is_fresh, stamp } => (Some(text), is_fresh, stamp),
                 FileRead::Unusable(reason) => {
                     self.files.tell(MEMORY, Some(&reason));
-                    self.files.saw(Some(stamp_of(&terms.workspace)));
+                    self.files.saw(Some(stamp_of(&settings.workspace)));
                     return Ok(FileProgress::Whole);
                 }
             };
@@ -177,12 +177,12 @@ impl MemoryService {
             if is_lost && is_fresh {
                 return Ok(FileProgress::NotYet);
             }
-            let (terms_of_page, secrets) = (terms.clone(), self.secrets.clone());
+            let (settings_of_page, secrets) = (settings.clone(), self.secrets.clone());
             let write = move |connection: &Connection| {
                 if is_lost {
                     memory_lines::clear(connection)?;
                 }
-                let MemorySettings { config, identities, .. } = &*terms_of_page;
+                let MemorySettings { config, identities, .. } = &*settings_of_page;
                 let ways = PageContext { config, identities, heading };
                 let imported = import(connection, &page, is_fresh, ways, |new| {
                     secrets.redact(&mut new.text);
@@ -190,14 +190,14 @@ impl MemoryService {
                 // In the same write: what comes later is not on this page.
                 Ok((imported, memory_lists::facts_of_owners(connection)?))
             };
-            let (ImportOutcome::Ready(rendering), facts) = self.store.write(Commit::Logged, write).await? else {
+            let (ImportOutcome::Ready(rendering), facts) = self.store.write(Durability::Logged, write).await? else {
                 return Ok(FileProgress::NotYet);
             };
             if before.as_ref() != Some(&rendering.text) {
                 crash::point("memory_file_begun", &rendering.text);
                 let (text, expected) = (rendering.text.clone(), before.clone());
                 let replaced =
-                    in_file(terms.workspace.clone(), move |at| replace(&at, MEMORY, expected.as_deref(), &text));
+                    in_file(settings.workspace.clone(), move |at| replace(&at, MEMORY, expected.as_deref(), &text));
                 match replaced.await {
                     Ok(Some(stamp)) => self.files.saw(Some(stamp)),
                     Ok(None) => continue,
@@ -212,7 +212,7 @@ impl MemoryService {
                 self.files.saw(Some(stamp));
             }
             if !(rendering.more.is_empty() && rendering.gone.is_empty()) {
-                self.store.write(Commit::Logged, move |connection| settle(connection, &rendering)).await?;
+                self.store.write(Durability::Logged, move |connection| settle(connection, &rendering)).await?;
             }
             self.files.kept(facts);
             return Ok(FileProgress::Whole);
@@ -236,23 +236,24 @@ impl MemoryService {
         }
         *is_stuck = false;
         let done = move |connection: &Connection| forgetting::outputs_removed(connection, &noted);
-        self.store.write(Commit::Logged, done).await.map(|()| FileProgress::Whole)
+        self.store.write(Durability::Logged, done).await.map(|()| FileProgress::Whole)
     }
 
     /// What was forgotten stands in logs that have grown too long and lie aside, too.
-    async fn retell_older(&self, terms: &MemorySettings, due: &DueHistory) {
-        for file in in_file(terms.workspace.clone(), |at| older_histories(&at)).await {
+    async fn retell_older(&self, settings: &MemorySettings, due: &DueHistory) {
+        for file in in_file(settings.workspace.clone(), |at| older_histories(&at)).await {
             let name = file.clone();
-            let FileRead::Text { text, .. } = in_file(terms.workspace.clone(), move |at| read(&at, &name)).await else {
+            let FileRead::Text { text, .. } = in_file(settings.workspace.clone(), move |at| read(&at, &name)).await
+            else {
                 continue;
             };
             let mut log = text.clone();
             for (session, at, rows) in &due.retold {
-                log = history::retold(&log, session, *at, rows, terms.language, &terms.zone);
+                log = history::retold(&log, session, *at, rows, settings.language, &settings.zone);
             }
             if log != text {
                 let write = move |at: PathBuf| replace(&at, &file, Some(&text), &log);
-                if let Err(reason) = in_file(terms.workspace.clone(), write).await {
+                if let Err(reason) = in_file(settings.workspace.clone(), write).await {
                     tracing::warn!(reason, "an older HISTORY file still tells what was forgotten");
                 }
             }
@@ -262,7 +263,7 @@ impl MemoryService {
     /// `may_wait`: what is only added has time. What was forgotten never has.
     async fn keep_history_file(&self, may_wait: bool) -> Result<HistoryProgress, StoreError> {
         let _alone = self.files.working.lock().await;
-        let terms = self.settings.clone();
+        let settings = self.settings.clone();
         let mut logged = HistoryProgress::Nothing;
         loop {
             let due = self.store.read(due_for_history).await?;
@@ -272,7 +273,7 @@ impl MemoryService {
             if may_wait && due.retold.is_empty() {
                 return Ok(HistoryProgress::Waits);
             }
-            let before = match in_file(terms.workspace.clone(), |at| read(&at, HISTORY)).await {
+            let before = match in_file(settings.workspace.clone(), |at| read(&at, HISTORY)).await {
                 FileRead::Missing => None,
                 FileRead::Text { text, .. } => Some(text),
                 FileRead::Unusable(reason) => {
@@ -281,19 +282,19 @@ impl MemoryService {
                 }
             };
             self.files.tell(HISTORY, None);
-            let (language, zone) = (terms.language, terms.zone.clone());
+            let (language, zone) = (settings.language, settings.zone.clone());
             let mut log = before.clone().unwrap_or_default();
             for (session, at, rows) in &due.retold {
                 log = history::retold(&log, session, *at, rows, language, &zone);
             }
             let sections: Vec<String> = due.rows.iter().map(|row| history::section(row, language, &zone)).collect();
             if !due.retold.is_empty() {
-                self.retell_older(&terms, &due).await;
+                self.retell_older(&settings, &due).await;
             }
             let is_long = log.len() > LOG_BYTES;
             let text = history::with(if is_long { "" } else { &log }, &sections);
             let aside = is_long.then(|| format!("memory/HISTORY-{}.md", Timestamp::now().strftime("%Y%m%d-%H%M%S")));
-            let replaced = in_file(terms.workspace.clone(), move |at| {
+            let replaced = in_file(settings.workspace.clone(), move |at| {
                 if let Some(aside) = aside {
                     replace(&at, &aside, None, &log)?;
                 }
@@ -309,7 +310,7 @@ impl MemoryService {
                 }
             }
             crash::point("history_file_written", "");
-            self.store.write(Commit::Logged, move |connection| due.done(connection)).await?;
+            self.store.write(Durability::Logged, move |connection| due.done(connection)).await?;
         }
     }
 }

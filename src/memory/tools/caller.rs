@@ -10,9 +10,9 @@ use crate::store::{Connection, StoreError, ownership};
 use crate::text::one_line;
 use crate::tools::{ToolContext, ToolResult};
 
-/// A call, its desk and its arguments.
+/// A call, its service and its arguments.
 pub struct MemoryCall<A> {
-    pub desk: Arc<MemoryService>,
+    pub service: Arc<MemoryService>,
     pub args: A,
 }
 
@@ -32,28 +32,28 @@ impl From<MemoryCallError> for ToolResult {
 }
 
 impl<A: DeserializeOwned> MemoryCall<A> {
-    pub fn read(desk: Option<&Arc<MemoryService>>, arguments: Value) -> Result<Self, MemoryCallError> {
-        let desk = desk.cloned().ok_or_else(|| MemoryCallError::Wrong("no gateway runs here".to_owned()))?;
+    pub fn read(service: Option<&Arc<MemoryService>>, arguments: Value) -> Result<Self, MemoryCallError> {
+        let service = service.cloned().ok_or_else(|| MemoryCallError::Wrong("no gateway runs here".to_owned()))?;
         let args = serde_json::from_value(arguments).map_err(|error| MemoryCallError::Wrong(error.to_string()))?;
-        Ok(Self { desk, args })
+        Ok(Self { service, args })
     }
 }
 
 /// Returns the owner of the memory that a call works on.
-pub fn owner(desk: &MemoryService, context: &ToolContext) -> Result<Owner, MemoryCallError> {
+pub fn owner(service: &MemoryService, context: &ToolContext) -> Result<Owner, MemoryCallError> {
     let ToolContext { channel, sender, trust, .. } = context;
     let nobody = || {
         MemoryCallError::Wrong(
             "an outside sender has no memory here: nothing is remembered or looked up for him".to_owned(),
         )
     };
-    desk.settings.identities.owner_of(channel, sender, *trust).ok_or_else(nobody)
+    service.settings.identities.owner_of(channel, sender, *trust).ok_or_else(nobody)
 }
 
 /// Whether others than the caller read the conversation, so that nobody's private memory is told in it.
-pub async fn is_shared(desk: &MemoryService, context: &ToolContext) -> Result<bool, MemoryCallError> {
+pub async fn is_shared(service: &MemoryService, context: &ToolContext) -> Result<bool, MemoryCallError> {
     let session = context.session.to_string();
-    Ok(desk.store.read(move |connection| ownership::of_session(connection, &session)).await?.is_shared)
+    Ok(service.store.read(move |connection| ownership::of_session(connection, &session)).await?.is_shared)
 }
 
 /// The turn that something is known from.

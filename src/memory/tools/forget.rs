@@ -23,13 +23,13 @@ struct Args {
 
 pub struct ForgetTool {
     spec: ToolSpec,
-    desk: Option<Arc<MemoryService>>,
+    service: Option<Arc<MemoryService>>,
 }
 
 impl ForgetTool {
-    pub fn new(desk: Option<Arc<MemoryService>>) -> Self {
+    pub fn new(service: Option<Arc<MemoryService>>) -> Self {
         let description = "Forget a memory for good, when the user wants it gone.";
-        Self { spec: tool_spec::<Args>("forget", description), desk }
+        Self { spec: tool_spec::<Args>("forget", description), service }
     }
 }
 
@@ -53,7 +53,7 @@ impl Tool for ForgetTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let done = match MemoryCall::<Args>::read(self.desk.as_ref(), arguments) {
+        let done = match MemoryCall::<Args>::read(self.service.as_ref(), arguments) {
             Ok(call) => go(call, context).await,
             Err(error) => Err(error),
         };
@@ -62,24 +62,24 @@ impl Tool for ForgetTool {
 }
 
 async fn go(
-    MemoryCall { desk, args }: MemoryCall<Args>,
+    MemoryCall { service, args }: MemoryCall<Args>,
     context: &ToolContext,
 ) -> Result<ToolOutcome, MemoryCallError> {
-    let owner = owner(&desk, context)?;
-    let looked = desk.store.read(move |connection| match own(connection, &owner, args.id) {
+    let owner = owner(&service, context)?;
+    let looked = service.store.read(move |connection| match own(connection, &owner, args.id) {
         Err(MemoryCallError::Store(error)) => Err(error),
         other => Ok(other),
     });
     let id = looked.await??.id;
     // What it was is not said again: it would stand in the log anew.
     let told = format!("Forgotten for good (id {id}). Do not repeat what it was.");
-    let rows = ToolEffect::Rows(RowEffect(Arc::new(ForgetWrite { desk, id })));
+    let rows = ToolEffect::Rows(RowEffect(Arc::new(ForgetWrite { service, id })));
     Ok(ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] })
 }
 
 #[derive(Debug)]
 struct ForgetWrite {
-    desk: Arc<MemoryService>,
+    service: Arc<MemoryService>,
     id: i64,
 }
 
@@ -89,6 +89,6 @@ impl WriteRows for ForgetWrite {
     }
 
     fn committed(&self) {
-        self.desk.notify_changes();
+        self.service.notify_changes();
     }
 }

@@ -38,13 +38,13 @@ struct Args {
 
 pub struct SearchHistoryTool {
     spec: ToolSpec,
-    desk: Option<Arc<MemoryService>>,
+    service: Option<Arc<MemoryService>>,
 }
 
 impl SearchHistoryTool {
-    pub fn new(desk: Option<Arc<MemoryService>>) -> Self {
+    pub fn new(service: Option<Arc<MemoryService>>) -> Self {
         let description = "Search what was said, word for word, in this and earlier conversations with the user.";
-        Self { spec: tool_spec::<Args>("search_history", description), desk }
+        Self { spec: tool_spec::<Args>("search_history", description), service }
     }
 }
 
@@ -75,7 +75,7 @@ impl Tool for SearchHistoryTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let done = match MemoryCall::<Args>::read(self.desk.as_ref(), arguments) {
+        let done = match MemoryCall::<Args>::read(self.service.as_ref(), arguments) {
             Ok(call) => look(call, context).await,
             Err(error) => Err(error),
         };
@@ -84,24 +84,24 @@ impl Tool for SearchHistoryTool {
 }
 
 async fn look(
-    MemoryCall { desk, args }: MemoryCall<Args>,
+    MemoryCall { service, args }: MemoryCall<Args>,
     context: &ToolContext,
 ) -> Result<ToolResult, MemoryCallError> {
-    let owner = owner(&desk, context)?;
+    let owner = owner(&service, context)?;
     let limit = args.limit.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST)).clamp(1, MOST);
-    let zone = desk.settings.zone.clone();
+    let zone = service.settings.zone.clone();
     let since = args.since.map(|text| moment(&text, &zone)).transpose().map_err(MemoryCallError::Wrong)?;
     let here = context.session.to_string();
     let session = args.session.map(|session| if session == "this" { here.clone() } else { session });
     let text = args.query.trim().to_owned();
-    let lines: Vec<String> = if is_shared(&desk, context).await? {
+    let lines: Vec<String> = if is_shared(&service, context).await? {
         // What was said elsewhere is not for those who read along.
         if session.is_some_and(|session| session != here) {
             return Err(MemoryCallError::Wrong(ONLY_HERE.to_owned()));
         }
         // What was said here was said to all who are here.
         let found =
-            desk.store.read(move |connection| search_messages(connection, &text, Some(&here), since, limit)).await?;
+            service.store.read(move |connection| search_messages(connection, &text, Some(&here), since, limit)).await?;
         found
             .iter()
             .map(|line| shown((&line.session, line.seq), line.at, line.similarity, &line.excerpt, &zone))
@@ -118,7 +118,7 @@ async fn look(
             least: 0.0,
             limit,
         };
-        let hits = desk.find(ask).await?;
+        let hits = service.find(ask).await?;
         let message = |hit: &RecallHit| match &hit.found {
             HitLocation::Message { session, seq } => {
                 let text = truncate(&one_line(&hit.text), SHOWN_CHARS);

@@ -14,13 +14,13 @@ use std::sync::{Arc, LazyLock};
 use super::MemoryService;
 use crate::tools::Tool;
 
-/// The tools that work on the memory of `desk`; without one they are only shown, and their calls fail.
-pub fn tools(desk: Option<&Arc<MemoryService>>) -> Vec<Arc<dyn Tool>> {
+/// The tools that work on the memory of `service`; without one they are only shown, and their calls fail.
+pub fn tools(service: Option<&Arc<MemoryService>>) -> Vec<Arc<dyn Tool>> {
     vec![
-        Arc::new(remember::RememberTool::new(desk.cloned())),
-        Arc::new(recall::RecallTool::new(desk.cloned())),
-        Arc::new(forget::ForgetTool::new(desk.cloned())),
-        Arc::new(history::SearchHistoryTool::new(desk.cloned())),
+        Arc::new(remember::RememberTool::new(service.cloned())),
+        Arc::new(recall::RecallTool::new(service.cloned())),
+        Arc::new(forget::ForgetTool::new(service.cloned())),
+        Arc::new(history::SearchHistoryTool::new(service.cloned())),
     ]
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::caller::{MemoryCall, MemoryCallError, is_shared, line, owner};
 use crate::chat::ToolSpec;
 use crate::memory::{HitLocation, MemoryEntry, MemoryKind, MemoryService, Owner, RecallQuery, list};
-use crate::store::{Commit, Connection, StoreError, memories};
+use crate::store::{Connection, Durability, StoreError, memories};
 use crate::text::truncate;
 use crate::tools::{ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
@@ -57,13 +57,13 @@ impl From<Recalled> for MemoryKind {
 
 pub struct RecallTool {
     spec: ToolSpec,
-    desk: Option<Arc<MemoryService>>,
+    service: Option<Arc<MemoryService>>,
 }
 
 impl RecallTool {
-    pub fn new(desk: Option<Arc<MemoryService>>) -> Self {
+    pub fn new(service: Option<Arc<MemoryService>>) -> Self {
         let description = "Look up what is remembered from earlier conversations.";
-        Self { spec: tool_spec::<Args>("recall", description), desk }
+        Self { spec: tool_spec::<Args>("recall", description), service }
     }
 }
 
@@ -86,7 +86,7 @@ impl Tool for RecallTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let done = match MemoryCall::<Args>::read(self.desk.as_ref(), arguments) {
+        let done = match MemoryCall::<Args>::read(self.service.as_ref(), arguments) {
             Ok(call) => look(call, context).await,
             Err(error) => Err(error),
         };
@@ -98,11 +98,11 @@ impl Tool for RecallTool {
 type RecalledEntry = (MemoryEntry, Option<f64>);
 
 async fn look(
-    MemoryCall { desk, args }: MemoryCall<Args>,
+    MemoryCall { service, args }: MemoryCall<Args>,
     context: &ToolContext,
 ) -> Result<ToolResult, MemoryCallError> {
-    let owner = owner(&desk, context)?;
-    let is_shared = is_shared(&desk, context).await?;
+    let owner = owner(&service, context)?;
+    let is_shared = is_shared(&service, context).await?;
     let owners = if is_shared { vec![Owner::everyone()] } else { vec![owner, Owner::everyone()] };
     let limit = args.limit.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST)).clamp(1, MOST);
     let kinds: Vec<MemoryKind> = args.kinds.filter(|kinds| !kinds.is_empty()).map_or_else(
@@ -110,9 +110,9 @@ async fn look(
         |kinds| kinds.into_iter().map(MemoryKind::from).collect(),
     );
     let query = args.query.trim().trim_matches('*').to_owned();
-    desk.import_by_hand().await;
+    service.import_by_hand().await;
     let found = if query.is_empty() {
-        desk.store.read(move |connection| newest(connection, &owners, &kinds, limit)).await?
+        service.store.read(move |connection| newest(connection, &owners, &kinds, limit)).await?
     } else {
         let ask = RecallQuery {
             text: query.clone(),
@@ -125,7 +125,7 @@ async fn look(
             least: 0.0,
             limit,
         };
-        let hits = desk.find(ask).await?;
+        let hits = service.find(ask).await?;
         let found = move |connection: &Connection| {
             let mut found: Vec<RecalledEntry> = Vec::new();
             for hit in hits {
@@ -137,7 +137,7 @@ async fn look(
             }
             Ok(found)
         };
-        desk.store.read(found).await?
+        service.store.read(found).await?
     };
     if found.is_empty() {
         let what = if query.is_empty() {
@@ -148,8 +148,8 @@ async fn look(
         let what = if is_shared { format!("{what} {OF_SEVERAL}") } else { what };
         return Ok(ToolResult::ok(what));
     }
-    count_use(&desk, found.iter().map(|(entry, _)| entry.id).collect()).await;
-    let zone = &desk.settings.zone;
+    count_use(&service, found.iter().map(|(entry, _)| entry.id).collect()).await;
+    let zone = &service.settings.zone;
     let lines: Vec<_> = found.iter().map(|(entry, fits)| shown(entry, *fits, zone)).collect();
     Ok(ToolResult::ok(format!("{DATA}\n{}", lines.join("\n"))))
 }
@@ -178,9 +178,9 @@ fn shown(entry: &MemoryEntry, fits: Option<f64>, zone: &jiff::tz::TimeZone) -> S
 }
 
 /// What is used stays longest. That it could not be counted is no reason to show nothing.
-async fn count_use(desk: &MemoryService, ids: Vec<i64>) {
+async fn count_use(service: &MemoryService, ids: Vec<i64>) {
     let write = move |connection: &Connection| ids.iter().try_for_each(|id| memories::mark_used(connection, *id));
-    if let Err(error) = desk.store.write(Commit::Logged, write).await {
+    if let Err(error) = service.store.write(Durability::Logged, write).await {
         tracing::warn!(%error, "the use of memories could not be counted");
     }
 }

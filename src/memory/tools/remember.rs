@@ -13,7 +13,7 @@ use crate::memory::{
     MemoryEntry, MemoryKind, MemoryOrigin, MemoryService, MemorySource, NewMemoryEntry, Owner, RememberPlan,
     apply_plan, plan, validate_entry, written,
 };
-use crate::store::{Commit, Connection, StoreError, memories};
+use crate::store::{Connection, Durability, StoreError, memories};
 use crate::text::one_line;
 use crate::tools::{
     ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
@@ -58,13 +58,13 @@ impl From<Remembers> for MemoryKind {
 
 pub struct RememberTool {
     spec: ToolSpec,
-    desk: Option<Arc<MemoryService>>,
+    service: Option<Arc<MemoryService>>,
 }
 
 impl RememberTool {
-    pub fn new(desk: Option<Arc<MemoryService>>) -> Self {
+    pub fn new(service: Option<Arc<MemoryService>>) -> Self {
         let description = "Remember something for later conversations: what the user asks you to, or what will matter.";
-        Self { spec: tool_spec::<Args>("remember", description), desk }
+        Self { spec: tool_spec::<Args>("remember", description), service }
     }
 }
 
@@ -79,7 +79,7 @@ impl Tool for RememberTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let done = match MemoryCall::read(self.desk.as_ref(), arguments) {
+        let done = match MemoryCall::read(self.service.as_ref(), arguments) {
             Ok(call) => remember(call, context).await,
             Err(error) => Err(error),
         };
@@ -88,18 +88,19 @@ impl Tool for RememberTool {
 }
 
 async fn remember(
-    MemoryCall { desk, args }: MemoryCall<Args>,
+    MemoryCall { service, args }: MemoryCall<Args>,
     context: &ToolContext,
 ) -> Result<ToolOutcome, MemoryCallError> {
-    let owner = owner(&desk, context)?;
-    let is_shared = is_shared(&desk, context).await?;
-    let (at, source) = (desk.clone(), source(context));
+    let owner = owner(&service, context)?;
+    let is_shared = is_shared(&service, context).await?;
+    let (at, source) = (service.clone(), source(context));
     // A write, as it takes an id; what is remembered is committed with the result.
-    let looked =
-        desk.store.write(Commit::Logged, move |connection| match prepare(connection, &at, args, owner, source) {
+    let looked = service.store.write(Durability::Logged, move |connection| {
+        match prepare(connection, &at, args, owner, source) {
             Err(MemoryCallError::Store(error)) => Err(error),
             other => Ok(other),
-        });
+        }
+    });
     let (plan, id) = looked.await??;
     // Where others read along, nothing is told of what was known before.
     let told = match (&plan.known, &plan.replaces, is_shared) {
@@ -110,7 +111,7 @@ async fn remember(
         }
         (None, _, _) => format!("Remembered (id {id}): {}", said(&plan.entry)),
     };
-    let rows = ToolEffect::Rows(RowEffect(Arc::new(PlannedWrite { desk, plan, id })));
+    let rows = ToolEffect::Rows(RowEffect(Arc::new(PlannedWrite { service, plan, id })));
     Ok(ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] })
 }
 
@@ -122,7 +123,7 @@ fn said(new: &NewMemoryEntry) -> String {
 /// Looks what is to be done, and takes an id for it.
 fn prepare(
     connection: &Connection,
-    desk: &MemoryService,
+    service: &MemoryService,
     args: Args,
     owner: Owner,
     source: MemorySource,
@@ -157,7 +158,7 @@ fn prepare(
         source: Some(source),
         confidence: TOLD,
     };
-    desk.redact_secrets(&mut new);
+    service.redact_secrets(&mut new);
     let entry = validate_entry(&new).map_err(|unfit| MemoryCallError::Wrong(unfit.to_string()))?;
     let plan = plan(connection, entry, instead)?;
     let id = match &plan.known {
@@ -177,7 +178,7 @@ fn case(content: &str, tags: Vec<String>) -> Value {
 /// A memory on its way into the commit of its call's result.
 #[derive(Debug)]
 struct PlannedWrite {
-    desk: Arc<MemoryService>,
+    service: Arc<MemoryService>,
     plan: RememberPlan,
     /// The reserved one, where it is new.
     id: i64,
@@ -185,13 +186,13 @@ struct PlannedWrite {
 
 impl WriteRows for PlannedWrite {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        let config = &self.desk.settings.config;
+        let config = &self.service.settings.config;
         // Looked at again: another call of the same response may have remembered it, or it was forgotten meanwhile.
         let now = plan(connection, self.plan.entry.clone(), self.plan.replaces.clone())?;
         apply_plan(connection, &now, Some(self.id), config).map(|_| ())
     }
 
     fn committed(&self) {
-        self.desk.notify_changes();
+        self.service.notify_changes();
     }
 }

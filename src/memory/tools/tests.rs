@@ -14,13 +14,13 @@ use crate::memory::{
     Identities, MemoryConfig, MemoryKind, MemoryService, MemorySettings, Owner, list, rebuild_index, tools,
 };
 use crate::store::ownership::{self, Ownership};
-use crate::store::{Commit, Connection, Store, memories, messages};
+use crate::store::{Connection, Durability, Store, memories, messages};
 use crate::tools::testing::context;
 use crate::tools::{ToolContext, ToolDeps, ToolEffect, ToolExecutor, ToolsConfig, build};
 
 struct World {
     folder: tempfile::TempDir,
-    desk: Arc<MemoryService>,
+    service: Arc<MemoryService>,
 }
 
 impl World {
@@ -36,17 +36,17 @@ impl World {
             zone: TimeZone::UTC,
             workspace: folder.path().to_owned(),
         };
-        let desk = MemoryService::new(store, terms).with_secrets(KnownSecrets::new([Secret::new("sk-canary-1234")]));
-        Self { folder, desk: Arc::new(desk) }
+        let service = MemoryService::new(store, terms).with_secrets(KnownSecrets::new([Secret::new("sk-canary-1234")]));
+        Self { folder, service: Arc::new(service) }
     }
 
     /// What the model reads of a call, and its effects committed.
     async fn says_to(&self, context: &ToolContext, name: &str, arguments: Value) -> String {
-        let tool = tools(Some(&self.desk)).into_iter().find(|tool| tool.spec().name == name).unwrap();
+        let tool = tools(Some(&self.service)).into_iter().find(|tool| tool.spec().name == name).unwrap();
         let outcome = tool.call(arguments, context).await;
         for effect in outcome.effects {
             let ToolEffect::Rows(rows) = effect else { panic!("rows only") };
-            self.desk.store.write(Commit::Synced, move |connection| rows.0.write(connection)).await.unwrap();
+            self.service.store.write(Durability::Synced, move |connection| rows.0.write(connection)).await.unwrap();
         }
         outcome.result.render()
     }
@@ -54,7 +54,7 @@ impl World {
     fn executor(&self) -> ToolExecutor {
         let workspace = self.folder.path().join("workspace");
         std::fs::create_dir_all(&workspace).unwrap();
-        let beside = ToolDeps { further: tools(Some(&self.desk)), ..ToolDeps::default() };
+        let beside = ToolDeps { further: tools(Some(&self.service)), ..ToolDeps::default() };
         build(&ToolsConfig::default(), &workspace, self.folder.path(), "/proc/self/exe".into(), beside).unwrap()
     }
 
@@ -64,7 +64,7 @@ impl World {
 
     async fn known(&self, owner: Owner, kind: MemoryKind) -> Vec<String> {
         let read = move |connection: &Connection| list(connection, &owner, kind, 100);
-        self.desk
+        self.service
             .store
             .read(read)
             .await
@@ -176,7 +176,7 @@ async fn in_a_chat_of_several_people_nobodys_memory_is_told() {
         }
         rebuild_index(connection, &Identities::default())
     };
-    world.desk.store.write(Commit::Logged, write).await.unwrap();
+    world.service.store.write(Durability::Logged, write).await.unwrap();
     let new = |text: &str| json!({ "content": text });
     for (context, name, arguments, expected) in [
         (&alone, "remember", new("My cat is called Momo"), "Remembered (id 1): My cat is called Momo"),
@@ -210,6 +210,6 @@ async fn there_are_no_more_than_may_be_and_by_hand_stays() {
     for number in 0..30 {
         world.says("remember", json!({"content": format!("vim {number}"), "key": "editor"})).await;
     }
-    let rows = world.desk.store.read(memories::count).await.unwrap();
+    let rows = world.service.store.read(memories::count).await.unwrap();
     assert!(rows <= 9 + 12, "what was replaced does not grow for ever: {rows}");
 }

@@ -15,7 +15,7 @@ use crate::llm::{Blame, LlmError, LlmErrorKind, Patience, backoff, random_fracti
 use crate::memory::MemoryService;
 use crate::store::search_index::SearchCorpus;
 use crate::store::vectors::{self, NewVector, SimilarityBaselines, TextHash};
-use crate::store::{Commit, Connection, StoreError};
+use crate::store::{Connection, Durability, StoreError};
 
 /// The wait after a service failed, backoff, and after it refused: nothing that a machine does will change that.
 const FIRST_REST: Duration = Duration::from_secs(10);
@@ -122,12 +122,12 @@ impl EmbeddingIndexer {
     /// Makes all vectors that are missing; answers when to look again though nothing has changed.
     pub(in crate::memory) async fn round(&mut self) -> Option<Duration> {
         loop {
-            let desk = self.live.get();
-            let outcome = match self.shift(&desk).await {
+            let service = self.live.get();
+            let outcome = match self.shift(&service).await {
                 Ok(None) => return None,
                 Ok(Some(shift)) => match shift.rest_left() {
                     Some(left) => return Some(left),
-                    None => shift.work(&desk).await,
+                    None => shift.work(&service).await,
                 },
                 Err(error) => Err(error.into()),
             };
@@ -144,8 +144,8 @@ impl EmbeddingIndexer {
     }
 
     /// Returns the work with the model that is set now, begun if it is another one than before.
-    async fn shift(&mut self, desk: &MemoryService) -> Result<Option<&mut ModelSession>, StoreError> {
-        let Some(installed) = desk.embedder.clone() else {
+    async fn shift(&mut self, service: &MemoryService) -> Result<Option<&mut ModelSession>, StoreError> {
+        let Some(installed) = service.embedder.clone() else {
             self.shift = None;
             return Ok(None);
         };
@@ -160,7 +160,7 @@ impl EmbeddingIndexer {
                 let dropped = vectors::set_model(connection, &model)?;
                 Ok((dropped, vectors::bases(connection)?))
             };
-            let (dropped, bases) = desk.store.write(Commit::Logged, begin).await?;
+            let (dropped, bases) = service.store.write(Durability::Logged, begin).await?;
             if dropped {
                 tracing::info!(model = name, "another model makes vectors now: all are made anew");
             }
@@ -183,12 +183,12 @@ impl ModelSession {
     }
 
     /// The next step; what a failure before it meant is over when it goes well.
-    async fn work(&mut self, desk: &MemoryService) -> Result<BatchProgress, EmbeddingFailure> {
-        let batch = desk.settings.config.embeddings.batch.clamp(1, 2_048);
+    async fn work(&mut self, service: &MemoryService) -> Result<BatchProgress, EmbeddingFailure> {
+        let batch = service.settings.config.embeddings.batch.clamp(1, 2_048);
         if !self.installed.is_ready.load(Ordering::Acquire) {
-            self.learn_base(desk, batch).await?;
+            self.learn_base(service, batch).await?;
         }
-        let step = self.step(desk, batch).await?;
+        let step = self.step(service, batch).await?;
         if self.failures > 0 {
             tracing::info!(model = self.name, "vectors are made again");
             self.failures = 0;
@@ -197,7 +197,7 @@ impl ModelSession {
     }
 
     /// Learns how near the model finds texts that have nothing in common: with some models that is very near.
-    async fn learn_base(&mut self, desk: &MemoryService, batch: u32) -> Result<(), EmbeddingFailure> {
+    async fn learn_base(&mut self, service: &MemoryService, batch: u32) -> Result<(), EmbeddingFailure> {
         let unlike: Vec<&str> = texts::UNLIKE.into_iter().flatten().collect();
         let mut vectors = Vec::with_capacity(unlike.len());
         for some in unlike.chunks(usize::try_from(batch).unwrap_or(usize::MAX)) {
@@ -206,24 +206,24 @@ impl ModelSession {
         let (name, bases) = (self.name.clone(), bases_of(&vectors));
         tracing::debug!(model = name, ?bases, "how near texts are that have nothing in common");
         let write = move |connection: &Connection| vectors::set_bases(connection, &name, &bases);
-        desk.store.write(Commit::Logged, write).await?;
+        service.store.write(Durability::Logged, write).await?;
         self.installed.is_ready.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Makes the next vectors, as many as go into one request.
-    async fn step(&mut self, desk: &MemoryService, batch: u32) -> Result<BatchProgress, EmbeddingFailure> {
+    async fn step(&mut self, service: &MemoryService, batch: u32) -> Result<BatchProgress, EmbeddingFailure> {
         for shelf in SearchCorpus::ALL {
             // As after an update of the program, and when a memory was given to another owner.
-            if desk.store.read(move |connection| vectors::are_missing(connection, shelf)).await? {
+            if service.store.read(move |connection| vectors::are_missing(connection, shelf)).await? {
                 let put = move |connection: &Connection| vectors::put_missing(connection, shelf);
-                if desk.store.write(Commit::Logged, put).await? {
+                if service.store.write(Durability::Logged, put).await? {
                     return Ok(BatchProgress::More);
                 }
             }
         }
         let memories = self.memories;
-        let page = desk.store.read(move |connection| next(connection, memories, batch)).await?;
+        let page = service.store.read(move |connection| next(connection, memories, batch)).await?;
         let Some(EmbeddingBatch { place, wanted, last }) = page else {
             // The next round begins anew: what is told in other words, or belongs to somebody else now, has lost its vector.
             self.memories = 0;
@@ -246,7 +246,7 @@ impl ModelSession {
                 TextLocation::Memories => vectors::put(connection, &name, &new),
                 TextLocation::Said(after) => vectors::put_messages(connection, &name, (after, last), &new),
             };
-            desk.store.write(Commit::Logged, write).await?;
+            service.store.write(Durability::Logged, write).await?;
             crash::point("vectors_written", "");
         }
         if !is_said {

@@ -20,11 +20,11 @@ use crate::memory::{
 use crate::store::memories::{self, NewMemory};
 use crate::store::vector_codes;
 use crate::store::vectors::{self, NewVector};
-use crate::store::{Commit, Connection, Store, StoreError, messages, search_index};
+use crate::store::{Connection, Durability, Store, StoreError, messages, search_index};
 
 struct World {
     live: Arc<Live<MemoryService>>,
-    desk: Arc<MemoryService>,
+    service: Arc<MemoryService>,
     keeper: EmbeddingIndexer,
     server: Embeddings,
     home: TempDir,
@@ -33,31 +33,31 @@ struct World {
 impl World {
     async fn new(batch: u32) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let desk = Arc::new(desk(&home, batch));
-        let live = Arc::new(Live::new(desk.clone()));
+        let service = Arc::new(service(&home, batch));
+        let live = Arc::new(Live::new(service.clone()));
         let (keeper, server) = (EmbeddingIndexer::new(live.part(|all| all)), Embeddings::start().await);
-        let mut world = Self { live, desk, keeper, server, home };
+        let mut world = Self { live, service, keeper, server, home };
         world.embed_by("p/m", 0);
-        assert_eq!(world.desk.vector_of("the car").await, None, "how near it finds what is not is not known yet");
+        assert_eq!(world.service.vector_of("the car").await, None, "how near it finds what is not is not known yet");
         assert_eq!(world.keeper.round().await, None);
         world
     }
 
     fn embed_by(&mut self, model: &str, dimensions: u32) {
         let embedder = embedder(&self.server.base_url(), model, dimensions);
-        self.reload(MemoryService::clone(&self.desk).with_embedder(Some(embedder)));
+        self.reload(MemoryService::clone(&self.service).with_embedder(Some(embedder)));
     }
 
-    fn reload(&mut self, desk: MemoryService) {
-        self.desk = Arc::new(desk);
-        self.live.set(self.desk.clone());
+    fn reload(&mut self, service: MemoryService) {
+        self.service = Arc::new(service);
+        self.live.set(self.service.clone());
     }
 
     async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> T {
-        self.desk.store.write(Commit::Logged, work).await.unwrap()
+        self.service.store.write(Durability::Logged, work).await.unwrap()
     }
 
     async fn told(&self, texts: &[&str]) -> Vec<i64> {
@@ -73,13 +73,13 @@ impl World {
 
     /// What means what is nearest to a text, with how alike they are in tenths.
     async fn nearest(&self, text: &str) -> Vec<(HitLocation, i32)> {
-        let vector = self.desk.vector_of(text).await.expect("a vector");
+        let vector = self.service.vector_of(text).await.expect("a vector");
         let near = self.write(move |connection| nearest(connection, &ask(&["owner"]), &vector, 2)).await;
         near.into_iter().map(|(found, alike)| (found, (alike * 10.0).round() as i32)).collect()
     }
 }
 
-fn desk(home: &TempDir, batch: u32) -> MemoryService {
+fn service(home: &TempDir, batch: u32) -> MemoryService {
     let mut config = MemoryConfig::default();
     config.embeddings.batch = batch;
     let terms = MemorySettings {
@@ -169,7 +169,7 @@ async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
     // Another model, or other numbers of it: all are made anew.
     for (model, dimensions, name) in [("p/other", 0, "p/other"), ("p/other", 16, "p/other@16")] {
         world.embed_by(model, dimensions);
-        assert_eq!(world.desk.vector_of("automobile").await, None, "what is kept is another model's");
+        assert_eq!(world.service.vector_of("automobile").await, None, "what is kept is another model's");
         assert_eq!(world.keeper.round().await, None);
         assert_eq!(world.count().await, (5, name.to_owned()));
         let last = world.server.requests().pop().unwrap();
@@ -179,8 +179,8 @@ async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
         );
         assert_eq!(world.nearest("cat").await.first().map(|near| near.0.clone()), Some(HitLocation::Memory(ids[1])));
     }
-    world.reload(MemoryService::clone(&world.desk).with_embedder(None));
-    assert_eq!((world.desk.vector_of("cat").await, world.keeper.round().await), (None, None));
+    world.reload(MemoryService::clone(&world.service).with_embedder(None));
+    assert_eq!((world.service.vector_of("cat").await, world.keeper.round().await), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -191,12 +191,12 @@ async fn a_new_process_goes_on_where_the_last_one_died() {
     let rest = world.keeper.round().await;
     assert!(rest.is_some_and(|rest| rest <= Duration::from_secs(10)), "{rest:?}");
     assert_eq!(world.count().await.0, 4);
-    let World { desk, server, home, .. } = world;
+    let World { service, server, home, .. } = world;
     let (before, url) = (server.requests().len(), server.base_url());
-    desk.store.close().await;
+    service.store.close().await;
     server.refuse(|_| None);
-    let desk = super::tests::desk(&home, 2).with_embedder(Some(embedder(&url, "p/m", 0)));
-    assert_eq!(EmbeddingIndexer::new(LivePart::fixed(desk)).round().await, None);
+    let service = super::tests::service(&home, 2).with_embedder(Some(embedder(&url, "p/m", 0)));
+    assert_eq!(EmbeddingIndexer::new(LivePart::fixed(service)).round().await, None);
     let texts: Vec<_> = server.requests().split_off(before).into_iter().flat_map(|asked| asked.texts).collect();
     assert_eq!(texts, ["five"], "only what has no vector yet");
 }
@@ -213,7 +213,7 @@ async fn a_service_that_fails_or_refuses_is_left_alone_and_a_text_that_it_does_n
         // Whatever is remembered meanwhile, nobody is asked.
         let left = world.keeper.round().await.expect("the rest of it").as_secs();
         assert!(left <= rest && world.server.requests().len() == before + 1, "{status}");
-        assert_eq!(world.desk.vector_of("a question").await, None, "{status}: words alone");
+        assert_eq!(world.service.vector_of("a question").await, None, "{status}: words alone");
     }
     // A model that takes nothing at all is not asked for each text.
     world.embed_by("p/m", 0);
@@ -236,12 +236,12 @@ async fn who_asks_does_not_wait_longer_than_is_set() {
     let mut world = World::new(8).await;
     world.told(&["one"]).await;
     assert_eq!(world.keeper.round().await, None);
-    let mut terms = (*world.desk.settings).clone();
+    let mut terms = (*world.service.settings).clone();
     terms.config.embeddings.timeout = daoyou_channels::settings::Span::from_millis(20);
-    world.reload(world.desk.with_settings(terms));
+    world.reload(world.service.with_settings(terms));
     world.server.hold(true);
     for _ in 0..8 {
-        assert_eq!(world.desk.vector_of("a question").await, None);
+        assert_eq!(world.service.vector_of("a question").await, None);
     }
     let asked = world.server.texts().iter().filter(|text| *text == "a question").count();
     assert_eq!(asked, 5, "then it is left alone for a while");
@@ -262,7 +262,7 @@ async fn only_what_is_asked_for_is_near() {
         ("owner", "preference", 0.1),
     ];
     store
-        .write(Commit::Logged, move |connection| {
+        .write(Durability::Logged, move |connection| {
             vectors::set_model(connection, "m")?;
             for (number, (owner, kind, at)) in (1..).zip(rows) {
                 let id = insert(connection, (owner, kind, "", "x"))?;
@@ -381,7 +381,7 @@ async fn fill(store: &Store, owner: &'static str, count: usize) -> Vec<i64> {
             })
             .collect()
     };
-    store.write(Commit::Logged, work).await.unwrap()
+    store.write(Durability::Logged, work).await.unwrap()
 }
 
 async fn first(store: &Store, owner: &str, of: i64) -> Option<i64> {
@@ -406,7 +406,7 @@ async fn codes(store: &Store) -> (i64, i64) {
 async fn codes_come_and_go_with_their_vectors() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(&home.path().join("daoyou.db")).unwrap();
-    store.write(Commit::Logged, |connection| vectors::set_model(connection, "m")).await.unwrap();
+    store.write(Durability::Logged, |connection| vectors::set_model(connection, "m")).await.unwrap();
     let anns = fill(&store, "name:ann", 20).await;
     let ours = fill(&store, "owner", 700).await;
     assert_eq!(codes(&store).await, (720, 4));
@@ -420,7 +420,7 @@ async fn codes_come_and_go_with_their_vectors() {
     let of_one = vector_codes::VectorCode::of(&noise(ours[300].unsigned_abs()));
     let forget = gone.clone();
     store
-        .write(Commit::Logged, move |connection| {
+        .write(Durability::Logged, move |connection| {
             forget.iter().try_for_each(|id| memories::delete(connection, *id).map(drop))?;
             vector_codes::visit(connection, search_index::SearchCorpus::Memories, "owner", &of_one, |read| {
                 assert!(read.distance > 0);
@@ -436,13 +436,13 @@ async fn codes_come_and_go_with_their_vectors() {
     let rest: Vec<i64> = ours[..10].to_vec();
     let delete =
         move |connection: &Connection| rest.iter().try_for_each(|id| memories::delete(connection, *id).map(drop));
-    store.write(Commit::Logged, delete).await.unwrap();
+    store.write(Durability::Logged, delete).await.unwrap();
     assert_eq!(codes(&store).await, (720 - 257, 3));
 
     // What is given to another owner, or has lost its code, has one again, once.
     let given = ours[400];
     store
-        .write(Commit::Logged, move |connection| {
+        .write(Durability::Logged, move |connection| {
             memories::set_owner(connection, given, "name:ann")?;
             connection.execute("DELETE FROM memory_codes WHERE id = (SELECT max(id) FROM memory_codes)", [])?;
             vectors::set_model(connection, "m")?;
@@ -455,7 +455,7 @@ async fn codes_come_and_go_with_their_vectors() {
     assert_eq!((first(&store, "owner", given).await, first(&store, "name:ann", given).await), (None, Some(given)));
     assert_eq!(first(&store, "owner", ours[699]).await, Some(ours[699]));
 
-    store.write(Commit::Logged, |connection| vectors::set_model(connection, "another")).await.unwrap();
+    store.write(Durability::Logged, |connection| vectors::set_model(connection, "another")).await.unwrap();
     assert_eq!(codes(&store).await, (0, 0));
 }
 
@@ -465,7 +465,7 @@ async fn likelier_ones_that_are_not_asked_for_hide_nothing() {
     let store = Store::open(&home.path().join("daoyou.db")).unwrap();
     let vector = |at: f32| vec![at.cos(), at.sin(), 0.0];
     store
-        .write(Commit::Logged, move |connection| {
+        .write(Durability::Logged, move |connection| {
             vectors::set_model(connection, "m")?;
             for number in 0..1_200_i64 {
                 let kind = if number % 2 == 0 { "fact" } else { "task" };

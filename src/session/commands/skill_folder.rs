@@ -30,7 +30,7 @@ impl SkillFolder {
     /// # Errors
     /// When the workspace is not a folder that can be opened.
     pub fn open(workspace: &Path, closed: &[PathBuf]) -> io::Result<Self> {
-        Ok(Self { workspace: Jail::open_strict(workspace, MAX_FILE)?.with_closed(closed) })
+        Ok(Self { workspace: Jail::open_strict(workspace, Vec::new(), MAX_FILE)?.with_closed(closed) })
     }
 
     /// Returns the folder's path.

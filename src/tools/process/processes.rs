@@ -20,7 +20,7 @@ use super::visibility::{belongs_to, newest_of_session};
 use crate::guard::{is_same_process, process_birth, signal_group};
 use crate::origin::TurnOrigin;
 use crate::store::processes::{self, NewProcess, ProcessRow};
-use crate::store::{Commit, Connection, Store, StoreError};
+use crate::store::{Connection, Durability, Store, StoreError};
 use crate::text::{one_line, truncate};
 use crate::tools::ToolContext;
 use crate::tools::private_folders::ConversationFolder;
@@ -224,7 +224,7 @@ impl Processes {
     ) -> Result<SupervisedProcess, String> {
         let id = process.id.clone();
         let insert = move |connection: &Connection| processes::insert(connection, &process, MAX_ENDED);
-        match self.store.write(Commit::Synced, insert).await {
+        match self.store.write(Durability::Synced, insert).await {
             Ok(true) => {}
             Ok(false) => return Err("its id was taken; try again".to_owned()),
             Err(error) => return Err(format!("the store does not take it: {error}")),
@@ -237,7 +237,7 @@ impl Processes {
         let supervised = SupervisedProcess::start(launch, file).await?;
         let (pid, birth) = (supervised.pid, process_birth(supervised.pid));
         let note = move |connection: &Connection| processes::record_start(connection, &id, pid, birth.as_deref());
-        if let Err(error) = self.store.write(Commit::Logged, note).await {
+        if let Err(error) = self.store.write(Durability::Logged, note).await {
             tracing::warn!(pid, %error, "the process id of a command in the background could not be kept");
         }
         Ok(supervised)
@@ -259,7 +259,7 @@ impl Processes {
             tracing::error!(%error, "the end of a background process could not be written; trying again");
         };
         // If the store is closed, the next start announces it.
-        let Some(session) = self.store.write_until(Commit::Synced, make, failed).await else { return };
+        let Some(session) = self.store.write_until(Durability::Synced, make, failed).await else { return };
         if let (Some(session), Some(announcer)) = (session, announcer) {
             announcer.committed(session);
         }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
     use crate::bus::InboundDraft;
     use crate::store::processes::NewProcess;
-    use crate::store::{Commit, Store};
+    use crate::store::{Durability, Store};
 
     #[tokio::test]
     async fn processes_of_sub_agents_and_jobs_belong_to_their_chat() {
@@ -88,6 +88,6 @@ mod tests {
             assert_eq!((ids("webhook:in:c")?, ids("spawn:1")?), ("childs jobs own".to_owned(), "childs".to_owned()));
             Ok(())
         };
-        store.write(Commit::Logged, work).await.unwrap();
+        store.write(Durability::Logged, work).await.unwrap();
     }
 }

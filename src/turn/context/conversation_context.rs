@@ -19,7 +19,7 @@ use crate::store::inbox::InboxRow;
 use crate::store::messages::{self, SessionHead};
 use crate::store::ownership::{self, Ownership};
 use crate::store::session_memory::{self, SessionMemory};
-use crate::store::{Commit, Connection, Store, StoreError, forgetting, memories};
+use crate::store::{Connection, Durability, Store, StoreError, forgetting, memories};
 use crate::turn::limits::wanted_model;
 use crate::turn::progress::ContextStep;
 use crate::turn::token_budget::{self, RequestParts, TokenBudget};
@@ -134,15 +134,16 @@ impl ContextBuilder {
         context: Option<&ContextStep>,
     ) -> Result<ConversationContext, StoreError> {
         let key = session.to_string();
-        let terms = self.memory.settings.clone();
-        let owner = terms.identities.owner_of_row(last);
+        let settings = self.memory.settings.clone();
+        let owner = settings.identities.owner_of_row(last);
         let is_fresh = TurnOrigin::parse(&last.origin).settings.fresh;
         let (mut conversation, rows, is_shared) = self.store.read_here(|connection| {
             let head = messages::session(connection, &key)?;
             let is_shared =
                 ownership::of_session(connection, &key)?.is_shared || others_read(connection, last, owner.as_ref())?;
             let state = session_memory::get(connection, &key, head.epoch)?;
-            let query = PromptMemoryQuery { connection, key: &key, terms: &terms, owner: owner.as_ref(), is_shared };
+            let query =
+                PromptMemoryQuery { connection, key: &key, settings: &settings, owner: owner.as_ref(), is_shared };
             let memory = match context {
                 Some(context) => query.load_again(context)?,
                 None => query.load(&state, is_fresh)?,
@@ -151,10 +152,10 @@ impl ContextBuilder {
                 Some(context) => (context.from, window::choose_again(connection, &key, context)?, false),
                 None if is_fresh => (head.next_seq, Vec::new(), false),
                 None => {
-                    let told = if terms.config.enabled { state.cursor - state.overlap } else { 0 };
+                    let told = if settings.config.enabled { state.cursor - state.overlap } else { 0 };
                     let first_seq = told.clamp(head.first_seq, head.next_seq);
                     let untold = SessionHead { first_seq, ..head.clone() };
-                    let memory = memory.tokens() + usize::try_from(terms.config.hit_tokens).unwrap_or(usize::MAX);
+                    let memory = memory.tokens() + usize::try_from(settings.config.hit_tokens).unwrap_or(usize::MAX);
                     let window = self.window(&head, last, (system, tools), memory);
                     let HistorySlice { from, rows, is_full } = window::choose(connection, &key, &untold, window)?;
                     (from, rows, is_full)
@@ -202,7 +203,7 @@ impl ContextBuilder {
         let (epoch, forgets) = (context.head.epoch, context.forgets);
         let write = async move {
             let write = move |connection: &Connection| snapshot.keep(connection, (&key, epoch), forgets);
-            match store.write(Commit::Logged, write).await {
+            match store.write(Durability::Logged, write).await {
                 Ok(()) | Err(StoreError::Closed) => {}
                 // The next turn takes it again, and finds the same unless something was learned meanwhile.
                 Err(error) => tracing::warn!(%error, "the memory snapshot of a prompt could not be stored"),
@@ -233,7 +234,7 @@ fn others_read(connection: &Connection, last: &InboxRow, owner: Option<&Owner>) 
 struct PromptMemoryQuery<'a> {
     connection: &'a Connection,
     key: &'a str,
-    terms: &'a MemorySettings,
+    settings: &'a MemorySettings,
     owner: Option<&'a Owner>,
     is_shared: bool,
 }
@@ -245,14 +246,14 @@ impl PromptMemoryQuery<'_> {
     }
 
     fn owners(&self) -> Vec<Owner> {
-        if self.owner.is_none() || !self.terms.config.enabled {
+        if self.owner.is_none() || !self.settings.config.enabled {
             return Vec::new();
         }
         self.private().cloned().into_iter().chain([Owner::everyone()]).collect()
     }
 
     fn load(&self, state: &SessionMemory, is_fresh: bool) -> Result<PromptMemory, StoreError> {
-        if !self.terms.config.enabled {
+        if !self.settings.config.enabled {
             return Ok(PromptMemory::default());
         }
         let summary = if is_fresh { None } else { state.summary };
@@ -282,7 +283,7 @@ impl PromptMemoryQuery<'_> {
         {
             return Ok(snapshot);
         }
-        let MemorySettings { config, zone, .. } = self.terms;
+        let MemorySettings { config, zone, .. } = self.settings;
         let tokens = usize::try_from(config.snapshot_tokens).unwrap_or(usize::MAX);
         let text = memory::prompt_snapshot(self.connection, self.private(), tokens, zone, estimate_tokens)?;
         Ok(MemorySnapshot::new(self.whose(), text))
@@ -342,7 +343,7 @@ mod tests {
             }
             Ok(kept)
         };
-        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), [(true, true), (false, false)]);
+        assert_eq!(store.write(Durability::Logged, look).await.unwrap(), [(true, true), (false, false)]);
     }
 
     #[tokio::test]
@@ -400,6 +401,6 @@ mod tests {
             }
             Ok(())
         };
-        store.write(Commit::Logged, look).await.unwrap();
+        store.write(Durability::Logged, look).await.unwrap();
     }
 }

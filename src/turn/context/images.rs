@@ -28,7 +28,7 @@ impl ImageLoader {
     /// # Errors
     /// When the workspace is not a folder that can be opened.
     pub fn open(workspace: &Path, closed: &[PathBuf]) -> io::Result<Self> {
-        Ok(Self { jail: Arc::new(Jail::open_strict(workspace, LARGEST)?.with_closed(closed)) })
+        Ok(Self { jail: Arc::new(Jail::open_strict(workspace, Vec::new(), LARGEST)?.with_closed(closed)) })
     }
 
     /// Loads the newest images that `messages` name, within bounds. A file that is missing, too large or no image is
@@ -134,7 +134,7 @@ mod tests {
         for name in &names {
             std::fs::write(folder.path().join(name), &large).unwrap();
         }
-        let jail = Jail::open_strict(folder.path(), LARGEST).unwrap();
+        let jail = Jail::open_strict(folder.path(), Vec::new(), LARGEST).unwrap();
         assert_eq!(read(&jail, names[..4].to_vec()).len(), 4);
         assert_eq!(read(&jail, names).len(), 2, "cut in steps");
     }

@@ -5,7 +5,7 @@ use crate::llm::estimate_tokens;
 use crate::memory::{HitLocation, MemoryService, RECALLED, RecallHit, RelevanceQuery};
 use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
-use crate::store::{Commit, Connection, Store, StoreError, memories};
+use crate::store::{Connection, Durability, Store, StoreError, memories};
 use crate::text::{one_line, truncate};
 
 /// The most bytes of a message that are searched for.
@@ -31,8 +31,8 @@ async fn look_up(
     rows: &[InboxRow],
     context: &ConversationContext,
 ) -> Result<String, StoreError> {
-    let terms = memory.settings.clone();
-    let limit = usize::try_from(terms.config.hits).unwrap_or(usize::MAX);
+    let settings = memory.settings.clone();
+    let limit = usize::try_from(settings.config.hits).unwrap_or(usize::MAX);
     let is_for_somebody = rows.last().is_some_and(is_talk);
     if limit == 0 || context.owners.is_empty() || !is_for_somebody {
         return Ok(String::new());
@@ -41,7 +41,7 @@ async fn look_up(
     text.truncate(text.floor_char_boundary(QUERY_BYTES));
     let fitting = RelevanceQuery { text, owners: context.owners.clone(), limit: limit.saturating_add(SPARE) };
     let hits = memory.relevant(fitting).await?;
-    let tokens = usize::try_from(terms.config.hit_tokens).unwrap_or(usize::MAX);
+    let tokens = usize::try_from(settings.config.hit_tokens).unwrap_or(usize::MAX);
     let chosen = choose(hits, context, (limit, tokens));
     let ids: Vec<i64> = chosen.iter().map(|(id, _)| *id).collect();
     if ids.is_empty() {
@@ -56,7 +56,7 @@ async fn look_up(
 fn note_use(store: Store, ids: Vec<i64>) {
     tokio::spawn(async move {
         let note = move |connection: &Connection| ids.iter().try_for_each(|id| memories::mark_used(connection, *id));
-        match store.write(Commit::Logged, note).await {
+        match store.write(Durability::Logged, note).await {
             Ok(()) | Err(StoreError::Closed) => {}
             Err(error) => tracing::warn!(%error, "the use of memories could not be counted"),
         }

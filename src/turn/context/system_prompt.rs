@@ -72,7 +72,7 @@ impl SystemPrompt {
     /// # Errors
     /// When the workspace is not a folder that can be opened.
     pub fn new(workspace: &Path, owner: &str, closed: &[PathBuf]) -> std::io::Result<Self> {
-        let workspace = Jail::open_strict(workspace, BOOTSTRAP_FILE_LIMIT)?.with_closed(closed);
+        let workspace = Jail::open_strict(workspace, Vec::new(), BOOTSTRAP_FILE_LIMIT)?.with_closed(closed);
         Ok(Self { workspace, owner: owner.to_owned(), cached: Mutex::default() })
     }
 

@@ -155,7 +155,7 @@ mod tests {
         let mut starts = Vec::new();
         for _ in 0..40 {
             store
-                .write(crate::store::Commit::Logged, |connection| {
+                .write(crate::store::Durability::Logged, |connection| {
                     let turn = [ChatMessage::user("hello"), ChatMessage::assistant("hi")];
                     let rows = turn.iter().map(|m| (m.role(), serde_json::to_string(m).unwrap()));
                     messages::append(connection, "cli:direct", Uuid::now_v7(), rows)
@@ -188,7 +188,7 @@ mod tests {
         }
         turn.push(ChatMessage::assistant("I stopped at the limit"));
         let (head, from, rows, again) = store
-            .write(crate::store::Commit::Logged, move |connection| {
+            .write(crate::store::Durability::Logged, move |connection| {
                 let rows = turn.iter().map(|m| (m.role(), serde_json::to_string(m).unwrap()));
                 messages::append(connection, "s", Uuid::now_v7(), rows)?;
                 let head = messages::session(connection, "s")?;
@@ -219,7 +219,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let rows = store
-            .write(crate::store::Commit::Logged, |connection| {
+            .write(crate::store::Durability::Logged, |connection| {
                 for number in 0..20 {
                     let turn =
                         [ChatMessage::user(format!("{number} {}", "word ".repeat(100))), ChatMessage::assistant("hi")];

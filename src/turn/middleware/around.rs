@@ -28,7 +28,7 @@ pub struct ModelCall;
 /// reported to the model in the same way.
 pub struct ToolRun;
 
-/// Returns the message that a turn answers.
+/// The message that a turn answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnRequest {
     /// The text as the model reads it. A turn that resumes after a restart keeps the text that the model was given

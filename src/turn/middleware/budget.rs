@@ -131,7 +131,7 @@ fn money(amount: f64, currency: &str) -> String {
     format!("{} {currency}", &long[..end])
 }
 
-/// TokenCounts, and money by currency.
+/// The tokens and the money that were spent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpentTotals {
     pub tokens: u64,
