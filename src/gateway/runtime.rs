@@ -234,7 +234,9 @@ pub(super) fn tool_deps(
     let spawn = SpawnTool::new(config.agent.spawn.clone(), bus.clone());
     let mut further: Vec<Arc<dyn Tool>> = vec![Arc::new(cron), Arc::new(spawn)];
     further.extend(memory::tools(memory));
-    ToolDeps { processes: processes.cloned(), further, private: PRIVATE, reserve: config.store.reserve.0.0 }
+    let is_redacted = config.agent.middleware.contains(&MiddlewareName::Redaction);
+    let secrets = memory.filter(|_| is_redacted).map(|memory| (*memory.secrets).clone()).unwrap_or_default();
+    ToolDeps { processes: processes.cloned(), further, private: PRIVATE, reserve: config.store.reserve.0.0, secrets }
 }
 
 /// Builds the tools over `workspace`.

@@ -55,9 +55,16 @@ pub struct GroupCommit {
 /// Called with every group, on the writer's thread, so it must not block.
 pub type OnCommit = Box<dyn Fn(GroupCommit) + Send>;
 
-/// Runs in the group's transaction; the result is called with the outcome of the commit.
-type GroupWork = Box<dyn FnOnce(&Connection, Position) -> ReportOutcome + Send>;
+/// Runs in the group's transaction, or receives the reason why there is none.
+type GroupWork = Box<dyn FnOnce(Result<(&Connection, Position), String>) -> FinishedWrite + Send>;
 type ReportOutcome = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+struct FinishedWrite {
+    /// The reason why the transaction must not be committed: a part of a failed write may be left in it.
+    undone: Result<(), String>,
+    /// Called with the outcome of the commit.
+    report: ReportOutcome,
+}
 
 /// Where a write is in its transaction, which decides how it is undone.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -112,7 +119,7 @@ impl Writer {
         Ok(Self { jobs, health, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Runs `work` in a group, and returns when it is committed as `commit` asks.
+    /// Runs `work` in a group, and returns when it is committed with `durability`.
     ///
     /// # Errors
     /// The error of `work` (its changes are undone, others' are not), or the failure of the whole commit.
@@ -124,16 +131,18 @@ impl Writer {
         self.health.check()?;
         let (answer, answered) = oneshot::channel();
         let health = self.health.clone();
-        let run: GroupWork = Box::new(move |connection, position| {
-            let outcome = run_undoable(connection, position, work).inspect_err(|error| health.observe(error));
-            Box::new(move |committed| {
-                let outcome = match committed {
-                    Ok(()) => outcome,
-                    Err(reason) => outcome.and(Err(StoreError::Group(reason))),
-                };
+        let run: GroupWork = Box::new(move |transaction| {
+            let (outcome, undone) = match transaction {
+                Ok((connection, position)) => run_undoable(connection, position, work),
+                Err(reason) => (Err(StoreError::Group(reason)), Ok(())),
+            };
+            let outcome = outcome.inspect_err(|error| health.observe(error));
+            let report = Box::new(move |committed: Result<(), String>| {
+                let outcome = outcome.and_then(|value| committed.map(|()| value).map_err(StoreError::Group));
                 // A caller that went away has dropped its end; its write happens nevertheless.
                 let _ = answer.send(outcome);
-            })
+            });
+            FinishedWrite { undone, report }
         });
         self.enqueue(WriteJob::Grouped(GroupedWrite { durability, run }), answered).await
     }
@@ -246,7 +255,7 @@ impl WriterThread {
     /// Commits `group` or a part of it, with the durability that its writes need.
     fn write_next(&mut self, group: &mut VecDeque<GroupedWrite>, synchronous: &mut Durability) {
         if let Err(error) = self.health.check() {
-            return self.refuse(group, &error.to_string());
+            return Self::refuse(group, &error.to_string());
         }
         let is_synced = group.iter().any(|job| job.durability == Durability::Synced);
         let wanted = if is_synced { Durability::Synced } else { Durability::Logged };
@@ -257,7 +266,7 @@ impl WriterThread {
                 // Staying at FULL is only slower; not reaching FULL would break the promise.
                 Err(error) if is_synced => {
                     tracing::error!(%error, "the store cannot sync; rejecting this group of writes");
-                    return self.refuse(group, &error.to_string());
+                    return Self::refuse(group, &error.to_string());
                 }
                 Err(_) => {}
             }
@@ -269,18 +278,21 @@ impl WriterThread {
     /// and stay for another one.
     fn write_group(&mut self, group: &mut VecDeque<GroupedWrite>, durability: Durability, is_synced: bool) {
         if let Err(reason) = self.execute("BEGIN IMMEDIATE") {
+            tracing::error!(%reason, "the store cannot begin a transaction; rejecting this group of writes");
             (self.on_commit)(GroupCommit { durability, writes: group.len(), took: None });
-            return self.refuse(group, &reason);
+            return Self::refuse(group, &reason);
         }
-        let mut tell: Vec<ReportOutcome> = Vec::with_capacity(group.len());
+        let mut reports: Vec<ReportOutcome> = Vec::with_capacity(group.len());
         let mut outcome = Ok(());
         while outcome.is_ok()
             && let Some(job) = group.pop_front()
         {
-            let position = if tell.is_empty() { Position::First } else { Position::Later };
-            tell.push((job.run)(&self.connection, position));
+            let position = if reports.is_empty() { Position::First } else { Position::Later };
+            let finished = (job.run)(Ok((&self.connection, position)));
+            reports.push(finished.report);
+            outcome = finished.undone;
             // Some errors (a full disk) undo the whole transaction, including other writes of the group.
-            if self.connection.is_autocommit() {
+            if outcome.is_ok() && self.connection.is_autocommit() {
                 outcome = Err("the transaction was rolled back".to_owned());
             }
         }
@@ -288,13 +300,14 @@ impl WriterThread {
         let outcome = outcome.and_then(|()| self.commit(is_synced));
         let took = outcome.is_ok().then(|| begun.elapsed());
         if outcome.is_err() && !self.connection.is_autocommit() {
-            // Nothing can be done about a failed rollback; the next BEGIN will report it.
-            let _ = self.execute("ROLLBACK");
+            if let Err(reason) = self.execute("ROLLBACK") {
+                tracing::error!(%reason, "a transaction that failed could not be rolled back");
+            }
         }
         // Before the callers get their results, so that a caller that reads the count is included.
-        (self.on_commit)(GroupCommit { durability, writes: tell.len(), took });
-        for tell in tell {
-            tell(outcome.clone());
+        (self.on_commit)(GroupCommit { durability, writes: reports.len(), took });
+        for report in reports {
+            report(outcome.clone());
         }
     }
 
@@ -314,10 +327,10 @@ impl WriterThread {
         Ok(())
     }
 
-    /// Runs nothing of `group` and reports the reason: outside of a transaction a write only returns an error.
-    fn refuse(&self, group: &mut VecDeque<GroupedWrite>, reason: &str) {
+    /// Runs nothing of `group`; each of its callers gets `reason`.
+    fn refuse(group: &mut VecDeque<GroupedWrite>, reason: &str) {
         for job in group.drain(..) {
-            (job.run)(&self.connection, Position::First)(Err(reason.to_owned()));
+            ((job.run)(Err(reason.to_owned())).report)(Err(reason.to_owned()));
         }
     }
 
@@ -330,252 +343,37 @@ impl WriterThread {
     }
 }
 
-/// Runs `work` in the open transaction, and undoes what it did if it fails. A SAVEPOINT copies each page that changes behind it,
-/// so the first write of a transaction, which is often the only one, does without.
-fn run_undoable<T, F>(connection: &Connection, position: Position, work: F) -> Result<T, StoreError>
+/// Runs `work` in the open transaction, and undoes what it did if it fails: the second result says whether that succeeded, so
+/// that the transaction may be committed. A SAVEPOINT copies each page that changes behind it, so the first write of a
+/// transaction, which is often the only one, does without.
+fn run_undoable<T, F>(
+    connection: &Connection,
+    position: Position,
+    work: F,
+) -> (Result<T, StoreError>, Result<(), String>)
 where
     F: FnOnce(&Connection) -> Result<T, StoreError>,
 {
-    if connection.is_autocommit() {
-        return Err(StoreError::Group("the transaction could not begin".to_owned()));
-    }
     let execute = |sql| connection.prepare_cached(sql)?.execute([]);
-    if position == Position::Later {
-        execute("SAVEPOINT caller")?;
+    if position == Position::Later
+        && let Err(error) = execute("SAVEPOINT caller")
+    {
+        return (Err(error.into()), Ok(()));
     }
     let outcome = catch_unwind(AssertUnwindSafe(|| work(connection)))
         .unwrap_or_else(|_| Err(StoreError::Row("a write panicked".to_owned())));
-    // Some errors (a full disk) have undone the whole transaction already.
-    if connection.is_autocommit() {
-        return outcome;
-    }
-    match (position, outcome.is_ok()) {
-        (Position::First, true) => {}
-        (Position::First, false) => {
-            execute("ROLLBACK")?;
-            execute("BEGIN IMMEDIATE")?;
-        }
-        (Position::Later, is_ok) => {
-            if !is_ok {
-                execute("ROLLBACK TO caller")?;
-            }
-            execute("RELEASE caller")?;
-        }
-    }
-    outcome
+    let undo_or_keep: &[&str] = match (position, outcome.is_ok()) {
+        // Some errors (a full disk) have undone the whole transaction already.
+        _ if connection.is_autocommit() => &[],
+        (Position::First, true) => &[],
+        (Position::First, false) => &["ROLLBACK", "BEGIN IMMEDIATE"],
+        (Position::Later, true) => &["RELEASE caller"],
+        (Position::Later, false) => &["ROLLBACK TO caller", "RELEASE caller"],
+    };
+    let undone = undo_or_keep.iter().try_for_each(|sql| execute(sql).map(drop));
+    (outcome, undone.map_err(|error| error.to_string()))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Arc, mpsc};
-
-    use futures_util::future::join_all;
-    use rusqlite::params;
-
-    use super::*;
-    use crate::store::database;
-
-    struct World {
-        writer: Writer,
-        folder: tempfile::TempDir,
-    }
-
-    impl World {
-        fn new() -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("daoyou.db");
-            let connection = database::into_writer(&path, database::open_for_check(&path).unwrap()).unwrap();
-            connection
-                .execute_batch("CREATE TABLE spoken (word TEXT NOT NULL); PRAGMA wal_checkpoint(TRUNCATE);")
-                .unwrap();
-            Self {
-                writer: Writer::spawn(connection, None, Arc::new(DatabaseHealth::new(&path)), Box::new(|_| {}))
-                    .unwrap(),
-                folder,
-            }
-        }
-
-        /// Returns the number of commits in the write-ahead log: its frames with the size of the database.
-        /// <https://www.sqlite.org/fileformat2.html#walformat>
-        fn commits(&self) -> usize {
-            let wal = std::fs::read(self.folder.path().join("daoyou.db-wal")).unwrap();
-            let word = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
-            let page = usize::try_from(word(&wal[8..12])).unwrap();
-            wal[32..].chunks_exact(24 + page).filter(|frame| word(&frame[4..8]) > 0).count()
-        }
-
-        fn words(&self) -> Vec<String> {
-            let connection = database::open_reader(&self.folder.path().join("daoyou.db")).unwrap();
-            let mut statement = connection.prepare("SELECT word FROM spoken ORDER BY rowid").unwrap();
-            let words = statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>();
-            words.unwrap()
-        }
-
-        /// Enqueues `jobs` while the writer is busy, and calls `meanwhile` when all of them wait; returns the outcome of each.
-        async fn together(&self, jobs: Vec<Work>, meanwhile: impl FnOnce()) -> Vec<Result<(), StoreError>> {
-            let count = jobs.len();
-            let (running, is_running) = oneshot::channel();
-            let (release, held) = mpsc::channel::<()>();
-            let busy = self.writer.write(Durability::Synced, move |_| {
-                running.send(()).unwrap();
-                held.recv().map_err(|error| StoreError::Row(error.to_string()))
-            });
-            let waiting = async {
-                is_running.await.unwrap();
-                let jobs = jobs.into_iter();
-                join_all(jobs.map(|job| self.writer.write(Durability::Synced, move |connection| job(connection)))).await
-            };
-            let let_go = async {
-                while self.writer.jobs.len() < count {
-                    tokio::task::yield_now().await;
-                }
-                meanwhile();
-                release.send(()).unwrap();
-            };
-            let (busy, outcomes, ()) = tokio::join!(busy, waiting, let_go);
-            busy.unwrap();
-            outcomes
-        }
-    }
-
-    type Work = Box<dyn FnOnce(&Connection) -> Result<(), StoreError> + Send>;
-
-    fn say(word: impl Into<String>) -> Work {
-        let word = word.into();
-        Box::new(move |connection| {
-            connection.execute("INSERT INTO spoken VALUES (?)", params![word])?;
-            Ok(())
-        })
-    }
-
-    /// Inserts a word, then fails.
-    fn say_then(word: &'static str, wrong: fn(&Connection) -> Result<(), StoreError>) -> Work {
-        Box::new(move |connection| {
-            say(word)(connection)?;
-            wrong(connection)
-        })
-    }
-
-    #[tokio::test]
-    async fn callers_that_wait_together_share_a_commit() {
-        for (callers, commits) in [(1, 1), (100, 1), (GROUP_LIMIT, 1), (GROUP_LIMIT + 44, 2)] {
-            let world = World::new();
-            let outcomes = world.together((0..callers).map(|n| say(n.to_string())).collect(), || {}).await;
-            assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-            // The busy write inserted nothing, and so has no commit in the log.
-            assert_eq!((world.commits(), world.words().len()), (commits, callers));
-        }
-    }
-
-    #[tokio::test]
-    async fn an_error_and_a_panic_affect_only_their_caller() {
-        let world = World::new();
-        let jobs = vec![
-            say("a"),
-            say_then("b", |_| Err(StoreError::Row("no".to_owned()))),
-            say_then("c", |_| panic!("as a bug would")),
-            say_then("d", |connection| Ok(connection.execute_batch("INSERT INTO nowhere VALUES (1)")?)),
-            say("e"),
-        ];
-        let outcomes = world.together(jobs, || {}).await;
-        let is_ok: Vec<_> = outcomes.iter().map(Result::is_ok).collect();
-        assert_eq!((is_ok, world.words()), (vec![true, false, false, false, true], vec!["a".into(), "e".to_owned()]));
-    }
-
-    /// It has no savepoint to return to.
-    #[tokio::test]
-    async fn a_failure_of_the_first_write_affects_only_its_caller() {
-        let firsts: [fn() -> Work; 3] = [
-            || say_then("b", |_| Err(StoreError::Row("no".to_owned()))),
-            || say_then("c", |_| panic!("as a bug would")),
-            || say_then("d", |connection| Ok(connection.execute_batch("INSERT INTO nowhere VALUES (1)")?)),
-        ];
-        for first in firsts {
-            let world = World::new();
-            let outcomes = world.together(vec![first(), say("e"), say("f")], || {}).await;
-            let is_ok: Vec<_> = outcomes.iter().map(Result::is_ok).collect();
-            assert_eq!((is_ok, world.words()), (vec![false, true, true], vec!["e".into(), "f".to_owned()]));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_write_that_undoes_a_transaction_undoes_the_writes_before_it_and_not_those_after() {
-        let world = World::new();
-        let jobs =
-            vec![say("a"), say_then("b", |connection| Ok(connection.execute_batch("ROLLBACK")?)), say("c"), say("d")];
-        let outcomes = world.together(jobs, || {}).await;
-        assert!(matches!(outcomes[..], [Err(StoreError::Group(_)), Err(_), Ok(()), Ok(())]), "{outcomes:?}");
-        assert_eq!(world.words(), ["c", "d"]);
-    }
-
-    #[tokio::test]
-    async fn every_caller_learns_that_a_transaction_could_not_begin() {
-        let world = World::new();
-        // A nested transaction is refused like a store that another program has locked.
-        world
-            .writer
-            .write(Durability::Logged, |connection| Ok(connection.busy_timeout(std::time::Duration::ZERO)?))
-            .await
-            .unwrap();
-        let other = rusqlite::Connection::open(world.folder.path().join("daoyou.db")).unwrap();
-        other.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let outcomes =
-            join_all((0..3).map(|_| world.writer.write(Durability::Synced, |connection| say("a")(connection)))).await;
-        assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(StoreError::Group(_)))), "{outcomes:?}");
-        other.execute_batch("ROLLBACK").unwrap();
-        world.writer.write(Durability::Synced, |connection| say("b")(connection)).await.unwrap();
-        assert_eq!(world.words(), ["b"]);
-    }
-
-    /// Two readers of which one always reads, until `stop`; each reads until the other has begun.
-    fn read_without_a_break(path: std::path::PathBuf, stop: Arc<std::sync::atomic::AtomicBool>) -> JoinHandle<()> {
-        std::thread::spawn(move || {
-            let readers = [(); 2].map(|()| database::open_reader(&path).unwrap());
-            let read = |reader: &Connection| {
-                reader.execute_batch("BEGIN").unwrap();
-                reader.query_row("SELECT count(*) FROM spoken", [], |row| row.get::<_, i64>(0)).unwrap();
-            };
-            read(&readers[1]);
-            for at in (0..2).cycle() {
-                read(&readers[at]);
-                readers[1 - at].execute_batch("COMMIT").unwrap();
-                if stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    return;
-                }
-            }
-        })
-    }
-
-    #[tokio::test]
-    async fn the_log_stays_bounded_under_continuous_reads() {
-        let world = World::new();
-        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let reading = read_without_a_break(world.folder.path().join("daoyou.db"), stop.clone());
-        let mut longest = 0;
-        for _ in 0..48 {
-            world.writer.write(Durability::Logged, say("x".repeat(1 << 20))).await.unwrap();
-            longest = longest.max(std::fs::metadata(world.folder.path().join("daoyou.db-wal")).unwrap().len());
-        }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        reading.join().unwrap();
-        assert!(longest < 2 * MAX_LOG_BYTES, "{longest}");
-        assert_eq!(world.words().len(), 48);
-    }
-
-    #[tokio::test]
-    async fn closing_finishes_enqueued_writes() {
-        let world = Arc::new(World::new());
-        let (closing, closed) = (Arc::clone(&world), Arc::clone(&world));
-        let meanwhile = move || {
-            std::thread::spawn(move || closing.writer.close());
-            while !closed.writer.jobs.is_closed() {
-                std::thread::yield_now();
-            }
-        };
-        let outcomes = world.together((0..10).map(|n| say(n.to_string())).collect(), meanwhile).await;
-        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-        assert_eq!(world.words().len(), 10);
-        let late = world.writer.write(Durability::Synced, |connection| say("late")(connection)).await;
-        assert!(matches!(late, Err(StoreError::Closed)), "{late:?}");
-    }
-}
+#[path = "writer_tests.rs"]
+mod tests;

@@ -19,7 +19,7 @@ use super::process::{ProcessTool, Processes};
 use super::registry::{ToolRegistry, ToolRegistryError};
 use super::spill::SpillStore;
 use super::tool::Tool;
-use crate::guard::{Jail, protected_paths, remove_stale_temp};
+use crate::guard::{Jail, KnownSecrets, protected_paths, remove_stale_temp};
 
 /// The folder in the home for the private temp folders of commands.
 const TEMP: &str = "tmp";
@@ -48,6 +48,8 @@ pub struct ToolDeps {
     pub private: PrivateFolders,
     /// Bytes that commands leave free on the disk.
     pub reserve: u64,
+    /// Removed from all that the tools return.
+    pub secrets: KnownSecrets,
 }
 
 /// Builds read_file, write_file, edit_file, list_dir, exec, process, message and parallel over `workspace`, and adds
@@ -61,7 +63,7 @@ pub fn build(
     workspace: &Path,
     home: &Path,
     exe: PathBuf,
-    ToolDeps { processes, further, private, reserve }: ToolDeps,
+    ToolDeps { processes, further, private, reserve, secrets }: ToolDeps,
 ) -> Result<ToolExecutor, ToolSetupError> {
     let failed = |error| ToolSetupError::Workspace { path: workspace.to_owned(), error };
     let protected = protected_paths(home);
@@ -104,7 +106,8 @@ pub fn build(
     for tool in tools.into_iter().chain(further) {
         registry.register(tool)?;
     }
-    Ok(ToolExecutor::new(registry, spill, ExecutorLimits { timeout: config.timeout.0, at_once: config.parallel }))
+    let limits = ExecutorLimits { timeout: config.timeout.0, at_once: config.parallel };
+    Ok(ToolExecutor::new(registry, spill, limits).with_secrets(secrets))
 }
 
 fn prepare_temp(home: &Path) -> Result<PathBuf, ToolSetupError> {

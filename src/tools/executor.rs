@@ -17,10 +17,13 @@ use super::private_folders::ConversationFolder;
 use super::refusal::refusal;
 use super::registry::{ToolRegistry, ToolRegistryError};
 use super::spill::SpillStore;
-use super::tool::{CallRunner, OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult};
+use super::tool::{
+    CallRunner, OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome, ToolResult,
+};
 use super::truncation::{TextExtent, truncate_middle};
 use crate::cache::{CacheKey, Cacheability};
 use crate::chat::{ERROR_ADVICE, ToolCall, ToolSpec};
+use crate::guard::KnownSecrets;
 
 /// After a cancellation, how long a tool may take to report what it has done. A tool that runs others has more time, so
 /// that it can report their results.
@@ -42,6 +45,7 @@ pub struct ToolExecutor {
     registry: ToolRegistry,
     spill: Arc<SpillStore>,
     limits: ExecutorLimits,
+    secrets: KnownSecrets,
 }
 
 /// The limits of every call.
@@ -55,7 +59,12 @@ pub struct ExecutorLimits {
 
 impl ToolExecutor {
     pub fn new(registry: ToolRegistry, spill: Arc<SpillStore>, limits: ExecutorLimits) -> Self {
-        Self { registry, spill, limits }
+        Self { registry, spill, limits, secrets: KnownSecrets::default() }
+    }
+
+    /// Returns the same executor; it removes `secrets` from all that calls return, also from calls within a plan.
+    pub fn with_secrets(self, secrets: KnownSecrets) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Adds a tool of another module.
@@ -68,7 +77,12 @@ impl ToolExecutor {
 
     /// Returns the same executor without the tools for which `keeps` is false, for a turn that has not all of them.
     pub fn filtered(&self, keeps: impl Fn(&str) -> bool) -> Self {
-        Self { registry: self.registry.filtered(keeps), spill: Arc::clone(&self.spill), limits: self.limits }
+        Self {
+            registry: self.registry.filtered(keeps),
+            spill: Arc::clone(&self.spill),
+            limits: self.limits,
+            secrets: self.secrets.clone(),
+        }
     }
 
     /// Returns the specifications for models.
@@ -123,6 +137,8 @@ impl ToolExecutor {
             Ok((tool, arguments)) => self.try_within(tool, arguments, context).await,
             Err(error) => ToolResult::failed(error).into(),
         };
+        // Before the result is shortened: a cut would hide a secret from the search, and the spill file would hold it.
+        self.redact(&mut outcome, context);
         let result = &mut outcome.result;
         result.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         if !result.success
@@ -212,6 +228,22 @@ impl ToolExecutor {
             () = tokio::time::sleep_until(deadline) => {
                 ToolResult::failed(format!("The tool timed out after {} seconds", limit.as_secs())).into()
             }
+        }
+    }
+
+    fn redact(&self, outcome: &mut ToolOutcome, context: &ToolContext) {
+        let mut texts = vec![&mut outcome.result.content];
+        texts.extend(&mut outcome.result.error);
+        for effect in &mut outcome.effects {
+            if let ToolEffect::Message { content, subject, .. } = effect {
+                texts.push(content);
+                texts.extend(subject);
+            }
+        }
+        let found = texts.into_iter().filter_map(|text| self.secrets.redact(text).then_some(())).count();
+        if found > 0 {
+            let ToolContext { turn, session, .. } = context;
+            tracing::warn!(%turn, %session, found, "secrets of the configuration were removed from what a tool returned");
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use daoyou_channels::settings::Secret;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -12,6 +13,7 @@ use super::testing::{ToolWorld, context};
 use super::truncation::TextExtent;
 use super::*;
 use crate::chat::{ToolCall, ToolSpec};
+use crate::guard::KnownSecrets;
 
 /// A tool with scripted behaviour.
 struct FakeTool {
@@ -354,6 +356,32 @@ async fn long_output_is_shortened_and_kept_whole_for_read_file() {
     let got = world.says("wrong", json!({})).await;
     assert!(got.starts_with("Error: eee") && got.ends_with("out\n"), "{got}");
     assert!(TextExtent::of(&got).fits(OutputLimit { chars: 400, lines: 20 }), "{got}");
+}
+
+/// A call within a plan passes its result on, and a long result is kept in a file: neither may hold the secret.
+#[tokio::test]
+async fn secrets_are_removed_before_results_are_shortened_kept_or_passed_on() {
+    let ToolWorld { home, executor } = fresh();
+    let secrets = KnownSecrets::new(["sk-canary-1".to_owned()].map(Secret::new));
+    let world = ToolWorld { home, executor: executor.with_secrets(secrets) };
+    std::fs::write(world.path("keys.txt"), "the key is sk-canary-1").unwrap();
+    let calls = json!([
+        { "id": "a", "tool": "read_file", "arguments": { "path": "keys.txt" } },
+        { "id": "b", "tool": "write_file", "arguments": { "path": "copy.txt", "content": "{{a}}" }, "needs": ["a"] },
+    ]);
+    let told = world.says("parallel", json!({ "calls": calls })).await;
+    assert!(told.contains("the key is (hidden)"), "{told}");
+    assert_eq!(std::fs::read_to_string(world.path("copy.txt")).unwrap(), "the key is (hidden)");
+
+    let mut world = world;
+    // The cut goes through the first secret.
+    let long = || ToolResult::ok("sk-canary-1 ".repeat(400));
+    world.executor.register(Arc::new(FakeTool::new("long", long))).unwrap();
+    let told = world.says("long", json!({})).await;
+    assert!(told.contains("(hidden)") && !told.contains("canary"), "{told}");
+    let path = told.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
+    let kept = std::fs::read_to_string(world.path(path)).unwrap();
+    assert_eq!(kept.trim_end(), "(hidden) ".repeat(400).trim_end());
 }
 
 proptest! {

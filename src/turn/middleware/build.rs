@@ -100,8 +100,7 @@ impl MiddlewareStack {
             MiddlewareName::Redaction => {
                 let redaction = Arc::new(RedactionMiddleware(parts.secrets.clone()));
                 self.turn.push(redaction.clone());
-                self.model.push(redaction.clone());
-                self.tool.push(redaction);
+                self.model.push(redaction);
                 self.secrets = Some(parts.secrets.clone());
             }
             MiddlewareName::Budget => {
