@@ -24,6 +24,7 @@ use uuid::Uuid;
 
 use super::beneath::{create_dir_beneath, open_beneath};
 use super::closed_folders::ClosedFolders;
+use super::path_rules::resolve_links;
 
 /// The longest accepted path, in bytes.
 const PATH_BYTES: usize = 4_096;
@@ -529,24 +530,6 @@ fn resolve_inside(relative: &Path) -> Option<JailPath> {
 /// line of the tool's own.
 pub(crate) fn quote_controls(path: &str) -> String {
     if path.chars().any(char::is_control) { format!("{path:?}") } else { path.to_owned() }
-}
-
-/// Resolves the links of the existing part of a path, and appends the rest.
-fn resolve_links(path: &Path) -> io::Result<PathBuf> {
-    let mut missing = Vec::new();
-    let mut existing = path;
-    loop {
-        match std::fs::canonicalize(existing) {
-            Ok(real) => return Ok(missing.iter().rev().fold(real, |path, part| path.join(part))),
-            // A dangling link is not a missing file.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && existing.symlink_metadata().is_err() => {
-                let (Some(parent), Some(name)) = (existing.parent(), existing.file_name()) else { return Err(error) };
-                missing.push(name);
-                existing = parent;
-            }
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 /// Renames a file where no other has the new name. Returns whether it did.

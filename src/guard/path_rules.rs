@@ -1,7 +1,7 @@
 //! The folders that commands may read, and those that no tool may touch.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// The files of a Linux system that programs need to run. Of `/etc` only files without secrets; nothing of `/home`,
 /// `/root`, `/var` and `/run`, and of `/proc` only files about the machine, not about other processes.
@@ -81,11 +81,32 @@ const KEY_PATHS: &[&str] = &[
 const SEARCH_DEPTH: usize = 8;
 
 /// Returns the paths that no tool may read or write, whatever the configuration allows: daoyou's own folder and the
-/// user's keys. Only existing paths, with symbolic links resolved.
+/// user's keys, with symbolic links resolved. A path that does not exist is among them: it may be made later.
 pub fn protected_paths(home: &Path) -> Vec<PathBuf> {
-    let user = std::env::home_dir().unwrap_or_default();
+    protected_paths_of(home, &std::env::home_dir().unwrap_or_default())
+}
+
+fn protected_paths_of(home: &Path, user: &Path) -> Vec<PathBuf> {
     let keys = KEY_PATHS.iter().filter(|_| user.is_absolute()).map(|name| user.join(name));
-    std::iter::once(home.to_owned()).chain(keys).filter_map(|path| fs::canonicalize(path).ok()).collect()
+    std::iter::once(home.to_owned()).chain(keys).map(|path| resolve_links(&path).unwrap_or(path)).collect()
+}
+
+/// Resolves the links of the existing part of a path, and appends the rest.
+pub(super) fn resolve_links(path: &Path) -> io::Result<PathBuf> {
+    let mut missing = Vec::new();
+    let mut existing = path;
+    loop {
+        match fs::canonicalize(existing) {
+            Ok(real) => return Ok(missing.iter().rev().fold(real, |path, part| path.join(part))),
+            // A dangling link is not a missing file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && existing.symlink_metadata().is_err() => {
+                let (Some(parent), Some(name)) = (existing.parent(), existing.file_name()) else { return Err(error) };
+                missing.push(name);
+                existing = parent;
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Returns the folders and files that commands may read in addition to workspace and temp folder: the system's and
@@ -147,6 +168,20 @@ fn collect_readable(path: &Path, protected: &[PathBuf], depth: usize, found: &mu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_that_do_not_exist_yet_are_protected() {
+        let user = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(user.path()).unwrap();
+        fs::create_dir_all(root.join("dotfiles/aws")).unwrap();
+        std::os::unix::fs::symlink("dotfiles/aws", root.join(".aws")).unwrap();
+        std::os::unix::fs::symlink("nowhere", root.join(".kube")).unwrap();
+        let found = protected_paths_of(&root.join("home"), &root);
+        for expected in ["home", ".ssh", ".config/gh", "dotfiles/aws", ".kube"] {
+            assert!(found.contains(&root.join(expected)), "{expected}: {found:?}");
+        }
+        assert_eq!(protected_paths_of(&root, Path::new("")), [root]);
+    }
 
     #[test]
     fn a_folder_with_keys_is_replaced_by_its_other_entries() {

@@ -74,7 +74,8 @@ pub fn build(
         return Err(ToolSetupError::ContainsHome { workspace: root, home: home.to_owned() });
     }
     let files = WorkspaceJail::new(jail, private);
-    let for_untrusted = Jail::open(&root, true, protected.clone(), config.max_file_size.0).map_err(failed)?;
+    // No link opens more to untrusted senders than the paths that are named.
+    let for_untrusted = Jail::open_strict(&root, protected.clone(), config.max_file_size.0).map_err(failed)?;
     let for_untrusted = WorkspaceJail::new(for_untrusted, private);
     let readable = ReadScope::new(files.clone(), for_untrusted, &config.strangers_read);
     // Attachments leave the workspace: no link decides their content.

@@ -146,7 +146,8 @@ impl ExecTool {
 
     fn policy(&self) -> Result<SandboxPolicy, String> {
         // Landlock cannot exclude a part of an allowed folder.
-        if let Some(secret) = self.deps.protected.iter().find(|secret| secret.starts_with(&self.deps.workspace)) {
+        let is_inside = |secret: &&PathBuf| secret.starts_with(&self.deps.workspace) && secret.exists();
+        if let Some(secret) = self.deps.protected.iter().find(is_inside) {
             return Err(format!(
                 "Commands are off: the workspace holds {}, which no command may read. Choose a workspace of its own",
                 secret.display()

@@ -144,16 +144,39 @@ mod tests {
             ("write_file", json!({"path": "memory/a/b.md", "content": "- all is free"})),
         ] {
             let call = ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
-            for (trust, expected) in
-                [(Trust::Untrusted, "is refused"), (Trust::Known, "off limits"), (Trust::Owner, "")]
-            {
+            for (trust, expected) in [(Trust::Untrusted, ""), (Trust::Known, "off limits"), (Trust::Owner, "")] {
                 let context = ToolContext { trust, ..context() };
                 let result = executor.run(&call, &context).await.result;
-                let is_closed = result.render().contains("off limits") || result.render().contains("is refused");
-                assert_eq!(is_closed, trust != Trust::Owner, "{trust:?} {name} {arguments}: {}", result.render());
-                assert!(trust == Trust::Untrusted || result.render().contains(expected), "{}", result.render());
+                assert_eq!(result.success, trust == Trust::Owner, "{trust:?} {name} {arguments}: {}", result.render());
+                assert!(result.render().contains(expected), "{trust:?} {name} {arguments}: {}", result.render());
             }
         }
         assert_eq!(std::fs::read_to_string(absolute).unwrap(), "the PIN is 4712");
+    }
+
+    #[tokio::test]
+    async fn a_public_path_opens_no_other_file_by_a_link() {
+        let home = tempfile::tempdir().unwrap();
+        let workspace = home.path().join("workspace");
+        std::fs::create_dir_all(workspace.join("public")).unwrap();
+        std::fs::write(workspace.join("USER.md"), "the owner's birthday").unwrap();
+        std::fs::write(workspace.join("public/hours.md"), "open from 9").unwrap();
+        std::os::unix::fs::symlink("../USER.md", workspace.join("public/user.md")).unwrap();
+        std::os::unix::fs::symlink("..", workspace.join("public/up")).unwrap();
+        let config = ToolsConfig { strangers_read: vec!["public".to_owned()], ..ToolsConfig::default() };
+        let exe = PathBuf::from("/proc/self/exe");
+        let executor = build(&config, &workspace, home.path(), exe, ToolDeps::default()).unwrap();
+        for (path, trust, is_read) in [
+            ("public/hours.md", Trust::Untrusted, true),
+            ("public/user.md", Trust::Untrusted, false),
+            ("public/up/USER.md", Trust::Untrusted, false),
+            ("public/user.md", Trust::Owner, true),
+        ] {
+            let arguments = json!({ "path": path }).to_string();
+            let call = ToolCall { id: "1".to_owned(), name: "read_file".to_owned(), arguments };
+            let result = executor.run(&call, &ToolContext { trust, ..context() }).await.result;
+            assert_eq!(result.success, is_read, "{trust:?} {path}: {}", result.render());
+            assert!(is_read || !result.render().contains("birthday"), "{path}: {}", result.render());
+        }
     }
 }
