@@ -1,9 +1,12 @@
 //! One attempt to deliver one message: `pending → sending → sent`, or another outcome.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use daoyou_channels::{Channel, OutboundMessage, Receipt, Resend, SendError};
+use futures_util::FutureExt;
 use uuid::Uuid;
 
 use crate::bus::{ChannelHealth, ChannelState, DeadLetter, MessageBus, message_of};
@@ -103,10 +106,15 @@ impl DeliveryAttempt<'_> {
         crash::point("sending_committed", &message.content);
         let id = self.id;
         let is_last = self.channel.retry().wait_after(self.tries).is_none();
-        let sent = match is_last {
-            false => self.channel.send(message).await,
-            true => self.channel.send_finally(message).await,
+        let sending = match is_last {
+            false => self.channel.send(message),
+            true => self.channel.send_finally(message),
         };
+        let sent = AssertUnwindSafe(sending).catch_unwind().await.unwrap_or_else(|panic| {
+            let reason = format!("{}; whether it arrived is unknown", panic_message(panic.as_ref()));
+            tracing::error!(channel = self.channel.name(), %id, reason, "a delivery panicked");
+            Err(SendError::Unknown { reason })
+        });
         match sent {
             Ok(Receipt { provider_id }) => {
                 crash::point("sent_unmarked", &message.content);
@@ -199,6 +207,13 @@ impl DeliveryAttempt<'_> {
         };
         self.bus.store().write_until(durability, || write.clone(), failed).await.ok_or(StoreError::Closed)
     }
+}
+
+/// Describes a panic.
+pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("a fault inside daoyou: {}", text.as_deref().unwrap_or("a panic"))
 }
 
 /// Returns up to 0.1, by which waits are lengthened, so that messages that failed together are not retried together.

@@ -1,11 +1,9 @@
 //! Delivers the messages of one channel.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::Channel;
-use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -13,15 +11,17 @@ use tokio_util::sync::CancellationToken;
 use super::delivery::{NextStep, SendingHealth, deliver, millis};
 use super::queue::ChatQueues;
 use crate::bus::{ChannelHealth, MessageBus};
-use crate::metrics::DeliveryOutcome;
 use crate::store::outbox::{self, PendingDelivery};
-use crate::store::{Durability, StoreError, now_ms};
+use crate::store::{StoreError, now_ms};
 
 /// The most messages of one channel in flight, each of another chat.
 const MAX_IN_FLIGHT: usize = 32;
 
 /// Rows read at a time.
 const BATCH: u32 = 1_000;
+
+/// The wait before the outbox is read again after a failure.
+const READ_RETRY: Duration = Duration::from_secs(1);
 
 /// The longest sleep, and how often the clock is checked for jumps.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
@@ -84,16 +84,15 @@ impl DeliveryWorker {
                 Ok(()) => is_read = true,
                 Err(error) => {
                     tracing::error!(channel = self.channel.name(), %error, "the outbox could not be read");
-                    if flush.is_cancelled() {
-                        return;
-                    }
+                    // At the end it is not tried again: the rows stay for the next start. What is in flight still ends.
+                    is_read = flush.is_cancelled();
                 }
             }
             self.send_due();
             if flush.is_cancelled() && self.in_flight.is_empty() {
                 return;
             }
-            let wait = self.until_next();
+            let wait = if is_read { self.until_next() } else { READ_RETRY };
             tokio::select! {
                 () = self.waker.notified() => {
                     is_read = false;
@@ -157,7 +156,7 @@ impl DeliveryWorker {
             let (channel, bus, presences) = (self.channel.clone(), self.bus.clone(), self.presences);
             let sending = self.sending.clone();
             self.in_flight.spawn(async move {
-                let next = attempt(channel.as_ref(), &bus, &sending, &pending).await.unwrap_or_else(|error| {
+                let next = deliver(channel.as_ref(), &bus, &sending, &pending).await.unwrap_or_else(|error| {
                     tracing::error!(channel = channel.name(), id = %pending.id, %error, "a delivery could not be recorded");
                     NextStep::Retry { tries: pending.tries, at: now_ms() + 1_000 }
                 });
@@ -203,27 +202,6 @@ impl DeliveryWorker {
     }
 }
 
-/// Makes one attempt. After a panic of the channel the message may have arrived or not; the chat goes on.
-async fn attempt(
-    channel: &dyn Channel,
-    bus: &MessageBus,
-    sending: &SendingHealth,
-    pending: &PendingDelivery,
-) -> Result<NextStep, StoreError> {
-    let delivered = AssertUnwindSafe(deliver(channel, bus, sending, pending)).catch_unwind().await;
-    if let Ok(next) = delivered {
-        return next;
-    }
-    let id = pending.id;
-    tracing::error!(channel = channel.name(), %id, "a delivery panicked");
-    let ended = move |connection: &_| {
-        outbox::mark_ended(connection, id, "unknown", "the channel failed in the middle; whether it arrived is unknown")
-    };
-    bus.store().write(Durability::Synced, ended).await?;
-    bus.metrics().messages.channel(channel.name()).delivered(DeliveryOutcome::Unknown, 1);
-    Ok(NextStep::Ended)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -239,7 +217,7 @@ mod tests {
     use super::*;
     use crate::bus::testing::bus;
     use crate::bus::{OutboundBody, OutboundDraft};
-    use crate::store::{Connection, Store};
+    use crate::store::{Connection, Durability, Store};
 
     /// A channel that is away for the first message, and comes back after that was seen and before it is written.
     struct LateScreen {
@@ -299,23 +277,27 @@ mod tests {
         }
     }
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_channel_that_comes_back_while_its_absence_is_recorded_gets_the_message() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let bus = bus(store.clone(), 1);
+    /// Returns a message in the chat "c".
+    fn draft(channel: &str, content: &str) -> OutboundDraft {
         let body = OutboundBody {
-            content: "hello".to_owned(),
-            session: SessionKey::from("screen:c"),
+            content: content.to_owned(),
+            session: SessionKey::of_chat(channel, "c"),
             in_reply_to: None,
             attachments: Vec::new(),
             metadata: serde_json::Map::new(),
             context: daoyou_channels::OutboundContext::default(),
             error: None,
         };
-        let (turn, slot, channel) = (Uuid::nil(), "reply".to_owned(), "screen".to_owned());
-        let draft = OutboundDraft { turn, slot, channel, chat_id: "c".to_owned(), body };
-        let id = bus.publish_outbound(draft).await.unwrap();
+        let (channel, chat_id) = (channel.to_owned(), "c".to_owned());
+        OutboundDraft { turn: Uuid::nil(), slot: content.to_owned(), channel, chat_id, body }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_channel_that_comes_back_while_its_absence_is_recorded_gets_the_message() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let bus = bus(store.clone(), 1);
+        let id = bus.publish_outbound(draft("screen", "hello")).await.unwrap();
         let (noticed, until_noticed) = std::sync::mpsc::sync_channel(1);
         let channel = Arc::new(LateScreen {
             store: store.clone(),
@@ -343,5 +325,72 @@ mod tests {
         assert_eq!((tries, channel.sends.load(Ordering::SeqCst)), (1, 2));
         flush.cancel();
         worker.await.unwrap();
+    }
+
+    /// A channel that panics at the message "panic", and sends others when it may.
+    struct SlowChannel {
+        retry: RetryTable,
+        began: Semaphore,
+        may_send: Semaphore,
+    }
+
+    #[async_trait]
+    impl Channel for SlowChannel {
+        fn name(&self) -> &str {
+            "slow"
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities { streaming: false, resend: Resend::Never }
+        }
+
+        fn retry(&self) -> &RetryTable {
+            &self.retry
+        }
+
+        async fn start(&self, _: ChannelContext) -> Result<(), StartError> {
+            Ok(())
+        }
+
+        async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
+            assert_ne!(message.content, "panic");
+            self.began.add_permits(1);
+            self.may_send.acquire().await.unwrap().forget();
+            Ok(Receipt::default())
+        }
+    }
+
+    /// Whether a message whose delivery panicked arrived is unknown; its chat goes on. At the end, what is in flight is awaited
+    /// although the outbox cannot be read.
+    #[tokio::test]
+    async fn panics_and_unreadable_outboxes_leave_other_deliveries_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let bus = bus(store.clone(), 9);
+        let panics = bus.publish_outbound(draft("slow", "panic")).await.unwrap();
+        let hello = bus.publish_outbound(draft("slow", "hello")).await.unwrap();
+        let (began, may_send) = (Semaphore::new(0), Semaphore::new(0));
+        let channel = Arc::new(SlowChannel { retry: RetryTable::new(Vec::new()), began, may_send });
+        let flush = CancellationToken::new();
+        let worker = DeliveryWorker::new(channel.clone(), bus, Arc::new(Notify::new()), Arc::default());
+        let worker = tokio::spawn(worker.run(flush.clone()));
+        channel.began.acquire().await.unwrap().forget();
+        let state_of = |id| {
+            let store = store.clone();
+            async move { store.read(move |connection| outbox::find(connection, id)).await.unwrap().unwrap().state }
+        };
+        assert_eq!(state_of(panics).await, "unknown");
+
+        let other = Connection::open(folder.path().join("daoyou.db")).unwrap();
+        other.execute_batch("ALTER TABLE outbox RENAME TO outbox_elsewhere").unwrap();
+        flush.cancel();
+        // The worker runs on this thread, and reads the outbox without waiting.
+        for _ in 0..9 {
+            tokio::task::yield_now().await;
+        }
+        other.execute_batch("ALTER TABLE outbox_elsewhere RENAME TO outbox").unwrap();
+        channel.may_send.add_permits(1);
+        worker.await.unwrap();
+        assert_eq!(state_of(hello).await, "sent");
     }
 }

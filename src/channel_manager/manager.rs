@@ -1,6 +1,5 @@
 //! Starts every channel, restarts it after a failure, and wakes its delivery worker when there is something to deliver.
 
-use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::delivery::panic_message;
 use super::delivery_worker::DeliveryWorker;
 use crate::bus::{ChannelHealth, ChannelState, MessageBus};
 use crate::metrics::DeliveryOutcome;
@@ -223,16 +223,22 @@ async fn supervise_delivery(
         if since.elapsed() >= LONGEST_WAIT {
             backoff.reset();
         }
-        let (error, wait) = (format!("delivering: {}", panic_message(panic.as_ref())), backoff.next_wait());
-        tracing::error!(channel = name, error, ?wait, "delivering failed; restarting it");
+        let error = format!("delivering: {}", panic_message(panic.as_ref()));
+        tracing::error!(channel = name, error, "delivering failed; restarting it");
         let failed = ChannelState::Failed { error };
         let before = health.exchange(&name, failed.clone());
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = flush.cancelled() => return,
-        }
-        if let Err(error) = recover(&bus, Some(&name)).await {
-            tracing::error!(channel = name, %error, "messages that were being sent could not be recovered");
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(backoff.next_wait()) => {}
+                () = flush.cancelled() => return,
+            }
+            // A row that stays `sending` would not be delivered before the next start.
+            match recover(&bus, Some(&name)).await {
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::error!(channel = name, %error, "messages that were being sent could not be recovered");
+                }
+            }
         }
         // A change by the receiving side in the meantime stays.
         if let Some(before) = before {
@@ -251,13 +257,6 @@ async fn recover(bus: &MessageBus, channel: Option<&str>) -> Result<usize, Store
         bus.metrics().messages.channel(&row.channel).delivered(DeliveryOutcome::Unknown, 1);
     }
     Ok(cut_off.len())
-}
-
-/// Describes a panic.
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("a fault inside daoyou: {}", text.as_deref().unwrap_or("a panic"))
 }
 
 #[cfg(test)]
