@@ -24,6 +24,8 @@ pub(super) struct AppliedFollowUps {
     pub awaiting: Option<AwaitingTurn>,
     /// The label of the sub-agent that has ended.
     pub sub_agent: Option<String>,
+    /// A run of a job has ended with an error.
+    pub is_failed_run: bool,
 }
 
 /// Writes what follows.
@@ -37,12 +39,7 @@ pub(super) fn follow(
 ) -> Result<AppliedFollowUps, StoreError> {
     let (mut awaiting, mut sub_agent) = (None, None);
     let FollowUps { reply, messages, notice } = match cause {
-        TurnCause::Job(job) => {
-            if end.error.is_some() {
-                bus.metrics().cron.run_failed();
-            }
-            cron::ended(connection, rules, job, end)?
-        }
+        TurnCause::Job(job) => cron::ended(connection, rules, job, end)?,
         TurnCause::Heartbeat => cron::heartbeat::ended(connection, end)?,
         TurnCause::SubAgent(task) => {
             let (follow_ups, awaited) = sub_agents::ended(connection, task, end, phrases)?;
@@ -63,11 +60,15 @@ pub(super) fn follow(
         Some(notice) => bus.write_owner_notice(connection, daoyou_channels::new_id(), "notice:errand", notice)?,
         None => None,
     };
-    Ok(AppliedFollowUps { reply, sessions, told, awaiting, sub_agent })
+    let is_failed_run = matches!(cause, TurnCause::Job(_)) && end.error.is_some();
+    Ok(AppliedFollowUps { reply, sessions, told, awaiting, sub_agent, is_failed_run })
 }
 
 /// Wakes everything that the commit gave work to.
 pub(super) fn wake(bus: &MessageBus, retries: &RetryScheduler, followed: AppliedFollowUps) {
+    if followed.is_failed_run {
+        bus.metrics().cron.run_failed();
+    }
     if let Some(label) = followed.sub_agent {
         crash::point("child_ended", &label);
     }

@@ -144,14 +144,14 @@ impl MessageBus {
         extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
+        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, InboxState::Queued)
+            .map_err(|error| store_refusal(&error))?;
+        let id = row.id;
         if let Err(refusal) = self.capacity.reserve(settings.capacities, &message.channel, &session) {
             // A message that was accepted before is a duplicate, and its sender is not refused.
             let known = self.find_duplicate(&message).await?;
             return known.ok_or(refusal);
         }
-        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, InboxState::Queued)
-            .map_err(|error| store_refusal(&error))?;
-        let id = row.id;
         let notices = self.notice_settings_of(settings);
         let written = self
             .store

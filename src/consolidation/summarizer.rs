@@ -198,11 +198,9 @@ impl Summarizer {
         let key = part.task.session.clone();
         let chosen = if model.is_empty() { self.settings.model.clone() } else { model.to_owned() };
         let head = self.memory.store.read(move |connection| messages::session(connection, &key)).await;
-        let chosen = match head {
-            // A session with a chosen model is read by that model.
-            Ok(head) if model.is_empty() => head.model.unwrap_or(chosen),
-            _ => chosen,
-        };
+        let head = head.map_err(TurnError::from)?;
+        // A session with a chosen model is read by that model.
+        let chosen = head.model.filter(|_| model.is_empty()).unwrap_or(chosen);
         let retries = self.retries.clone();
         let opened = self.chains.open(&chosen, "", move |provider| retries.answered(provider)).await;
         let chain = opened.map_err(|error| SummaryError::Nobody(error.to_string()))?;

@@ -151,7 +151,7 @@ impl Consolidator {
         };
         let (resting, next) = store.read(read).await?;
         let is_all = resting.len() < usize::try_from(LOOKED_AT).unwrap_or(usize::MAX);
-        self.idle_from = if is_all { to + 1 } else { resting.last().map_or(to, |(.., at)| *at) };
+        let next_from = if is_all { to + 1 } else { resting.last().map_or(to, |(.., at)| *at) };
         if !resting.is_empty() {
             let note = move |connection: &Connection| {
                 for (session, epoch, _) in &resting {
@@ -163,6 +163,8 @@ impl Consolidator {
             };
             store.write(Durability::Logged, note).await?;
         }
+        // Only now: after an error the same conversations are looked at again.
+        self.idle_from = next_from;
         Ok(if is_all { next.map(|used| until(used + idle, now)) } else { Some(LOOK_PAUSE) })
     }
 }
