@@ -299,10 +299,11 @@ impl WriterThread {
         let begun = Instant::now();
         let outcome = outcome.and_then(|()| self.commit(is_synced));
         let took = outcome.is_ok().then(|| begun.elapsed());
-        if outcome.is_err() && !self.connection.is_autocommit() {
-            if let Err(reason) = self.execute("ROLLBACK") {
-                tracing::error!(%reason, "a transaction that failed could not be rolled back");
-            }
+        if outcome.is_err()
+            && !self.connection.is_autocommit()
+            && let Err(reason) = self.execute("ROLLBACK")
+        {
+            tracing::error!(%reason, "a transaction that failed could not be rolled back");
         }
         // Before the callers get their results, so that a caller that reads the count is included.
         (self.on_commit)(GroupCommit { durability, writes: reports.len(), took });
