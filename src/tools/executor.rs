@@ -138,7 +138,10 @@ impl ToolExecutor {
             Err(error) => ToolResult::failed(error).into(),
         };
         // Before the result is shortened: a cut would hide a secret from the search, and the spill file would hold it.
-        self.redact(&mut outcome, context);
+        if self.redact(&mut outcome) {
+            let ToolContext { turn, session, .. } = context;
+            tracing::warn!(%turn, %session, tool = call.name, "secrets of the configuration were removed from a tool's outcome");
+        }
         let result = &mut outcome.result;
         result.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         if !result.success
@@ -231,7 +234,8 @@ impl ToolExecutor {
         }
     }
 
-    fn redact(&self, outcome: &mut ToolOutcome, context: &ToolContext) {
+    /// Removes the secrets of the configuration; returns true if there was one.
+    pub fn redact(&self, outcome: &mut ToolOutcome) -> bool {
         let mut texts = vec![&mut outcome.result.content];
         texts.extend(&mut outcome.result.error);
         for effect in &mut outcome.effects {
@@ -240,11 +244,7 @@ impl ToolExecutor {
                 texts.extend(subject);
             }
         }
-        let found = texts.into_iter().filter_map(|text| self.secrets.redact(text).then_some(())).count();
-        if found > 0 {
-            let ToolContext { turn, session, .. } = context;
-            tracing::warn!(%turn, %session, found, "secrets of the configuration were removed from what a tool returned");
-        }
+        texts.into_iter().fold(false, |found, text| self.secrets.redact(text) || found)
     }
 
     /// Shortens the result so that its rendered form is within `limit`, and keeps the whole in a spill file.

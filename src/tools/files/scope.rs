@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
     use crate::chat::ToolCall;
-    use crate::tools::testing::context;
+    use crate::tools::testing::{ToolWorld, context};
     use crate::tools::{PrivateFolders, ToolDeps, ToolsConfig, build};
 
     #[tokio::test]
@@ -156,16 +156,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_public_path_opens_no_other_file_by_a_link() {
-        let home = tempfile::tempdir().unwrap();
-        let workspace = home.path().join("workspace");
-        std::fs::create_dir_all(workspace.join("public")).unwrap();
-        std::fs::write(workspace.join("USER.md"), "the owner's birthday").unwrap();
-        std::fs::write(workspace.join("public/hours.md"), "open from 9").unwrap();
-        std::os::unix::fs::symlink("../USER.md", workspace.join("public/user.md")).unwrap();
-        std::os::unix::fs::symlink("..", workspace.join("public/up")).unwrap();
         let config = ToolsConfig { strangers_read: vec!["public".to_owned()], ..ToolsConfig::default() };
-        let exe = PathBuf::from("/proc/self/exe");
-        let executor = build(&config, &workspace, home.path(), exe, ToolDeps::default()).unwrap();
+        let world = ToolWorld::new(&config);
+        std::fs::create_dir(world.path("public")).unwrap();
+        std::fs::write(world.path("USER.md"), "the owner's birthday").unwrap();
+        std::fs::write(world.path("public/hours.md"), "open from 9").unwrap();
+        std::os::unix::fs::symlink("../USER.md", world.path("public/user.md")).unwrap();
+        std::os::unix::fs::symlink("..", world.path("public/up")).unwrap();
         for (path, trust, is_read) in [
             ("public/hours.md", Trust::Untrusted, true),
             ("public/user.md", Trust::Untrusted, false),
@@ -174,7 +171,7 @@ mod tests {
         ] {
             let arguments = json!({ "path": path }).to_string();
             let call = ToolCall { id: "1".to_owned(), name: "read_file".to_owned(), arguments };
-            let result = executor.run(&call, &ToolContext { trust, ..context() }).await.result;
+            let result = world.executor.run(&call, &ToolContext { trust, ..context() }).await.result;
             assert_eq!(result.success, is_read, "{trust:?} {path}: {}", result.render());
             assert!(is_read || !result.render().contains("birthday"), "{path}: {}", result.render());
         }

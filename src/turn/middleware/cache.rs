@@ -105,6 +105,8 @@ impl Middleware<ToolRun> for ToolCache {
         };
         match self.caches.tools.get_or(key, ttl, &self.metrics.caches.tools, make).await {
             CacheLookup::Cached(mut outcome) => {
+                // A secret may have been configured since.
+                self.tools.redact(&mut outcome);
                 outcome.result.duration_ms = 0;
                 outcome.result.metadata.insert("cached".to_owned(), true.into());
                 Ok(outcome)
@@ -122,6 +124,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
 
+    use daoyou_channels::settings::Secret;
     use daoyou_channels::{SessionKey, Trust};
     use serde_json::{Value, json};
     use tokio::time::Instant;
@@ -130,6 +133,7 @@ mod tests {
 
     use super::*;
     use crate::chat::ToolSpec;
+    use crate::guard::KnownSecrets;
     use crate::phrases::{Locale, Phrases};
     use crate::tools::{
         ExecutorLimits, ReplayPolicy, SpillStore, Tool, ToolContext, ToolEffect, ToolRegistry, ToolResult, plain_schema,
@@ -166,7 +170,7 @@ mod tests {
             let (channel, chat_id, content) = Default::default();
             let effect = ToolEffect::Message { channel, chat_id, content, attachments: Vec::new(), subject: None };
             let effects = if arguments["a"] == "say" { vec![effect] } else { Vec::new() };
-            ToolOutcome { result: ToolResult::ok(format!("run {run}")), effects }
+            ToolOutcome { result: ToolResult::ok(format!("run {run} sk-canary-1")), effects }
         }
     }
 
@@ -195,7 +199,7 @@ mod tests {
         let metrics = Arc::new(Metrics::default());
         let mut chain = MiddlewareChain::default();
         let caches = Arc::new(Caches::new(10));
-        chain.push(Arc::new(ToolCache { caches, tools: tools.clone(), metrics: metrics.clone() }));
+        chain.push(Arc::new(ToolCache { caches: caches.clone(), tools: tools.clone(), metrics: metrics.clone() }));
 
         let session = SessionKey::from("cli:direct");
         let (meter, phrases) = (metrics.turns.meter(), Phrases::of(Locale::En));
@@ -233,5 +237,14 @@ mod tests {
         }
         let counts = &metrics.caches.tools;
         assert_eq!((counts.hits.get(), counts.misses.get(), counts.entries.get()), (1, 6, 2));
+
+        let secrets = KnownSecrets::new([Secret::new("sk-canary-1")]);
+        let tools = Arc::new(handler.0.filtered(|_| true).with_secrets(secrets));
+        let mut chain = MiddlewareChain::default();
+        chain.push(Arc::new(ToolCache { caches, tools, metrics: metrics.clone() }));
+        let (name, arguments) = ("looks".to_owned(), r#"{"a":"x","n":1}"#.to_owned());
+        let call = ToolCall { id: "1".to_owned(), name, arguments };
+        let result = chain.run(&at, call, &mut handler).await.unwrap().result;
+        assert_eq!((result.render().as_str(), result.metadata.get("cached")), ("run 1 (hidden)", Some(&json!(true))));
     }
 }
