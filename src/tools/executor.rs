@@ -244,7 +244,8 @@ impl ToolExecutor {
                 texts.extend(subject);
             }
         }
-        texts.into_iter().fold(false, |found, text| self.secrets.redact(text) || found)
+        // Every text is searched, also after one that had a secret.
+        texts.into_iter().filter_map(|text| self.secrets.redact(text).then_some(())).count() > 0
     }
 
     /// Shortens the result so that its rendered form is within `limit`, and keeps the whole in a spill file.
