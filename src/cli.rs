@@ -3,6 +3,7 @@
 mod cron;
 mod memory;
 mod output;
+mod queue;
 mod sessions;
 
 use std::path::PathBuf;
@@ -14,10 +15,10 @@ use daoyou_channels::settings::Span;
 pub use cron::{CronAdd, CronCommand, CronJob};
 pub use memory::{MemoryCommand, MemoryOwner};
 pub use output::Output;
+pub use queue::{ApprovalsCommand, QueueCommand, QueueItem, RetryArgs};
 pub use sessions::{ExportFormat, SessionsCommand};
 
 use crate::logging::{LogConfig, LogFormat};
-use crate::query::RetryClass;
 
 /// A self-hosted AI-assistant gateway that never loses a message.
 #[derive(Clone, Debug, Parser)]
@@ -88,6 +89,9 @@ pub enum Command {
     /// Manage messages that wait or could not be delivered
     #[command(subcommand, after_help = "Example:\n  daoyou queue list")]
     Queue(QueueCommand),
+    /// List or answer what waits for your approval
+    #[command(subcommand, after_help = "Example:\n  daoyou approvals list")]
+    Approvals(ApprovalsCommand),
     /// Show, search, add, remove, export or import memories
     #[command(subcommand, after_help = "Example:\n  daoyou memory show")]
     Memory(MemoryCommand),
@@ -286,53 +290,6 @@ pub struct TurnItem {
 }
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum QueueCommand {
-    /// List messages that wait or could not be delivered
-    #[command(after_help = "Examples:\n  daoyou queue list\n  daoyou queue list --json")]
-    List(Output),
-    /// Show a message or a delivery
-    #[command(after_help = "Example:\n  daoyou queue show 019a2b3c-4d5e-5f60-8a9b-0c1d2e3f4a5b")]
-    Show(QueueItem),
-    /// Retry a delivery or a message by its id, or all of one outcome
-    ///
-    /// A delivery that is dead or unknown is sent again. A message that was given up, or whose turn failed, is answered
-    /// again from the step that it reached. For a message that waits for a model service, the service is asked at once.
-    #[command(after_help = "Examples:\n  daoyou queue retry 019a2b3c-4d5e-5f60-8a9b-0c1d2e3f4a5b\n  \
-                            daoyou queue retry --all\n  daoyou queue retry --outcome failed")]
-    Retry(RetryArgs),
-    /// Give up a message or a delivery
-    #[command(after_help = "Example:\n  daoyou queue drop 019a2b3c-4d5e-5f60-8a9b-0c1d2e3f4a5b")]
-    Drop(QueueItem),
-}
-
-/// `daoyou queue retry`.
-#[derive(Clone, Debug, Args)]
-#[command(group = clap::ArgGroup::new("what").required(true))]
-pub struct RetryArgs {
-    /// The id of a delivery, a message or a turn
-    #[arg(group = "what")]
-    pub id: Option<String>,
-    /// All dead deliveries, all messages that were given up, and all messages that wait for a model service
-    #[arg(long, group = "what")]
-    pub all: bool,
-    /// All of one outcome: dead (deliveries and messages), failed (messages answered with an error), waiting (messages that
-    /// wait for a model service), unknown (deliveries that may have arrived)
-    #[arg(long, value_name = "OUTCOME", group = "what")]
-    pub outcome: Option<RetryClass>,
-    #[command(flatten)]
-    pub output: Output,
-}
-
-/// One message in a queue.
-#[derive(Clone, Debug, Args)]
-pub struct QueueItem {
-    /// The id of a message or a delivery
-    pub id: String,
-    #[command(flatten)]
-    pub output: Output,
-}
-
-#[derive(Clone, Debug, Subcommand)]
 pub enum ToolsCommand {
     /// List the tools
     #[command(after_help = "Examples:\n  daoyou tools list\n  \
@@ -462,6 +419,7 @@ mod tests {
             "sessions",
             "turns",
             "queue",
+            "approvals",
             "memory",
             "tools",
             "models",

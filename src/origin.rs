@@ -1,6 +1,8 @@
 //! Who started a turn, what is set for it, and what belongs to each message that it sends: one typed column of the inbox.
 //! Channels fill [`TurnSettings`] and [`OutboundContext`]; nothing that a sender writes reaches this module.
 
+use std::collections::BTreeSet;
+
 use daoyou_channels::{OutboundContext, SessionKey, TurnSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -17,6 +19,9 @@ pub struct TurnOrigin {
     /// Sender that a message of daoyou's own acts for, on the message's channel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_behalf_of: Option<String>,
+    /// What the message holds from others than the owner, beside its sender.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub taint: BTreeSet<String>,
     #[serde(skip_serializing_if = "TurnSettings::is_default")]
     pub settings: TurnSettings,
     #[serde(skip_serializing_if = "OutboundContext::is_default")]
@@ -198,6 +203,7 @@ mod tests {
                 cause,
                 follow_ups: FollowUpCount(2),
                 on_behalf_of: Some("ann".to_owned()),
+                taint: BTreeSet::from(["web:https://example.org/".to_owned()]),
                 settings: TurnSettings { model: Some("a/b".to_owned()), ..TurnSettings::default() },
                 reply: OutboundContext { job: Some("news".to_owned()), ..OutboundContext::default() },
             };

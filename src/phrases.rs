@@ -123,6 +123,23 @@ pub struct Phrases {
     pub jobs_are: &'static str,
     pub jobs_use: &'static str,
     pub no_jobs: &'static str,
+    /// Asks the owner about a call: tools, code, arguments, session, sources, time of expiry.
+    pub approval_ask: &'static str,
+    /// What the turn has read from others.
+    pub approval_sources: &'static str,
+    /// Tells the chat that asked: tools.
+    pub approval_waiting: &'static str,
+    /// Answers to `/approve` and `/deny`: tools, code.
+    pub approval_given: &'static str,
+    pub approval_given_for_session: &'static str,
+    pub approval_denied: &'static str,
+    /// The code.
+    pub approval_unknown: &'static str,
+    /// The code, and its state.
+    pub approval_over: &'static str,
+    pub approval_owner_only: &'static str,
+    pub approval_elsewhere: &'static str,
+    pub approval_usage: &'static str,
     /// Why a message waits: one of the `service_` phrases.
     pub waiting: &'static str,
     /// What is wrong with a model service, each with its name.
@@ -236,6 +253,7 @@ static EN: Phrases = Phrases {
     help: "**daoyou commands**\n\
         - `/new` - start a new session; what was said is archived\n\
         - `/stop` - stop what is running\n\
+        - `/approve ID [session]`, `/deny ID [reason]` - answer what waits for your approval\n\
         - `/status` - how the gateway is\n\
         - `/model [name]` - show or choose the model of this session\n\
         - `/session` - show this session\n\
@@ -307,6 +325,17 @@ static EN: Phrases = Phrases {
     jobs_are: "Reminders and scheduled prompts:",
     jobs_use: "Ask me to add, change or remove one.",
     no_jobs: "There are no reminders and no scheduled prompts.",
+    approval_ask: "**{}** needs your approval, `{}`.\n\n```\n{}\n```\n\nSession: {}. {}\n\n`/approve {}` runs exactly this once, `/approve {} session` also allows the tool for the rest of that conversation, `/deny {} [reason]` refuses it. Without an answer it is refused at {}.",
+    approval_sources: "The turn has read content that is not yours: {}.",
+    approval_waiting: "{} needs the owner's approval; the owner has been asked, and the answer follows.",
+    approval_given: "Approved: {} ({}).",
+    approval_given_for_session: "Approved: {} ({}), also for the rest of that conversation.",
+    approval_denied: "Denied: {} ({}).",
+    approval_unknown: "There is no approval `{}`; `daoyou approvals list` shows those that wait.",
+    approval_over: "`{}` is no longer open: {}.",
+    approval_owner_only: "Only the owner can answer approvals.",
+    approval_elsewhere: "This conversation asked for it and has read content that is not yours, so it cannot answer. Answer in the chat where you were asked, or with `daoyou approvals`.",
+    approval_usage: "`/approve ID`, `/approve ID session`, `/deny ID [reason]`. Waiting for your answer: {}",
     waiting: "{}. Your message is kept and will be answered when it is back.",
     service_down: "The model service {} cannot be reached at the moment",
     service_key: "The model service {} refuses its API key at the moment",
@@ -365,6 +394,7 @@ static ZH: Phrases = Phrases {
     help: "**daoyou 命令**\n\
         - `/new` - 开启新会话，归档此前的对话\n\
         - `/stop` - 停止正在运行的任务\n\
+        - `/approve 编号 [session]`、`/deny 编号 [理由]` - 答复等待批准的操作\n\
         - `/status` - 网关状态\n\
         - `/model [名称]` - 查看或选择本会话的模型\n\
         - `/session` - 查看本会话\n\
@@ -436,6 +466,17 @@ static ZH: Phrases = Phrases {
     jobs_are: "提醒和定时任务：",
     jobs_use: "要添加、修改或取消，请告诉我。",
     no_jobs: "没有提醒，也没有定时任务。",
+    approval_ask: "**{}** 需要您的批准，编号 `{}`。\n\n```\n{}\n```\n\n会话：{}。{}\n\n`/approve {}` 按以上参数执行一次；`/approve {} session` 并在该对话余下部分允许此工具；`/deny {} [理由]` 拒绝。若无答复，将于 {} 自动拒绝。",
+    approval_sources: "本轮已读取并非来自您的内容：{}。",
+    approval_waiting: "{} 需要所有者批准；已询问所有者，稍后答复。",
+    approval_given: "已批准：{}（{}）。",
+    approval_given_for_session: "已批准：{}（{}），该对话余下部分同样有效。",
+    approval_denied: "已拒绝：{}（{}）。",
+    approval_unknown: "没有编号为 `{}` 的审批；`daoyou approvals list` 列出等待中的审批。",
+    approval_over: "`{}` 已结束：{}。",
+    approval_owner_only: "只有所有者可以答复审批。",
+    approval_elsewhere: "该请求来自本对话，而本对话读取过并非来自您的内容，因此不能在此答复。请在收到询问的聊天中答复，或使用 `daoyou approvals`。",
+    approval_usage: "`/approve 编号`、`/approve 编号 session`、`/deny 编号 [理由]`。等待答复：{}",
     waiting: "{}。您的消息已保存，服务恢复后会立即回答。",
     service_down: "暂时无法连接模型服务 {}",
     service_key: "模型服务 {} 暂时拒绝其 API 密钥",

@@ -6,6 +6,7 @@ use std::path::Path;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
+use crate::support::exposition::scrape;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, open, wait_settled};
 use crate::support::model::{ModelRequest, user_text};
@@ -94,6 +95,7 @@ async fn older_messages_are_summarised_in_the_background() {
     let held = gate.clone();
     script_summaries(&model, move |_| summary_reply(&json!({"summary": "They counted from zero."})).held_by(&held));
     let setup = setup(&model).set("memory.consolidate_at", 50).set("memory.keep", 25);
+    let setup = setup.set("providers.scripted.price.input", 2.0).set("providers.scripted.price.output", 10.0);
     let mut gateway = Gateway::start(setup).await;
     send_messages(&gateway, 0..24).await;
     assert!(summaries(&model).is_empty());
@@ -112,6 +114,12 @@ async fn older_messages_are_summarised_in_the_background() {
     assert_eq!(user_texts(&request), said);
     assert!(system(&request).contains("\n\n---\n\n# Earlier in this conversation\n\n"), "{}", system(&request));
     assert!(system(&request).ends_with("They counted from zero.") && !request.to_string().contains("number 11."));
+    // The metrics count the cost of the summary as /cost does.
+    let page = scrape(&gateway).await;
+    let labels = [("provider", "scripted"), ("model", "scripted"), ("currency", "USD")];
+    let today = gateway.json(&["status"]).await["today"]["costs"][0]["micros"].as_f64().unwrap() / 1e6;
+    let counted = page.value("daoyou_model_cost_total", &labels).unwrap();
+    assert!((counted - today).abs() < 1e-9 && today > 0.0, "{counted} {today}");
     // The same bytes after a restart.
     gateway.restart().await;
     send_messages(&gateway, 27..28).await;

@@ -68,6 +68,8 @@ fn context(cancel: &CancellationToken) -> ToolContext {
         trust: Trust::Owner,
         metadata: "{}".into(),
         origin: Arc::default(),
+        taint: Arc::default(),
+        is_approved: false,
         cancel: cancel.clone(),
     }
 }

@@ -12,6 +12,7 @@ mod support;
 mod tidy;
 
 mod anthropic;
+mod approval;
 mod attack;
 mod background;
 mod backup;

@@ -149,6 +149,32 @@ async fn a_forgotten_memory_is_removed_where_it_was_recalled() {
     check(&gateway.database(), &Witness::default());
 }
 
+/// The turn fails before its first answer, so that its journal is empty.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_forgotten_during_a_turn_that_fails_is_not_kept() {
+    const CODE: &str = "Zyxwv-4711";
+    let (model, gate) = (Model::start().await, Gate::new());
+    let keep = json!({"content": format!("The locker's code is {CODE}")});
+    model.on("keep", [Reply::tool("remember", &keep), Reply::text("noted")]);
+    model.on("which", [Reply::status(400).held_by(&gate)]);
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("owner.identities", vec!["webhook:in:me"]);
+    let gateway = Gateway::start(setup).await;
+    ask_as(&gateway, "in", "me", "a", "keep the code of the locker").await;
+    let question = Message::new("which code has the locker?").chat("b").sender("me");
+    let id = gateway.accept("in", &question).await;
+    gate.wait_arrived(1).await;
+    assert!(model.requests_about("which code")[0].to_string().contains(CODE), "found for the message");
+    assert_eq!(gateway.run(&["memory", "forget", "1"]).await.code, Some(0));
+    gate.open();
+    assert!(gateway.wait_done("in", &id).await.body["error"]["code"].is_string());
+    ask_as(&gateway, "in", "me", "b", "what now?").await;
+    let last = model.requests_about("what now?").pop().unwrap().to_string();
+    assert!(last.contains("which code has the locker?") && !last.contains(CODE), "{last}");
+    wait_page(&gateway, "the bullet to go", |text| !text.contains(CODE)).await;
+    wait_settled(&gateway.database()).await;
+    assert!(!database_contains(&gateway.database(), CODE));
+}
+
 /// Returns the files below a folder that contain these words.
 fn files_containing(folder: &Path, words: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -2,19 +2,10 @@
 
 use serde_json::json;
 
-use crate::support::exposition::Exposition;
+use crate::support::exposition::{Exposition, scrape};
 use crate::support::gateway::Message;
 use crate::support::invariants::wait_settled;
 use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
-
-/// Returns the page, which must follow every rule of its format.
-async fn scrape(gateway: &Gateway) -> Exposition {
-    let client = reqwest::Client::builder().unix_socket(gateway.home().join("daoyou.sock")).build().unwrap();
-    let answer = client.get("http://gateway/metrics").send().await.unwrap();
-    assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
-    let text = answer.text().await.unwrap();
-    Exposition::parse(&text).unwrap_or_else(|fault| panic!("{fault}\n{text}"))
-}
 
 /// Name, labels, value.
 type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
@@ -32,6 +23,8 @@ async fn busy_gateway(model: &Model, sink: &Sink, gate: &Gate) -> Gateway {
     model.on("fail", [Reply::status(400)]);
     let write = json!({"path": "a.txt", "content": "a"});
     let calls = Reply::tool("write_file", &write).and_tool("cat", &json!({"path": "none"}));
+    let planned = json!({"calls": [{"tool": "list_dir"}, {"tool": "ls", "arguments": {"path": "none"}}]});
+    let calls = calls.and_tool("parallel", &planned);
     model.on("work", [calls.and_tool("no_such_tool", &json!({})).usage(10, 5), Reply::text("worked").usage(20, 5)]);
     model.on("held", [Reply::text("late").held_by(gate)]);
     sink.when(|post| (post.data("chat_id") == "doomed").then_some(Answer::Status(503, None)));
@@ -76,11 +69,27 @@ async fn metrics_count_known_traffic_exactly() {
     let page = page.await;
     wait_settled(&gateway.database()).await;
 
+    assert_known_traffic(&page);
+    let commits = page.value("daoyou_store_commit_duration_seconds_count", &[("commit", "synced")]);
+    assert!(commits.is_some_and(|count| count >= 12.0), "{commits:?}");
+    assert!(page.value("process_resident_memory_bytes", &[]).is_some_and(|bytes| bytes > 1e6));
+    assert!(page.value("process_open_fds", &[]).is_some_and(|fds| fds > 5.0));
+    // The labels identify nobody.
+    for sample in &page.samples {
+        let told =
+            sample.labels.values().find(|value| ["chat-", "doomed", "order-"].iter().any(|id| value.contains(id)));
+        assert_eq!(told, None, "{sample:?}");
+    }
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// Asserts what [`metrics_count_known_traffic_exactly`] sent and had answered, to the message.
+fn assert_known_traffic(page: &Exposition) {
     let (web, deaf) = (("channel", "webhook:in"), ("channel", "webhook:deaf"));
     let tokens = |kind| [("provider", "scripted"), ("model", "scripted"), ("kind", kind)];
     let (input, output) = (tokens("input"), tokens("output"));
     assert_values(
-        &page,
+        page,
         &[
             ("daoyou_messages_accepted_total", &[web], 5.0),
             ("daoyou_messages_accepted_total", &[deaf], 1.0),
@@ -101,6 +110,9 @@ async fn metrics_count_known_traffic_exactly() {
             ("daoyou_model_tokens_total", &output, 50.0),
             ("daoyou_tool_calls_total", &[("tool", "write_file"), ("outcome", "ok")], 1.0),
             ("daoyou_tool_calls_total", &[("tool", "read_file"), ("outcome", "failed")], 1.0),
+            ("daoyou_tool_calls_total", &[("tool", "parallel"), ("outcome", "failed")], 1.0),
+            ("daoyou_tool_calls_total", &[("tool", "list_dir"), ("outcome", "ok")], 1.0),
+            ("daoyou_tool_calls_total", &[("tool", "list_dir"), ("outcome", "failed")], 1.0),
             ("daoyou_tool_calls_total", &[("tool", "unknown"), ("outcome", "failed")], 1.0),
             ("daoyou_tool_call_duration_seconds_count", &[("tool", "write_file")], 1.0),
             ("daoyou_deliveries_total", &[web, ("outcome", "sent")], 5.0),
@@ -117,17 +129,6 @@ async fn metrics_count_known_traffic_exactly() {
             ("daoyou_build_info", &[("version", env!("CARGO_PKG_VERSION")), ("build", "debug")], 1.0),
         ],
     );
-    let commits = page.value("daoyou_store_commit_duration_seconds_count", &[("commit", "synced")]);
-    assert!(commits.is_some_and(|count| count >= 12.0), "{commits:?}");
-    assert!(page.value("process_resident_memory_bytes", &[]).is_some_and(|bytes| bytes > 1e6));
-    assert!(page.value("process_open_fds", &[]).is_some_and(|fds| fds > 5.0));
-    // The labels identify nobody.
-    for sample in &page.samples {
-        let told =
-            sample.labels.values().find(|value| ["chat-", "doomed", "order-"].iter().any(|id| value.contains(id)));
-        assert_eq!(told, None, "{sample:?}");
-    }
-    assert_eq!(model.refused(), Vec::<String>::new());
 }
 
 /// A message that crashes the gateway each time ends dead, and the gateway that gives it up counts it.

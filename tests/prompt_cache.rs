@@ -139,7 +139,7 @@ async fn a_context_limit_named_in_a_refusal_is_remembered() {
     }
     assert_eq!(refusals(&model), 1, "refused once, and then known");
     let found = gateway.json(&["models"]).await;
-    assert_eq!(found["told_contexts"], json!({"scripted/scripted": 16_000}));
+    assert_eq!(found["stated_contexts"], json!({"scripted/scripted": 16_000}));
     let shown = gateway.run(&["models"]).await.stdout;
     assert!(shown.contains("scripted/scripted holds 16000 tokens"), "{shown}");
 }

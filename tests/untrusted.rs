@@ -89,7 +89,7 @@ async fn an_obedient_model_does_nothing_for_an_untrusted_sender() {
         let model = Model::start().await;
         script_obedient_model(&model, form);
         let sink = Sink::start(Some(&config::callback_secret())).await;
-        let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink));
+        let setup = Setup::new().refusing_strangers().model(&model).hook(Hook::bearer("in").callback(&sink));
         let setup = setup.set("agent.orchestrator", orchestrator);
         let mut gateway = Gateway::new(setup.set("owner.identities", vec!["webhook:in:ann"]));
         if !point.is_empty() {
@@ -110,7 +110,7 @@ async fn an_obedient_model_does_nothing_for_an_untrusted_sender() {
         assert!(!gateway.workspace().join("owned.txt").exists(), "{form} {point}");
         assert_eq!(std::fs::read_to_string(gateway.workspace().join("AGENTS.md")).unwrap(), guide);
         let last = model.requests().last().expect("it was asked").to_string();
-        assert_eq!(last.matches("is refused").count(), 14, "{form} {point}: {last}");
+        assert_eq!(last.matches("is refused").count(), 12, "{form} {point}: {last}");
         assert!(last.contains("The words above come from an outside sender") && !last.contains("Rex"), "{last}");
         assert_eq!(model.refused(), Vec::<String>::new());
         let journal = check(&gateway.database(), &Witness { accepted: &[id], sink: Some(&sink), strict_order: true });
@@ -126,7 +126,7 @@ async fn trusted_senders_are_obeyed() {
         "write it",
         [Reply::tool("write_file", &json!({"path": "mine.txt", "content": "mine"})), Reply::text("ok")],
     );
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::new().refusing_strangers().model(&model).hook(Hook::bearer("in"))).await;
     std::fs::write(gateway.workspace().join("USER.md"), "My dog is called Rex.").unwrap();
     let id = accept(&gateway, "m1", "known", "write it", &json!([])).await;
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "ok");
@@ -141,7 +141,7 @@ async fn only_messages_of_equal_trust_are_collected() {
     let (model, gate) = (Model::start().await, Gate::new());
     model.on("first", [Reply::text("one").held_by(&gate)]);
     model.on("please", [Reply::tool("write_file", &json!({"path": "owned.txt", "content": "x"})), Reply::text("two")]);
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("agent.queue", "collect");
+    let setup = Setup::new().refusing_strangers().model(&model).hook(Hook::bearer("in")).set("agent.queue", "collect");
     let gateway = Gateway::start(setup).await;
     accept(&gateway, "m1", "known", "first", &json!([])).await;
     gate.wait_arrived(1).await;
@@ -159,7 +159,7 @@ async fn only_messages_of_equal_trust_are_collected() {
 async fn commands_above_a_signature_bypass_the_queue() {
     let (model, gate) = (Model::start().await, Gate::new());
     model.on("work", [Reply::text("worked").held_by(&gate)]);
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::new().refusing_strangers().model(&model).hook(Hook::bearer("in"))).await;
     let work = accept(&gateway, "m1", "untrusted", "work", &json!([])).await;
     gate.wait_arrived(1).await;
     let mut replies = Vec::new();
@@ -191,7 +191,7 @@ async fn images_reach_models_with_vision() {
     let base64 = "iVBORw0KGgpubyBtb3JlIHRoYW4gYSBiZWdpbm5pbmc=";
     for (protocol, sees) in [("openai", Some(true)), ("anthropic", Some(true)), ("openai", None)] {
         let model = Model::start().await;
-        let setup = Setup::new().hook(Hook::bearer("in"));
+        let setup = Setup::new().refusing_strangers().hook(Hook::bearer("in"));
         let mut setup = if protocol == "anthropic" { setup.anthropic(&model) } else { setup.model(&model) };
         if let Some(sees) = sees {
             setup = setup.set("providers.scripted.images", sees);
@@ -228,7 +228,7 @@ async fn images_reach_models_with_vision() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trusted_message_carries_no_trust_notes() {
     let model = Model::start().await;
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::new().refusing_strangers().model(&model).hook(Hook::bearer("in"))).await;
     gateway.accept("in", &Message::new("hi").chat("c").id("m1")).await;
     model.wait_requests(1).await;
     let text = model.requests()[0].to_string();

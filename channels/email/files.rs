@@ -18,7 +18,7 @@ use crate::message::{Attachment, SessionKey};
 use crate::text::hex;
 
 /// The folder in the workspace.
-const FOLDER: &str = "mail";
+pub const FOLDER: &str = "mail";
 /// The file with the removed part of a mail's text.
 const QUOTED: &str = "quoted.md";
 /// In bytes; file systems allow 255.

@@ -116,7 +116,7 @@ impl AgentLoop {
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 inbound = bus.consume_inbound() => self.take(inbound).await,
-                session = retries.due() => self.lanes.wake(session),
+                session = retries.next_due() => self.lanes.wake(session),
                 Some(ended) = self.turns.join_next() => self.ended(ended),
                 Ok(session) = self.proven.1.recv() => self.lanes.proven(&session),
                 // The asker may have stopped waiting.
@@ -139,9 +139,13 @@ impl AgentLoop {
             }
             InboundSignal::RetryServices => {
                 self.runner.get().models().reset_circuits();
-                self.retries.call_everybody();
+                self.retries.retry_all();
             }
-            InboundSignal::RetrySession(session) => self.retries.call_session(&session),
+            InboundSignal::RetrySession(session) => self.retries.retry_session(&session),
+            InboundSignal::Resume(turn, session) => {
+                self.retries.resume(turn);
+                self.lanes.wake(session);
+            }
             InboundSignal::Rescan => {
                 if let Err(error) = self.rescan().await {
                     tracing::error!(%error, "the inbox could not be read; trying again");

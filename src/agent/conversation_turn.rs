@@ -4,16 +4,20 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use daoyou_channels::Trust;
 use daoyou_channels::settings::Span;
 use tokio::sync::OnceCell;
 
+use super::approval_gate::ApprovalGate;
 use super::parking::{ModelOutage, Parking};
 use super::store_journal::StoreJournal;
 use super::turn_start::StartedTurn;
 use super::turn_tools::TurnTools;
 use crate::chat::ChatMessage;
+use crate::guard::Taint;
 use crate::llm::{FallbackChain, LlmErrorKind, ModelError};
 use crate::memory::{origin_on_behalf, sender_of};
+use crate::origin::TurnOrigin;
 use crate::tools::{ToolContext, ToolExecutor};
 use crate::turn::context::attachments;
 use crate::turn::context::compaction::compact;
@@ -41,6 +45,7 @@ pub struct Conversations {
     pub images: ImageLoader,
     pub middleware: Arc<MiddlewareStack>,
     pub parking: Parking,
+    pub approvals: ApprovalGate,
     pub limits: TurnLimits,
     /// `agent.temperature`.
     pub temperature: Option<f64>,
@@ -93,7 +98,7 @@ impl ConversationTurn<'_> {
         let context = contexts.load(session, last, (&system, &specs), self.state.progress.context.as_ref())?;
         let wanted = wanted_model(last, context.head.model.as_deref(), &contexts.settings.model);
         // Taken before any model is asked, so that an answer which comes meanwhile is not missed.
-        let mark = parking.retries.mark();
+        let mark = parking.retries.answer_count();
         let chain = match chains.open(&wanted, self.state.progress.provider(), parking.on_answer()).await {
             Ok(chain) => chain,
             Err(error) => return self.without_model(wanted, error, mark).await,
@@ -174,8 +179,21 @@ impl ConversationTurn<'_> {
             summary: context.memory.summary.as_ref().map(|(id, _)| *id),
             is_tight: context.is_tight,
             forgets: context.forgets,
+            taint: self.taint_at_start(context),
         };
         self.note(step).await;
+    }
+
+    /// Returns what the conversation and the messages hold from others than the owner.
+    fn taint_at_start(&self, context: &ConversationContext) -> Taint {
+        let mut taint = context.taint.clone();
+        for row in &self.started.rows {
+            taint.extend(TurnOrigin::parse(&row.origin).taint);
+            if Trust::parse(&row.trust) == Trust::Untrusted {
+                taint.insert(format!("sender:{}:{}", row.channel, row.sender));
+            }
+        }
+        taint
     }
 
     async fn note(&mut self, context: ContextStep) {
@@ -215,6 +233,7 @@ impl ConversationTurn<'_> {
             max_tokens: contexts.settings.max_tokens,
             limits,
             journal: self.journal,
+            approvals: &self.conversations.approvals,
             events: self.events,
             flight: self.flight,
         };
@@ -246,6 +265,8 @@ impl ConversationTurn<'_> {
             files: attachments::paths(rows),
             metadata: last.metadata.as_str().into(),
             origin: Arc::new(origin_on_behalf(last)),
+            taint: Arc::default(),
+            is_approved: false,
             cancel: cancel.child_token(),
         }
     }

@@ -51,7 +51,8 @@ pub(super) fn follow(
         }
     };
     let mut sessions = Vec::with_capacity(messages.len());
-    for draft in messages {
+    for mut draft in messages {
+        draft.origin.taint.extend(end.taint.iter().cloned());
         if draft.insert(connection)? == InsertOutcome::New {
             sessions.push(draft.message.session_key());
         }
@@ -73,7 +74,7 @@ pub(super) fn wake(bus: &MessageBus, retries: &RetryScheduler, followed: Applied
         crash::point("child_ended", &label);
     }
     if let Some(AwaitingTurn { turn, session }) = followed.awaiting {
-        retries.rouse(turn);
+        retries.resume(turn);
         bus.wake_session(session);
     }
     for session in followed.sessions {

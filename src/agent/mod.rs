@@ -9,6 +9,7 @@ mod workspace;
 mod agent_loop;
 mod turn_runner;
 
+mod approval_gate;
 mod conversation_turn;
 mod parking;
 mod store_journal;
@@ -22,6 +23,7 @@ mod turn_end;
 mod sub_agents;
 
 pub use agent_loop::{AgentLoop, LivenessProbe};
+pub use approval_gate::ApprovalGate;
 pub use config::{AgentConfig, QueueMode};
 pub use conversation_turn::Conversations;
 pub use parking::Parking;

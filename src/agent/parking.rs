@@ -17,8 +17,9 @@ use crate::phrases::{Phrases, fill};
 use crate::session::retry_scheduler::{
     LONGEST_FAILURE_WAIT, LONGEST_OUTAGE_WAIT, LONGEST_QUOTA_WAIT, RetryScheduler, RetryTerms,
 };
+use crate::store::approvals::ApprovalState;
 use crate::store::inbox::{self, InboxRow, InboxState};
-use crate::store::{Connection, Durability, StoreError, meta, now_ms, spawns, turn_steps};
+use crate::store::{Connection, Durability, StoreError, approvals, meta, now_ms, spawns, turn_steps};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::progress::StepBody;
 
@@ -72,6 +73,8 @@ struct ParkingCommit {
 /// The result of the commit that parks a turn.
 struct ParkingResult {
     look_again: bool,
+    /// The turn waits for the owner's approval.
+    is_owner_asked: bool,
     /// The channels that have the owner's notices to deliver.
     channels: Vec<String>,
 }
@@ -81,7 +84,7 @@ impl Parking {
     pub fn on_answer(&self) -> impl Fn(&str) + Send + Sync + 'static {
         let (retries, bus) = (self.retries.clone(), self.bus.clone());
         move |provider| {
-            retries.answered(provider);
+            retries.provider_answered(provider);
             bus.service_answered(provider);
         }
     }
@@ -123,41 +126,45 @@ impl Parking {
                 Some((step, notice))
             }
         };
-        let is_told = first.as_ref().is_some_and(|(_, notice)| notice.is_some());
+        let is_reported = first.as_ref().is_some_and(|(_, notice)| notice.is_some());
         let bus = self.bus.clone();
-        let look_again =
-            self.commit(ParkingCommit { turn: *turn, context, first, awaited: Vec::new(), notices, bus }).await;
+        let look_again = self
+            .commit(ParkingCommit { turn: *turn, context, first, awaited: Vec::new(), notices, bus })
+            .await
+            .look_again;
         crash::point("waiting_committed", &last.content);
         tracing::warn!(%turn, %session, error = %outage.error, "no model is available; the turn waits");
-        if is_told {
+        if is_reported {
             self.bus.outbound_written(&last.channel, 1);
         }
         let longest = outage.failures.iter().chain([&outage.error]).map(|failure| longest_wait(failure.kind)).min();
         let longest = longest.unwrap_or(LONGEST_OUTAGE_WAIT);
         let ModelOutage { error: LlmError { retry_after, .. }, providers, mark, .. } = outage;
         let at_latest = left.min(LONGEST_WAIT);
-        self.retries.enter(*turn, session, RetryTerms { providers, retry_after, longest, at_latest, mark });
+        self.retries.park(*turn, session, RetryTerms { providers, retry_after, longest, at_latest, mark });
         Ok(look_again)
     }
 
-    /// Parks the turn until one of the `awaited` turns has ended, without a deadline; returns true if the turn must be
+    /// Parks the turn until one of the `awaited` turns has ended, or an `awaited` approval is answered, without a deadline; returns true if the turn must be
     /// checked again at once. While the store cannot be written, the session's lane is held.
     pub async fn park_for_turns(&self, started: &StartedTurn, context: Option<String>, awaited: Vec<Uuid>) -> bool {
         let StartedTurn { turn, session, last, .. } = started;
-        tracing::info!(%turn, %session, turns = awaited.len(), "the turn waits for sub-agents");
+        tracing::info!(%turn, %session, turns = awaited.len(), "the turn waits for sub-agents or the owner");
         // Before the commit: an end that comes right after it must find the turn asleep, to wake it.
-        self.retries.sleep(*turn);
+        self.retries.await_sub_agents(*turn);
         let bus = self.bus.clone();
         let commit = ParkingCommit { turn: *turn, context, first: None, awaited, notices: Vec::new(), bus };
-        let look_again = self.commit(commit).await;
+        let ParkingResult { look_again, is_owner_asked, .. } = self.commit(commit).await;
         if look_again {
-            self.retries.rouse(*turn);
+            self.retries.resume(*turn);
+        } else if is_owner_asked {
+            self.retries.report_parked();
         }
         crash::point("waiting_committed", &last.content);
         look_again
     }
 
-    async fn commit(&self, commit: ParkingCommit) -> bool {
+    async fn commit(&self, commit: ParkingCommit) -> ParkingResult {
         let turn = commit.turn;
         let work = || {
             let commit = commit.clone();
@@ -165,21 +172,23 @@ impl Parking {
         };
         let failed =
             |error: &StoreError| tracing::error!(%turn, %error, "a turn could not be parked; its session waits");
-        let Some(ParkingResult { look_again, channels }) =
-            self.bus.store().write_until(Durability::Synced, work, failed).await
-        else {
+        let Some(result) = self.bus.store().write_until(Durability::Synced, work, failed).await else {
             return std::future::pending().await;
         };
-        channels.iter().for_each(|channel| self.bus.outbound_written(channel, 1));
-        look_again
+        result.channels.iter().for_each(|channel| self.bus.outbound_written(channel, 1));
+        result
     }
 
     /// Records the failure of a service; returns its name and the notice for the owner, if it is news.
     fn news_for_owner(&self, failure: &LlmError) -> Option<(String, String)> {
         let (LlmError { kind, provider, .. }, message) = (failure, failure.owner_words());
         let must_act = matches!(kind, LlmErrorKind::Auth | LlmErrorKind::Quota);
-        let fault =
-            ServiceFault { code: kind.code().to_owned(), message: message.clone(), since: now_ms(), is_told: false };
+        let fault = ServiceFault {
+            code: kind.code().to_owned(),
+            message: message.clone(),
+            since: now_ms(),
+            is_reported: false,
+        };
         if !self.bus.services().record_fault(provider, fault, must_act) {
             return None;
         }
@@ -245,7 +254,7 @@ impl ParkingCommit {
         for (provider, content) in notices {
             let told = bus.write_owner_notice(connection, daoyou_channels::new_id(), "notice:service", content)?;
             if told.is_some() {
-                bus.services().mark_told(&provider);
+                bus.services().mark_reported(&provider);
             }
             channels.extend(told);
         }
@@ -255,6 +264,17 @@ impl ParkingCommit {
             meta::set(connection, meta::ALONE, "")?;
         }
         let is_stopped = inbox::of_turn(connection, turn)?.iter().any(|row| row.cancel);
-        Ok(ParkingResult { look_again: is_stopped || spawns::any_over(connection, &awaited)?, channels })
+        let mut is_owner_asked = false;
+        let mut look_again = is_stopped;
+        for id in &awaited {
+            match approvals::find(connection, *id)? {
+                Some(row) => {
+                    is_owner_asked = true;
+                    look_again |= row.state != ApprovalState::Pending;
+                }
+                None => look_again |= spawns::is_over(connection, *id)?,
+            }
+        }
+        Ok(ParkingResult { look_again, is_owner_asked, channels })
     }
 }

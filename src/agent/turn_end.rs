@@ -10,6 +10,7 @@ use super::follow_ups::{self, AppliedFollowUps};
 use super::learning::{TurnLearning, TurnRecord};
 use crate::bus::{EndedTurn, MessageBus, OutboundBody, OutboundDraft};
 use crate::chat::ChatMessage;
+use crate::guard::Taint;
 use crate::metrics::{TurnOutcome, TurnPhase};
 use crate::origin::{SessionNote, TurnOrigin};
 use crate::phrases::Phrases;
@@ -18,9 +19,11 @@ use crate::session::retry_scheduler::RetryScheduler;
 use crate::session::session_ownership::SessionMemoryUpdate;
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::usage::{self, TokenCounts};
-use crate::store::{Connection, Durability, StoreError, checkpoints, forgetting, messages, meta, turn_steps};
+use crate::store::{
+    Connection, Durability, StoreError, approvals, checkpoints, forgetting, messages, meta, turn_steps,
+};
 use crate::turn::context::private_memory;
-use crate::turn::progress::{TurnProgress, session_messages};
+use crate::turn::progress::{ContextStep, TurnProgress, session_messages};
 use crate::turn::spending::{ModelSpending, Spending};
 use crate::{crash, cron, memory};
 
@@ -32,6 +35,8 @@ pub enum SessionAppend {
     /// within the commit, so that no step is missed.
     Turn {
         user: ChatMessage,
+        /// The composed context, which the journal holds only from the first response on.
+        context: Option<Box<ContextStep>>,
         reason: &'static str,
     },
     /// A note for the session; nothing is answered.
@@ -119,14 +124,17 @@ impl TurnEnd {
             ended.written.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
             return Ok(ended);
         }
-        let mut is_struck = false;
+        let (mut is_struck, mut taint) = (false, Taint::default());
         match &self.append {
             SessionAppend::Nothing => {}
-            SessionAppend::Turn { user, reason } => {
-                (ended.written.is_learned, is_struck) =
-                    self.append_messages(connection, &last.session, user, reason)?;
+            SessionAppend::Turn { user, context, reason } => {
+                (ended.written.is_learned, is_struck, taint) =
+                    self.append_messages(connection, &last.session, user, context.as_deref(), reason)?;
             }
-            SessionAppend::Note(note) => append_note(connection, &last.session, self.turn, note)?,
+            SessionAppend::Note(note) => {
+                append_note(connection, &last.session, self.turn, note)?;
+                approvals::add_taint(connection, &last.session, &TurnOrigin::parse(&last.origin).taint)?;
+            }
         }
         match &self.change {
             SessionChange::None => {}
@@ -141,7 +149,8 @@ impl TurnEnd {
                 forgetting::replace_inbox_text(connection, &self.turn.to_string(), &format!("/forget {id}"))?;
             }
         }
-        ended.followed = self.follow(connection, bus, rules, last)?;
+        approvals::cancel_of_turn(connection, self.turn)?;
+        ended.followed = self.follow(connection, bus, rules, last, taint)?;
         if let Some(reply) = &ended.followed.reply {
             self.reply_draft(last, reply)?.insert(connection)?;
             ended.is_answered = true;
@@ -163,6 +172,7 @@ impl TurnEnd {
         bus: &MessageBus,
         rules: &cron::CronSettings,
         last: &InboxRow,
+        taint: Taint,
     ) -> Result<AppliedFollowUps, StoreError> {
         if let SessionAppend::Note(_) = self.append {
             return Ok(AppliedFollowUps::default());
@@ -171,25 +181,30 @@ impl TurnEnd {
         if !origin.is_errand() {
             return Ok(AppliedFollowUps { reply: Some(self.reply.clone()), ..AppliedFollowUps::default() });
         }
-        let end = EndedTurn { row: last, turn: self.turn, reply: &self.reply, error: self.error };
+        let end = EndedTurn { row: last, turn: self.turn, reply: &self.reply, error: self.error, taint };
         follow_ups::follow(connection, bus, rules, &origin.cause, &end, self.phrases)
     }
 
-    /// Appends the turn to its session; returns whether something was remembered, and whether some of it was forgotten
-    /// since the turn began.
+    /// Appends the turn to its session; returns whether something was remembered, whether some of it was forgotten since the
+    /// turn began, and what the turn has read from others than the owner.
     fn append_messages(
         &self,
         connection: &Connection,
         session: &str,
         user: &ChatMessage,
+        context: Option<&ContextStep>,
         reason: &str,
-    ) -> Result<(bool, bool), StoreError> {
+    ) -> Result<(bool, bool, Taint), StoreError> {
         let steps = turn_steps::of_turn(connection, self.turn)?;
         // An unreadable journal adds only the message and the error.
         let progress = TurnProgress::read(&steps).unwrap_or_default();
         let spending = progress.spending.clone();
-        let is_tight = progress.context.as_ref().is_some_and(|context| context.is_tight || context.squeezed > 0);
-        let read_at = progress.context.as_ref().map(|context| context.forgets);
+        let context = progress.context.as_ref().or(context);
+        let mut taint = progress.taint.clone();
+        taint.extend(context.into_iter().flat_map(|context| context.taint.iter().cloned()));
+        approvals::add_taint(connection, session, &taint)?;
+        let is_tight = context.is_some_and(|context| context.is_tight || context.squeezed > 0);
+        let read_at = context.map(|context| context.forgets);
         let mut said = session_messages(user, progress, reason, &self.reply);
         // Memories that the turn used may be forgotten since: then neither log nor journal keep them.
         let turn = self.turn.to_string();
@@ -214,7 +229,7 @@ impl TurnEnd {
             _ => false,
         };
         self.count(connection, session, &spending)?;
-        Ok((is_learned, is_struck))
+        Ok((is_learned, is_struck, taint))
     }
 
     /// Counts usage and cost by model from the journal; a turn without an answer counts as well.

@@ -106,7 +106,7 @@ impl TurnRunner {
         let (outcome, reply_bytes) = (end.error.unwrap_or("answered"), end.reply.len());
         let EndResult { more, is_learned } = end.write(&self.bus, &self.cron_settings, &self.running.retries).await;
         self.running.lock().remove(&turn);
-        self.running.retries.leave(turn);
+        self.running.retries.remove(turn);
         self.bus.clear_faults_if_nobody_waits();
         match is_learned {
             true => self.memory.notify_changes(),
@@ -186,14 +186,15 @@ impl TurnRunner {
             return TurnEnd { state: InboxState::Dead, ..end };
         }
         let reason = code.map_or("not run: the turn had ended", ErrorCode::open_calls_reason);
-        let user = match &state.progress.context {
+        let context = state.progress.context.clone().map(Box::new);
+        let user = match &context {
             Some(context) => context.message(),
             None => ChatMessage::User {
                 content: user_message::user_text(rows, &self.timezone),
                 images: attachments::images(rows),
             },
         };
-        TurnEnd { append: SessionAppend::Turn { user, reason }, ..end }
+        TurnEnd { append: SessionAppend::Turn { user, context, reason }, ..end }
     }
 
     /// Returns an end that says and changes nothing.

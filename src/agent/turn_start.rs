@@ -90,7 +90,7 @@ impl TurnStarter {
                 let Some((turn, last)) = rows.first().map(|row| row.turn).zip(rows.last().cloned()) else {
                     return Ok(None);
                 };
-                running.retries.call(turn);
+                running.retries.start_try(turn);
                 begin_anew(connection, &rows, &resets, &zone)?;
                 for row in &rows {
                     inbox::mark_running(connection, row.seq, turn)?;
@@ -130,7 +130,7 @@ fn take_rows(
     let limit = if collect { COLLECT_LIMIT } else { 1 };
     let mut rows = inbox::open_of_session(connection, session, limit)?;
     let Some(first) = rows.first().cloned() else { return Ok(Vec::new()) };
-    if first.state == InboxState::Waiting && !first.cancel && retries.holds(first.turn) {
+    if first.state == InboxState::Waiting && !first.cancel && retries.must_wait(first.turn) {
         return Ok(Vec::new());
     }
     let mut own = inbox::of_turn(connection, first.turn)?;

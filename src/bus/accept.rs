@@ -149,33 +149,31 @@ impl MessageBus {
         let id = row.id;
         if let Err(refusal) = self.capacity.reserve(settings.capacities, &message.channel, &session) {
             // A message that was accepted before is a duplicate, and its sender is not refused.
-            let known = self.find_duplicate(&message).await?;
-            return known.ok_or(refusal);
+            return self.find_duplicate(&message).await?.ok_or(refusal);
         }
-        let notices = self.notice_settings_of(settings);
+        let notices = self.notice_settings_in(settings);
         let written = self
             .store
             .write(Durability::Synced, move |connection| {
                 let inserted = inbox::insert(connection, &row)?;
-                let told = write_extras(connection, &extras, notices.as_ref())?;
+                let notified = write_extras(connection, &extras, notices.as_ref())?;
                 crash::point("accept_before_commit", &row.content);
-                Ok((inserted, told))
+                Ok((inserted, notified))
             })
             .await;
         match written {
-            Ok((InsertOutcome::New, told)) => {
+            Ok((InsertOutcome::New, notified)) => {
                 crash::point("accept_committed", &message.content);
                 tracing::info!(turn = %id, %session, channel = message.channel, "accepted");
                 self.inbound.wake(InboundSignal::Work(session.clone()));
-                self.wake_for_notice(told);
+                self.wake_for_notice(notified);
                 Ok(Acceptance::Accepted { id, session })
             }
-            Ok((InsertOutcome::Known { .. }, told)) => {
+            Ok((InsertOutcome::Known { .. }, notified)) => {
                 self.capacity.release(&session, 1);
                 self.inbound.wake(InboundSignal::Work(session));
-                self.wake_for_notice(told);
-                let known = self.find_duplicate(&message).await?;
-                known.ok_or_else(|| store_refusal(&StoreError::Row("a known message is gone".to_owned())))
+                self.wake_for_notice(notified);
+                self.known_message(&message).await
             }
             Err(error) => {
                 self.capacity.release(&session, 1);
@@ -211,11 +209,11 @@ impl MessageBus {
         let commands = settings.commands.clone();
         let channel = message.channel.clone();
         let known = message.clone();
-        let notices = self.notice_settings_of(settings);
+        let notices = self.notice_settings_in(settings);
         let answer = move |connection: &Connection| {
-            let told = write_extras(connection, &extras, notices.as_ref())?;
+            let notified = write_extras(connection, &extras, notices.as_ref())?;
             if inbox::insert(connection, &row)? != InsertOutcome::New {
-                return Ok((told, None));
+                return Ok((notified, None));
             }
             let mut error = None;
             let (cancelled, content) = match with {
@@ -228,9 +226,9 @@ impl MessageBus {
                         let sub_agents = spawns::cancel_below(connection, &row.session)?;
                         (current, sub_agents, processes::open_of_session(connection, &row.session)?)
                     };
-                    let told = commands.stop_reply(&message, current.is_some(), sub_agents.len(), &processes);
+                    let reply = commands.stop_reply(&message, current.is_some(), sub_agents.len(), &processes);
                     let current = current.map(|turn| (turn, row.session.clone()));
-                    (current.into_iter().chain(sub_agents).collect(), append_remark(told, unread))
+                    (current.into_iter().chain(sub_agents).collect(), append_remark(reply, unread))
                 }
                 ImmediateAnswer::Reply(content) => (Vec::new(), content),
                 ImmediateAnswer::Command(answer) => {
@@ -244,11 +242,11 @@ impl MessageBus {
             let mut reply = reply_draft(id, message, content);
             reply.body.error = error;
             reply.insert(connection)?;
-            Ok((told, Some(cancelled)))
+            Ok((notified, Some(cancelled)))
         };
-        let (told, written) =
+        let (notified, written) =
             self.store.write(Durability::Synced, answer).await.map_err(|error| store_refusal(&error))?;
-        self.wake_for_notice(told);
+        self.wake_for_notice(notified);
         match written {
             Some(cancelled) => {
                 self.outbound_written(&channel, 1);
@@ -259,11 +257,14 @@ impl MessageBus {
                 }
                 Ok(Acceptance::Accepted { id, session })
             }
-            None => {
-                let known = self.find_duplicate(&known).await?;
-                known.ok_or_else(|| store_refusal(&StoreError::Row("a known message is gone".to_owned())))
-            }
+            None => self.known_message(&known).await,
         }
+    }
+
+    /// Returns the first acceptance of a message that the store knows.
+    async fn known_message(&self, message: &InboundMessage) -> Result<Acceptance, Refusal> {
+        let known = self.find_duplicate(message).await?;
+        known.ok_or_else(|| store_refusal(&StoreError::Row("a known message is gone".to_owned())))
     }
 
     /// Returns the first acceptance of a message, if there was one.

@@ -38,14 +38,14 @@ impl Inbox for BusInbox {
         let reason = reason.to_owned();
         let notices = self.0.notice_settings();
         let write = move |connection: &Connection| {
-            let told = write_extras(connection, &extras, notices.as_ref())?;
+            let notified = write_extras(connection, &extras, notices.as_ref())?;
             if let Some(Cursor { channel, source, position }) = &extras.cursor {
                 cursors::skip(connection, channel, source, position, &reason)?;
             }
-            Ok(told)
+            Ok(notified)
         };
-        let told = self.0.store.write(Durability::Synced, write).await.map_err(|error| store_refusal(&error))?;
-        self.0.wake_for_notice(told);
+        let notified = self.0.store.write(Durability::Synced, write).await.map_err(|error| store_refusal(&error))?;
+        self.0.wake_for_notice(notified);
         Ok(())
     }
 

@@ -59,7 +59,7 @@ pub struct ServiceFault {
     pub since: i64,
     /// Whether a notice reached the owner, and not only the log.
     #[serde(default)]
-    pub is_told: bool,
+    pub is_reported: bool,
 }
 
 /// The faults of the services that messages wait for, by the provider's name. The store has a copy, so that the owner gets one
@@ -75,18 +75,19 @@ impl ServiceHealth {
         match faults.get_mut(provider) {
             Some(known) => {
                 let is_news = must_act && known.code != fault.code;
-                let (since, is_told) = if is_news { (fault.since, false) } else { (known.since, known.is_told) };
-                *known = ServiceFault { since, is_told, ..fault };
-                !is_told
+                let (since, is_reported) =
+                    if is_news { (fault.since, false) } else { (known.since, known.is_reported) };
+                *known = ServiceFault { since, is_reported, ..fault };
+                !is_reported
             }
             None => faults.insert(provider.to_owned(), fault).is_none(),
         }
     }
 
     /// Records that a notice of the fault reached the owner.
-    pub fn mark_told(&self, provider: &str) {
+    pub fn mark_reported(&self, provider: &str) {
         let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        faults.entry(provider.to_owned()).and_modify(|fault| fault.is_told = true);
+        faults.entry(provider.to_owned()).and_modify(|fault| fault.is_reported = true);
     }
 
     /// Removes the fault of a service that answers again. Returns true if it had one.
@@ -130,15 +131,15 @@ mod tests {
         let services = ServiceHealth::default();
         let fault = |code: &str| {
             let (code, message) = (code.to_owned(), "HTTP 401".to_owned());
-            ServiceFault { code, message, since: 7, is_told: false }
+            ServiceFault { code, message, since: 7, is_reported: false }
         };
         assert!(services.record_fault("p", fault("llm_unreachable"), false));
         assert!(services.record_fault("p", fault("llm_unreachable"), false), "it went to the log alone");
-        services.mark_told("p");
-        services.mark_told("q");
+        services.mark_reported("p");
+        services.mark_reported("q");
         assert!(!services.record_fault("p", fault("llm_unreachable"), false) && services.all().len() == 1);
         assert!(services.record_fault("p", fault("llm_auth"), true), "now there is something to do");
-        services.mark_told("p");
+        services.mark_reported("p");
         assert!(!services.record_fault("p", fault("llm_auth"), true));
     }
 }

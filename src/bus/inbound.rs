@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::accept::{new_row, origin_of, reply_draft};
 use super::message_bus::{InboundSignal, MessageBus};
+use crate::guard::Taint;
 use crate::origin::{SessionNote, TurnCause, TurnOrigin};
 use crate::store::inbox::{self, InboxRow, InboxState, InsertOutcome};
 use crate::store::{Connection, StoreError};
@@ -73,7 +74,7 @@ impl InboundDraft {
 }
 
 /// The end of a turn that ran for a job, a heartbeat or a sub-agent's task.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EndedTurn<'a> {
     /// The message that the turn answers.
     pub row: &'a InboxRow,
@@ -81,6 +82,8 @@ pub struct EndedTurn<'a> {
     pub reply: &'a str,
     /// The stable code of the error if the turn failed.
     pub error: Option<&'static str>,
+    /// What the turn has read from others than the owner.
+    pub taint: Taint,
 }
 
 /// The consequences of an [`EndedTurn`], written in the commit of that end.

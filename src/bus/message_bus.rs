@@ -21,6 +21,7 @@ use crate::metrics::Metrics;
 use crate::store::inbox;
 use crate::store::processes::ProcessRow;
 use crate::store::{Connection, Durability, Store, StoreError, losses, outbox};
+use crate::store::{approvals, now_ms};
 
 /// A signal to the consumer of inbound messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub enum InboundSignal {
     RetryServices,
     /// The model of this session changed: its turn is to be retried now if it waits for one.
     RetrySession(SessionKey),
+    /// What this turn of the session waited for is there.
+    Resume(Uuid, SessionKey),
     /// Signals were dropped: the consumer has to read everything unfinished.
     Rescan,
 }
@@ -183,11 +186,11 @@ impl MessageBus {
 
     /// Returns where notices for the owner go now; `None` (only to the log) if terminals are configured and none is open.
     pub(super) fn notice_settings(&self) -> Option<NoticeSettings> {
-        self.notice_settings_of(&self.settings.get())
+        self.notice_settings_in(&self.settings.get())
     }
 
     /// Does the same as [`Self::notice_settings`], by the settings of one operation.
-    pub(super) fn notice_settings_of(&self, settings: &BusSettings) -> Option<NoticeSettings> {
+    pub(super) fn notice_settings_in(&self, settings: &BusSettings) -> Option<NoticeSettings> {
         let notices = settings.notices.clone()?;
         let is_there = !notices.on_terminals || self.terminals.get().is_some_and(|is_open| is_open());
         is_there.then_some(notices)
@@ -247,6 +250,7 @@ impl MessageBus {
         }
         let draft = notices.draft(turn, format!("notice:dead:{id}"), content);
         if let Err(error) = self.publish_outbound(draft).await {
+            self.notice_throttle.forget(channel, reason);
             tracing::error!(%id, %error, "the notice of a dead letter could not be written");
         }
     }
@@ -269,16 +273,16 @@ impl MessageBus {
         let Some(notices) = self.notice_settings() else { return Ok(()) };
         let channel = notices.channel.clone();
         let tell = move |connection: &Connection| {
-            let untold = losses::take_untold(connection)?;
-            for loss in &untold {
+            let unreported = losses::take_unreported(connection)?;
+            for loss in &unreported {
                 let content = notices.loss.replacen("{}", &loss.what, 1);
                 notices.draft(daoyou_channels::new_id(), "notice:loss".to_owned(), content).insert(connection)?;
             }
-            Ok(untold.len())
+            Ok(unreported.len())
         };
-        let told = self.store.write(Durability::Synced, tell).await?;
-        if told > 0 {
-            self.outbound_written(&channel, told);
+        let written = self.store.write(Durability::Synced, tell).await?;
+        if written > 0 {
+            self.outbound_written(&channel, written);
         }
         Ok(())
     }
@@ -376,9 +380,26 @@ impl MessageBus {
         self.inbound.wake(InboundSignal::RetrySession(session));
     }
 
-    /// Counts dead messages that the owner revived, and wakes the consumer.
-    pub fn inbound_revived(&self, session: SessionKey, messages: usize) {
-        self.inbound_written(session, messages);
+    /// Continues a turn that waited for the owner.
+    pub fn resume_turn(&self, turn: Uuid, session: SessionKey) {
+        self.inbound.wake(InboundSignal::Resume(turn, session));
+    }
+
+    /// Ends what nobody approved in time, and continues the turns that waited for it.
+    pub async fn expire_approvals(&self) {
+        let expire = |connection: &Connection| approvals::expire(connection, now_ms());
+        match self.store.write(Durability::Synced, expire).await {
+            Ok(expired) => expired.into_iter().for_each(|(turn, session)| self.resume_turn(turn, session.into())),
+            Err(error) => tracing::error!(%error, "expired approvals could not be ended; trying again in a minute"),
+        }
+    }
+
+    /// Returns true if notices for the owner go to this chat.
+    pub fn is_owner_chat(&self, channel: &str, chat_id: &str) -> bool {
+        let is_it = |notices: NoticeSettings| {
+            notices.channel == channel && (notices.on_terminals || notices.chat_id == chat_id)
+        };
+        self.notice_settings().is_some_and(is_it)
     }
 
     /// Refuses new messages from now on: the gateway stops.

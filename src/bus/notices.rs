@@ -86,16 +86,22 @@ pub struct NoticeThrottle(Mutex<HashMap<(String, String), Instant>>);
 impl NoticeThrottle {
     /// Returns true if `reason` was not reported lately for `channel`; then it counts as reported.
     pub fn is_news(&self, channel: &str, reason: &str, now: Instant) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.retain(|_, at| now.saturating_duration_since(*at) < REPEAT_INTERVAL);
+        let mut noticed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noticed.retain(|_, at| now.saturating_duration_since(*at) < REPEAT_INTERVAL);
         let key = (channel.to_owned(), reason.to_owned());
-        if told.contains_key(&key) {
+        if noticed.contains_key(&key) {
             return false;
         }
-        if told.len() < MAX_CAUSES {
-            told.insert(key, now);
+        if noticed.len() < MAX_CAUSES {
+            noticed.insert(key, now);
         }
         true
+    }
+
+    /// Makes `reason` news again for `channel`, because its notice could not be written.
+    pub fn forget(&self, channel: &str, reason: &str) {
+        let mut noticed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noticed.remove(&(channel.to_owned(), reason.to_owned()));
     }
 }
 
@@ -105,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_cause_is_reported_once_an_hour() {
-        let (told, now) = (NoticeThrottle::default(), Instant::now());
+        let (noticed, now) = (NoticeThrottle::default(), Instant::now());
         let later = |secs| now + Duration::from_secs(secs);
         for (channel, reason, at, expected) in [
             ("a", "503", 0, true),
@@ -114,8 +120,10 @@ mod tests {
             ("b", "503", 1, true),
             ("a", "503", 3_601, true),
         ] {
-            assert_eq!(told.is_news(channel, reason, later(at)), expected, "{channel} {reason} {at}");
+            assert_eq!(noticed.is_news(channel, reason, later(at)), expected, "{channel} {reason} {at}");
         }
+        noticed.forget("a", "503");
+        assert!(noticed.is_news("a", "503", later(3_602)));
     }
 
     #[test]

@@ -143,11 +143,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let look = |connection: &Connection| {
-            let told = |connection: &Connection| -> Result<String, StoreError> {
+            let target = |connection: &Connection| -> Result<String, StoreError> {
                 let found = conversations(connection, "webhook:in", "group")?;
                 Ok(found.iter().map(SessionKey::as_str).collect::<Vec<_>>().join(" "))
             };
-            assert_eq!(told(connection)?, "webhook:in:group");
+            assert_eq!(target(connection)?, "webhook:in:group");
             for (chat, session) in [
                 ("group", "webhook:in:group:ann"),
                 ("group:x", "webhook:in:group:x"),
@@ -166,10 +166,10 @@ mod tests {
             note.insert(connection)?;
             messages::append(connection, "webhook:in:group:ann", note.id, [("user", "{}".to_owned())].into_iter())?;
             connection.execute("UPDATE sessions SET updated_at = 1 WHERE session LIKE '%:ann'", [])?;
-            assert_eq!(told(connection)?, "webhook:in:group:bob webhook:in:group:ann");
+            assert_eq!(target(connection)?, "webhook:in:group:bob webhook:in:group:ann");
             messages::append(connection, "webhook:in:group", Uuid::nil(), [("user", "{}".to_owned())].into_iter())?;
             ownership::record_writer(connection, "webhook:in:group", "owner")?;
-            assert_eq!(told(connection)?, "webhook:in:group", "people talk there");
+            assert_eq!(target(connection)?, "webhook:in:group", "people talk there");
             Ok(())
         };
         store.write(Durability::Logged, look).await.unwrap();

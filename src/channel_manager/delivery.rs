@@ -14,6 +14,7 @@ use crate::crash;
 use crate::metrics::DeliveryOutcome;
 use crate::store::outbox::{self, PendingDelivery};
 use crate::store::{Connection, Durability, StoreError, now_ms};
+use crate::text::panic_message;
 
 /// What follows for a message after an attempt.
 pub(super) enum NextStep {
@@ -111,7 +112,7 @@ impl DeliveryAttempt<'_> {
             true => self.channel.send_finally(message),
         };
         let sent = AssertUnwindSafe(sending).catch_unwind().await.unwrap_or_else(|panic| {
-            let reason = format!("{}; whether it arrived is unknown", panic_message(panic.as_ref()));
+            let reason = format!("{}; whether it arrived is unknown", describe_panic(panic.as_ref()));
             tracing::error!(channel = self.channel.name(), %id, reason, "a delivery panicked");
             Err(SendError::Unknown { reason })
         });
@@ -209,11 +210,9 @@ impl DeliveryAttempt<'_> {
     }
 }
 
-/// Describes a panic.
-pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("a fault inside daoyou: {}", text.as_deref().unwrap_or("a panic"))
+/// Describes a panic in words for the owner.
+pub(super) fn describe_panic(panic: &(dyn Any + Send)) -> String {
+    format!("a fault inside daoyou: {}", panic_message(panic))
 }
 
 /// Returns up to 0.1, by which waits are lengthened, so that messages that failed together are not retried together.

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::delivery::panic_message;
+use super::delivery::describe_panic;
 use super::delivery_worker::DeliveryWorker;
 use crate::bus::{ChannelHealth, ChannelState, MessageBus};
 use crate::metrics::DeliveryOutcome;
@@ -201,7 +201,7 @@ async fn supervise_receiving(channel: Arc<dyn Channel>, context: ChannelContext,
 /// Starts a channel; a panic counts as a failure.
 async fn start(channel: &dyn Channel, context: ChannelContext) -> Result<(), StartError> {
     let started = AssertUnwindSafe(channel.start(context)).catch_unwind().await;
-    started.unwrap_or_else(|panic| Err(StartError(panic_message(panic.as_ref()))))
+    started.unwrap_or_else(|panic| Err(StartError(describe_panic(panic.as_ref()))))
 }
 
 /// Delivers a channel's messages until `flush`. After a panic another worker follows, with growing waits; the messages that
@@ -223,7 +223,7 @@ async fn supervise_delivery(
         if since.elapsed() >= LONGEST_WAIT {
             backoff.reset();
         }
-        let error = format!("delivering: {}", panic_message(panic.as_ref()));
+        let error = format!("delivering: {}", describe_panic(panic.as_ref()));
         tracing::error!(channel = name, error, "delivering failed; restarting it");
         let failed = ChannelState::Failed { error };
         let before = health.exchange(&name, failed.clone());

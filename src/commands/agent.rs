@@ -9,10 +9,10 @@ use anyhow::bail;
 use daoyou_channels::cli::Interrupt;
 use daoyou_channels::trust::{Author, Standing, trust_of};
 use daoyou_channels::{AcceptExtras, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, SessionKey};
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::access::GatewayAccess;
+use super::access::{GatewayAccess, read_store};
 use super::environment::{CommandEnvironment, watch_signals};
 use super::files::read_text;
 use super::output::CleanJson;
@@ -20,6 +20,7 @@ use super::{CommandExit, output};
 use crate::cli::AgentArgs;
 use crate::gateway::{Gateway, Options};
 use crate::home::HomeLock;
+use crate::query::StoreQuery;
 
 /// How long one poll waits for the end of the message; each poll also shows whether it waits for a model.
 const WAIT: Duration = Duration::from_secs(2);
@@ -71,7 +72,16 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
     let mut out = output::stdout();
     if args.output.json {
         let error = reply.error.as_ref().map(|error| json!({ "code": error.code }));
-        let answer = json!({ "id": state.id, "session": state.session, "reply": reply.content, "error": error });
+        let used = usage_of_turn(state.id, environment).await?;
+        let answer = json!({
+            "id": state.id,
+            "session": state.session,
+            "reply": reply.content,
+            "error": error,
+            "tokens": { "input": used["input"], "output": used["output"], "cached": used["cached"] },
+            // Null if no price is known.
+            "cost": used["cost"],
+        });
         writeln!(out, "{}", CleanJson(&answer))?;
     } else {
         writeln!(out, "{}", reply.content.trim_end())?;
@@ -88,6 +98,12 @@ fn one_shot(content: &str, session: Option<&str>) -> InboundMessage {
     // Sent twice, it is still one message.
     message.external_id = Some(daoyou_channels::new_id().to_string());
     message
+}
+
+/// Returns the tokens and the cost of a turn. A slash command, which has no turn, used none.
+async fn usage_of_turn(turn: Uuid, environment: &CommandEnvironment) -> anyhow::Result<Value> {
+    let turns = read_store(StoreQuery::Turn(turn.to_string()), &environment.home).await?;
+    Ok(turns["used"].clone())
 }
 
 /// Prints that the reply did not arrive in time.

@@ -19,11 +19,12 @@ use super::{
     CommandExit, agent, backup, chat, cron, doctor, gateway, memory, output, render, service, sessions, status,
 };
 use crate::cli::{
-    ChannelsCommand, Cli, Command, ModelsArgs, QueueCommand, StatusArgs, ToolsCommand, TurnItem, TurnsCommand,
+    ApprovalsCommand, ChannelsCommand, Cli, Command, ModelsArgs, QueueCommand, StatusArgs, ToolsCommand, TurnItem,
+    TurnsCommand,
 };
 use crate::config::ConfigFaults;
 use crate::home::Home;
-use crate::query::{GatewayQuery, ProbeScope, RetryClass, StoreChange, StoreQuery};
+use crate::query::{ApprovalAnswer, GatewayQuery, ProbeScope, RetryClass, StoreChange, StoreQuery};
 
 /// The threads of the async runtime: most tasks wait for disks and models, so more threads would only take memory.
 const WORKERS: usize = 2;
@@ -95,6 +96,7 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         Command::Memory(command) => Box::pin(memory::run(command, &environment)).await,
         Command::Turns(command) => turns(command, &environment.home).await,
         Command::Queue(command) => queue(command, &environment.home).await,
+        Command::Approvals(command) => approvals(command, &environment.home).await,
         Command::Tools(ToolsCommand::List(output)) => {
             let tools = inspect(GatewayQuery::Tools, &environment).await?;
             print(&tools, *output, |out| render::table(&tools, render::TOOLS, "no tools", out))
@@ -183,6 +185,23 @@ async fn queue(command: &QueueCommand, home: &Home) -> anyhow::Result<CommandExi
             print_fields(&change_store(StoreChange::Drop(parse_id(&item.id)?), home).await?, item.output)
         }
     }
+}
+
+async fn approvals(command: &ApprovalsCommand, home: &Home) -> anyhow::Result<CommandExit> {
+    let (id, answer, output) = match command {
+        ApprovalsCommand::List(output) => {
+            let list = read_store(StoreQuery::Approvals, home).await?;
+            return print(&list, *output, |out| {
+                render::table(&list, render::APPROVALS, "nothing waits for your approval", out)
+            });
+        }
+        ApprovalsCommand::Approve { id, session, output } => {
+            (id, ApprovalAnswer::Approve { for_session: *session }, output)
+        }
+        ApprovalsCommand::Deny { id, reason, output } => (id, ApprovalAnswer::Deny { reason: reason.clone() }, output),
+    };
+    let change = StoreChange::AnswerApproval { id: id.clone(), answer };
+    print_fields(&change_store(change, home).await?, *output)
 }
 
 /// Writes the completion script for `shell`.

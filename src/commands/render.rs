@@ -42,6 +42,14 @@ const TURNS_OF_SUB_AGENTS: TableColumns = &[
     ("COST", "cost"),
     ("MESSAGE", "content"),
 ];
+pub const APPROVALS: TableColumns = &[
+    ("ID", "id"),
+    ("TOOL", "tool"),
+    ("ARGUMENTS", "arguments"),
+    ("SESSION", "session"),
+    ("HAS READ", "taint"),
+    ("EXPIRES", "expires"),
+];
 pub const QUEUE: TableColumns = &[
     ("ID", "id"),
     ("STATE", "state"),

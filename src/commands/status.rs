@@ -345,7 +345,7 @@ pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
         })
         .collect();
     render::table(&rows, COLUMNS, "", &mut out)?;
-    for (model, limit) in found["told_contexts"].as_object().into_iter().flatten() {
+    for (model, limit) in found["stated_contexts"].as_object().into_iter().flatten() {
         writeln!(out, "\n{model} holds {limit} tokens, as its service said when it refused more")?;
     }
     if let Some(lack) = found["lack"].as_str() {

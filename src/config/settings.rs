@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentConfig;
 use crate::cron::{CronConfig, HeartbeatConfig};
+use crate::guard::ApprovalConfig;
 use crate::http::TlsConfig;
 use crate::llm::ProviderConfig;
 use crate::logging::LogConfig;
@@ -34,6 +35,7 @@ pub struct Config {
     /// Senders who are one and the same, by a name of yours: each `CHANNEL:SENDER`.
     pub identities: BTreeMap<String, Vec<String>>,
     pub tools: ToolsConfig,
+    pub approval: ApprovalConfig,
     pub memory: MemoryConfig,
     pub cron: CronConfig,
     pub heartbeat: HeartbeatConfig,

@@ -5,8 +5,8 @@ use daoyou_channels::cli::Language;
 use super::transcript::{LineAuthor, TranscriptLine};
 use crate::text::{one_line, sentences};
 
-/// The number of sayings in an extract, and the characters of each.
-const SAYINGS: usize = 5;
+/// The number of statements in an extract, and the characters of each.
+const MAX_STATEMENTS: usize = 5;
 const SAYING_CHARS: usize = 50;
 
 /// The beginning of an extract, by language.
@@ -15,9 +15,9 @@ const OPENINGS: [(Language, &str); 2] = [(Language::Zh, "用户关心: "), (Lang
 /// Appends an extract of `lines` to the summary `before`, at most `chars` characters in all. The oldest extracts are
 /// dropped first, then the beginning of what a model has written, of which some always stays.
 pub(super) fn extend(before: &str, lines: &[TranscriptLine], language: Language, chars: usize) -> String {
-    let new = match sayings(lines) {
-        sayings if sayings.is_empty() && !before.is_empty() => String::new(),
-        sayings => extract(&sayings, language),
+    let new = match statements(lines) {
+        statements if statements.is_empty() && !before.is_empty() => String::new(),
+        statements => extract(&statements, language),
     };
     let is_extract = |line: &str| OPENINGS.iter().any(|(_, opening)| line.starts_with(opening));
     let (mut extracts, told): (Vec<&str>, Vec<&str>) = before.lines().partition(|line| is_extract(line));
@@ -48,33 +48,33 @@ fn ending(text: &str, chars: usize) -> &str {
 }
 
 /// Returns the first things that people said.
-fn sayings(lines: &[TranscriptLine]) -> Vec<String> {
-    let mut sayings: Vec<String> = Vec::new();
+fn statements(lines: &[TranscriptLine]) -> Vec<String> {
+    let mut statements: Vec<String> = Vec::new();
     for line in lines.iter().filter(|line| matches!(line.who, LineAuthor::Person { .. })) {
-        let saying = saying(&line.text);
-        if !saying.is_empty() && !sayings.contains(&saying) {
-            sayings.push(saying);
+        let statement = statement(&line.text);
+        if !statement.is_empty() && !statements.contains(&statement) {
+            statements.push(statement);
         }
-        if sayings.len() == SAYINGS {
+        if statements.len() == MAX_STATEMENTS {
             break;
         }
     }
-    sayings
+    statements
 }
 
-/// Formats the sayings.
-fn extract(sayings: &[String], language: Language) -> String {
+/// Formats the statements.
+fn extract(statements: &[String], language: Language) -> String {
     let opening = OPENINGS.iter().find(|(of, _)| *of == language).map_or("", |(_, opening)| opening);
-    match (language, sayings.is_empty()) {
+    match (language, statements.is_empty()) {
         (Language::Zh, true) => "无特别内容".to_owned(),
-        (Language::Zh, false) => format!("{opening}{}", sayings.join("、")),
+        (Language::Zh, false) => format!("{opening}{}", statements.join("、")),
         (Language::En, true) => "nothing in particular".to_owned(),
-        (Language::En, false) => format!("{opening}{}", sayings.join("; ")),
+        (Language::En, false) => format!("{opening}{}", statements.join("; ")),
     }
 }
 
 /// Returns the first characters of a text, without punctuation, on one line.
-fn saying(text: &str) -> String {
+fn statement(text: &str) -> String {
     let words: String = text.chars().map(|c| if c.is_alphanumeric() { c } else { ' ' }).collect();
     one_line(&words).chars().take(SAYING_CHARS).collect::<String>().trim_end().to_owned()
 }
@@ -100,9 +100,9 @@ mod tests {
             (&many, Language::En, "The user was concerned with: 0; 1; 2; 3; 4"),
         ] {
             let lines: Vec<_> = said.iter().map(|text| line(text)).collect();
-            assert_eq!(extract(&sayings(&lines), language), expected);
+            assert_eq!(extract(&statements(&lines), language), expected);
         }
-        let long = extract(&sayings(&[line(&"word ".repeat(50))]), Language::Zh);
+        let long = extract(&statements(&[line(&"word ".repeat(50))]), Language::Zh);
         assert!(long.chars().count() <= "用户关心: ".chars().count() + SAYING_CHARS, "{long}");
     }
 

@@ -161,17 +161,10 @@ impl Summarizer {
         if answered.provider.name() == OFFLINE {
             return Err(SummaryError::Nobody("the offline responder writes none".to_owned()));
         }
-        spending::price(&mut response, &answered, &self.chains.models);
+        spending::price_and_count(&mut response, &answered, &self.chains.models, &meter);
         let used = used(&response);
-        meter.model_used(
-            answered.provider.name(),
-            &answered.model,
-            used.tokens.input,
-            used.tokens.output,
-            used.tokens.cached,
-        );
         match read(&response, part) {
-            Ok(answer) => Ok(Summary { answer: self.struck(answer), used }),
+            Ok(answer) => Ok(Summary { answer: self.redacted(answer), used }),
             Err(nonsense) => Err(SummaryError::UnusableAnswer(Box::new(used), nonsense)),
         }
     }
@@ -202,7 +195,7 @@ impl Summarizer {
         // A session with a chosen model is read by that model.
         let chosen = head.model.filter(|_| model.is_empty()).unwrap_or(chosen);
         let retries = self.retries.clone();
-        let opened = self.chains.open(&chosen, "", move |provider| retries.answered(provider)).await;
+        let opened = self.chains.open(&chosen, "", move |provider| retries.provider_answered(provider)).await;
         let chain = opened.map_err(|error| SummaryError::Nobody(error.to_string()))?;
         if chain.current().provider.name() == OFFLINE {
             return Err(SummaryError::Nobody("only the offline responder is there".to_owned()));
@@ -235,19 +228,19 @@ impl Summarizer {
     }
 
     /// Removes secrets from an answer.
-    fn struck(&self, mut answer: SummaryAnswer) -> SummaryAnswer {
+    fn redacted(&self, mut answer: SummaryAnswer) -> SummaryAnswer {
         let secrets = self.memory.secrets.clone();
-        let strike = |text: &mut String| {
+        let redact = |text: &mut String| {
             if secrets.redact(text) {
                 tracing::warn!("a secret of the configuration was removed from a summary");
             }
         };
-        strike(&mut answer.summary);
+        redact(&mut answer.summary);
         for noticed in &mut answer.entries {
-            strike(&mut noticed.entry.name);
-            strike(&mut noticed.entry.text);
+            redact(&mut noticed.entry.name);
+            redact(&mut noticed.entry.text);
             let mut detail = noticed.entry.detail.to_string();
-            strike(&mut detail);
+            redact(&mut detail);
             // Secrets occur only inside strings, so the JSON stays valid.
             if let Ok(detail) = serde_json::from_str(&detail) {
                 noticed.entry.detail = detail;

@@ -36,7 +36,7 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_millis(300);
 /// The pause after a turn in a process that runs one conversation alone: such a process often ends with its turn, and
 /// would begin in vain.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const FINAL_SETTLE: Duration = Duration::from_secs(1);
 
 /// The worker that consolidates sessions.
 pub struct Consolidator {
@@ -67,8 +67,8 @@ impl Consolidator {
 
     /// Runs until `shutdown`; unfinished summaries are written after the next start.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut sayings = self.memory.get().subscribe_to_messages();
-        let settle = if self.only.is_some() { LAST_WORD } else { SETTLE };
+        let mut messages = self.memory.get().subscribe_to_messages();
+        let settle = if self.only.is_some() { FINAL_SETTLE } else { SETTLE };
         loop {
             let wake = match self.start_due().await {
                 Ok(wake) => wake,
@@ -85,7 +85,7 @@ impl Consolidator {
                 }
             };
             let gathered = async {
-                let changed = sayings.changed().await;
+                let changed = messages.changed().await;
                 tokio::time::sleep(settle).await;
                 changed
             };
@@ -95,7 +95,7 @@ impl Consolidator {
                     if gathered.is_err() {
                         return;
                     }
-                    sayings.mark_unchanged();
+                    messages.mark_unchanged();
                 }
                 Some(()) = self.running.next_end() => {}
                 () = sleep => {}
@@ -218,9 +218,9 @@ async fn consolidate_next(
     crash::point("consolidation_begun", &session);
     let (outcome, used) = summarise_part(summarizer, &mut part, &settings, spent).await?;
     crash::point("consolidation_answered", &session);
-    let (messages, mut keeping) = (part.to - part.from, keeping(part, outcome, &settings));
-    keeping.used = used;
-    let kept = store.write(Durability::Logged, move |connection| keeping.write(connection)).await?;
+    let (messages, mut commit_of) = (part.to - part.from, commit_of(part, outcome, &settings));
+    commit_of.used = used;
+    let kept = store.write(Durability::Logged, move |connection| commit_of.write(connection)).await?;
     crash::point("consolidation_committed", &session);
     match kept {
         CommitResult::Summarised { noticed } => {
@@ -233,7 +233,7 @@ async fn consolidate_next(
     Ok(Some(store.read(move |connection| session_memory::get(connection, &session, epoch)).await?))
 }
 
-fn keeping(part: ConversationPart, result: SummaryOutcome, settings: &MemorySettings) -> ConsolidationCommit {
+fn commit_of(part: ConversationPart, result: SummaryOutcome, settings: &MemorySettings) -> ConsolidationCommit {
     let MemorySettings { config, language, zone, .. } = settings;
     ConsolidationCommit { part, result, used: None, config: config.clone(), language: *language, zone: zone.clone() }
 }

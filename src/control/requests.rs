@@ -5,8 +5,8 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::query::{
-    GatewayQuery, JobChange, JobQuery, MemoryChange, MemoryQuery, MemorySelection, ProbeScope, RetryClass, StoreChange,
-    StoreQuery,
+    ApprovalAnswer, GatewayQuery, JobChange, JobQuery, MemoryChange, MemoryQuery, MemorySelection, ProbeScope,
+    RetryClass, StoreChange, StoreQuery,
 };
 
 /// The characters that [`escape`] replaces.
@@ -25,6 +25,7 @@ impl StoreQuery {
             }
             Self::Turn(id) => format!("/api/turns/{}", escape(id)),
             Self::Queue => "/api/queue".to_owned(),
+            Self::Approvals => "/api/approvals".to_owned(),
             Self::QueueEntry(id) => format!("/api/queue/{id}"),
         }
     }
@@ -46,6 +47,17 @@ impl StoreChange {
                 (Method::POST, format!("/api/queue/retry?outcomes={}", classes.join(",")))
             }
             Self::Drop(id) => (Method::DELETE, format!("/api/queue/{id}")),
+            Self::AnswerApproval { id, answer } => {
+                let path = format!("/api/approvals/{}", escape(id));
+                let path = match answer {
+                    ApprovalAnswer::Approve { for_session: false } => format!("{path}/approve"),
+                    ApprovalAnswer::Approve { for_session: true } => format!("{path}/approve?session=true"),
+                    ApprovalAnswer::Deny { reason } => {
+                        with_query(&format!("{path}/deny"), [("reason", Some(reason.clone()))])
+                    }
+                };
+                (Method::POST, path)
+            }
             Self::Acknowledge => (Method::POST, "/api/losses/acknowledge".to_owned()),
         }
     }

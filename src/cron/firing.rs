@@ -75,10 +75,10 @@ impl FiringReport {
     }
 
     /// Passes the owner's notices to the bus, within the commit.
-    pub(super) fn tell_owner(&mut self, connection: &Connection, bus: &MessageBus) -> Result<(), StoreError> {
+    pub(super) fn notify_owner(&mut self, connection: &Connection, bus: &MessageBus) -> Result<(), StoreError> {
         for notice in std::mem::take(&mut self.notices) {
-            let told = bus.write_owner_notice(connection, daoyou_channels::new_id(), "notice:errand", notice)?;
-            self.channels.extend(told);
+            let channel = bus.write_owner_notice(connection, daoyou_channels::new_id(), "notice:errand", notice)?;
+            self.channels.extend(channel);
         }
         Ok(())
     }
@@ -167,8 +167,8 @@ pub fn commit(
                 if is_unchanged(connection, &job.row)? {
                     jobs::set_enabled(connection, &job.row.id, false, None, Some(reason))?;
                     tracing::warn!(job = job.row.id, name = job.row.name, reason, "a scheduled job is paused");
-                    let told = [display_name(&job.row), reason, &shell_name(&job.row)];
-                    fired.notices.push(fill_template(settings.notices.unreachable, &told));
+                    let values = [display_name(&job.row), reason, &shell_name(&job.row)];
+                    fired.notices.push(fill_template(settings.notices.unreachable, &values));
                 }
             }
         }
@@ -367,8 +367,8 @@ fn start_run(
         }
         RunWork::Say(draft, text) => finish_run(connection, job, settings, slot, (draft, text, None), fired)?,
         RunWork::Fail(draft, reason) => {
-            let told = fill_template(settings.notices.failed, &[&row.name, reason]);
-            finish_run(connection, job, settings, slot, (draft, &told, Some(reason)), fired)?;
+            let text = fill_template(settings.notices.failed, &[&row.name, reason]);
+            finish_run(connection, job, settings, slot, (draft, &text, Some(reason)), fired)?;
             fired.failed += 1;
         }
     }

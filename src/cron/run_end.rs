@@ -112,7 +112,7 @@ fn record_failure(
     end: &JobRunEnd<'_>,
     (job, error): (Option<&Job>, &str),
 ) -> Result<FollowUps, StoreError> {
-    let is_told = job.is_none_or(|job| job.body.deliver == DeliveryMode::Always);
+    let is_delivered = job.is_none_or(|job| job.body.deliver == DeliveryMode::Always);
     let counts = error != STOPPED && !job_turn.by_hand;
     let is_over = |job: &&Job| job.body.delete_after_run && matches!(job.body.schedule, Schedule::At { .. });
     if error == STOPPED && !job_turn.by_hand && job.filter(is_over).is_some() {
@@ -129,9 +129,9 @@ fn record_failure(
         job_turn.due,
         JobRunOutcome::Error,
         Some(error),
-        is_told || paused.is_some(),
+        is_delivered || paused.is_some(),
     )?;
-    let reply = match (&paused, is_told) {
+    let reply = match (&paused, is_delivered) {
         (Some(paused), true) => Some(format!("{}\n\n{paused}", end.reply)),
         (Some(paused), false) => Some(paused.clone()),
         (None, true) => Some(end.reply.to_owned()),

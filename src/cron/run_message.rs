@@ -74,7 +74,7 @@ fn draft(job: &Job, settings: &CronSettings, slot: RunSlot, now: Timestamp, cont
     message.metadata.clone_from(&body.target.metadata);
     (message.received_at, message.session) = (now, Some(job.session()));
     // The settings of the chat's turns, or of the job's creator there, hold for this turn.
-    let TurnOrigin { settings: kept, reply, follow_ups, on_behalf_of, .. } = body.target.origin.clone();
+    let TurnOrigin { settings: kept, reply, follow_ups, on_behalf_of, taint, .. } = body.target.origin.clone();
     let about = about(job, settings, slot, now);
     let settings = TurnSettings {
         model: body.model.clone().or(kept.model),
@@ -86,7 +86,7 @@ fn draft(job: &Job, settings: &CronSettings, slot: RunSlot, now: Timestamp, cont
     };
     let reply = OutboundContext { job: Some(display_name(&job.row).to_owned()), ..reply };
     let cause = TurnCause::Job(job_turn(job, slot));
-    InboundDraft::with_origin(message, TurnOrigin { cause, follow_ups, on_behalf_of, settings, reply })
+    InboundDraft::with_origin(message, TurnOrigin { cause, follow_ups, on_behalf_of, taint, settings, reply })
 }
 
 /// Returns what the model learns about the run, in lines.

@@ -130,7 +130,7 @@ impl CronService {
         let fired = store
             .write(Durability::Synced, move |connection| {
                 let mut fired = firing::commit(connection, &settings, &due, now)?;
-                fired.tell_owner(connection, &bus)?;
+                fired.notify_owner(connection, &bus)?;
                 crash::point("cron_before_commit", &detail);
                 Ok(fired)
             })

@@ -109,6 +109,10 @@ impl Tool for CronTool {
         &self.spec
     }
 
+    fn is_restricted(&self, arguments: &Value, _: &ToolContext) -> bool {
+        arguments["action"] != "list"
+    }
+
     fn replay(&self) -> ReplayPolicy {
         ReplayPolicy::Atomic
     }
@@ -150,11 +154,11 @@ struct ToolCaller {
 
 async fn carry_out(service: &Arc<JobService>, args: CronArgs, context: &ToolContext) -> Result<ToolOutcome, JobError> {
     let (now, job_context, caller) = (Timestamp::now(), service.context.clone(), ToolCaller::of(context));
-    let looked = service.store.read(move |connection| match prepare(connection, args, &caller, &job_context, now) {
+    let prepared = service.store.read(move |connection| match prepare(connection, args, &caller, &job_context, now) {
         Err(JobError::Store(error)) => Err(error),
         other => Ok(other),
     });
-    let (told, change) = looked.await??;
+    let (answer, change) = prepared.await??;
     let rows = |change| {
         ToolEffect::Rows(RowEffect(Arc::new(PendingEdit {
             service: service.clone(),
@@ -163,7 +167,7 @@ async fn carry_out(service: &Arc<JobService>, args: CronArgs, context: &ToolCont
             fired: Mutex::default(),
         })))
     };
-    Ok(ToolOutcome { result: ToolResult::ok(told), effects: change.map(rows).into_iter().collect() })
+    Ok(ToolOutcome { result: ToolResult::ok(answer), effects: change.map(rows).into_iter().collect() })
 }
 
 /// The change that a call makes.
@@ -253,8 +257,8 @@ fn add(
     let job = jobs::preview(connection, &new, job_context.settings.config.max_jobs, now)?;
     let (id, name, when) = (&job.row.id, &job.row.name, job.when(job_context));
     let next = job.next_in_words(job_context).unwrap_or_default();
-    let told = format!("Created job '{name}' (id: {id}): {when}; next: {next}");
-    Ok((told, Some(JobEdit::Add(Box::new(new)))))
+    let answer = format!("Created job '{name}' (id: {id}): {when}; next: {next}");
+    Ok((answer, Some(JobEdit::Add(Box::new(new)))))
 }
 
 impl CronArgs {

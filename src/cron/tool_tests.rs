@@ -72,6 +72,8 @@ fn context(trust: Trust, chat: &str) -> ToolContext {
         trust,
         metadata: r#"{"thread":"t"}"#.into(),
         origin: Arc::new(TurnOrigin::parse(r#"{"settings":{"model":"a/b","requested_model":"c/d"}}"#)),
+        taint: Arc::default(),
+        is_approved: false,
         cancel: CancellationToken::new(),
     }
 }

@@ -158,7 +158,7 @@ impl Gateway {
 
     /// Returns a token that is cancelled as soon as a message waits for a reachable model.
     pub fn parked(&self) -> CancellationToken {
-        self.runtime.get().runner().running.retries.rested().clone()
+        self.runtime.get().runner().running.retries.has_parked().clone()
     }
 
     /// Returns the inbox for messages of this process's commands.

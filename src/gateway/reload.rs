@@ -155,7 +155,7 @@ impl Reloader {
         let runner = runtime.runner();
         runner.models().reset_circuits();
         runner.bus.clear_service_faults();
-        runner.running.retries.call_everybody();
+        runner.running.retries.retry_all();
         self.current = loaded;
         // More turns may be allowed now; the loop checks that on each probe.
         let (answer, _) = oneshot::channel();

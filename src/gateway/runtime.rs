@@ -9,7 +9,7 @@ use anyhow::Context;
 use daoyou_channels::trust::SenderLists;
 
 use super::settings::{bus_settings, embedder, job_context, memory_settings, secrets, size, timezone, trust_lists};
-use crate::agent::{Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools};
+use crate::agent::{ApprovalGate, Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools};
 use crate::bus::{BusSettings, MessageBus, WeakBus};
 use crate::config::{Config, LoadedConfig};
 use crate::cron::{CronTool, JobService};
@@ -88,6 +88,7 @@ impl Runtime {
                 store: memory.store.clone(),
                 memory: memory.clone(),
                 timezone: timezone(config)?,
+                bus: fixed.bus.clone(),
             },
             models: models.clone(),
             tools: build_tools(config, &fixed.workspace, &fixed.home, deps)?,
@@ -120,7 +121,7 @@ impl Runtime {
         running: RunningTurns,
         middleware: MiddlewareState,
     ) -> anyhow::Result<()> {
-        let CommandContext { phrases, ref store, ref memory, ref timezone } = self.commands.context;
+        let CommandContext { phrases, ref store, ref memory, ref timezone, .. } = self.commands.context;
         let agent = &self.config.agent;
         let middleware = MiddlewareStack::build(&MiddlewareParts {
             settings: MiddlewareSettings {
@@ -196,6 +197,12 @@ impl Runtime {
             tools: TurnTools { all: commands.tools.clone(), spawn_depth: agent.spawn.depth },
             images: ImageLoader::open(workspace, &closed).with_context(|| unopened(workspace))?,
             middleware: Arc::new(middleware),
+            approvals: ApprovalGate {
+                bus: bus.clone(),
+                config: self.config.approval.clone(),
+                phrases: commands.context.phrases,
+                timezone: commands.context.timezone.clone(),
+            },
             parking: Parking {
                 bus: bus.clone(),
                 retries: running.retries.clone(),

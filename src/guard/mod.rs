@@ -1,5 +1,6 @@
 //! Protection: the path jail of file tools, the sandbox and supervisor of commands, and the redaction of secrets.
 
+mod approval;
 mod beneath;
 mod bubblewrap;
 mod cgroup;
@@ -22,6 +23,7 @@ mod secrets;
 mod supervisor;
 mod syscalls;
 
+pub use approval::{ApprovalConfig, ApprovalPolicy, TAINT_KEY, Taint};
 pub(crate) use beneath::{create_dir_beneath, open_beneath};
 pub use confine::{CONFINE_COMMAND, confine_main};
 pub(crate) use jail::quote_controls;

@@ -24,6 +24,11 @@ pub fn too_large(limit: u64) -> HttpError {
     HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
 }
 
+/// 500: a fault of the gateway itself, which its log describes.
+pub fn internal() -> HttpError {
+    HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the gateway failed; its log says how")
+}
+
 /// 431.
 pub fn too_many_headers(message: impl Into<Cow<'static, str>>) -> HttpError {
     HttpError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message)

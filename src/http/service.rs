@@ -23,6 +23,7 @@ use super::hosts::AllowedHosts;
 use super::limits::ServerLimits;
 use super::proxies::TrustedProxies;
 use crate::metrics::Metrics;
+use crate::text::panic_message;
 
 /// The longest plain-text error that becomes the message of a JSON error, in bytes.
 const MAX_MESSAGE: usize = 1_024;
@@ -126,11 +127,8 @@ impl HttpService {
             Ok(Ok(response)) => error_as_json(response, client).await,
             Ok(Err(never)) => match never {},
             Err(panic) => {
-                let text = panic.downcast_ref::<&str>().copied();
-                let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-                tracing::error!(%method, panic = text, "the handler of a request panicked");
-                HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the gateway failed; its log says how")
-                    .into_response()
+                tracing::error!(%method, panic = panic_message(&*panic), "the handler of a request panicked");
+                error::internal().into_response()
             }
         }
     }

@@ -35,7 +35,7 @@ impl MeasuredDialect {
     /// # Errors
     /// The body cannot be written.
     pub fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, LlmError> {
-        self.dialect.body(request, &self.names, true).map_err(told)
+        self.dialect.body(request, &self.names, true).map_err(into_llm_error)
     }
 
     /// Assembles the answer from the data of `events`.
@@ -49,12 +49,12 @@ impl MeasuredDialect {
     ) -> Result<ChatResponse, LlmError> {
         let mut assembler = self.dialect.assembler(&self.names, LIMIT);
         for data in events {
-            assembler.push(data, sink).map_err(told)?;
+            assembler.push(data, sink).map_err(into_llm_error)?;
         }
-        assembler.into_response("measured").map_err(told)
+        assembler.into_response("measured").map_err(into_llm_error)
     }
 }
 
-fn told(fault: AttemptError) -> LlmError {
+fn into_llm_error(fault: AttemptError) -> LlmError {
     fault.into_error("measured", std::iter::empty())
 }

@@ -340,10 +340,15 @@ impl TurnMeter<'_> {
 
     /// Records a tool call. `tool` must be a registered name: models may write any.
     pub fn tool_ran(&self, tool: &str, is_ok: bool, took: Duration) {
+        self.nested_tool_ran(tool, is_ok, took);
+        self.tools.add(took);
+    }
+
+    /// Records a tool call that ran within another call, whose time includes this one's.
+    pub fn nested_tool_ran(&self, tool: &str, is_ok: bool, took: Duration) {
         let calls = self.turns.by_tool.get(tool);
         if is_ok { &calls.ok } else { &calls.failed }.increment();
         calls.duration.observe_duration(took);
-        self.tools.add(took);
     }
 
     /// Records the sums when the turn has its answer.

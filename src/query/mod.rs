@@ -1,6 +1,7 @@
 //! What the API, the control socket and the offline commands read and change, and the JSON that they answer. It does not know who
 //! asks: `http` and `gateway` call it, and `control` maps its requests to HTTP.
 
+mod approvals;
 mod inspect;
 pub mod jobs;
 pub mod memories;
@@ -12,6 +13,7 @@ mod terminal;
 pub mod turns;
 
 pub use crate::memory::MemorySelection;
+pub use approvals::ApprovalAnswer;
 pub use inspect::{GatewayQuery, Inspect, InspectError, ProbeScope};
 pub use jobs::{JobChange, JobQuery};
 pub use memories::{MemoryChange, MemoryQuery};

@@ -69,6 +69,11 @@ pub enum AfterCommit {
     Forget {
         channel: String,
     },
+    /// What this turn of the session waited for is there.
+    Resume {
+        turn: Uuid,
+        session: String,
+    },
     /// The model services are tried again at once.
     RetryServices,
     All(Vec<AfterCommit>),

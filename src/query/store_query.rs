@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::approvals::{self, ApprovalAnswer};
 use super::queue::{self, AfterCommit, AppliedChange, RetryClass};
 use super::{sessions, turns};
 use crate::store::checkpoints::{CheckpointError, separate_store_errors};
@@ -25,6 +26,8 @@ pub enum StoreQuery {
     Turn(String),
     Queue,
     QueueEntry(Uuid),
+    /// Calls that wait for the owner.
+    Approvals,
 }
 
 /// Something to change.
@@ -42,6 +45,11 @@ pub enum StoreChange {
     /// All entries of these classes.
     RetryAll(Vec<RetryClass>),
     Drop(Uuid),
+    /// Answers the approval with this id.
+    AnswerApproval {
+        id: String,
+        answer: ApprovalAnswer,
+    },
     /// Marks all losses as known to the owner.
     Acknowledge,
 }
@@ -50,7 +58,7 @@ impl StoreQuery {
     /// Names what does not exist when there is no answer.
     pub fn subject(&self) -> String {
         match self {
-            Self::Sessions | Self::Turns { .. } | Self::Queue => "list".to_owned(),
+            Self::Sessions | Self::Turns { .. } | Self::Queue | Self::Approvals => "list".to_owned(),
             Self::Session(key) | Self::Transcript(key) => format!("session {key}"),
             Self::Turn(id) => format!("turn {id}"),
             Self::QueueEntry(id) => format!("{id} in the queue"),
@@ -65,6 +73,7 @@ impl StoreChange {
             Self::ClearSession(key) => format!("session {key}"),
             Self::Restore(turn) | Self::Fork { turn, .. } => format!("turn {turn}"),
             Self::Retry(id) | Self::Drop(id) => format!("undelivered message {id}"),
+            Self::AnswerApproval { id, .. } => format!("open approval {id}"),
             Self::RetryAll(_) => "message".to_owned(),
             Self::Acknowledge => "loss".to_owned(),
         }
@@ -95,6 +104,7 @@ fn answer(connection: &Connection, query: &StoreQuery) -> Result<Option<Value>, 
         StoreQuery::Turns { session, limit } => Some(turns::list(connection, session.as_deref(), *limit)?),
         StoreQuery::Turn(id) => Some(turns::show(connection, id)?),
         StoreQuery::Queue => Some(queue::list(connection)?),
+        StoreQuery::Approvals => Some(approvals::list(connection)?),
         StoreQuery::QueueEntry(id) => queue::show(connection, *id)?,
     })
 }
@@ -108,6 +118,7 @@ fn write(connection: &Connection, change: &StoreChange) -> Result<Option<Applied
         StoreChange::Retry(id) => queue::retry(connection, *id)?,
         StoreChange::RetryAll(classes) => Some(queue::retry_all(connection, classes)?),
         StoreChange::Drop(id) => queue::remove(connection, *id)?,
+        StoreChange::AnswerApproval { id, answer } => approvals::answer(connection, id, answer)?,
         StoreChange::Acknowledge => done(json!({ "acknowledged": losses::acknowledge(connection)? })),
     })
 }

@@ -30,7 +30,7 @@ pub enum SessionScope {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionConfig {
-    /// `chat`: all who write in a chat share one conversation; `sender`: each has his own.
+    /// `chat`: all senders of a chat share one conversation; `sender`: each sender has one.
     pub scope: SessionScope,
     /// After so long without a message the next one begins a new conversation; absent is never.
     #[serde(skip_serializing_if = "Option::is_none")]

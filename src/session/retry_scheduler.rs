@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct RetryScheduler {
     is_open: bool,
-    rested: CancellationToken,
+    has_parked: CancellationToken,
     table: Mutex<ParkingTable>,
     changed: Notify,
 }
@@ -54,7 +54,7 @@ pub struct RetryTerms {
 struct ParkingTable {
     turns: HashMap<Uuid, ParkedTurn>,
     /// Turns that wait for sub-agents; no timer wakes them.
-    asleep: HashSet<Uuid>,
+    awaiting_sub_agents: HashSet<Uuid>,
     /// The count of answers, and for each provider the number of its last one.
     answers: u64,
     answered: HashMap<String, u64>,
@@ -72,8 +72,8 @@ struct ParkedTurn {
 
 impl Default for RetryScheduler {
     fn default() -> Self {
-        let rested = CancellationToken::new();
-        Self { is_open: true, rested, table: Mutex::default(), changed: Notify::new() }
+        let has_parked = CancellationToken::new();
+        Self { is_open: true, has_parked, table: Mutex::default(), changed: Notify::new() }
     }
 }
 
@@ -89,63 +89,68 @@ impl RetryScheduler {
     }
 
     /// Returns a token that is cancelled as soon as a turn waits.
-    pub fn rested(&self) -> &CancellationToken {
-        &self.rested
+    pub fn has_parked(&self) -> &CancellationToken {
+        &self.has_parked
     }
 
     /// Returns a mark to be taken before a try, so that an answer during the try is not missed.
-    pub fn mark(&self) -> u64 {
+    pub fn answer_count(&self) -> u64 {
         self.lock().answers
     }
 
     /// Records that a turn was tried in vain and waits.
-    pub fn enter(&self, turn: Uuid, session: &SessionKey, awaited: RetryTerms) {
-        self.lock().enter(turn, session, awaited, Instant::now(), random_fraction());
-        self.rested.cancel();
+    pub fn park(&self, turn: Uuid, session: &SessionKey, awaited: RetryTerms) {
+        self.lock().park(turn, session, awaited, Instant::now(), random_fraction());
+        self.has_parked.cancel();
         self.changed.notify_one();
     }
 
-    /// Lets the turn wait until [`RetryScheduler::rouse`].
-    pub fn sleep(&self, turn: Uuid) {
-        self.lock().asleep.insert(turn);
+    /// Reports that a turn waits for the owner. For a process that ends with its one message.
+    pub fn report_parked(&self) {
+        self.has_parked.cancel();
     }
 
-    /// Ends the wait of a sleeping turn; the caller wakes its session.
-    pub fn rouse(&self, turn: Uuid) {
-        self.lock().asleep.remove(&turn);
+    /// Lets the turn wait until [`RetryScheduler::resume`].
+    pub fn await_sub_agents(&self, turn: Uuid) {
+        self.lock().awaiting_sub_agents.insert(turn);
+    }
+
+    /// Ends that wait; the caller wakes its session.
+    pub fn resume(&self, turn: Uuid) {
+        self.lock().awaiting_sub_agents.remove(&turn);
     }
 
     /// Returns true if the turn must go on waiting.
-    pub fn holds(&self, turn: Uuid) -> bool {
+    pub fn must_wait(&self, turn: Uuid) -> bool {
         let table = self.lock();
-        table.asleep.contains(&turn) || table.turns.get(&turn).is_some_and(|parked| parked.until.is_some())
+        table.awaiting_sub_agents.contains(&turn) || table.turns.get(&turn).is_some_and(|parked| parked.until.is_some())
     }
 
     /// Records that the turn is being tried.
-    pub fn call(&self, turn: Uuid) {
+    pub fn start_try(&self, turn: Uuid) {
         let mut table = self.lock();
-        table.asleep.remove(&turn);
+        table.awaiting_sub_agents.remove(&turn);
         if let Some(parked) = table.turns.get_mut(&turn) {
             parked.until = None;
         }
     }
 
     /// Forgets a turn that has ended.
-    pub fn leave(&self, turn: Uuid) {
+    pub fn remove(&self, turn: Uuid) {
         let mut table = self.lock();
-        table.asleep.remove(&turn);
+        table.awaiting_sub_agents.remove(&turn);
         table.turns.remove(&turn);
     }
 
     /// Records that a provider has answered; turns that wait for it are tried now.
-    pub fn answered(&self, provider: &str) {
-        if self.lock().answered(provider, Instant::now()) {
+    pub fn provider_answered(&self, provider: &str) {
+        if self.lock().provider_answered(provider, Instant::now()) {
             self.changed.notify_one();
         }
     }
 
     /// Tries the session's waiting turn now, since another model was chosen.
-    pub fn call_session(&self, session: &SessionKey) {
+    pub fn retry_session(&self, session: &SessionKey) {
         let now = Instant::now();
         for parked in
             self.lock().turns.values_mut().filter(|parked| parked.session == *session && parked.until.is_some())
@@ -156,7 +161,7 @@ impl RetryScheduler {
     }
 
     /// Tries all waiting turns now, since the providers have changed.
-    pub fn call_everybody(&self) {
+    pub fn retry_all(&self) {
         let now = Instant::now();
         for parked in self.lock().turns.values_mut().filter(|parked| parked.until.is_some()) {
             parked.until = Some(now);
@@ -165,7 +170,7 @@ impl RetryScheduler {
     }
 
     /// Waits for the next session whose turn is to be tried. For one caller; cancel-safe.
-    pub async fn due(&self) -> SessionKey {
+    pub async fn next_due(&self) -> SessionKey {
         loop {
             let changed = self.changed.notified();
             let next = match self.lock().next(Instant::now()) {
@@ -190,7 +195,7 @@ enum NextRetry {
 }
 
 impl ParkingTable {
-    fn enter(&mut self, turn: Uuid, session: &SessionKey, awaited: RetryTerms, now: Instant, chance: f64) {
+    fn park(&mut self, turn: Uuid, session: &SessionKey, awaited: RetryTerms, now: Instant, chance: f64) {
         let RetryTerms { providers, retry_after, longest, at_latest, mark } = awaited;
         let missed = providers.iter().any(|name| self.answered.get(name).is_some_and(|last| *last > mark));
         let tries = self.turns.get(&turn).map_or(0, |parked| parked.tries) + 1;
@@ -202,7 +207,7 @@ impl ParkingTable {
     }
 
     /// Returns true if a turn is to be tried sooner.
-    fn answered(&mut self, provider: &str, now: Instant) -> bool {
+    fn provider_answered(&mut self, provider: &str, now: Instant) -> bool {
         self.answers += 1;
         match self.answered.get_mut(provider) {
             Some(last) => *last = self.answers,
@@ -258,13 +263,13 @@ mod tests {
     fn waits_grow_up_to_the_longest_and_end_at_the_latest() {
         let (mut table, now, turn, session) = (ParkingTable::default(), Instant::now(), Uuid::from_u128(1), "s".into());
         for expected in [1, 2, 4, 8, 15, 15] {
-            table.enter(turn, &session, awaited("p"), now, 1.0);
+            table.park(turn, &session, awaited("p"), now, 1.0);
             assert_eq!(wait_of(&table, turn, now).as_secs(), expected);
         }
         for (retry_after, at_latest, expected) in [(Some(45), 600, 45), (Some(3_000), 600, 600), (None, 7, 7)] {
             let retry_after = retry_after.map(Duration::from_secs);
             let awaited = RetryTerms { retry_after, at_latest: Duration::from_secs(at_latest), ..awaited("p") };
-            table.enter(turn, &session, awaited, now, 1.0);
+            table.park(turn, &session, awaited, now, 1.0);
             assert_eq!(wait_of(&table, turn, now).as_secs(), expected);
         }
     }
@@ -273,21 +278,21 @@ mod tests {
     fn an_answer_retries_the_turns_that_wait_for_its_provider_even_if_it_came_during_the_try() {
         let (mut table, now) = (ParkingTable::default(), Instant::now());
         let [one, other, late] = [1, 2, 3].map(Uuid::from_u128);
-        table.enter(one, &"one".into(), awaited("p"), now, 1.0);
-        table.enter(other, &"other".into(), awaited("q"), now, 1.0);
+        table.park(one, &"one".into(), awaited("p"), now, 1.0);
+        table.park(other, &"other".into(), awaited("q"), now, 1.0);
         assert!(matches!(table.next(now), NextRetry::At(Some(_))));
-        assert!(table.answered("p", now) && !table.answered("nobody's", now));
+        assert!(table.provider_answered("p", now) && !table.provider_answered("nobody's", now));
         assert!(matches!(table.next(now), NextRetry::Due(session) if session.as_str() == "one"));
         assert!(matches!(table.next(now), NextRetry::At(Some(at)) if at > now), "called once");
-        table.enter(late, &"late".into(), awaited("p"), now, 1.0);
+        table.park(late, &"late".into(), awaited("p"), now, 1.0);
         assert_eq!(wait_of(&table, late, now), Duration::ZERO, "the answer came after it had asked");
-        table.enter(late, &"late".into(), RetryTerms { mark: table.answers, ..awaited("p") }, now, 1.0);
+        table.park(late, &"late".into(), RetryTerms { mark: table.answers, ..awaited("p") }, now, 1.0);
         assert_eq!(wait_of(&table, late, now).as_secs(), 2);
         // What is given to others and not to this one does not make it ask without end.
         for _ in 0..3 {
-            table.enter(late, &"late".into(), awaited("p"), now, 1.0);
+            table.park(late, &"late".into(), awaited("p"), now, 1.0);
         }
-        table.answered("p", now);
+        table.provider_answered("p", now);
         assert_eq!(wait_of(&table, late, now), PAUSE);
     }
 
@@ -299,22 +304,22 @@ mod tests {
         let ((), session) = tokio::join!(
             async {
                 sleep(Duration::from_secs(5)).await;
-                room.enter(turn, &"s".into(), RetryTerms { retry_after: Some(Duration::from_secs(3)), ..awaited("p") });
-                assert!(room.holds(turn));
+                room.park(turn, &"s".into(), RetryTerms { retry_after: Some(Duration::from_secs(3)), ..awaited("p") });
+                assert!(room.must_wait(turn));
             },
-            room.due()
+            room.next_due()
         );
         assert_eq!((session.as_str(), began.elapsed().as_secs()), ("s", 8));
-        assert!(!room.holds(turn) && room.is_open() && !RetryScheduler::closed().is_open());
-        room.enter(turn, &"s".into(), RetryTerms { retry_after: Some(Duration::from_secs(300)), ..awaited("p") });
-        room.call_session(&"other".into());
+        assert!(!room.must_wait(turn) && room.is_open() && !RetryScheduler::closed().is_open());
+        room.park(turn, &"s".into(), RetryTerms { retry_after: Some(Duration::from_secs(300)), ..awaited("p") });
+        room.retry_session(&"other".into());
         assert!(
-            timeout(Duration::from_secs(200), room.due()).await.is_err(),
+            timeout(Duration::from_secs(200), room.next_due()).await.is_err(),
             "another session's model is of no use here"
         );
-        room.call_session(&"s".into());
-        assert_eq!(timeout(Duration::ZERO, room.due()).await.unwrap().as_str(), "s");
-        room.leave(turn);
+        room.retry_session(&"s".into());
+        assert_eq!(timeout(Duration::ZERO, room.next_due()).await.unwrap().as_str(), "s");
+        room.remove(turn);
         assert!(room.lock().turns.is_empty());
     }
 }

@@ -21,8 +21,8 @@ pub fn begin(
     let writer = identities.writer_of(last);
     let Ownership { owner, is_shared } = ownership::of_session(connection, session)?;
     let Some(owner) = owner else { return begin_unowned(connection, session, identities, &writer) };
-    let is_his = owner == writer.as_str();
-    if is_his && !is_shared {
+    let is_owner = owner == writer.as_str();
+    if is_owner && !is_shared {
         return Ok(());
     }
     // [identities] may have merged senders since.

@@ -77,7 +77,7 @@ impl Store {
         &self.inner.path
     }
 
-    /// Runs `work` in the next group of writes; returns when it is committed as `commit` asks.
+    /// Runs `work` in the next group of writes; returns when it is committed as `durability` asks.
     ///
     /// # Errors
     /// The error of `work`, or the failure of the commit. Nothing of `work` is kept then.

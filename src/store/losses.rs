@@ -94,18 +94,18 @@ pub fn acknowledge(connection: &Connection) -> Result<usize, StoreError> {
     Ok(count)
 }
 
-/// Returns the losses without a notice to the owner, and marks them as told.
-pub fn take_untold(connection: &Connection) -> Result<Vec<Loss>, StoreError> {
+/// Returns the losses without a notice to the owner, and marks them as reported.
+pub fn take_unreported(connection: &Connection) -> Result<Vec<Loss>, StoreError> {
     let mut losses = all(connection)?;
-    let mut untold = Vec::new();
+    let mut unreported = Vec::new();
     for loss in losses.iter_mut().filter(|loss| !loss.told && !loss.acknowledged) {
         loss.told = true;
-        untold.push(loss.clone());
+        unreported.push(loss.clone());
     }
-    if !untold.is_empty() {
+    if !unreported.is_empty() {
         write(connection, &losses)?;
     }
-    Ok(untold)
+    Ok(unreported)
 }
 
 /// Formats ranges as `3, 7–9`, at most a dozen of them.
@@ -134,7 +134,7 @@ mod tests {
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let work = |connection: &Connection| {
             add(connection, Loss::new(LossKind::Missing, vec![(4, 4), (7, 9)], "four".to_owned()))?;
-            let told = [take_untold(connection)?.len(), take_untold(connection)?.len()];
+            let told = [take_unreported(connection)?.len(), take_unreported(connection)?.len()];
             let shown = unacknowledged(connection)?;
             let acknowledged = [acknowledge(connection)?, acknowledge(connection)?];
             Ok((told, shown, acknowledged, unacknowledged(connection)?.len(), all(connection)?.len()))

@@ -6,13 +6,13 @@ use super::memories::{self, MemoryRow};
 use super::sql::{execute, select, select_optional, select_value};
 use super::{StoreError, meta};
 
-/// `told`: the summaries of a session, with those that they replaced. `others`: those of them from which another session's
+/// `summaries`: the summaries of a session, with those that they replaced. `others`: those of them from which another session's
 /// summary continues.
-const TOLD: &str = "WITH RECURSIVE told(id) AS (
+const SUMMARIES: &str = "WITH RECURSIVE summaries(id) AS (
         SELECT summary FROM session_memory WHERE session = ?1 AND summary IS NOT NULL
-        UNION SELECT m.id FROM told JOIN memories m ON m.replaced_by = told.id),
+        UNION SELECT m.id FROM summaries JOIN memories m ON m.replaced_by = summaries.id),
     newer(id, by) AS (
-        SELECT id, id FROM told
+        SELECT id, id FROM summaries
         UNION SELECT n.id, m.replaced_by FROM newer n JOIN memories m ON m.id = n.by WHERE m.replaced_by IS NOT NULL),
     others(id) AS (
         SELECT DISTINCT id FROM newer
@@ -147,7 +147,7 @@ pub fn unused_sessions(connection: &Connection, before_ms: i64, limit: u32) -> R
 /// messages.
 pub fn own_summaries(connection: &Connection, session: &str) -> Result<Vec<i64>, StoreError> {
     let sql = format!(
-        "{TOLD} SELECT m.id FROM told JOIN memories m ON m.id = told.id
+        "{SUMMARIES} SELECT m.id FROM summaries JOIN memories m ON m.id = summaries.id
          WHERE m.kind = 'summary' AND m.id NOT IN (SELECT id FROM others) ORDER BY m.id"
     );
     select(connection, &sql, [session], |row| row.get(0))
@@ -156,8 +156,8 @@ pub fn own_summaries(connection: &Connection, session: &str) -> Result<Vec<i64>,
 /// Restores summaries that other sessions use and that a summary of only this session replaced; returns their ids.
 pub fn release_summaries(connection: &Connection, session: &str) -> Result<Vec<i64>, StoreError> {
     let mut statement = connection.prepare_cached(&format!(
-        "{TOLD} SELECT m.id FROM others JOIN memories m ON m.id = others.id
-         WHERE m.replaced_by IN (SELECT id FROM told) AND m.replaced_by NOT IN (SELECT id FROM others)"
+        "{SUMMARIES} SELECT m.id FROM others JOIN memories m ON m.id = others.id
+         WHERE m.replaced_by IN (SELECT id FROM summaries) AND m.replaced_by NOT IN (SELECT id FROM others)"
     ))?;
     let ids = statement.query_map([session], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
     let mut release =

@@ -22,6 +22,7 @@ mod writer;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 
+pub mod approvals;
 pub mod backup;
 pub mod checkpoints;
 pub mod checkup;

@@ -176,23 +176,23 @@ impl DatabaseCopy {
     /// Overwrites the first bytes of the copy with those of a fresh database.
     fn patch(&self, length: usize) -> io::Result<()> {
         let file = File::options().write(true).open(&self.path)?;
-        let pages = file.metadata()?.len().div_ceil(PAGE as u64);
+        let mut pages = file.metadata()?.len().div_ceil(PAGE as u64);
+        let fresh = File::open(&self.fresh)?;
         let mut first = vec![0; length];
-        File::open(&self.fresh)?.read_exact_at(&mut first, 0)?;
+        fresh.read_exact_at(&mut first, 0)?;
+        // The further pages of the list of tables go to the end: where the fresh database has them, this one may have rows.
+        let mut page = vec![0; PAGE];
+        for (pointer, number) in if length < PAGE { Vec::new() } else { child_pages(&first) } {
+            fresh.read_exact_at(&mut page, (number - 1) * PAGE as u64)?;
+            file.write_all_at(&page, pages * PAGE as u64)?;
+            pages += 1;
+            first[pointer..pointer + 4].copy_from_slice(&u32::try_from(pages).unwrap_or(u32::MAX).to_be_bytes());
+        }
         // Offset 28 is the size in pages; 32 is the list of free pages, left empty because some of them may hold rows.
         first[28..32].copy_from_slice(&u32::try_from(pages).unwrap_or(u32::MAX).to_be_bytes());
         first[32..40].fill(0);
         file.write_all_at(&first, 0)?;
-        file.set_len(pages * PAGE as u64)?;
-        if length < PAGE {
-            return Ok(());
-        }
-        let mut page = vec![0; PAGE];
-        for number in child_pages(&first).into_iter().filter(|number| (2..=pages).contains(number)) {
-            File::open(&self.fresh)?.read_exact_at(&mut page, (number - 1) * PAGE as u64)?;
-            file.write_all_at(&page, (number - 1) * PAGE as u64)?;
-        }
-        Ok(())
+        file.set_len(pages * PAGE as u64)
     }
 
     fn remove(&self) {
@@ -213,9 +213,9 @@ impl Drop for DatabaseCopy {
     }
 }
 
-/// Returns the child pages of the list of tables, if the first page has no room for it.
+/// Returns the child pages of the list of tables, if the first page has no room for it: where each is named, and its number.
 /// <https://www.sqlite.org/fileformat2.html#b_tree_pages>
-fn child_pages(first: &[u8]) -> Vec<u64> {
+fn child_pages(first: &[u8]) -> Vec<(usize, u64)> {
     const INNER: u8 = 5;
     let word =
         |at: usize| first.get(at..at + 4).map(|word| word.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
@@ -223,8 +223,8 @@ fn child_pages(first: &[u8]) -> Vec<u64> {
     if first.get(HEADER) != Some(&INNER) {
         return Vec::new();
     }
-    let cells = (0..short(HEADER + 3).unwrap_or(0)).filter_map(|cell| word(short(HEADER + 12 + 2 * cell)?));
-    cells.chain(word(HEADER + 8)).collect()
+    let cells = (0..short(HEADER + 3).unwrap_or(0)).filter_map(|cell| short(HEADER + 12 + 2 * cell));
+    cells.chain([HEADER + 8]).filter_map(|at| Some((at, word(at)?))).filter(|(_, number)| *number > 1).collect()
 }
 
 /// Records the missing messages in the new database, and the seq from which it continues.

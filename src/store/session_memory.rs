@@ -155,9 +155,10 @@ pub fn carry_over(
 ) -> Result<(), StoreError> {
     let Some((summary, to)) = last_summary(connection, copied)? else { return Ok(()) };
     let (session, epoch, first) = into;
-    let told = (to - copied.from).max(0);
-    let overlap = (MIN_LITERAL - (copied.to - copied.from - told)).clamp(0, told);
-    let state = SessionMemory { cursor: first + told, overlap, summary: Some(summary), ..SessionMemory::default() };
+    let summarized = (to - copied.from).max(0);
+    let overlap = (MIN_LITERAL - (copied.to - copied.from - summarized)).clamp(0, summarized);
+    let state =
+        SessionMemory { cursor: first + summarized, overlap, summary: Some(summary), ..SessionMemory::default() };
     put(connection, session, epoch, &state)
 }
 

@@ -81,14 +81,9 @@ pub fn end(connection: &Connection, id: Uuid, error: Option<&str>, result: &str)
     Ok(is_first)
 }
 
-/// Returns true if any of these sub-agents is over or does not exist.
-pub fn any_over(connection: &Connection, ids: &[Uuid]) -> Result<bool, StoreError> {
-    for id in ids {
-        if find(connection, *id)?.is_none_or(|spawn| spawn.is_over()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+/// Returns true if a sub-agent is over or does not exist.
+pub fn is_over(connection: &Connection, id: Uuid) -> Result<bool, StoreError> {
+    Ok(find(connection, id)?.is_none_or(|spawn| spawn.is_over()))
 }
 
 /// Returns the number of a session's unfinished sub-agents.
@@ -200,8 +195,8 @@ mod tests {
                     (at_work.join(" ").as_str(), unfinished(connection, "cli:direct")?),
                     ("child grandchild", 1)
                 );
-                assert!(!any_over(connection, &[child, other])? && any_over(connection, &[child, over])?);
-                assert!(any_over(connection, &[Uuid::from_u128(9)])?, "what is not there will not end");
+                assert!(!is_over(connection, child)? && !is_over(connection, other)? && is_over(connection, over)?);
+                assert!(is_over(connection, Uuid::from_u128(9))?, "what is not there will not end");
                 let cancelled = cancel_below(connection, "cli:direct")?;
                 assert_eq!(cancelled, [(child, session_of(child)), (grandchild, session_of(grandchild))]);
                 assert_eq!(inbox::cancelled(connection)?.len(), 2);

@@ -1,4 +1,4 @@
-//! TokenCounts and costs by turn and model. Costs are recorded at the price of the time, because prices change.
+//! Tokens and costs by turn and model. Costs are recorded at the price of the time, because prices change.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub enum UsageScope<'a> {
     Since(i64),
 }
 
-/// TokenCounts and costs. TokenCounts without a known price are in no cost.
+/// Tokens and costs. Tokens without a known price are in no cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageTotal {
     pub tokens: TokenCounts,

@@ -1,5 +1,7 @@
 //! Lines and sentences.
 
+use std::any::Any;
+
 use super::script::is_cjk;
 
 /// Returns a text as one line: each run of white space and control characters becomes a space, and invisible marks go.
@@ -14,6 +16,12 @@ pub fn one_line(text: &str) -> String {
     }
     line.truncate(line.trim_end().len());
     line
+}
+
+/// Returns the message of a panic.
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// Returns the beginning of a text, at most `max` characters long. The last one is `…` where something is cut off.

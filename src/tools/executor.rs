@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::arguments::parse_arguments;
 use super::private_folders::ConversationFolder;
-use super::refusal::refusal;
+use super::refusal::{Restriction, refusal};
 use super::registry::{ToolRegistry, ToolRegistryError};
 use super::spill::SpillStore;
 use super::tool::{
@@ -24,6 +24,7 @@ use super::truncation::{TextExtent, truncate_middle};
 use crate::cache::{CacheKey, Cacheability};
 use crate::chat::{ERROR_ADVICE, ToolCall, ToolSpec};
 use crate::guard::KnownSecrets;
+use crate::text::panic_message;
 
 /// After a cancellation, how long a tool may take to report what it has done. A tool that runs others has more time, so
 /// that it can report their results.
@@ -109,13 +110,27 @@ impl ToolExecutor {
         let tool = self.registry.get(&call.name)?;
         let arguments = parse_arguments(tool.spec(), &call.arguments).unwrap_or_default();
         // An unknown tool may do anything.
-        let replay_of = |name: &String| self.registry.get(name).map_or(ReplayPolicy::Once, |tool| tool.replay());
-        tool.nested_tools(&arguments).iter().map(replay_of).chain([tool.replay()]).max()
+        let replay_of = |name: &str| self.registry.get(name).map_or(ReplayPolicy::Once, |tool| tool.replay());
+        tool.nested_calls(&arguments).iter().map(|(name, _)| replay_of(name)).chain([tool.replay()]).max()
     }
 
     /// Returns why `call` must not run in this turn, in words for the model, or `None` if it may.
     pub fn refusal(&self, call: &ToolCall, context: &ToolContext) -> Option<String> {
         refusal(&self.registry, call, context)
+    }
+
+    /// Returns what the owner may have to approve before `call` runs; `None` if there is nothing, or the call fails anyway.
+    pub fn restriction(&self, call: &ToolCall, context: &ToolContext) -> Option<Restriction> {
+        let (tool, arguments) = self.validate(self.registry.get(&call.name), call, context).ok()?;
+        let mut restriction = Restriction::default();
+        restriction.add(tool, &arguments, context);
+        for (name, arguments) in tool.nested_calls(&arguments) {
+            let Some(nested) = self.registry.get(&name) else { continue };
+            // Arguments that do not fit fail when they are filled in, except for those that a result fills in.
+            let parsed = parse_arguments(nested.spec(), &arguments.to_string()).unwrap_or(arguments);
+            restriction.add(nested.as_ref(), &parsed, context);
+        }
+        (!restriction.tools.is_empty() || !restriction.urls.is_empty()).then_some(restriction)
     }
 
     /// Returns the cache key of `call` if results of its tool may be cached, which only holds for idempotent tools.
@@ -179,7 +194,7 @@ impl ToolExecutor {
     async fn try_within(&self, tool: &dyn Tool, arguments: Value, context: &ToolContext) -> ToolOutcome {
         let limit = tool.timeout().unwrap_or(self.limits.timeout);
         let deadline = Instant::now() + limit;
-        let may_repeat = tool.replay() != ReplayPolicy::Once && tool.nested_tools(&arguments).is_empty();
+        let may_repeat = tool.replay() != ReplayPolicy::Once && tool.nested_calls(&arguments).is_empty();
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         let mut retries = 0;
         loop {
@@ -213,7 +228,7 @@ impl ToolExecutor {
         if context.cancel.is_cancelled() {
             return ToolResult::failed("Cancelled before it started").into();
         }
-        let grace = if tool.nested_tools(&arguments).is_empty() { CANCEL_GRACE } else { MEMBERS_GRACE };
+        let grace = if tool.nested_calls(&arguments).is_empty() { CANCEL_GRACE } else { MEMBERS_GRACE };
         let running = AssertUnwindSafe(tool.call_with_runner(arguments, context, self)).catch_unwind();
         let cancelled = async {
             context.cancel.cancelled().await;
@@ -222,9 +237,7 @@ impl ToolExecutor {
         tokio::select! {
             biased;
             done = running => done.unwrap_or_else(|panic| {
-                let what = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-                tracing::error!(tool = %tool.spec().name, panic = %what, "a tool panicked");
+                tracing::error!(tool = %tool.spec().name, panic = panic_message(&*panic), "a tool panicked");
                 ToolResult::failed("The tool failed inside daoyou; the fault is in its log").into()
             }),
             () = cancelled => ToolResult::failed("Cancelled while it ran; whether it took effect is unknown").into(),

@@ -118,6 +118,13 @@ impl Tool for MessageTool {
         ChatAddress::of(text("channel"), text("chat_id"), context).is_ok_and(|address| address == own) && !sends_files
     }
 
+    /// A message to the chat that asked is an answer.
+    fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        let text = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::to_owned);
+        let own = ChatAddress { channel: context.channel.clone(), chat_id: context.chat_id.clone() };
+        ChatAddress::of(text("channel"), text("chat_id"), context).is_ok_and(|address| address != own)
+    }
+
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
         let content = arguments.get("content").and_then(Value::as_str).unwrap_or_default();
         if content.trim().is_empty() {

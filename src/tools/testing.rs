@@ -22,6 +22,8 @@ pub(crate) fn context() -> ToolContext {
         trust: Trust::Owner,
         metadata: "{}".into(),
         origin: Arc::default(),
+        taint: Arc::default(),
+        is_approved: false,
         cancel: CancellationToken::new(),
     }
 }

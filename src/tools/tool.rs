@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::names::aliases_of;
 use crate::chat::{ToolCall, ToolSpec};
+use crate::guard::{TAINT_KEY, Taint};
 use crate::origin::TurnOrigin;
 use crate::store::{Connection, StoreError};
 
@@ -111,6 +112,21 @@ impl ToolResult {
         Self { retryable: true, ..Self::failed(error) }
     }
 
+    /// Returns the names of what the result holds from others than the owner.
+    pub fn sources(&self) -> Taint {
+        let sources = self.metadata.get(TAINT_KEY).and_then(Value::as_array).into_iter().flatten();
+        sources.filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    /// Adds names of what the result holds from others than the owner.
+    pub fn add_sources(&mut self, sources: Taint) {
+        if sources.is_empty() {
+            return;
+        }
+        let all: Taint = self.sources().into_iter().chain(sources).collect();
+        self.metadata.insert(TAINT_KEY.to_owned(), all.into_iter().collect());
+    }
+
     /// Formats the result for the model: a failure starts with `Error: `, followed by the output, if any.
     pub fn render(&self) -> String {
         match &self.error {
@@ -176,6 +192,10 @@ pub struct ToolContext {
     pub metadata: Arc<str>,
     /// Who or what started the turn.
     pub origin: Arc<TurnOrigin>,
+    /// What the turn has read from others than the owner.
+    pub taint: Arc<Taint>,
+    /// The owner has approved this call.
+    pub is_approved: bool,
     /// Cancelled by `/stop` and by the turn's deadline.
     pub cancel: CancellationToken,
 }
@@ -237,10 +257,28 @@ pub trait Tool: Send + Sync {
         &[]
     }
 
-    /// Returns the tools that a call of this tool runs, by the names that the model used. `arguments` is null if the
-    /// schema does not hold.
-    fn nested_tools(&self, _arguments: &Value) -> Vec<String> {
+    /// Returns the calls that a call of this tool runs: the tools by the names that the model used, and their arguments.
+    /// `arguments` is null if the schema does not hold.
+    fn nested_calls(&self, _arguments: &Value) -> Vec<(String, Value)> {
         Vec::new()
+    }
+
+    /// Returns true if this call does more than read, or answer the chat that asked: in a turn that has read content from
+    /// others than the owner, it needs the owner's approval.
+    fn is_restricted(&self, _arguments: &Value, _context: &ToolContext) -> bool {
+        self.access() == ToolAccess::Changes
+    }
+
+    /// Returns the address that this call asks. Such a turn may only take it literally from the conversation; an address that
+    /// it composes could carry data away.
+    fn asked_url(&self, _arguments: &Value) -> Option<String> {
+        None
+    }
+
+    /// Returns true if the result of this call may hold content from others than the owner. Such a result names its sources
+    /// ([`ToolResult::add_sources`]).
+    fn may_taint(&self, _arguments: &Value, _context: &ToolContext) -> bool {
+        false
     }
 
     /// Returns true if the first run of this call may have no result ([`ToolEffect::Await`]). `arguments` is null if

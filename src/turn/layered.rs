@@ -13,7 +13,7 @@ use super::token_budget::{TokenBudget, estimate_usage};
 use super::traits::{Model, Tools};
 use crate::chat::{ToolCall, ToolSpec, Usage};
 use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, FallbackChain, Models};
-use crate::tools::{ReplayPolicy, ToolAccess, ToolContext, ToolExecutor, ToolOutcome, ToolResult};
+use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolExecutor, ToolOutcome, ToolResult};
 
 /// The model of a turn: a chain of models within the middleware.
 pub struct LayeredModel<'a> {
@@ -51,13 +51,7 @@ impl Model for LayeredModel<'_> {
             show(&response, sink);
         }
         let answered = self.chain.current();
-        let (provider, model) = (answered.provider.name(), answered.model.as_str());
-        spending::price(&mut response, &answered, self.models);
-        if let Some(cost) = &response.cost {
-            self.scope.meter.model_cost(provider, model, &cost.currency, cost.micros);
-        }
-        let Usage { input_tokens, output_tokens, cached_tokens, .. } = response.usage;
-        self.scope.meter.model_used(provider, model, input_tokens, output_tokens, cached_tokens);
+        spending::price_and_count(&mut response, &answered, self.models, self.scope.meter);
         Ok(response)
     }
 }
@@ -89,6 +83,10 @@ impl Tools for LayeredTools<'_> {
 
     fn refusal(&self, call: &ToolCall, context: &ToolContext) -> Option<String> {
         self.executor.refusal(call, context)
+    }
+
+    fn restriction(&self, call: &ToolCall, context: &ToolContext) -> Option<Restriction> {
+        self.executor.restriction(call, context)
     }
 
     fn parallelism(&self) -> NonZeroUsize {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::spending::Spending;
 use super::think;
 use crate::chat::{ChatMessage, ImageRef, ToolCall, Usage, repeat_note};
+use crate::guard::Taint;
 use crate::llm::ChatResponse;
 use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::usage::Costs;
@@ -39,6 +40,9 @@ pub struct ContextStep {
     /// The id of the summary of the messages before `from`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<i64>,
+    /// What the conversation and the message hold from others than the owner.
+    #[serde(default, skip_serializing_if = "Taint::is_empty")]
+    pub taint: Taint,
     /// The space for older messages was used up, or nearly.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_tight: bool,
@@ -139,6 +143,8 @@ pub struct TurnProgress {
     answered_by: String,
     /// When the turn first found no model available, in UTC milliseconds.
     pub waiting_since: Option<i64>,
+    /// What the turn has read from others than the owner, the conversation before it included.
+    pub taint: Taint,
 }
 
 /// The journal is damaged, or was written by a newer program.
@@ -171,7 +177,10 @@ impl TurnProgress {
     /// Applies a step that has just been written.
     pub fn apply(&mut self, step: StepBody) {
         match step {
-            StepBody::Context(context) => self.context = Some(context),
+            StepBody::Context(context) => {
+                self.taint.extend(context.taint.iter().cloned());
+                self.context = Some(context);
+            }
             StepBody::Response { response, active_ms } => self.respond(response, active_ms),
             StepBody::ToolStarted { call_id, .. } => {
                 if let Some(open) = self.open_calls.iter_mut().find(|open| open.call.id == call_id) {
@@ -180,6 +189,7 @@ impl TurnProgress {
             }
             StepBody::ToolResult { call_id, name, result, active_ms } => {
                 self.active = Duration::from_millis(active_ms);
+                self.taint.extend(result.sources());
                 let mut content = result.render();
                 if let Some(open) = self.open_calls.iter().find(|open| open.call.id == call_id)
                     && let Some(note) = self.repeats.note(&open.call, &content)

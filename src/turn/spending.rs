@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::chat::Usage;
 use crate::llm::{ChatResponse, Cost, ModelChoice, Models};
+use crate::metrics::TurnMeter;
 use crate::store::usage::Costs;
 
 /// Tokens and money of a turn, by model (`PROVIDER/MODEL`).
@@ -50,11 +51,16 @@ impl Spending {
     }
 }
 
-/// Sets the answering model and the cost at the current prices in a response.
-pub fn price(response: &mut ChatResponse, answered: &ModelChoice, models: &Models) {
+/// Sets the answering model and the cost at the current prices in a response, and counts both in the metrics.
+pub fn price_and_count(response: &mut ChatResponse, answered: &ModelChoice, models: &Models, meter: &TurnMeter<'_>) {
     let (provider, model) = (answered.provider.name(), answered.model.as_str());
     response.answered_by = format!("{provider}/{model}");
     response.cost = models.price(provider, model).map(|price| price.cost(response.usage));
+    if let Some(cost) = &response.cost {
+        meter.model_cost(provider, model, &cost.currency, cost.micros);
+    }
+    let Usage { input_tokens, output_tokens, cached_tokens, .. } = response.usage;
+    meter.model_used(provider, model, input_tokens, output_tokens, cached_tokens);
 }
 
 #[cfg(test)]

@@ -171,7 +171,7 @@ impl TokenBudget {
                 TokenFactor::default()
             }
         };
-        let known = ModelRecord { factor, written: factor, context: self.told_limit(model), requests: 0 };
+        let known = ModelRecord { factor, written: factor, context: self.stated_limit(model), requests: 0 };
         self.remember(model, known);
         known
     }
@@ -186,8 +186,8 @@ impl TokenBudget {
     /// Returns the context size of the model that `wanted` names, by the catalog and by what its service has reported;
     /// `None` if it is unknown.
     pub fn context(&self, models: &Models, wanted: &str) -> Option<u32> {
-        let told = models.known_name(wanted).and_then(|name| self.known(&name).context);
-        [models.context_tokens(wanted), told].into_iter().flatten().min()
+        let stated = models.known_name(wanted).and_then(|name| self.known(&name).context);
+        [models.context_tokens(wanted), stated].into_iter().flatten().min()
     }
 
     /// Learns and stores the context size of a model (`PROVIDER/MODEL`) from its refusal of a conversation that is too
@@ -203,9 +203,9 @@ impl TokenBudget {
         self.write(model.to_owned(), CONTEXT, limit.to_string());
     }
 
-    fn told_limit(&self, model: &str) -> Option<u32> {
+    fn stated_limit(&self, model: &str) -> Option<u32> {
         match self.store.read_here(|connection| notes::get(connection, CHANNEL, CONTEXT, model)) {
-            Ok(told) => told.filter(|(_, at)| now_ms() - at < LIMIT_HOLDS)?.0.parse().ok(),
+            Ok(stated) => stated.filter(|(_, at)| now_ms() - at < LIMIT_HOLDS)?.0.parse().ok(),
             Err(error) => {
                 tracing::debug!(%error, "the context size of a model cannot be read");
                 None
@@ -235,9 +235,9 @@ impl TokenBudget {
 }
 
 /// Returns the context sizes that refusals have reported, by `PROVIDER/MODEL`, in tokens.
-pub fn told_limits(connection: &Connection) -> Result<BTreeMap<String, u32>, StoreError> {
-    let told = notes::all(connection, CHANNEL, CONTEXT)?.into_iter();
-    let held = told.filter(|(_, _, at)| now_ms() - at < LIMIT_HOLDS);
+pub fn stated_limits(connection: &Connection) -> Result<BTreeMap<String, u32>, StoreError> {
+    let stated = notes::all(connection, CHANNEL, CONTEXT)?.into_iter();
+    let held = stated.filter(|(_, _, at)| now_ms() - at < LIMIT_HOLDS);
     Ok(held.filter_map(|(model, limit, _)| Some((model, limit.parse().ok()?))).collect())
 }
 

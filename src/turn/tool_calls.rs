@@ -2,18 +2,21 @@
 //! order, so that a later read sees the change.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use daoyou_channels::TurnEvent;
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::progress::{INTERRUPTED, OpenCall, StepBody, TurnProgress};
+use super::traits::ApprovalDecision;
 use super::turn_loop::{ActiveClock, Turn};
-use crate::chat::{ToolCall, without_notes};
-use crate::tools::{ReplayPolicy, ToolAccess, ToolContext, ToolOutcome, ToolResult};
+use crate::chat::{ChatMessage, ToolCall, without_notes};
+use crate::guard::Taint;
+use crate::tools::{PLANNED_CALLS_KEY, ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolOutcome, ToolResult};
 
 /// The progress of a turn, shared by calls that run at the same time.
 struct SharedProgress<'a> {
@@ -26,9 +29,22 @@ struct SharedProgress<'a> {
 struct AwaitedCalls {
     calls: HashSet<String>,
     turns: Vec<Uuid>,
+    /// A call waits for the owner, and later ones may depend on it.
+    is_owner_asked: bool,
 }
 
 impl SharedProgress<'_> {
+    /// Returns what the turn has read from others than the owner.
+    fn taint(&self) -> Taint {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).taint.clone()
+    }
+
+    /// Returns true if the turn's messages hold this text literally.
+    fn holds(&self, text: &str) -> bool {
+        let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.messages.iter().any(|message| holds_literally(message, text))
+    }
+
     fn apply(&self, step: StepBody) {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).apply(step);
     }
@@ -37,6 +53,14 @@ impl SharedProgress<'_> {
         let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
         awaited.calls.insert(call);
         awaited.turns.extend(turns);
+    }
+}
+
+/// Returns true if a message that the model was given, not one that it wrote, holds this text.
+fn holds_literally(message: &ChatMessage, text: &str) -> bool {
+    match message {
+        ChatMessage::User { content, .. } | ChatMessage::Tool { content, .. } => content.contains(text),
+        ChatMessage::Assistant { .. } => false,
     }
 }
 
@@ -52,7 +76,7 @@ impl Turn<'_> {
                 let open = progress.open_calls.iter().filter(|open| !awaited.calls.contains(&open.call.id));
                 self.next_group(&open.cloned().collect::<Vec<_>>())
             };
-            if group.is_empty() {
+            if group.is_empty() || awaited.lock().unwrap_or_else(PoisonError::into_inner).is_owner_asked {
                 break;
             }
             let shared = SharedProgress { progress: Mutex::new(progress), awaited: &awaited };
@@ -89,9 +113,8 @@ impl Turn<'_> {
             return progress.waits(call.id, awaited);
         }
         let took = began.elapsed();
-        // Only registered names are counted, since models make names up.
-        let tool = self.tools.canonical_name(&call.name).unwrap_or_else(|| "unknown".to_owned());
-        self.scope.meter.tool_ran(&tool, outcome.result.success, took);
+        self.scope.meter.tool_ran(&self.counted_name(&call.name), outcome.result.success, took);
+        self.count_planned_calls(&outcome.result);
         let ToolCall { id, name, .. } = call;
         let ToolContext { turn, session, .. } = &self.tool_context;
         let ToolResult { success, duration_ms: ms, .. } = outcome.result;
@@ -109,9 +132,37 @@ impl Turn<'_> {
         progress.apply(step);
     }
 
+    /// Returns the name that the metrics use: only registered names are counted, since models make names up.
+    fn counted_name(&self, called: &str) -> String {
+        self.tools.canonical_name(called).unwrap_or_else(|| "unknown".to_owned())
+    }
+
+    /// Counts the calls that a plan has run, as its metadata list them.
+    fn count_planned_calls(&self, plan: &ToolResult) {
+        for call in plan.metadata.get(PLANNED_CALLS_KEY).and_then(Value::as_array).into_iter().flatten() {
+            if let (Some(tool), Some(ms)) = (call["tool"].as_str(), call["duration_ms"].as_u64()) {
+                let is_ok = call["state"] == "done";
+                self.scope.meter.nested_tool_ran(&self.counted_name(tool), is_ok, Duration::from_millis(ms));
+            }
+        }
+    }
+
     async fn outcome_of(&self, call: &ToolCall, interrupted: bool, progress: &SharedProgress<'_>) -> ToolOutcome {
+        let taint = Arc::new(progress.taint());
+        let mut context = ToolContext { call_id: call.id.clone(), taint, ..self.tool_context.clone() };
         // Checked first: a refused call is not recorded as started, and is not answered from the cache.
-        if let Some(error) = self.tools.refusal(call, &self.tool_context) {
+        if let Some(restriction) = self.restriction(call, &context, progress) {
+            match self.approvals.decide(call, &restriction, &context).await {
+                ApprovalDecision::Allowed => {}
+                ApprovalDecision::Approved => context.is_approved = true,
+                ApprovalDecision::Refused(error) => return ToolResult::failed(error).into(),
+                ApprovalDecision::Asked(outcome) => {
+                    progress.awaited.lock().unwrap_or_else(PoisonError::into_inner).is_owner_asked = true;
+                    return outcome;
+                }
+            }
+        }
+        if let Some(error) = self.tools.refusal(call, &context) {
             return ToolResult::failed(error).into();
         }
         let once = self.tools.replay_of(call) == Some(ReplayPolicy::Once);
@@ -123,7 +174,25 @@ impl Turn<'_> {
             self.journal.record_synced(&step).await;
             progress.apply(step);
         }
-        let context = ToolContext { call_id: call.id.clone(), ..self.tool_context.clone() };
         self.tools.run(call, &context).await
+    }
+
+    /// Returns what the owner may have to approve. An address that the conversation holds literally is free, and so is each
+    /// address while nothing was read from others.
+    fn restriction(
+        &self,
+        call: &ToolCall,
+        context: &ToolContext,
+        progress: &SharedProgress<'_>,
+    ) -> Option<Restriction> {
+        let mut restriction = self.tools.restriction(call, context)?;
+        let is_free = |url: &str| {
+            let is_known = |message: &ChatMessage| holds_literally(message, url);
+            context.taint.is_empty() || self.conversation.iter().any(is_known) || progress.holds(url)
+        };
+        restriction.urls.retain(|(_, url)| !is_free(url));
+        let named = restriction.urls.iter().map(|(tool, _)| tool.clone());
+        restriction.tools.extend(named);
+        (!restriction.tools.is_empty()).then_some(restriction)
     }
 }

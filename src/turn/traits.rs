@@ -1,4 +1,4 @@
-//! What a turn stands on: a model, tools and a journal.
+//! The interfaces that a turn needs: a model, tools and a journal.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::error::TurnError;
 use super::progress::StepBody;
 use crate::chat::{ToolCall, ToolSpec};
 use crate::llm::{ChatRequest, ChatResponse, DeltaSink};
-use crate::tools::{ReplayPolicy, ToolAccess, ToolContext, ToolEffect, ToolOutcome};
+use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolEffect, ToolOutcome};
 
 /// The model that answers a turn.
 #[async_trait]
@@ -46,11 +46,34 @@ pub trait Tools: Send + Sync {
     /// Returns why this turn may not make the call, if so.
     fn refusal(&self, call: &ToolCall, context: &ToolContext) -> Option<String>;
 
+    /// Returns what the owner may have to approve before the call runs, if anything.
+    fn restriction(&self, call: &ToolCall, context: &ToolContext) -> Option<Restriction>;
+
     /// Returns how many calls run at the same time at most.
     fn parallelism(&self) -> NonZeroUsize;
 
     /// Runs a call. It yields exactly one outcome: a failure is an outcome as well.
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome;
+}
+
+/// Decides whether restricted calls of a turn run, and asks the owner.
+#[async_trait]
+pub trait Approvals: Send + Sync {
+    /// Decides about a call; the same call gets the same decision until the owner answers.
+    async fn decide(&self, call: &ToolCall, restriction: &Restriction, context: &ToolContext) -> ApprovalDecision;
+}
+
+/// The decision about a restricted call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ApprovalDecision {
+    /// It runs within the rights of the turn.
+    Allowed,
+    /// The owner has approved it.
+    Approved,
+    /// It does not run; the reason, for the model.
+    Refused(String),
+    /// The owner is asked; the call has no result yet.
+    Asked(ToolOutcome),
 }
 
 /// Keeps the steps of a turn. Each call returns when its step is kept; a store that cannot take it holds the turn.

@@ -15,7 +15,7 @@ use super::limits::TurnLimits;
 use super::progress::{StepBody, TurnProgress};
 use super::scope::TurnScope;
 use super::think;
-use super::traits::{Journal, Model, Tools};
+use super::traits::{Approvals, Journal, Model, Tools};
 use crate::chat::ChatMessage;
 use crate::llm::{ChatResponse, Cost, Images};
 use crate::phrases::fill;
@@ -39,6 +39,7 @@ pub struct Turn<'a> {
     pub max_tokens: Option<u32>,
     pub limits: TurnLimits,
     pub journal: &'a dyn Journal,
+    pub approvals: &'a dyn Approvals,
     pub events: &'a EventEmitter,
     pub flight: &'a FlightSlot<'a>,
 }

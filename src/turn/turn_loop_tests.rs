@@ -15,8 +15,9 @@ use crate::llm::{ChatRequest, DeltaSink, LlmError, LlmErrorKind};
 use crate::metrics::TurnMetrics;
 use crate::phrases::{Locale, Phrases};
 use crate::tools::testing::context;
-use crate::tools::{ReplayPolicy, ToolAccess, ToolEffect, ToolOutcome, ToolResult};
+use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolEffect, ToolOutcome, ToolResult};
 use crate::turn::flight_recorder::FlightRecorder;
+use crate::turn::traits::{ApprovalDecision, Approvals};
 
 type Response = Result<ChatResponse, TurnError>;
 
@@ -46,6 +47,19 @@ impl Model for ScriptedModel {
 /// turn.
 struct ScriptedTools(CancellationToken);
 
+/// Asks about calls with the argument `ask`, and allows all others.
+struct ScriptedApprovals;
+
+#[async_trait]
+impl Approvals for ScriptedApprovals {
+    async fn decide(&self, call: &ToolCall, _: &Restriction, _: &ToolContext) -> ApprovalDecision {
+        if call.arguments.contains("ask") {
+            return ApprovalDecision::Asked(ToolOutcome::pending(Uuid::from_u128(5), Vec::new()));
+        }
+        ApprovalDecision::Allowed
+    }
+}
+
 #[async_trait]
 impl Tools for ScriptedTools {
     fn specs(&self) -> Arc<[ToolSpec]> {
@@ -67,6 +81,11 @@ impl Tools for ScriptedTools {
 
     fn access_of(&self, name: &str) -> Option<ToolAccess> {
         Some(if self.canonical_name(name)? == "look" { ToolAccess::Reads } else { ToolAccess::Changes })
+    }
+
+    fn restriction(&self, call: &ToolCall, _: &ToolContext) -> Option<Restriction> {
+        let name = self.canonical_name(&call.name).filter(|name| name == "send")?;
+        Some(Restriction { tools: vec![name], ..Restriction::default() })
     }
 
     fn replay_of(&self, call: &ToolCall) -> Option<ReplayPolicy> {
@@ -162,6 +181,7 @@ async fn run(script: Vec<Response>, mut progress: TurnProgress) -> Ran {
         max_tokens: None,
         limits: TurnLimits { iterations: 2, tokens: 30, cost: None, time: Duration::from_secs(60) },
         journal: &journal,
+        approvals: &ScriptedApprovals,
         events: &events,
         flight: &flight,
     };

@@ -106,7 +106,9 @@ async fn untrusted_content_changes_nothing_through_any_hook() {
     let model = Model::start().await;
     script_obedient_model(&model, takeover_calls());
     let services = ["github", "stripe", "slack"];
-    let setup = services.iter().fold(Setup::new().model(&model), |setup, kind| setup.hook(Hook::service(kind, kind)));
+    let setup = services
+        .iter()
+        .fold(Setup::new().refusing_strangers().model(&model), |setup, kind| setup.hook(Hook::service(kind, kind)));
     let setup = setup
         .hook(Hook::standard("signed").trusting(&[]))
         .hook(Hook::bearer("secret").trusting(&["ann"]))
@@ -168,12 +170,15 @@ async fn only_senders_in_trusted_from_are_obeyed() {
     ];
     script_obedient_model(&model, calls);
     let setup = Setup::new()
+        .refusing_strangers()
         .model(&model)
         .hook(Hook::service("github", "github").trusting(&["Ann"]))
         .hook(Hook::service("slack", "slack").trusting(&["T1/U1"]))
         .hook(Hook::bearer("named").trusting(&["ann"]))
         .hook(Hook::standard("everybody"))
-        .set("owner.identities", vec!["webhook:github:me", "webhook:slack:T1/U0", "webhook:named:me"]);
+        .set("owner.identities", vec!["webhook:github:me", "webhook:slack:T1/U0", "webhook:named:me"])
+        // The words of untrusted senders taint their own conversations alone.
+        .set("agent.session.scope", "sender");
     let gateway = Gateway::start(setup).await;
     std::fs::create_dir_all(gateway.workspace().join("memory")).unwrap();
     std::fs::write(gateway.workspace().join("memory/MEMORY.md"), "# Memory\n").unwrap();
@@ -226,7 +231,8 @@ async fn sharing_a_session_with_a_trusted_sender_grants_no_trust() {
             _ => Reply::text(asked.results.join(" ")),
         })
     });
-    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["ann"])));
+    let mut gateway =
+        Gateway::new(Setup::new().refusing_strangers().model(&model).hook(Hook::bearer("in").trusting(&["ann"])));
     gateway.crash_at("response_committed");
     gateway.up().await;
     let cut_off = gateway.accept("in", &Message::new("file of eve0").chat("c").sender("eve")).await;
@@ -236,7 +242,10 @@ async fn sharing_a_session_with_a_trusted_sender_grants_no_trust() {
     for round in 1..3 {
         let refused = ask_as(&gateway, "in", "eve", "c", &format!("file of eve{round}")).await;
         assert!(refused.contains("is refused"), "{refused}");
-        let obeyed = ask_as(&gateway, "in", "ann", "c", &format!("file of ann{round}")).await;
+        // The trusted sender's turn has read the words of the other one.
+        let refused = ask_as(&gateway, "in", "ann", "c", &format!("file of ann{round}")).await;
+        assert!(refused.contains("is refused"), "{refused}");
+        let obeyed = ask_as(&gateway, "in", "ann", "d", &format!("file of ann{round}")).await;
         assert!(!obeyed.contains("is refused"), "{obeyed}");
     }
     let written: Vec<_> = workspace_files(&gateway).into_keys().filter(|name| name.ends_with(".txt")).collect();
@@ -249,7 +258,7 @@ async fn sharing_a_session_with_a_trusted_sender_grants_no_trust() {
 async fn slash_commands_of_untrusted_senders_show_and_change_nothing() {
     let model = Model::start().await;
     model.on("hello", [Reply::text("hello to you").usage(100, 7)]);
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["ann"]));
+    let setup = Setup::new().refusing_strangers().model(&model).hook(Hook::bearer("in").trusting(&["ann"]));
     let gateway = Gateway::start(setup.set("owner.identities", vec!["webhook:in:me"])).await;
     ask_as(&gateway, "in", "me", "c", "hello").await;
     let memory = ["memory", "add", "the owner's cat is Momo"];
@@ -293,7 +302,9 @@ async fn an_untrusted_sender_stops_only_their_own_turn() {
     for who in ["ann", "eve", "mallory"] {
         model.on(&format!("work of {who}"), [Reply::text(format!("done for {who}")).held_by(&gate)]);
     }
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["ann"]))).await;
+    let gateway =
+        Gateway::start(Setup::new().refusing_strangers().model(&model).hook(Hook::bearer("in").trusting(&["ann"])))
+            .await;
     let work = async |who: &str, chat: &str| {
         let message = Message::new(&format!("work of {who}")).chat(chat).sender(who);
         gateway.accept("in", &message).await
@@ -321,7 +332,7 @@ async fn an_untrusted_sender_stops_only_their_own_turn() {
 async fn an_untrusted_sender_cannot_choose_a_session_of_another_channel() {
     let model = Model::start().await;
     let hook = Hook::bearer("in").trusting(&["ann"]).set("any_session", true);
-    let gateway = Gateway::start(Setup::new().model(&model).hook(hook)).await;
+    let gateway = Gateway::start(Setup::new().refusing_strangers().model(&model).hook(hook)).await;
     let tell = |sender: &str, session: &str| {
         let message = Message::new("hi").sender(sender).session(session);
         let gateway = &gateway;
@@ -341,7 +352,7 @@ async fn an_untrusted_sender_cannot_choose_a_session_of_another_channel() {
 async fn messages_outside_allow_from_cost_nothing() {
     let model = Model::start().await;
     let hook = Hook::service("github", "github").set("allow_from", vec!["ann"]);
-    let gateway = Gateway::start(Setup::new().model(&model).hook(hook)).await;
+    let gateway = Gateway::start(Setup::new().refusing_strangers().model(&model).hook(hook)).await;
     let refused = deliver(&gateway, "github", "github", issue("opened", "eve", "eve", INJECTED)).await;
     assert_eq!((refused.status, refused.body["error"]["code"].as_str()), (403, Some("forbidden")), "{refused:?}");
     let heard = deliver(&gateway, "github", "github", issue("opened", "ann", "ann", "hello")).await;
@@ -380,7 +391,8 @@ async fn unprovable_trust_is_a_configuration_error() {
         (Hook::service("in", "stripe"), &["webhook:in:stripe"], &["owner.identities", "Stripe does not say"]),
     ];
     for (hook, owners, words) in table {
-        let gateway = Gateway::new(Setup::new().hook(hook).set("owner.identities", owners.to_vec()));
+        let gateway =
+            Gateway::new(Setup::new().refusing_strangers().hook(hook).set("owner.identities", owners.to_vec()));
         for args in [["config", "check"], ["gateway", "--no-cli"]] {
             let ran = gateway.run(&args).await;
             assert_eq!(ran.code, Some(78), "{words:?}: {ran:?}");
@@ -400,17 +412,20 @@ async fn a_reload_grants_and_revokes_trust() {
     script_obedient_model(&model, vec![("write_file", json!({"path": "done.txt", "content": "done"}))]);
     let with = |trusted: &[&str], owners: Vec<&str>| {
         let hook = Hook::bearer("in").trusting(trusted);
-        Setup::new().model(&model).hook(hook).set("owner.identities", owners)
+        Setup::new().refusing_strangers().model(&model).hook(hook).set("owner.identities", owners)
     };
     let mut gateway = Gateway::start(with(&[], vec![])).await;
-    for (trusted, owners, is_obeyed) in [
+    for (chat, (trusted, owners, is_obeyed)) in [
         (&["ann"][..], vec![], true),
         (&[], vec![], false),
         (&["*"], vec![], true),
         (&["bob"], vec![], false),
         (&["bob"], vec!["webhook:in:ann"], true),
         (&["bob"], vec![], false),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let before = gateway.logs().len();
         *gateway.setup() = with(trusted, owners.clone());
         gateway.write_config();
@@ -418,7 +433,8 @@ async fn a_reload_grants_and_revokes_trust() {
         until("the new lists", async || gateway.logs()[before..].contains("configuration reloaded: ").then_some(()))
             .await;
         assert!(!gateway.logs().contains("a restart"), "{}", gateway.logs());
-        let reply = ask_as(&gateway, "in", "ann", "c", INJECTED).await;
+        // A conversation that an untrusted sender has written in stays tainted.
+        let reply = ask_as(&gateway, "in", "ann", &format!("chat {chat}"), INJECTED).await;
         assert_eq!(!reply.contains("is refused"), is_obeyed, "{trusted:?} {owners:?}: {reply}");
     }
 }
@@ -487,7 +503,7 @@ async fn forged_authentication_results_grant_no_trust() {
 /// fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_email_channel_test_detects_believed_forgeries() {
-    let Some(servers) = RealServers::start(|setup| setup).await else { return };
+    let Some(servers) = RealServers::start(Setup::refusing_strangers).await else { return };
     let ran = servers.gateway.run(&["channels", "test", "email"]).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(
@@ -497,7 +513,8 @@ async fn the_email_channel_test_detects_believed_forgeries() {
     assert_eq!(servers.model.count(), 0, "nobody answers these mails");
 
     for (depth, code, words) in [(1, 1, "is not safe"), (0, 0, "forged ones are not believed")] {
-        let Some(servers) = RealServers::start_without_results(|setup| setup.mail("authserv_depth", depth)).await
+        let Some(servers) =
+            RealServers::start_without_results(|setup| setup.refusing_strangers().mail("authserv_depth", depth)).await
         else {
             return;
         };
@@ -511,7 +528,7 @@ async fn the_email_channel_test_detects_believed_forgeries() {
 /// A reload also grants and revokes trust of mail senders.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_grants_and_revokes_trust_of_mail_senders() {
-    let Some(mut servers) = ScriptedServers::start(|setup| setup).await else { return };
+    let Some(mut servers) = ScriptedServers::start(Setup::refusing_strangers).await else { return };
     script_obedient_model(&servers.model, vec![("write_file", json!({"path": "done.txt", "content": "done"}))]);
     let plain = servers.gateway.setup().clone();
     for (n, (setup, is_obeyed)) in [

@@ -28,7 +28,10 @@ below in a turn of each kind, looks at what it got, and fails when this page say
 - **Job**: a turn that a scheduled prompt begins, by whose order the job was made.
 - **Sub-agent**: a turn that `spawn` begins, by whose turn it was begun.
 
-An untrusted sender has neither jobs nor sub-agents, as the rows `cron` and `spawn` show. Commands of `exec` run in the sandbox
+An untrusted sender has neither jobs nor sub-agents, as the rows `cron` and `spawn` show. Where a dash below stands for a
+change (a command, a file, a job, a memory, a message to others), the owner is asked before it is refused, and can approve that one call
+(approvals.md); the policy `deny` of `[approval]` refuses it at once. The same holds in every turn that has read the words of an untrusted
+sender. Commands of `exec` run in the sandbox
 of SECURITY.md; a machine that cannot hold one gives fewer powers than this page.
 ";
 const GO: &str = "try everything";
@@ -154,7 +157,11 @@ struct World {
 impl World {
     async fn new(trust: &'static str) -> Self {
         let model = Model::start().await;
-        let setup = Setup::new().model(&model).hook(Hook::bearer("in")).hook(Hook::bearer("other"));
+        let setup = Setup::new()
+            .set("approval.default", "never")
+            .model(&model)
+            .hook(Hook::bearer("in"))
+            .hook(Hook::bearer("other"));
         // Someone reads there what jobs send; no job is due here.
         let setup = ["in", "other"].into_iter().fold(setup, |setup, hook| {
             setup.set(&format!("channels.webhook.{hook}.callback_url"), "http://127.0.0.1:9/never")
@@ -425,7 +432,7 @@ async fn the_trust_page_matches_the_program() {
 /// The gateway answers each seed of the fuzz target, whatever it contains.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_control_socket_fuzz_seed_is_answered() {
-    let gateway = Gateway::start(Setup::new()).await;
+    let gateway = Gateway::start(Setup::new().set("approval.default", "never")).await;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/control_socket");
     let mut count = 0;
     for file in std::fs::read_dir(folder).unwrap() {

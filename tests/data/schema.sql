@@ -1,3 +1,6 @@
+-- index approvals_pending on approvals
+CREATE INDEX approvals_pending ON approvals (expires_at) WHERE state = 'pending'
+
 -- index inbox_dead on inbox
 CREATE INDEX inbox_dead ON inbox (seq) WHERE state = 'dead'
 
@@ -100,6 +103,15 @@ CREATE INDEX spawns_session ON spawns (session)
 -- index spawns_turn on spawns
 CREATE INDEX spawns_turn ON spawns (turn)
 
+-- index sqlite_autoindex_approvals_1 on approvals
+
+
+-- index sqlite_autoindex_approvals_2 on approvals
+
+
+-- index sqlite_autoindex_approvals_3 on approvals
+
+
 -- index sqlite_autoindex_inbox_1 on inbox
 
 
@@ -118,11 +130,34 @@ CREATE INDEX spawns_turn ON spawns (turn)
 -- index sqlite_autoindex_said_1 on said
 
 
+-- index sqlite_autoindex_session_taints_1 on session_taints
+
+
 -- index usage_at on usage
 CREATE INDEX usage_at ON usage (at)
 
 -- index usage_session on usage
 CREATE INDEX usage_session ON usage (session, at)
+
+-- table approvals on approvals
+CREATE TABLE approvals (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    code       TEXT    NOT NULL UNIQUE,
+    turn       TEXT    NOT NULL,
+    call_id    TEXT    NOT NULL,
+    session    TEXT    NOT NULL,
+    epoch      INTEGER NOT NULL,
+    tool       TEXT    NOT NULL,
+    arguments  TEXT    NOT NULL,
+    taint      TEXT    NOT NULL,
+    state      TEXT    NOT NULL,
+    reason     TEXT    NOT NULL DEFAULT '',
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    ended_at   INTEGER,
+    for_session INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (turn, call_id)
+)
 
 -- table cursors on cursors
 CREATE TABLE cursors (
@@ -425,6 +460,14 @@ CREATE TABLE session_memory (
     updated_at INTEGER NOT NULL, overlap INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (session, epoch)
 ) WITHOUT ROWID
+
+-- table session_taints on session_taints
+CREATE TABLE session_taints (
+    session TEXT    NOT NULL,
+    epoch   INTEGER NOT NULL,
+    source  TEXT    NOT NULL,
+    PRIMARY KEY (session, epoch, source)
+)
 
 -- table sessions on sessions
 CREATE TABLE sessions (

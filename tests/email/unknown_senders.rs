@@ -67,7 +67,8 @@ async fn mails_of_untrusted_senders_trigger_no_tools() {
     if bubblewrap_is_missing() {
         return;
     }
-    let Some(servers) = ScriptedServers::start(|setup| setup.mail("trusted_from", vec!["ada@example.test"])).await
+    let Some(servers) =
+        ScriptedServers::start(|setup| setup.refusing_strangers().mail("trusted_from", vec!["ada@example.test"])).await
     else {
         return;
     };

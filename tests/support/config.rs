@@ -162,6 +162,11 @@ impl Setup {
         self.set(&format!("channels.email.{key}"), value)
     }
 
+    /// Refuses what untrusted senders want, and asks nobody.
+    pub fn refusing_strangers(self) -> Self {
+        self.set("approval.channels.webhook", "deny").set("approval.channels.email", "deny")
+    }
+
     /// Sets one key, named by its dotted path.
     pub fn set(mut self, path: &str, value: impl Into<Value>) -> Self {
         let (tables, key) = path.rsplit_once('.').unwrap_or(("", path));

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Gateway;
+
 /// One line with a value.
 #[derive(Clone, Debug)]
 pub struct Sample {
@@ -189,6 +191,16 @@ fn number(text: &str) -> Result<f64, String> {
         }
         _ => Err(format!("{text:?} is no number")),
     }
+}
+
+/// Returns the metrics of a gateway, which must follow every rule of their format.
+pub async fn scrape(gateway: &Gateway) -> Exposition {
+    let client = reqwest::Client::builder().unix_socket(gateway.home().join("daoyou.sock"));
+    let client = client.build().expect("a client of a local socket");
+    let answer = client.get("http://gateway/metrics").send().await.expect("metrics of a running gateway");
+    assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let text = answer.text().await.expect("the whole text of the metrics");
+    Exposition::parse(&text).unwrap_or_else(|fault| panic!("{fault}\n{text}"))
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub struct Placeholders {
     patterns: Vec<(Regex, &'static str)>,
     id: Regex,
     ids: BTreeMap<String, usize>,
-    /// Keys whose values differ between runs or machines, whatever their type.
+    /// Keys whose values differ between runs or machines, whatever their type. Keys that end in `_ms` or `Ms` do too.
     volatile: &'static [&'static str],
 }
 
@@ -77,6 +77,7 @@ impl Placeholders {
                 (pattern(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?(\[[^\]]+\])?"), "<time>"),
                 (pattern(r"\d{4}-\d\d-\d\d"), "<date>"),
                 (pattern(r"\b[0-9a-f]{64}\b"), "<hash>"),
+                (pattern(r"\bfork:[0-9a-f]{8}\b"), "fork:<random>"),
             ],
             id: pattern(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"),
             ids: BTreeMap::new(),
@@ -114,7 +115,8 @@ impl Placeholders {
             Value::Array(values) => values.iter().map(|value| self.value(value)).collect(),
             Value::Object(fields) => {
                 let replaced = fields.iter().map(|(key, value)| {
-                    let is_volatile = self.volatile.contains(&key.as_str()) && !value.is_null();
+                    let is_time = key.ends_with("_ms") || key.ends_with("Ms");
+                    let is_volatile = (is_time || self.volatile.contains(&key.as_str())) && !value.is_null();
                     let value = if is_volatile { json!(format!("<{}>", kind(value))) } else { self.value(value) };
                     (self.text(key), value)
                 });

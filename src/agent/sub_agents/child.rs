@@ -90,6 +90,7 @@ impl NewSubAgent {
             cause,
             settings,
             follow_ups: context.origin.follow_ups,
+            taint: context.taint.as_ref().clone(),
             // What its maker has told is known to it, and what it learns is known to its maker.
             on_behalf_of: (context.trust == Trust::Known).then(|| context.sender.clone()),
             ..TurnOrigin::default()

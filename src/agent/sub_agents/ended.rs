@@ -36,7 +36,8 @@ pub fn ended(
     end: &EndedTurn<'_>,
     phrases: &Phrases,
 ) -> Result<(FollowUps, Option<AwaitingTurn>), StoreError> {
-    let EndedTurn { row, reply, error, .. } = *end;
+    let EndedTurn { row, reply, error, .. } = end;
+    let error = *error;
     let answer = truncate_middle(reply, ANSWER, None);
     let is_first = spawns::end(connection, row.id, error, &answer)?;
     let asking = inbox::of_turn(connection, task.turn)?;

@@ -13,6 +13,7 @@ use super::config::SpawnConfig;
 use super::ended::ANSWER;
 use crate::bus::{MessageBus, WeakBus};
 use crate::chat::ToolSpec;
+use crate::store::approvals;
 use crate::store::spawns::{self, SpawnEnd, SpawnRow};
 use crate::text::{one_line, truncate};
 use crate::tools::{
@@ -70,10 +71,17 @@ impl SpawnTool {
         }
         let bus = self.bus.get().ok_or("No sub-agent can be started: the gateway does not run")?;
         let (id, session) = (id_of(context.turn, &context.call_id), context.session.to_string());
-        let look = move |connection: &_| Ok((spawns::find(connection, id)?, spawns::unfinished(connection, &session)?));
-        let (known, unfinished) = bus.store().read(look).await.map_err(|error| error.to_string())?;
+        let look = move |connection: &_| {
+            let taint = approvals::taint_of_session(connection, &spawns::session_of(id))?;
+            Ok((spawns::find(connection, id)?, spawns::unfinished(connection, &session)?, taint))
+        };
+        let (known, unfinished, taint) = bus.store().read(look).await.map_err(|error| error.to_string())?;
         match known {
-            Some(known) => Ok(look_again(&known, waits, &bus)),
+            Some(known) => {
+                let mut outcome = look_again(&known, waits, &bus);
+                outcome.result.add_sources(taint);
+                Ok(outcome)
+            }
             None => self.begin(task, context, unfinished, bus, id),
         }
     }
@@ -169,6 +177,11 @@ impl Tool for SpawnTool {
 
     fn output_limit(&self) -> OutputLimit {
         OutputLimit { chars: ANSWER.chars + 1_000, lines: ANSWER.lines + 50 }
+    }
+
+    /// A sub-agent is bound by what the asking turn has read, like that turn itself.
+    fn is_restricted(&self, _: &Value, _: &ToolContext) -> bool {
+        false
     }
 
     /// Content that is read must not choose the tools of a sub-agent.

@@ -165,7 +165,7 @@ impl Inspector {
                 "description": spec.description,
                 "enabled": enabled,
                 // For a tool that runs others it depends on these.
-                "idempotent": tool.replay() != ReplayPolicy::Once && tool.nested_tools(&Value::Null).is_empty(),
+                "idempotent": tool.replay() != ReplayPolicy::Once && tool.nested_calls(&Value::Null).is_empty(),
                 "aliases": tool.aliases(),
                 "schema": spec.parameters,
             })

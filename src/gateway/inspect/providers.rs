@@ -14,7 +14,7 @@ use crate::llm::{
     display_address, is_same_model, nearest,
 };
 use crate::query::{InspectError, ProbeScope};
-use crate::turn::token_budget::told_limits;
+use crate::turn::token_budget::stated_limits;
 
 /// The time limit of a service for its list of models.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
@@ -72,11 +72,11 @@ impl Inspector {
             .iter()
             .map(|name| self.row(name, in_use, (answers.get(*name), calls_of(&calls, name).next())))
             .collect();
-        let told = self.read(told_limits).await?;
+        let stated = self.read(stated_limits).await?;
         let lack = self.models.lacking_local_model().await.map(|lack| lack.to_string());
         let model = &self.config.agent.model;
         Ok(
-            json!({ "model": model, "takes": takes, "error": error, "lack": lack, "told_contexts": told, "providers": rows }),
+            json!({ "model": model, "takes": takes, "error": error, "lack": lack, "stated_contexts": stated, "providers": rows }),
         )
     }
 

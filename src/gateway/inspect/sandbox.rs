@@ -92,6 +92,8 @@ impl Inspector {
             trust: Trust::Owner,
             metadata: "{}".into(),
             origin: Arc::default(),
+            taint: Arc::default(),
+            is_approved: false,
             cancel: CancellationToken::new(),
         };
         let result = self.tools()?.run(&call, &context).await.result;

@@ -4,7 +4,7 @@ use axum::Json;
 use daoyou_channels::HttpError;
 use serde_json::Value;
 
-use crate::store::StoreError;
+use crate::http::error::internal;
 
 /// What a route of the API returns.
 pub type ApiResult = Result<Json<Value>, HttpError>;
@@ -15,5 +15,8 @@ where
     T: Send + 'static,
     F: Future<Output = Result<T, HttpError>> + Send + 'static,
 {
-    tokio::spawn(work).await.unwrap_or_else(|error| Err(StoreError::Row(error.to_string()).into()))
+    tokio::spawn(work).await.unwrap_or_else(|error| {
+        tracing::error!(%error, "the work of an API request did not end");
+        Err(internal())
+    })
 }

@@ -22,7 +22,7 @@ use super::response::{ApiResult, run_detached};
 use crate::http::error;
 use crate::http::state::{AppState, SharedState};
 use crate::query::{
-    self, AfterCommit, AppliedChange, LIST_LIMIT, RetryClass, StoreChange, StoreQuery, sessions, turns,
+    self, AfterCommit, AppliedChange, ApprovalAnswer, LIST_LIMIT, RetryClass, StoreChange, StoreQuery, sessions, turns,
 };
 use crate::store::checkpoints::{find_turn, of_turn, separate_store_errors};
 use crate::store::messages;
@@ -59,6 +59,9 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
             post(async |state: SharedState, Path(id)| apply(&state, StoreChange::Retry(id)).await),
         )
         .route("/api/queue/retry", post(retry_all))
+        .route("/api/approvals", get(async |state: SharedState| read(&state, StoreQuery::Approvals).await))
+        .route("/api/approvals/{id}/approve", post(approve))
+        .route("/api/approvals/{id}/deny", post(deny))
         .route(
             "/api/losses/acknowledge",
             post(async |state: SharedState| apply(&state, StoreChange::Acknowledge).await),
@@ -91,11 +94,37 @@ fn after_commit(state: &AppState, after: AfterCommit) {
         AfterCommit::Nothing => {}
         AfterCommit::Deliver { channel } => state.bus.outbound_written(&channel, 1),
         AfterCommit::Hasten { channel } => state.bus.outbound_made_due(&channel),
-        AfterCommit::Run { session, messages } => state.bus.inbound_revived(SessionKey::from(session), messages),
+        AfterCommit::Run { session, messages } => state.bus.inbound_written(SessionKey::from(session), messages),
         AfterCommit::Forget { channel } => state.bus.outbound_ended(&channel),
+        AfterCommit::Resume { turn, session } => state.bus.resume_turn(turn, session.into()),
         AfterCommit::RetryServices => state.bus.retry_services(),
         AfterCommit::All(all) => all.into_iter().for_each(|one| after_commit(state, one)),
     }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApproveParams {
+    /// Approves the tool for the rest of the conversation, too.
+    #[serde(default)]
+    session: bool,
+}
+
+async fn approve(state: SharedState, Path(id): Path<String>, Query(params): Query<ApproveParams>) -> ApiResult {
+    let answer = ApprovalAnswer::Approve { for_session: params.session };
+    apply(&state, StoreChange::AnswerApproval { id, answer }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DenyParams {
+    #[serde(default)]
+    reason: String,
+}
+
+async fn deny(state: SharedState, Path(id): Path<String>, Query(params): Query<DenyParams>) -> ApiResult {
+    let answer = ApprovalAnswer::Deny { reason: params.reason };
+    apply(&state, StoreChange::AnswerApproval { id, answer }).await
 }
 
 #[derive(Deserialize)]

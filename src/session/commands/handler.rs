@@ -8,7 +8,7 @@ use daoyou_channels::{InboundMessage, Trust};
 
 use super::skill_folder::SkillFolder;
 use super::slash_command::{COMMANDS, CommandContext, CommandReply, SessionChange, SlashCommand, nearest_command};
-use super::{cost, history, memories, points};
+use super::{approvals, cost, history, memories, points};
 use crate::bus::{CommandAnswer, ControlCommand, ControlCommands, InboundDraft, MessageBus};
 use crate::cron::{self, JobScope, JobService};
 use crate::llm::Models;
@@ -78,6 +78,8 @@ impl CommandHandler {
             "cost" => cost::describe(&self.context, session).await?,
             "cron" => self.jobs(row).await?,
             "memory" => memories::list(&self.context, row).await?,
+            "approve" => approvals::answer(&self.context, &command.argument, row, true).await?,
+            "deny" => approvals::answer(&self.context, &command.argument, row, false).await?,
             "forget" => return memories::forget(&self.context, &command.argument, row).await,
             "checkpoint" => return points::checkpoint(&self.context, &command.argument, row).await,
             "restore" => return points::restore(&self.context, &command.argument, row).await,

@@ -42,8 +42,8 @@ pub async fn forget(context: &CommandContext, wanted: &str, row: &InboxRow) -> R
     if let Ok(id) = wanted.parse::<i64>() {
         // The listed memory may have been replaced since; then the newer one is forgotten.
         let found = context.memory.store.read(move |connection| memory::current_entry(connection, id)).await?;
-        let is_his = |entry: &MemoryEntry| may_forget(&owner, entry);
-        return Ok(match found.filter(is_his) {
+        let is_allowed = |entry: &MemoryEntry| may_forget(&owner, entry);
+        return Ok(match found.filter(is_allowed) {
             Some(entry) => forgets(context, &entry),
             None => {
                 let reply = fill(context.phrases.no_such_memory, &[wanted]);

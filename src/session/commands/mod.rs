@@ -3,6 +3,7 @@
 mod handler;
 mod slash_command;
 
+mod approvals;
 mod cost;
 mod history;
 mod memories;

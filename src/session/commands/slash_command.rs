@@ -6,6 +6,7 @@ use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use super::history::shorten;
+use crate::bus::WeakBus;
 use crate::memory::MemoryService;
 use crate::phrases::{Phrases, fill};
 use crate::store::Store;
@@ -56,10 +57,12 @@ fn without_signature(text: &str) -> &str {
 }
 
 /// All commands, including those of the terminal.
-pub const COMMANDS: [&str; 15] = [
+pub const COMMANDS: [&str; 17] = [
+    "approve",
     "checkpoint",
     "cost",
     "cron",
+    "deny",
     "forget",
     "help",
     "history",
@@ -127,6 +130,8 @@ pub struct CommandContext {
     pub store: Store,
     pub memory: Arc<MemoryService>,
     pub timezone: TimeZone,
+    /// The bus of the running gateway.
+    pub bus: WeakBus,
 }
 
 #[cfg(test)]
@@ -180,7 +185,7 @@ mod tests {
     fn help_in_the_terminal_names_every_command() {
         let phrases = Phrases::of(crate::phrases::Locale::En);
         let help = format!("{}{}", phrases.help, phrases.help_terminal);
-        assert!(COMMANDS.iter().all(|name| help.contains(&format!("- `/{name}"))), "{help}");
+        assert!(COMMANDS.iter().all(|name| help.contains(&format!("`/{name}"))), "{help}");
     }
 
     #[test]

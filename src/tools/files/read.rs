@@ -67,7 +67,15 @@ impl Tool for ReadFile {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        run_on_jail(self.scope.for_turn(context), arguments, |jail, args: ReadFileArgs| read(jail, &args)).await
+        let source = self.scope.sources(&arguments, context);
+        let jail = self.scope.for_turn(context);
+        let mut outcome = run_on_jail(jail, arguments, |jail, args: ReadFileArgs| read(jail, &args)).await;
+        outcome.result.add_sources(source);
+        outcome
+    }
+
+    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
+        !self.scope.sources(arguments, context).is_empty()
     }
 }
 

@@ -4,11 +4,12 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use daoyou_channels::Trust;
+use daoyou_channels::email::files::FOLDER as MAIL_FOLDER;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::crash;
-use crate::guard::Jail;
+use crate::guard::{Jail, Taint};
 use crate::tools::private_folders::PrivateFolders;
 use crate::tools::{ToolContext, ToolOutcome, ToolResult};
 
@@ -67,6 +68,17 @@ impl ReadScope {
         };
         let is_own = || context.files.iter().any(|own| Path::new(own) == path);
         self.public.iter().any(|public| path.starts_with(public)) || is_own()
+    }
+
+    /// Returns the source of a file's content if it is not the owner's: a file that came with a mail, unless it came with the
+    /// message of the owner, or of a known sender, that this turn answers.
+    pub fn sources(&self, arguments: &Value, context: &ToolContext) -> Taint {
+        let path = relative_path(&self.workspace.jail, arguments["path"].as_str().unwrap_or("."));
+        let is_own = |path: &PathBuf| {
+            context.trust != Trust::Untrusted && context.files.iter().any(|own| Path::new(own) == path.as_path())
+        };
+        let foreign = path.filter(|path| path.starts_with(MAIL_FOLDER) && !is_own(path));
+        foreign.map(|path| format!("file:{}", path.display())).into_iter().collect()
     }
 }
 

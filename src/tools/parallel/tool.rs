@@ -57,6 +57,9 @@ pub struct ParallelTool {
     limit: Duration,
 }
 
+/// The metadata of a plan's result: its calls with their states and times.
+pub const PLANNED_CALLS_KEY: &str = "calls";
+
 /// Returns true if a call of this name is a plan of other calls.
 pub fn is_plan(name: &str) -> bool {
     std::iter::once(&NAME).chain(aliases_of(NAME)).any(|known| known.eq_ignore_ascii_case(name.trim()))
@@ -125,9 +128,14 @@ impl ParallelTool {
         };
         result.content = join_sections(&sections);
         result.metadata.insert(
-            "calls".to_owned(),
+            PLANNED_CALLS_KEY.to_owned(),
             (0..).zip(&ends).map(|(node, end)| plan_runner.node_facts(node, end)).collect(),
         );
+        for end in &ends {
+            if let NodeOutcome::Done(outcome) | NodeOutcome::Failed(outcome) = end {
+                result.add_sources(outcome.result.sources());
+            }
+        }
         let effects = ends.into_iter().flat_map(|end| match end {
             NodeOutcome::Done(outcome) | NodeOutcome::Failed(outcome) => outcome.effects,
             _ => Vec::new(),
@@ -161,13 +169,18 @@ impl Tool for ParallelTool {
         Some(self.limit.saturating_add(END_MARGIN))
     }
 
-    fn nested_tools(&self, arguments: &Value) -> Vec<String> {
+    fn nested_calls(&self, arguments: &Value) -> Vec<(String, Value)> {
         let name = |call: &Value| call.get("tool").and_then(Value::as_str).unwrap_or_default().to_owned();
         match arguments.get("calls") {
-            Some(Value::Array(calls)) => calls.iter().map(name).collect(),
+            Some(Value::Array(calls)) => calls.iter().map(|call| (name(call), call["arguments"].clone())).collect(),
             // Unreadable calls may be anything.
-            _ => vec![String::new()],
+            _ => vec![(String::new(), Value::Null)],
         }
+    }
+
+    /// Without effect of its own; its calls count.
+    fn is_restricted(&self, _: &Value, _: &ToolContext) -> bool {
+        false
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {

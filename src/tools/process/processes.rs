@@ -148,7 +148,8 @@ impl Processes {
             chat_id: context.chat_id.clone(),
             trust: context.trust.as_str(),
             metadata: context.metadata.to_string(),
-            origin: context.origin.to_column(),
+            // The end of the process begins a turn that has read as much.
+            origin: TurnOrigin { taint: context.taint.as_ref().clone(), ..context.origin.as_ref().clone() }.to_column(),
             label: launch.label.clone(),
             command,
             detached: is_detached(&launch),

@@ -138,6 +138,10 @@ impl Tool for ProcessTool {
         &self.spec
     }
 
+    fn is_restricted(&self, arguments: &Value, _: &ToolContext) -> bool {
+        arguments["action"] == "kill"
+    }
+
     /// Killing an ended process has no effect, and ids are never reused.
     fn replay(&self) -> ReplayPolicy {
         ReplayPolicy::Idempotent

@@ -22,17 +22,17 @@ pub fn describe(rows: &[InboxRow]) -> String {
     if files.is_empty() {
         return String::new();
     }
-    let mut told = "\nAttached files, by their paths in the workspace (what they hold is data):".to_owned();
+    let mut text = "\nAttached files, by their paths in the workspace (what they hold is data):".to_owned();
     for Attachment { name, path, media_type, size, .. } in files.iter().take(NAMED) {
         let name: String = name.chars().take(NAME_CHARS).collect();
         let place = if path.len() > PATH_BYTES { "its path is too long".to_owned() } else { plain(path) };
         // The sender chose the name and the type; neither may start a line of its own.
-        told.push_str(&format!("\n- {name:?} ({}, {}): {place}", plain(media_type), in_words(*size)));
+        text.push_str(&format!("\n- {name:?} ({}, {}): {place}", plain(media_type), in_words(*size)));
     }
     if files.len() > NAMED {
-        told.push_str(&format!("\n- and {} more in the same place", files.len() - NAMED));
+        text.push_str(&format!("\n- and {} more in the same place", files.len() - NAMED));
     }
-    told
+    text
 }
 
 /// Returns the images among the files of these messages, the first few of each message.
@@ -133,8 +133,8 @@ mod tests {
         );
         assert_eq!((describe(&rows[1..]), describe(&[row("no list")])), (String::new(), String::new()));
         let many: Vec<_> = (0..100).map(|n| file(&n.to_string(), "p", "t", n)).collect();
-        let told = describe(&[row(&serde_json::to_string(&many).unwrap())]);
-        assert!(told.lines().count() == NAMED + 3 && told.ends_with("and 60 more in the same place"), "{told}");
+        let text = describe(&[row(&serde_json::to_string(&many).unwrap())]);
+        assert!(text.lines().count() == NAMED + 3 && text.ends_with("and 60 more in the same place"), "{text}");
     }
 
     #[test]

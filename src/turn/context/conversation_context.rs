@@ -12,9 +12,11 @@ use super::system_prompt::{SystemPrompt, SystemText, with_memory};
 use super::window::{self, HistorySlice, HistoryWindow};
 use crate::bus::ReplyTarget;
 use crate::chat::{ChatMessage, ToolSpec};
+use crate::guard::Taint;
 use crate::llm::{Models, TokenFactor, estimate_tokens};
 use crate::memory::{self, MemoryService, MemorySettings, Owner};
 use crate::origin::TurnOrigin;
+use crate::store::approvals;
 use crate::store::inbox::InboxRow;
 use crate::store::messages::{self, SessionHead};
 use crate::store::ownership::{self, Ownership};
@@ -37,6 +39,8 @@ pub struct ConversationContext {
     pub owners: Vec<Owner>,
     /// The count of forgettings when this was read.
     pub forgets: i64,
+    /// What the conversation holds from others than the owner.
+    pub taint: Taint,
 }
 
 /// The long-term memory in the system prompt.
@@ -162,7 +166,9 @@ impl ContextBuilder {
                 }
             };
             let (owners, forgets) = (query.owners(), forgetting::count(connection)?);
-            let context = ConversationContext { head, messages: Vec::new(), from, is_tight, memory, owners, forgets };
+            let taint = approvals::taint_of_epoch(connection, &key, head.epoch)?;
+            let context =
+                ConversationContext { taint, head, messages: Vec::new(), from, is_tight, memory, owners, forgets };
             Ok((context, rows, is_shared))
         })?;
         conversation.messages = window::read_messages(&rows)?;

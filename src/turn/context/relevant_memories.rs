@@ -120,6 +120,7 @@ mod tests {
             memory,
             owners: Vec::new(),
             forgets: 0,
+            taint: Default::default(),
         };
         let hits = || {
             let said = HitLocation::Message { session: "s".to_owned(), seq: 1 };

@@ -17,19 +17,19 @@ use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::scope::TurnScope;
 
 /// The most models whose missing price is reported.
-const TOLD: usize = 100;
+const MAX_WARNED: usize = 100;
 
 pub struct BudgetMiddleware {
     config: BudgetConfig,
     store: Store,
     timezone: TimeZone,
     /// Models whose missing price was reported: money is limited, and their price is unknown.
-    told: Mutex<HashSet<String>>,
+    warned: Mutex<HashSet<String>>,
 }
 
 impl BudgetMiddleware {
     pub fn new(config: BudgetConfig, store: Store, timezone: TimeZone) -> Self {
-        Self { config, store, timezone, told: Mutex::default() }
+        Self { config, store, timezone, warned: Mutex::default() }
     }
 
     async fn spent(&self, scope: BudgetScope) -> Result<SpentTotals, StoreError> {
@@ -43,7 +43,7 @@ impl BudgetMiddleware {
             return Ok(());
         }
         let spent = self.spent(BudgetScope::Session(at.session.to_string())).await?;
-        self.tell_unpriced(&spent, session_cost);
+        self.warn_unpriced(&spent, session_cost);
         match self.reached(at, &spent, session_tokens, session_cost) {
             Some((used, limit)) => Err(used_up(ErrorCode::SessionBudget, [used, limit])),
             None => Ok(()),
@@ -57,7 +57,7 @@ impl BudgetMiddleware {
         }
         let (from, until) = self.today();
         let spent = self.spent(BudgetScope::Since(from)).await?;
-        self.tell_unpriced(&spent, day_cost);
+        self.warn_unpriced(&spent, day_cost);
         match self.reached(at, &spent, day_tokens, day_cost) {
             Some((used, limit)) => Err(used_up(ErrorCode::DayBudget, [used, limit, until])),
             None => Ok(()),
@@ -90,13 +90,13 @@ impl BudgetMiddleware {
         (start, format!("{} ({zone})", end.strftime("%Y-%m-%d %H:%M")))
     }
 
-    fn tell_unpriced(&self, spent: &SpentTotals, cost: Option<f64>) {
+    fn warn_unpriced(&self, spent: &SpentTotals, cost: Option<f64>) {
         if cost.is_none() {
             return;
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         for model in &spent.unpriced {
-            if told.len() < TOLD && told.insert(model.clone()) {
+            if warned.len() < MAX_WARNED && warned.insert(model.clone()) {
                 tracing::warn!(
                     model,
                     "agent.budget limits money, but the price of this model is unknown: set providers.NAME.price"

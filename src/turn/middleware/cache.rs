@@ -215,6 +215,8 @@ mod tests {
             trust: Trust::Owner,
             metadata: "{}".into(),
             origin: Arc::default(),
+            taint: Arc::default(),
+            is_approved: false,
             cancel: CancellationToken::new(),
         };
         let mut handler = Runs(tools, context);

@@ -6,7 +6,8 @@ use crate::chat::{ToolCall, ToolSpec};
 use crate::turn::orchestrators::text_form::TextForm;
 
 /// Follows the last message if no more calls are allowed.
-pub const LAST_WORD: &str = "(No more actions can be taken now. Write `Final Answer:` and answer with what you know.)";
+pub const FINAL_ANSWER_NOTE: &str =
+    "(No more actions can be taken now. Write `Final Answer:` and answer with what you know.)";
 
 const HOW: &str = "# Tools\n\n\
     You can use tools. There is no other way to call one than to write exactly this:\n\n\

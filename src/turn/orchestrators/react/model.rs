@@ -6,7 +6,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use super::format::{LAST_WORD, ReactForm, system_prompt};
+use super::format::{FINAL_ANSWER_NOTE, ReactForm, system_prompt};
 use super::reader::{ReactAnswer, ReactPiece, ReactReader};
 use crate::chat::{ChatMessage, Reasoning, ToolSpec};
 use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider};
@@ -77,7 +77,7 @@ fn tell(request: &ChatRequest) -> ChatRequest {
         && let Some(ChatMessage::User { content, .. }) = messages.last_mut()
     {
         content.push_str("\n\n");
-        content.push_str(LAST_WORD);
+        content.push_str(FINAL_ANSWER_NOTE);
     }
     ChatRequest {
         system: system_prompt(&request.system, &request.tools).into(),

@@ -135,6 +135,9 @@ async fn the_last_call_asks_for_the_answer() {
     let response = ReactModel::new(inner.clone()).chat(&asked, &Seen::default()).await.unwrap();
     assert_eq!(response.text, "all I know");
     let asked = inner.asked.lock().unwrap();
-    assert_eq!(asked[0].messages.last(), Some(&ChatMessage::user(format!("Observation: hello\n\n{LAST_WORD}"))));
+    assert_eq!(
+        asked[0].messages.last(),
+        Some(&ChatMessage::user(format!("Observation: hello\n\n{FINAL_ANSWER_NOTE}")))
+    );
     assert_eq!(&*asked[0].system, "Be kind.");
 }

@@ -1,0 +1,232 @@
+//! Decides about restricted calls by `[approval]`, and asks the owner.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use daoyou_channels::SessionKey;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::bus::{MessageBus, OutboundBody, OutboundDraft};
+use crate::chat::ToolCall;
+use crate::crash;
+use crate::guard::{ApprovalConfig, ApprovalPolicy};
+use crate::origin::TurnOrigin;
+use crate::phrases::{Phrases, fill};
+use crate::store::approvals::{self, ApprovalRow, ApprovalState, NewApproval};
+use crate::store::{Connection, StoreError, now_ms};
+use crate::text::truncate;
+use crate::tools::{Restriction, RowEffect, ToolContext, ToolEffect, ToolOutcome, WriteRows};
+use crate::turn::traits::{ApprovalDecision, Approvals};
+
+/// The most calls that wait for the owner at one time.
+const MAX_PENDING: usize = 100;
+/// The most characters of the arguments, and of the sources, in a notice; `approvals list` shows all.
+const SHOWN_ARGUMENTS: usize = 2_000;
+const SHOWN_SOURCES: usize = 500;
+/// The slot of the notice to the chat that asked.
+const SLOT: &str = "notice:approval";
+
+/// Asks the owner about calls.
+pub struct ApprovalGate {
+    pub bus: Arc<MessageBus>,
+    pub config: ApprovalConfig,
+    pub phrases: &'static Phrases,
+    pub timezone: TimeZone,
+}
+
+/// The rows of a question to the owner.
+struct NewQuestion {
+    new: NewApproval,
+    /// What the owner reads.
+    notice: String,
+    /// What the chat that asked reads; `None` if nobody waits there.
+    answer: Option<OutboundDraft>,
+    bus: Arc<MessageBus>,
+    expires: Duration,
+    /// The channels that have a notice to deliver.
+    channels: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Approvals for ApprovalGate {
+    async fn decide(&self, call: &ToolCall, restriction: &Restriction, context: &ToolContext) -> ApprovalDecision {
+        let tools = restriction.tools.join(", ");
+        let is_tainted = !context.taint.is_empty() || restriction.reads_others;
+        match self.config.policy(restriction.tools.iter().map(String::as_str), &context.channel, is_tainted) {
+            ApprovalPolicy::Never => return ApprovalDecision::Allowed,
+            ApprovalPolicy::Tainted if !is_tainted => return ApprovalDecision::Allowed,
+            ApprovalPolicy::Deny => {
+                let reason = format!("{tools} is refused here by the owner's configuration (approval)");
+                return ApprovalDecision::Refused(format!("{reason}. Do not try another way."));
+            }
+            ApprovalPolicy::Tainted | ApprovalPolicy::Always => {}
+        }
+        let (id, session) = (approvals::id_of(context.turn, &call.id), context.session.to_string());
+        let names = restriction.tools.clone();
+        let known = self.bus.store().read(move |connection| {
+            let mut is_granted = true;
+            for name in &names {
+                is_granted = is_granted && approvals::is_granted(connection, &session, name)?;
+            }
+            Ok((is_granted, approvals::find(connection, id)?, approvals::count_pending(connection)?))
+        });
+        match known.await {
+            Ok((_, Some(row), _)) => self.decision_of(&row, call, &tools),
+            Ok((true, None, _)) => ApprovalDecision::Approved,
+            Ok((false, None, pending)) if pending >= MAX_PENDING => ApprovalDecision::Refused(format!(
+                "{tools} needs the owner's approval, and {pending} calls wait for one already; try again later"
+            )),
+            Ok((false, None, _)) => match self.ask(call, &tools, context) {
+                Ok(outcome) => ApprovalDecision::Asked(outcome),
+                Err(error) => not_asked(&tools, &error),
+            },
+            Err(error) => not_asked(&tools, &error),
+        }
+    }
+}
+
+/// The owner cannot be asked, so the call does not run.
+fn not_asked(tools: &str, error: &StoreError) -> ApprovalDecision {
+    tracing::error!(%error, "the owner could not be asked about a call");
+    ApprovalDecision::Refused(format!("{tools} needs the owner's approval, and the owner could not be asked"))
+}
+
+impl ApprovalGate {
+    fn decision_of(&self, row: &ApprovalRow, call: &ToolCall, tools: &str) -> ApprovalDecision {
+        match row.state {
+            // Exactly these arguments were approved.
+            ApprovalState::Approved if row.tool == tools && row.arguments == call.arguments => {
+                ApprovalDecision::Approved
+            }
+            ApprovalState::Pending => {
+                let left = Duration::from_millis(u64::try_from(row.expires_at - now_ms()).unwrap_or(0));
+                watch_expiry(self.bus.clone(), left);
+                ApprovalDecision::Asked(ToolOutcome::pending(row.id, Vec::new()))
+            }
+            ApprovalState::Denied if row.reason.is_empty() => {
+                ApprovalDecision::Refused(format!("The owner denied {tools}. Do not try another way."))
+            }
+            ApprovalState::Denied => ApprovalDecision::Refused(format!(
+                "The owner denied {tools}: {}. Do not try another way.",
+                row.reason.trim_end_matches('.')
+            )),
+            ApprovalState::Expired => ApprovalDecision::Refused(format!(
+                "{tools} needed the owner's approval, and none came within {}. Do not try another way.",
+                self.config.expires
+            )),
+            ApprovalState::Approved | ApprovalState::Cancelled => {
+                ApprovalDecision::Refused(format!("{tools} was not approved with these arguments"))
+            }
+        }
+    }
+
+    fn ask(&self, call: &ToolCall, tools: &str, context: &ToolContext) -> Result<ToolOutcome, StoreError> {
+        let id = approvals::id_of(context.turn, &call.id);
+        let expires_at = now_ms().saturating_add(i64::try_from(self.config.expires.0.as_millis()).unwrap_or(i64::MAX));
+        let sources = context.taint.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let read = if sources.is_empty() { String::new() } else { fill(self.phrases.approval_sources, &[&sources]) };
+        let until = Timestamp::from_millisecond(expires_at).unwrap_or(Timestamp::MAX).to_zoned(self.timezone.clone());
+        let (code, arguments) = (approvals::code_of(id), truncate(&call.arguments, SHOWN_ARGUMENTS));
+        let notice = fill(
+            self.phrases.approval_ask,
+            &[
+                tools,
+                &code,
+                &arguments,
+                context.session.as_str(),
+                &truncate(&read, SHOWN_SOURCES),
+                &code,
+                &code,
+                &code,
+                &until.strftime("%Y-%m-%d %H:%M").to_string(),
+            ],
+        );
+        let new = NewApproval {
+            turn: context.turn,
+            call_id: call.id.clone(),
+            session: context.session.to_string(),
+            tool: tools.to_owned(),
+            arguments: call.arguments.clone(),
+            taint: context.taint.as_ref().clone(),
+            expires_at,
+        };
+        let question = NewQuestion {
+            new,
+            notice,
+            answer: self.answer(context, tools)?,
+            bus: self.bus.clone(),
+            expires: self.config.expires.0,
+            channels: Mutex::default(),
+        };
+        tracing::info!(turn = %context.turn, session = %context.session, tools, code, "a call waits for the owner's approval");
+        Ok(ToolOutcome::pending(id, vec![ToolEffect::Rows(RowEffect(Arc::new(question)))]))
+    }
+
+    /// Returns the notice for the chat that asked, unless nobody waits for an answer there.
+    fn answer(&self, context: &ToolContext, tools: &str) -> Result<Option<OutboundDraft>, StoreError> {
+        if context.origin.is_errand() {
+            return Ok(None);
+        }
+        let TurnOrigin { reply, .. } = context.origin.as_ref();
+        Ok(Some(OutboundDraft {
+            turn: context.turn,
+            slot: format!("{SLOT}:{}", approvals::code_of(approvals::id_of(context.turn, &context.call_id))),
+            channel: context.channel.clone(),
+            chat_id: context.chat_id.clone(),
+            body: OutboundBody {
+                content: fill(self.phrases.approval_waiting, &[tools]),
+                session: SessionKey::from(context.session.as_str()),
+                in_reply_to: None,
+                attachments: Vec::new(),
+                metadata: serde_json::from_str(&context.metadata)?,
+                context: reply.clone().notice("approval"),
+                error: None,
+            },
+        }))
+    }
+}
+
+impl fmt::Debug for NewQuestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewQuestion").field("new", &self.new).finish_non_exhaustive()
+    }
+}
+
+impl WriteRows for NewQuestion {
+    fn write(&self, connection: &Connection) -> Result<(), StoreError> {
+        if !approvals::insert(connection, &self.new)? {
+            return Ok(());
+        }
+        let code = approvals::code_of(approvals::id_of(self.new.turn, &self.new.call_id));
+        let slot = format!("notice:owner-approval:{code}");
+        let mut channels = Vec::new();
+        channels.extend(self.bus.write_owner_notice(connection, self.new.turn, &slot, self.notice.clone())?);
+        if let Some(answer) = &self.answer
+            && !self.bus.is_owner_chat(&answer.channel, &answer.chat_id)
+        {
+            answer.insert(connection)?;
+            channels.push(answer.channel.clone());
+        }
+        // Replaces those of a commit that failed.
+        *self.channels.lock().unwrap_or_else(PoisonError::into_inner) = channels;
+        Ok(())
+    }
+
+    fn committed(&self) {
+        crash::point("approval_asked", &self.new.tool);
+        let channels = std::mem::take(&mut *self.channels.lock().unwrap_or_else(PoisonError::into_inner));
+        channels.iter().for_each(|channel| self.bus.outbound_written(channel, 1));
+        watch_expiry(self.bus.clone(), self.expires);
+    }
+}
+
+/// Ends what nobody answers, when its time is over. The work of each minute does the same after a restart.
+fn watch_expiry(bus: Arc<MessageBus>, after: Duration) {
+    tokio::spawn(async move {
+        tokio::time::sleep(after).await;
+        bus.expire_approvals().await;
+    });
+}

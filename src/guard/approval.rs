@@ -1,0 +1,108 @@
+//! `[approval]`: which calls run only after the owner's approval.
+//!
+//! A turn is *tainted* once it has read content from anybody but the owner. A call is *restricted* if it does more than
+//! read, or answer the chat that asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use daoyou_channels::settings::Span;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The names of what a turn has read from others than the owner, such as `web:https://example.org/`; empty: nothing.
+pub type Taint = BTreeSet<String>;
+
+/// The key of a result's metadata that holds the names of its sources, if these are not the owner's.
+pub const TAINT_KEY: &str = "taint";
+
+/// What happens with a restricted call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalPolicy {
+    /// It runs, and nobody is asked. It gives untrusted senders no more than they have.
+    Never,
+    /// The owner is asked if the turn is tainted.
+    #[default]
+    Tainted,
+    /// The owner is asked each time.
+    Always,
+    /// It is refused.
+    Deny,
+}
+
+/// `[approval]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ApprovalConfig {
+    /// For calls that nothing below names.
+    pub default: ApprovalPolicy,
+    /// By the name of the tool. Of two entries for one call the stricter one holds.
+    pub tools: BTreeMap<String, ApprovalPolicy>,
+    /// By the name of the channel that the turn answers, such as `email`, `webhook` or `webhook:NAME`. Here `deny` refuses
+    /// calls of tainted turns alone.
+    pub channels: BTreeMap<String, ApprovalPolicy>,
+    /// How long a call waits for an answer; then it is refused.
+    pub expires: Span,
+}
+
+impl Default for ApprovalConfig {
+    fn default() -> Self {
+        Self {
+            default: ApprovalPolicy::default(),
+            tools: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            expires: Span::from_secs(86_400),
+        }
+    }
+}
+
+impl ApprovalConfig {
+    /// Returns the policy for calls of `tools` (more than one in a plan) in a turn that answers `channel`.
+    pub fn policy<'a>(
+        &self,
+        tools: impl IntoIterator<Item = &'a str>,
+        channel: &str,
+        is_tainted: bool,
+    ) -> ApprovalPolicy {
+        let kind = channel.split(':').next().unwrap_or_default();
+        let of_channel = [channel, kind].into_iter().find_map(|name| self.channels.get(name)).copied();
+        let of_channel = match of_channel {
+            Some(ApprovalPolicy::Deny) if !is_tainted => Some(ApprovalPolicy::Tainted),
+            other => other,
+        };
+        let of_tool = |tool| self.tools.get(tool).copied().max(of_channel).unwrap_or(self.default);
+        tools.into_iter().map(of_tool).max().or(of_channel).unwrap_or(self.default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ApprovalPolicy::{Always, Deny, Never, Tainted};
+    use super::*;
+
+    #[test]
+    fn the_stricter_of_two_entries_holds() {
+        let tools = [("exec", Always), ("message", Never)].map(|(name, policy)| (name.to_owned(), policy));
+        let channels = [("email", Deny), ("webhook", Always), ("webhook:own", Never)];
+        let config = ApprovalConfig {
+            tools: tools.into(),
+            channels: channels.map(|(name, policy)| (name.to_owned(), policy)).into(),
+            ..ApprovalConfig::default()
+        };
+        for (tools, channel, expected) in [
+            (&["write_file"][..], "cli", Tainted),
+            (&["exec"], "cli", Always),
+            (&["message"], "cli", Never),
+            (&["message", "exec"], "cli", Always),
+            (&["message", "write_file"], "cli", Tainted),
+            (&["message"], "email", Deny),
+            (&["exec"], "webhook:other", Always),
+            (&["write_file"], "webhook:own", Never),
+            (&["exec"], "webhook:own", Always),
+            (&[], "email", Deny),
+        ] {
+            assert_eq!(config.policy(tools.iter().copied(), channel, true), expected, "{tools:?} {channel}");
+        }
+        assert_eq!(config.policy(["write_file"], "email", false), Tainted);
+    }
+}

@@ -1,0 +1,62 @@
+//! Calls that wait for the owner's approval, and the owner's answers.
+
+use serde_json::{Value, json};
+
+use super::queue::{AfterCommit, AppliedChange};
+use super::rows::{LIST_LIMIT, timestamp};
+use crate::store::approvals::{self, ApprovalRow, ApprovalState};
+use crate::store::{Connection, StoreError};
+
+/// An answer of the owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApprovalAnswer {
+    /// The call runs once, with exactly its arguments; with `for_session`, further calls of the tool in that conversation run
+    /// without a question.
+    Approve {
+        for_session: bool,
+    },
+    Deny {
+        reason: String,
+    },
+}
+
+/// Lists what waits, the oldest first.
+pub(super) fn list(connection: &Connection) -> Result<Value, StoreError> {
+    Ok(approvals::pending(connection, LIST_LIMIT)?.iter().map(view).collect())
+}
+
+/// Answers an approval; `None` if none with this id waits.
+pub(super) fn answer(
+    connection: &Connection,
+    code: &str,
+    answer: &ApprovalAnswer,
+) -> Result<Option<AppliedChange>, StoreError> {
+    let Some(row) = approvals::find_code(connection, code)? else { return Ok(None) };
+    let (state, reason) = match answer {
+        ApprovalAnswer::Approve { .. } => (ApprovalState::Approved, ""),
+        ApprovalAnswer::Deny { reason } => (ApprovalState::Denied, reason.as_str()),
+    };
+    if !approvals::answer(connection, row.id, state, reason)? {
+        return Ok(None);
+    }
+    if *answer == (ApprovalAnswer::Approve { for_session: true }) {
+        approvals::grant(connection, &row)?;
+    }
+    let mut answered = view(&row);
+    answered["state"] = json!(state.as_str());
+    Ok(Some(AppliedChange { answer: answered, after: AfterCommit::Resume { turn: row.turn, session: row.session } }))
+}
+
+fn view(row: &ApprovalRow) -> Value {
+    let arguments = serde_json::from_str(&row.arguments).unwrap_or_else(|_| json!(row.arguments));
+    json!({
+        "id": row.code,
+        "tool": row.tool,
+        "arguments": arguments,
+        "session": row.session,
+        "turn": row.turn,
+        "taint": row.taint,
+        "created": timestamp(row.created_at),
+        "expires": timestamp(row.expires_at),
+    })
+}

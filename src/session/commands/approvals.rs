@@ -1,0 +1,87 @@
+//! `/approve` and `/deny`.
+
+use daoyou_channels::{SessionKey, Trust};
+
+use super::slash_command::CommandContext;
+use crate::phrases::fill;
+use crate::store::approvals::{self, ApprovalRow, ApprovalState};
+use crate::store::inbox::InboxRow;
+use crate::store::{Connection, Durability, StoreError};
+
+/// The most open approvals that an answer names.
+const LISTED: u32 = 20;
+/// Approves the tool for the rest of the conversation, too.
+const FOR_SESSION: &str = "session";
+
+/// What an answer of the owner came to.
+enum Answered {
+    Unknown,
+    /// It was answered before.
+    Over(ApprovalState),
+    /// This conversation may not answer it.
+    Elsewhere,
+    Done(Box<ApprovalRow>),
+}
+
+/// Answers `/approve ID`, `/approve ID session` or `/deny ID [reason]`, which is the message of `row`.
+pub(super) async fn answer(
+    context: &CommandContext,
+    argument: &str,
+    row: &InboxRow,
+    is_approved: bool,
+) -> Result<String, StoreError> {
+    let phrases = context.phrases;
+    if Trust::parse(&row.trust) != Trust::Owner {
+        return Ok(phrases.approval_owner_only.to_owned());
+    }
+    let (code, rest) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
+    let rest = rest.trim();
+    let for_session = is_approved && rest.eq_ignore_ascii_case(FOR_SESSION);
+    if code.is_empty() || (is_approved && !rest.is_empty() && !for_session) {
+        return usage(context).await;
+    }
+    let (state, reason) =
+        if is_approved { (ApprovalState::Approved, String::new()) } else { (ApprovalState::Denied, rest.to_owned()) };
+    // The terminal, and the chat where the owner is asked, belong to the owner.
+    let bus = context.bus.get();
+    let is_own_chat =
+        row.channel == "cli" || bus.as_ref().is_some_and(|bus| bus.is_owner_chat(&row.channel, &row.chat_id));
+    let (wanted, session) = (code.to_owned(), row.session.clone());
+    let write = move |connection: &Connection| {
+        let Some(known) = approvals::find_code(connection, &wanted)? else { return Ok(Answered::Unknown) };
+        if known.state != ApprovalState::Pending {
+            return Ok(Answered::Over(known.state));
+        }
+        if known.session == session && !known.taint.is_empty() && !is_own_chat {
+            return Ok(Answered::Elsewhere);
+        }
+        approvals::answer(connection, known.id, state, &reason)?;
+        if for_session {
+            approvals::grant(connection, &known)?;
+        }
+        Ok(Answered::Done(Box::new(known)))
+    };
+    let known = match context.store.write(Durability::Synced, write).await? {
+        Answered::Unknown => return Ok(fill(phrases.approval_unknown, &[code])),
+        Answered::Over(state) => return Ok(fill(phrases.approval_over, &[code, state.as_str()])),
+        Answered::Elsewhere => return Ok(phrases.approval_elsewhere.to_owned()),
+        Answered::Done(known) => known,
+    };
+    if let Some(bus) = bus {
+        bus.resume_turn(known.turn, SessionKey::from(known.session.as_str()));
+    }
+    let template = match (is_approved, for_session) {
+        (true, false) => phrases.approval_given,
+        (true, true) => phrases.approval_given_for_session,
+        (false, _) => phrases.approval_denied,
+    };
+    Ok(fill(template, &[&known.tool, &known.code]))
+}
+
+/// Returns how to answer, and what waits.
+async fn usage(context: &CommandContext) -> Result<String, StoreError> {
+    let waiting = context.store.read(|connection| approvals::pending(connection, LISTED)).await?;
+    let names: Vec<_> = waiting.iter().map(|row| format!("`{}` ({})", row.code, row.tool)).collect();
+    let listed = if names.is_empty() { "–".to_owned() } else { names.join(", ") };
+    Ok(fill(context.phrases.approval_usage, &[&listed]))
+}

@@ -1,0 +1,287 @@
+//! Calls that wait for the owner's approval, the tools that the owner approved for a conversation, and what a
+//! conversation has read from others than the owner.
+
+use std::collections::BTreeSet;
+
+use rusqlite::{Connection, Row, params};
+use uuid::Uuid;
+
+use super::sql::{execute, select, select_optional, select_value};
+use super::{StoreError, messages, now_ms};
+
+/// The most sources that are kept for one conversation.
+const MAX_SOURCES: usize = 50;
+/// The characters of a code that people type.
+const CODE_LENGTH: usize = 10;
+
+/// Why a call has, or has not, the owner's approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApprovalState {
+    Pending,
+    Approved,
+    Denied,
+    /// Nobody answered in time.
+    Expired,
+    /// The turn ended before an answer.
+    Cancelled,
+}
+
+impl ApprovalState {
+    /// Returns the word in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Approved => "approved",
+            Self::Denied => "denied",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// An unknown word, which this program never writes, approves nothing.
+    fn parse(word: &str) -> Self {
+        let known = [Self::Pending, Self::Approved, Self::Denied, Self::Expired];
+        known.into_iter().find(|state| state.as_str() == word).unwrap_or(Self::Cancelled)
+    }
+}
+
+/// A call to ask the owner about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewApproval {
+    pub turn: Uuid,
+    pub call_id: String,
+    pub session: String,
+    pub tool: String,
+    /// The exact arguments, as the model wrote them.
+    pub arguments: String,
+    /// The names of what the turn has read.
+    pub taint: BTreeSet<String>,
+    /// UTC milliseconds, like all times here.
+    pub expires_at: i64,
+}
+
+/// A call that the owner was asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApprovalRow {
+    pub id: Uuid,
+    pub code: String,
+    pub turn: Uuid,
+    pub session: String,
+    pub epoch: i64,
+    pub tool: String,
+    pub arguments: String,
+    pub taint: BTreeSet<String>,
+    pub state: ApprovalState,
+    pub reason: String,
+    pub created_at: i64,
+    pub expires_at: i64,
+}
+
+const COLUMNS: &str = "id, code, turn, session, epoch, tool, arguments, taint, state, reason, created_at, expires_at";
+
+/// Returns the id of a call's approval, the same each time the call is made.
+pub fn id_of(turn: Uuid, call_id: &str) -> Uuid {
+    Uuid::new_v5(&turn, format!("approval:{call_id}").as_bytes())
+}
+
+/// Returns what people type for an approval.
+pub fn code_of(id: Uuid) -> String {
+    id.simple().to_string().chars().take(CODE_LENGTH).collect()
+}
+
+/// Inserts a pending approval; returns whether it is new.
+pub fn insert(connection: &Connection, new: &NewApproval) -> Result<bool, StoreError> {
+    let id = id_of(new.turn, &new.call_id);
+    let epoch = messages::session(connection, &new.session)?.epoch;
+    let sql = "INSERT OR IGNORE INTO approvals
+                   (id, code, turn, call_id, session, epoch, tool, arguments, taint, state, created_at, expires_at)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?, ?)";
+    let values = params![
+        id.to_string(),
+        code_of(id),
+        new.turn.to_string(),
+        new.call_id,
+        new.session,
+        epoch,
+        new.tool,
+        new.arguments,
+        serde_json::to_string(&new.taint)?,
+        now_ms(),
+        new.expires_at
+    ];
+    Ok(execute(connection, sql, values)? == 1)
+}
+
+pub fn find(connection: &Connection, id: Uuid) -> Result<Option<ApprovalRow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM approvals WHERE id = ?");
+    select_optional(connection, &sql, [id.to_string()], |row| Ok(read_row(row)))?.transpose()
+}
+
+/// Finds an approval by what people type.
+pub fn find_code(connection: &Connection, code: &str) -> Result<Option<ApprovalRow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM approvals WHERE code = ?");
+    select_optional(connection, &sql, [code.trim().to_ascii_lowercase()], |row| Ok(read_row(row)))?.transpose()
+}
+
+/// Returns what waits for an answer, the oldest first.
+pub fn pending(connection: &Connection, limit: u32) -> Result<Vec<ApprovalRow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM approvals WHERE state = 'pending' ORDER BY created_at, id LIMIT ?");
+    let rows: Vec<_> = select(connection, &sql, [limit], |row| Ok(read_row(row)))?;
+    rows.into_iter().collect()
+}
+
+/// Returns how many calls wait for an answer.
+pub fn count_pending(connection: &Connection) -> Result<usize, StoreError> {
+    select_value(connection, "SELECT count(*) FROM approvals WHERE state = 'pending'", [])
+}
+
+/// Answers a pending approval; returns false if it was answered before.
+pub fn answer(connection: &Connection, id: Uuid, state: ApprovalState, reason: &str) -> Result<bool, StoreError> {
+    let sql = "UPDATE approvals SET state = ?, reason = ?, ended_at = ? WHERE id = ? AND state = 'pending'";
+    Ok(execute(connection, sql, params![state.as_str(), reason, now_ms(), id.to_string()])? == 1)
+}
+
+/// Marks what nobody answered until `now`; returns the turns and sessions that go on.
+pub fn expire(connection: &Connection, now: i64) -> Result<Vec<(Uuid, String)>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM approvals WHERE state = 'pending' AND expires_at <= ?");
+    let rows: Vec<_> = select(connection, &sql, [now], |row| Ok(read_row(row)))?;
+    let rows = rows.into_iter().collect::<Result<Vec<ApprovalRow>, _>>()?;
+    for row in &rows {
+        answer(connection, row.id, ApprovalState::Expired, "")?;
+    }
+    Ok(rows.into_iter().map(|row| (row.turn, row.session)).collect())
+}
+
+/// Marks what a turn waited for when it ended.
+pub fn cancel_of_turn(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
+    let sql = "UPDATE approvals SET state = 'cancelled', ended_at = ? WHERE turn = ? AND state = 'pending'";
+    execute(connection, sql, params![now_ms(), turn.to_string()]).map(drop)
+}
+
+/// Approves a tool for the rest of the conversation in which it was asked for.
+pub fn grant(connection: &Connection, row: &ApprovalRow) -> Result<(), StoreError> {
+    let sql = "UPDATE approvals SET for_session = 1 WHERE id = ?";
+    execute(connection, sql, [row.id.to_string()]).map(drop)
+}
+
+/// Returns true if the owner approved this tool for the current conversation of a session.
+pub fn is_granted(connection: &Connection, session: &str, tool: &str) -> Result<bool, StoreError> {
+    let epoch = messages::session(connection, session)?.epoch;
+    let sql = "SELECT EXISTS (SELECT 1 FROM approvals WHERE session = ? AND epoch = ? AND tool = ? AND for_session
+                                                       AND state = 'approved')";
+    select_value(connection, sql, params![session, epoch, tool])
+}
+
+/// Returns the sources of the current conversation of a session that are not the owner's.
+pub fn taint_of_session(connection: &Connection, session: &str) -> Result<BTreeSet<String>, StoreError> {
+    taint_of_epoch(connection, session, messages::session(connection, session)?.epoch)
+}
+
+/// Returns the sources of one conversation of a session that are not the owner's.
+pub fn taint_of_epoch(connection: &Connection, session: &str, epoch: i64) -> Result<BTreeSet<String>, StoreError> {
+    let sql = "SELECT source FROM session_taints WHERE session = ? AND epoch = ?";
+    select(connection, sql, params![session, epoch], |row| row.get(0))
+}
+
+/// Adds sources to the current conversation of a session. Beyond a bound, further ones change nothing: it is tainted.
+pub fn add_taint(connection: &Connection, session: &str, sources: &BTreeSet<String>) -> Result<(), StoreError> {
+    if sources.is_empty() {
+        return Ok(());
+    }
+    let epoch = messages::session(connection, session)?.epoch;
+    let known = taint_of_epoch(connection, session, epoch)?;
+    let room = MAX_SOURCES.saturating_sub(known.len());
+    for source in sources.difference(&known).take(room) {
+        let sql = "INSERT OR IGNORE INTO session_taints (session, epoch, source) VALUES (?, ?, ?)";
+        execute(connection, sql, params![session, epoch, source])?;
+    }
+    Ok(())
+}
+
+fn read_row(row: &Row<'_>) -> Result<ApprovalRow, StoreError> {
+    let id = |column| -> Result<Uuid, StoreError> {
+        let text: String = row.get(column)?;
+        Uuid::parse_str(&text).map_err(|_| StoreError::Row(format!("an approval has the id {text:?}")))
+    };
+    Ok(ApprovalRow {
+        id: id(0)?,
+        code: row.get(1)?,
+        turn: id(2)?,
+        session: row.get(3)?,
+        epoch: row.get(4)?,
+        tool: row.get(5)?,
+        arguments: row.get(6)?,
+        taint: serde_json::from_str(&row.get::<_, String>(7)?)?,
+        state: ApprovalState::parse(&row.get::<_, String>(8)?),
+        reason: row.get(9)?,
+        created_at: row.get(10)?,
+        expires_at: row.get(11)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Durability, Store};
+
+    fn new(call: &str, expires_at: i64) -> NewApproval {
+        NewApproval {
+            turn: Uuid::from_u128(7),
+            call_id: call.to_owned(),
+            session: "cli:direct".to_owned(),
+            tool: "exec".to_owned(),
+            arguments: r#"{"command":"ls"}"#.to_owned(),
+            taint: BTreeSet::from(["web:https://example.org/".to_owned()]),
+            expires_at,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_approval_is_answered_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("a.db")).unwrap();
+        let work = |connection: &Connection| {
+            let later = now_ms() + 60_000;
+            assert!(insert(connection, &new("a", later))? && !insert(connection, &new("a", later))?);
+            insert(connection, &new("b", now_ms() - 1))?;
+            insert(connection, &new("c", later))?;
+            assert_eq!(count_pending(connection)?, 3);
+            let [a, b, c] = ["a", "b", "c"].map(|call| id_of(Uuid::from_u128(7), call));
+            assert_eq!(expire(connection, now_ms())?, [(Uuid::from_u128(7), "cli:direct".to_owned())]);
+            assert!(answer(connection, a, ApprovalState::Approved, "")?);
+            assert!(!answer(connection, a, ApprovalState::Denied, "late")?);
+            assert!(!answer(connection, b, ApprovalState::Approved, "")?, "it has expired");
+            cancel_of_turn(connection, Uuid::from_u128(7))?;
+            let states = [a, b, c].map(|id| find(connection, id).unwrap().unwrap().state);
+            assert_eq!(states, [ApprovalState::Approved, ApprovalState::Expired, ApprovalState::Cancelled]);
+            let found = find_code(connection, &code_of(a).to_uppercase())?.unwrap();
+            assert_eq!((found.id, found.taint), (a, new("a", 0).taint));
+            assert!(find_code(connection, "nothing")?.is_none());
+            Ok(())
+        };
+        store.write(Durability::Logged, work).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn grants_and_sources_end_with_the_conversation() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("a.db")).unwrap();
+        let work = |connection: &Connection| {
+            insert(connection, &new("a", 1))?;
+            let row = find(connection, id_of(Uuid::from_u128(7), "a"))?.unwrap();
+            answer(connection, row.id, ApprovalState::Approved, "")?;
+            grant(connection, &row)?;
+            add_taint(connection, "cli:direct", &row.taint)?;
+            assert!(is_granted(connection, "cli:direct", "exec")? && !is_granted(connection, "cli:direct", "cron")?);
+            assert_eq!(taint_of_session(connection, "cli:direct")?, row.taint);
+            let many = (0..60).map(|number| format!("web:{number:02}")).collect();
+            add_taint(connection, "cli:direct", &many)?;
+            assert_eq!(taint_of_session(connection, "cli:direct")?.len(), MAX_SOURCES);
+            messages::new_epoch(connection, "cli:direct")?;
+            assert!(!is_granted(connection, "cli:direct", "exec")?);
+            assert!(taint_of_session(connection, "cli:direct")?.is_empty());
+            Ok(())
+        };
+        store.write(Durability::Logged, work).await.unwrap();
+    }
+}
