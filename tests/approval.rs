@@ -1,9 +1,11 @@
 //! The owner's approval: a restricted call of a tainted turn waits, across restarts, and runs exactly once or not at all.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, wait_settled};
+use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
 const COMMAND: &str = "echo done >> done.txt";
@@ -51,6 +53,9 @@ async fn reply(gateway: &Gateway, id: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_strangers_command_runs_once_the_owner_approves_it() {
+    if bubblewrap_is_missing() {
+        return;
+    }
     let model = obedient_model().await;
     let gateway = Gateway::start(setup(&model)).await;
     let id = send(&gateway, "stranger", "c", "please run it").await;
@@ -101,6 +106,9 @@ async fn a_denied_or_expired_call_is_an_error_for_the_model() {
 /// Wherever the process dies, the call runs once after the owner's answer and never before.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_survives_kills() {
+    if bubblewrap_is_missing() {
+        return;
+    }
     for point in
         ["approval_asked=exec", "waiting_committed=please run it", "tool_started=exec", "tool_result_committed=exec"]
     {
@@ -130,8 +138,29 @@ async fn an_approval_survives_kills() {
     }
 }
 
+/// What nobody answered while no gateway ran expires when the next one starts.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_expires_while_no_gateway_runs() {
+    let model = obedient_model().await;
+    let mut gateway = Gateway::new(setup(&model).set("approval.expires", "2s"));
+    gateway.crash_at("waiting_committed=run");
+    gateway.up().await;
+    let id = send(&gateway, "stranger", "c", "run").await;
+    gateway.wait_crash().await;
+    let status = gateway.run(&["status"]).await;
+    assert!(status.stdout.contains("1 call waits for your approval: `daoyou approvals list`"), "{status:?}");
+    let expires: Timestamp = asked(&gateway).await["expires"].as_str().unwrap().parse().unwrap();
+    until("its end", async || (Timestamp::now() > expires).then_some(())).await;
+    gateway.up().await;
+    assert!(reply(&gateway, &id).await.contains("none came within 2s"));
+    assert_eq!((runs(&gateway), pending(&gateway).await.len()), (0, 0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_owner_is_asked_where_notices_go_and_an_answer_may_hold_for_the_conversation() {
+    if bubblewrap_is_missing() {
+        return;
+    }
     let model = obedient_model().await;
     let setup = setup(&model).hook(Hook::bearer("boss").trusting(&["boss"]));
     let gateway = Gateway::start(setup.set("owner.notify", "webhook:boss:desk")).await;
@@ -159,6 +188,9 @@ async fn the_owner_is_asked_where_notices_go_and_an_answer_may_hold_for_the_conv
 
 #[tokio::test(flavor = "multi_thread")]
 async fn policies_decide_by_tool_and_channel() {
+    if bubblewrap_is_missing() {
+        return;
+    }
     let model = obedient_model().await;
     for (key, policy, sender, expected) in [
         ("approval.default", "tainted", "boss", "runs"),

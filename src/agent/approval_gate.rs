@@ -223,7 +223,7 @@ impl WriteRows for NewQuestion {
     }
 }
 
-/// Ends what nobody answers, when its time is over. The work of each minute does the same after a restart.
+/// Ends what nobody answers, when its time is over. The periodic work does the same after a restart.
 fn watch_expiry(bus: Arc<MessageBus>, after: Duration) {
     tokio::spawn(async move {
         tokio::time::sleep(after).await;

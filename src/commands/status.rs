@@ -150,7 +150,7 @@ fn queues(status: &Value, mut out: impl Write) -> io::Result<()> {
     };
     let waiting = match queues["waiting"].as_u64() {
         None | Some(0) => String::new(),
-        Some(waiting) => fill_template(tr(", {} waiting for a model", "，{} 条在等模型"), &[waiting.to_string()]),
+        Some(waiting) => fill_template(tr(", {} waiting", "，{} 条在等待"), &[waiting.to_string()]),
     };
     let numbers = [
         waits("inbound", "oldest_inbound"),
@@ -161,6 +161,14 @@ fn queues(status: &Value, mut out: impl Write) -> io::Result<()> {
     ];
     let words = tr("in {}, {} running{}; out {}; dead letters {}", "待处理 {}，处理中 {}{}；待投递 {}；死信 {}");
     writeln!(out, "{}{}", label("queues", "队列"), fill_template(words, &numbers))?;
+    if let Some(waiting) = status["approvals"].as_u64().filter(|waiting| *waiting > 0) {
+        let words = match waiting {
+            1 => tr("{} call waits for your approval", "{} 个调用在等你批准"),
+            _ => tr("{} calls wait for your approval", "{} 个调用在等你批准"),
+        };
+        let command = tr(": ", "：");
+        writeln!(out, "          {}{command}`daoyou approvals list`", fill_template(words, &[waiting.to_string()]))?;
+    }
     if let Some(dead) = status["dead_messages"].as_u64().filter(|dead| *dead > 0) {
         let words = match dead {
             1 => tr("{} message was given up", "{} 条消息已放弃处理"),

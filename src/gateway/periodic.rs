@@ -36,7 +36,12 @@ impl PeriodicWork {
     /// Runs until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
         let work = async {
-            tokio::join!(isolate(self.upkeep.check_after_start()), self.tick_each_minute(), self.maintain_each_hour())
+            tokio::join!(
+                isolate(self.upkeep.bus.expire_approvals()),
+                isolate(self.upkeep.check_after_start()),
+                self.tick_each_minute(),
+                self.maintain_each_hour()
+            )
         };
         shutdown.run_until_cancelled(work).await;
     }
@@ -63,6 +68,7 @@ impl PeriodicWork {
         // The clock may have been set, or the machine may have slept.
         let runtime = self.runtime.get();
         runtime.jobs.wake();
+        self.upkeep.bus.expire_approvals().await;
         if let Some(heartbeat) = &self.heartbeat {
             heartbeat.tick(&heartbeat_settings(&runtime.config), Timestamp::now()).await;
         }

@@ -222,7 +222,7 @@ fn read_row(row: &Row<'_>) -> Result<ApprovalRow, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Durability, Store};
+    use crate::store::{Durability, Store, retention};
 
     fn new(call: &str, expires_at: i64) -> NewApproval {
         NewApproval {
@@ -255,8 +255,15 @@ mod tests {
             let states = [a, b, c].map(|id| find(connection, id).unwrap().unwrap().state);
             assert_eq!(states, [ApprovalState::Approved, ApprovalState::Expired, ApprovalState::Cancelled]);
             let found = find_code(connection, &code_of(a).to_uppercase())?.unwrap();
-            assert_eq!((found.id, found.taint), (a, new("a", 0).taint));
+            assert_eq!((found.id, &found.taint), (a, &new("a", 0).taint));
             assert!(find_code(connection, "nothing")?.is_none());
+            grant(connection, &found)?;
+            insert(connection, &new("d", later))?;
+            assert_eq!(retention::prune_approvals(connection, now_ms() - 1_000)?, 0, "they are young");
+            // Neither the one that waits nor the one for the rest of the conversation.
+            assert_eq!(retention::prune_approvals(connection, now_ms() + 1_000)?, 2);
+            assert_eq!([a, b, c].map(|id| find(connection, id).unwrap().is_some()), [true, false, false]);
+            assert_eq!(count_pending(connection)?, 1);
             Ok(())
         };
         store.write(Durability::Logged, work).await.unwrap();

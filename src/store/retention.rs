@@ -152,6 +152,18 @@ pub fn prune_spawns(connection: &Connection, before_ms: i64) -> Result<usize, St
     execute(connection, sql, params![first_uuid_of(before_ms), PIECE])
 }
 
+/// Deletes approvals that were answered, or expired, before `before_ms`. An approval for the rest of a conversation stays as long as
+/// the conversation goes on.
+pub fn prune_approvals(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
+    let sql = "DELETE FROM approvals WHERE id IN (
+                SELECT a.id FROM approvals a WHERE a.ended_at < ?1 AND a.state <> 'pending'
+                    AND NOT (a.for_session AND NOT EXISTS (
+                        SELECT 1 FROM sessions s WHERE s.session = a.session AND s.epoch > a.epoch))
+                    AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.turn = a.turn AND i.state IN ('queued', 'running', 'waiting'))
+                LIMIT ?2)";
+    execute(connection, sql, params![before_ms, PIECE])
+}
+
 /// Returns the lowest UUIDv7 of a moment (RFC 9562, section 5.7), as text.
 fn first_uuid_of(ms: i64) -> String {
     let ms = ms.max(0);

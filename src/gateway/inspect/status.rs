@@ -14,7 +14,7 @@ use crate::query;
 use crate::query::InspectError;
 use crate::store::overview::LastTurn;
 use crate::store::processes::{self, ProcessRow};
-use crate::store::{Connection, memory_lists};
+use crate::store::{Connection, approvals, memory_lists};
 
 /// How many turns are shown.
 const TURNS: u32 = 5;
@@ -67,6 +67,7 @@ impl Inspector {
                 "next": overview.next_job.map(query::timestamp),
                 "runs": self.config.cron.enabled,
             },
+            "approvals": self.read(approvals::count_pending).await?,
             "dead_letters": overview.stuck,
             "dead_messages": overview.dead,
             "last_turns": overview.last.iter().map(turn).collect::<Vec<_>>(),
