@@ -70,5 +70,6 @@ mod terminal;
 mod turn;
 mod untrusted;
 mod waiting_messages;
+mod web;
 mod webhook;
 mod webhook_services;

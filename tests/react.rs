@@ -96,7 +96,7 @@ async fn invalid_react_steps_are_observed_and_the_limit_gives_an_answer() {
         &model,
         "try",
         &[
-            "Action: search_web\nAction Input: cats",
+            "Action: weather\nAction Input: cats",
             "Action: write_file\nAction Input: cats.txt, all of them",
             look,
             look,
@@ -116,7 +116,7 @@ async fn invalid_react_steps_are_observed_and_the_limit_gives_an_answer() {
     };
     let (before, last) = (observed(&requests[4]), observed(&requests[5]));
     assert_eq!((before.len(), last.len()), (4, 5), "{last:#?}");
-    assert!(before[0].contains("\"search_web\" not found. Available tools: "), "{before:#?}");
+    assert!(before[0].contains("\"weather\" not found. Available tools: "), "{before:#?}");
     assert!(before[1].contains("Action Input: {\"path\": …, \"content\": …}"), "{before:#?}");
     assert!(!last[3].contains("in a row") && last[4].contains("3 times in a row"), "{last:#?}");
     assert!(last[4].contains("No more actions can be taken"), "{last:#?}");

@@ -64,7 +64,7 @@ fn the_example_explains_each_table_in_a_comment_above_it() {
 fn the_example_shows_every_key_and_each_commented_one_is_right() {
     let text = uncommented();
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-    let env = ["NAME_API_KEY", "DAOYOU_TOKEN", "WEBHOOK_SECRET", "CALLBACK_SECRET", "MAIL_PASSWORD"];
+    let env = ["NAME_API_KEY", "DAOYOU_TOKEN", "WEBHOOK_SECRET", "CALLBACK_SECRET", "MAIL_PASSWORD", "SEARCH_API_KEY"];
     let env = env.map(|name| (name, secret));
     let loaded = read(text.as_bytes(), &env).unwrap();
     let mut all = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! Protection: the path jail of file tools, the sandbox and supervisor of commands, and the redaction of secrets.
+//! Protection: the path jail of file tools, the sandbox and supervisor of commands, the guard of
+//! outgoing requests, and the redaction of secrets.
 
 mod approval;
 mod beneath;
@@ -6,6 +7,7 @@ mod bubblewrap;
 mod cgroup;
 mod closed_folders;
 mod confine;
+mod egress;
 mod jail;
 #[cfg(test)]
 mod jail_tests;
@@ -26,6 +28,7 @@ mod syscalls;
 pub use approval::{ApprovalConfig, ApprovalPolicy, TAINT_KEY, Taint};
 pub(crate) use beneath::{create_dir_beneath, open_beneath};
 pub use confine::{CONFINE_COMMAND, confine_main};
+pub use egress::{EgressClient, EgressError, EgressRules, HostPattern};
 pub(crate) use jail::quote_controls;
 pub use jail::{FileContent, Jail, JailError};
 pub use namespace_support::{NAMESPACE_HELP, NamespaceSupport, namespace_support};

@@ -19,6 +19,7 @@ use super::process::{ProcessTool, Processes};
 use super::registry::{ToolRegistry, ToolRegistryError};
 use super::spill::SpillStore;
 use super::tool::Tool;
+use super::web::{WebFetch, WebSearch};
 use crate::guard::{Jail, KnownSecrets, protected_paths, remove_stale_temp};
 
 /// The folder in the home for the private temp folders of commands.
@@ -33,6 +34,8 @@ pub enum ToolSetupError {
     ContainsHome { workspace: PathBuf, home: PathBuf },
     #[error("the folder for temporary files {path}: {error}")]
     Temp { path: PathBuf, error: io::Error },
+    #[error("{0}")]
+    Setting(String),
     #[error(transparent)]
     ToolRegistry(#[from] ToolRegistryError),
 }
@@ -52,7 +55,7 @@ pub struct ToolDeps {
     pub secrets: KnownSecrets,
 }
 
-/// Builds read_file, write_file, edit_file, list_dir, exec, process, message and parallel over `workspace`, and adds
+/// Builds read_file, write_file, edit_file, list_dir, exec, process, message, web_fetch, web_search and parallel over `workspace`, and adds
 /// further tools. `workspace` and `home` must exist. `exe` is this program; `/proc/self/exe` is right even after it was
 /// replaced on disk.
 ///
@@ -93,8 +96,10 @@ pub fn build(
         spill: Arc::clone(&spill),
         processes: processes.clone(),
     };
+    let rules = config.web.rules().map_err(|fault| setting(&fault))?;
+    let service = config.web.service().map_err(|fault| setting(&fault))?;
     let mut registry = ToolRegistry::new(&config.disabled);
-    let tools: [Arc<dyn Tool>; 8] = [
+    let tools: [Arc<dyn Tool>; 10] = [
         Arc::new(ReadFile::new(readable.clone())),
         Arc::new(WriteFile::new(files.clone())),
         Arc::new(EditFile::new(files)),
@@ -102,6 +107,8 @@ pub fn build(
         Arc::new(ExecTool::new(config.exec.clone(), exec)),
         Arc::new(ProcessTool::new(processes)),
         Arc::new(MessageTool::new(outgoing, OutgoingFiles::of_home(home))),
+        Arc::new(WebFetch::new(rules)),
+        Arc::new(WebSearch::new(&config.web, service)),
         Arc::new(ParallelTool::new(config.timeout.0)),
     ];
     for tool in tools.into_iter().chain(further) {
@@ -109,6 +116,10 @@ pub fn build(
     }
     let limits = ExecutorLimits { timeout: config.timeout.0, at_once: config.parallel };
     Ok(ToolExecutor::new(registry, spill, limits).with_secrets(secrets))
+}
+
+fn setting((key, wrong, allowed): &(&str, String, &str)) -> ToolSetupError {
+    ToolSetupError::Setting(format!("{key}: {wrong}; allowed is {allowed}"))
 }
 
 fn prepare_temp(home: &Path) -> Result<PathBuf, ToolSetupError> {

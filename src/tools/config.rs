@@ -6,6 +6,7 @@ use daoyou_channels::settings::{ByteSize, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::web::WebConfig;
 use crate::guard::SandboxMode;
 
 /// The settings of the tools.
@@ -27,6 +28,7 @@ pub struct ToolsConfig {
     #[schemars(range(min = 1, max = 256))]
     pub parallel: NonZeroUsize,
     pub exec: ExecConfig,
+    pub web: WebConfig,
 }
 
 impl Default for ToolsConfig {
@@ -39,6 +41,7 @@ impl Default for ToolsConfig {
             timeout: Span::from_secs(600),
             parallel: const { NonZeroUsize::new(8).expect("8 is not 0") },
             exec: ExecConfig::default(),
+            web: WebConfig::default(),
         }
     }
 }

@@ -22,6 +22,7 @@ mod supervisor_client;
 pub(crate) mod testing;
 mod tool;
 mod truncation;
+mod web;
 
 pub use arguments::parse_arguments;
 pub use build::{ToolDeps, build};
@@ -41,3 +42,4 @@ pub use tool::{
     ToolResult, WriteRows,
 };
 pub use truncation::truncate_middle;
+pub use web::WebConfig;

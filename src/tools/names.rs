@@ -15,6 +15,8 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ),
     ("process", &["processes", "background"]),
     ("message", &["send_message", "reply", "notify"]),
+    ("web_fetch", &["fetch", "fetch_url", "web_get", "read_url", "open_url", "browse", "http_get"]),
+    ("web_search", &["search_web", "internet_search", "google", "google_search", "brave_search"]),
     ("parallel", &["multi_tool_use.parallel", "multi_tool_use", "batch"]),
     (
         "cron",

@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 use crate::support::gateway::HttpAnswer;
 use crate::support::model::user_text;
 use crate::support::requirements::bubblewrap_is_missing;
+use crate::support::web::{Page, Web};
 use crate::support::{Gateway, Hook, Model, Reply, Setup, deadline, until};
 
 const PAGE: &str = "docs/trust.md";
@@ -72,7 +73,7 @@ fn probe(tool: &'static str, what: &'static str, arguments: Value, shows: &'stat
 }
 
 /// Returns all probes; `trust` says which memory is the sender's own.
-fn probes(home: &Path, trust: &str) -> Vec<Probe> {
+fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
     let own = if trust == "owner" { 3 } else { 2 };
     let elsewhere = json!({"content": "hi", "channel": "webhook:other", "chat_id": "x"});
     vec![
@@ -117,6 +118,8 @@ fn probes(home: &Path, trust: &str) -> Vec<Probe> {
         probe("forget", "a memory of the sender", json!({"id": own}), ""),
         probe("forget", "a memory of the owner", json!({"id": 1}), ""),
         probe("spawn", "a sub-agent", json!({"task": "quiet", "wait": true}), "echo: quiet"),
+        probe("web_fetch", "a page", json!({"url": format!("{web}/page")}), "canary-page"),
+        probe("web_search", "a question", json!({"query": "canaries"}), "canary-hit"),
         probe(
             "parallel",
             "a plan of calls that are allowed",
@@ -151,14 +154,20 @@ struct Powers {
 struct World {
     gateway: Gateway,
     model: Model,
+    web: Web,
     trust: &'static str,
 }
 
 impl World {
     async fn new(trust: &'static str) -> Self {
-        let model = Model::start().await;
+        let (model, web) = (Model::start().await, Web::start().await);
+        web.put("/page", Page::html("<p>canary-page</p>"));
+        let hit = json!({"title": "canary-hit", "url": "https://example.org/", "content": ""});
+        web.put("/search", Page::new("application/json", json!({"results": [hit]}).to_string()));
         let setup = Setup::new()
             .set("approval.default", "never")
+            .set("tools.web.allow_private", vec!["127.0.0.1"])
+            .set("tools.web.base_url", web.url(""))
             .model(&model)
             .hook(Hook::bearer("in"))
             .hook(Hook::bearer("other"));
@@ -168,7 +177,7 @@ impl World {
         });
         let setup = setup.set("owner.name", "Canary Owner").set("tools.strangers_read", vec!["public"]);
         let gateway = Gateway::start(setup).await;
-        let world = Self { gateway, model, trust };
+        let world = Self { gateway, model, web, trust };
         world.seed_data().await;
         world
     }
@@ -253,7 +262,7 @@ impl World {
 
     /// Lets a turn of this kind try everything.
     async fn powers(&self, kind: Kind) -> Powers {
-        let probes = probes(&self.gateway.home(), self.trust);
+        let probes = probes(&self.gateway.home(), &self.web.url(""), self.trust);
         let (first, rest) = probes.split_first().expect("there are some");
         let call = |reply: Reply, probe: &Probe| reply.and_tool(probe.tool, &probe.arguments);
         let all = rest.iter().fold(Reply::tool(first.tool, &first.arguments), call);
@@ -368,11 +377,11 @@ async fn trust_page() -> String {
     }
     let columns: Vec<&str> = COLUMNS.iter().map(|(name, _, _)| *name).collect();
     let mut page = format!("{HEAD}\n## Tools\n\n");
-    for (at, probe) in probes(Path::new("/"), "owner").iter().enumerate() {
+    for (at, probe) in probes(Path::new("/"), "", "owner").iter().enumerate() {
         let works = powers.iter().any(|powers| powers.tools[at]);
         assert_eq!(works, !NOBODYS.contains(&probe.what), "{} {}", probe.tool, probe.what);
     }
-    let probes = probes(Path::new("/"), "owner");
+    let probes = probes(Path::new("/"), "", "owner");
     let rows: Vec<_> = probes
         .iter()
         .enumerate()
@@ -404,7 +413,7 @@ async fn check_tools(world: &World) {
     let listed = world.gateway.json(&["tools", "list"]).await;
     let listed = listed.as_array().or_else(|| listed["tools"].as_array()).expect("a list of tools").clone();
     let there: BTreeSet<_> = listed.iter().filter_map(|tool| tool["name"].as_str()).collect();
-    let probes = probes(Path::new("/"), "owner");
+    let probes = probes(Path::new("/"), "", "owner");
     let tried: BTreeSet<_> = probes.iter().map(|probe| probe.tool).collect();
     assert_eq!(tried, there, "each tool has a row in {PAGE}");
 }

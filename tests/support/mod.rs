@@ -21,6 +21,7 @@ pub mod sink;
 
 mod strict;
 mod strict_anthropic;
+pub mod web;
 
 use std::time::Duration;
 

@@ -1,0 +1,245 @@
+//! The readable text of an answer: HTML as Markdown, other text as it is.
+
+use std::time::{Duration, Instant};
+
+use dom_query::Document;
+use dom_smoothie::{Config, Readability, TextMode};
+use encoding_rs::{Encoding, UTF_8};
+use html5ever::tendril::TendrilSink;
+use html5ever::tree_builder::TreeBuilderOpts;
+use html5ever::{ParseOpts, parse_document};
+use url::Url;
+
+use crate::text::one_line;
+
+/// Pages with more elements are not searched for their article, which takes time that grows faster than their size.
+const MAX_ELEMENTS: usize = 50_000;
+/// Deeper HTML is not read: the libraries recurse.
+const MAX_DEPTH: usize = 400;
+/// HTML that takes longer is not read: deep nesting and many attributes cost the parser the square of their number.
+const PARSE_TIME: Duration = Duration::from_secs(5);
+/// What is parsed between two looks at the clock, in bytes.
+const PARSE_STEP: usize = 4_096;
+/// An article shorter than this, in characters, is taken only if the whole page is not much longer.
+const SHORT_ARTICLE: usize = 400;
+/// How far into an HTML page its encoding is named, in bytes (HTML, 13.2.3.2).
+const META_BYTES: usize = 1_024;
+/// Elements without text for readers.
+const SKIPPED: &[&str] = &["script", "style", "noscript", "template", "svg", "iframe", "head", "form", "button"];
+
+/// A page as text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PageText {
+    pub title: String,
+    pub text: String,
+}
+
+/// Reads a body of the media type `content_type`, which may be empty. Takes time that grows with the body.
+///
+/// # Errors
+/// It is no text; the error says what it is.
+pub fn read(body: &[u8], content_type: &str, url: &Url) -> Result<PageText, String> {
+    let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_text = kind.starts_with("text/")
+        || kind.ends_with("json")
+        || kind.ends_with("xml")
+        || kind.ends_with("javascript")
+        || matches!(kind.as_str(), "application/yaml" | "application/toml" | "application/x-ndjson");
+    let is_binary = body.iter().take(8_192).any(|byte| *byte == 0) && Encoding::for_bom(body).is_none();
+    if is_binary || !(is_text || kind.is_empty() || kind == "application/octet-stream") {
+        let kind = if kind.is_empty() { "an unnamed kind" } else { &kind };
+        return Err(format!("{url} is a file of {} bytes ({kind}), not text that can be read", body.len()));
+    }
+    let is_html =
+        matches!(kind.as_str(), "text/html" | "application/xhtml+xml") || (kind.is_empty() && looks_like_html(body));
+    let text = decode(body, content_type, is_html);
+    if is_html { markdown(&text, url) } else { Ok(PageText { title: String::new(), text }) }
+}
+
+fn looks_like_html(body: &[u8]) -> bool {
+    let start = body[..body.len().min(META_BYTES)].to_ascii_lowercase();
+    let start = start.trim_ascii_start();
+    start.starts_with(b"<!doctype html") || start.starts_with(b"<html")
+}
+
+/// Decodes by byte order mark, the encoding that the header names, that the page names, and at last by guessing.
+fn decode(body: &[u8], content_type: &str, is_html: bool) -> String {
+    let named = parameter(content_type, "charset").or_else(|| is_html.then(|| meta_charset(body)).flatten());
+    let named = named.and_then(|label| Encoding::for_label(label.as_bytes()));
+    let encoding = named.unwrap_or_else(|| {
+        if std::str::from_utf8(body).is_ok() {
+            return UTF_8;
+        }
+        let mut detector = chardetng::EncodingDetector::new(chardetng::Iso2022JpDetection::Deny);
+        detector.feed(body, true);
+        detector.guess(None, chardetng::Utf8Detection::Allow)
+    });
+    encoding.decode(body).0.into_owned()
+}
+
+fn parameter(content_type: &str, name: &str) -> Option<String> {
+    let (_, rest) =
+        content_type.to_ascii_lowercase().split_once(&format!("{name}=")).map(|(a, b)| (a.len(), b.to_owned()))?;
+    let value = rest.trim_start_matches(['"', '\'']).split(['"', '\'', ';', ' ', '>', '/']).next()?;
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+fn meta_charset(body: &[u8]) -> Option<String> {
+    let start = String::from_utf8_lossy(&body[..body.len().min(META_BYTES)]).to_ascii_lowercase();
+    start.split("<meta").skip(1).find_map(|meta| parameter(meta.split('>').next()?, "charset"))
+}
+
+fn markdown(html: &str, url: &Url) -> Result<PageText, String> {
+    let document = parse(html).ok_or_else(|| format!("{url}: the HTML is built so that reading it takes too long"))?;
+    if is_deeper_than(&document, MAX_DEPTH) {
+        return Err(format!("{url}: the HTML is nested more than {MAX_DEPTH} deep, which is not read"));
+    }
+    let title = one_line(&document.select("title").iter().next().map(|title| title.text()).unwrap_or_default());
+    // What a reader does not see is not shown to the model either.
+    document.select("[hidden], [aria-hidden=true], [style*='display:none'], [style*='display: none']").remove();
+    let whole = document.md(Some(SKIPPED)).to_string();
+    let config = Config { text_mode: TextMode::Markdown, max_elements_to_parse: MAX_ELEMENTS, ..Config::default() };
+    let article = Readability::with_document(document, Some(url.as_str()), Some(config));
+    let article = article.and_then(|mut readable| readable.parse());
+    let text = match article {
+        Ok(found) if is_enough(&found.text_content, &whole) => found.text_content.to_string(),
+        // A list of links, a form or a very short page has no article.
+        _ => whole,
+    };
+    Ok(PageText { title, text: without_escapes(&text).trim().to_owned() })
+}
+
+/// Returns `None` if parsing takes too long.
+fn parse(html: &str) -> Option<Document> {
+    let tree_builder = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
+    let mut parser = parse_document(Document::default(), ParseOpts { tree_builder, ..ParseOpts::default() });
+    let started = Instant::now();
+    let mut rest = html;
+    while !rest.is_empty() {
+        let (step, after) = rest.split_at(rest.floor_char_boundary(PARSE_STEP));
+        parser.process(step.into());
+        rest = after;
+        if started.elapsed() > PARSE_TIME {
+            return None;
+        }
+    }
+    Some(parser.finish())
+}
+
+/// Removes the backslashes that the writer of Markdown puts before every mark of punctuation outside of code: the text is read, not
+/// rendered. Those before `*` and backticks stay.
+fn without_escapes(markdown: &str) -> String {
+    let mut text = String::with_capacity(markdown.len());
+    let mut in_block = false;
+    for line in markdown.lines() {
+        let is_fence = line.trim_start().starts_with("```");
+        in_block ^= is_fence;
+        if in_block || is_fence {
+            text.push_str(line.trim_end());
+        } else {
+            push_without_escapes(&mut text, line.trim_end());
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn push_without_escapes(text: &mut String, line: &str) {
+    let mut in_code = false;
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        in_code ^= c == '`';
+        match chars.next_if(|next| c == '\\' && !in_code && "_{}[]<>()#+.!|\"*`\\".contains(*next)) {
+            Some(mark @ ('*' | '`' | '\\')) => text.extend(['\\', mark]),
+            Some(mark) => text.push(mark),
+            None => text.push(c),
+        }
+    }
+}
+
+fn is_enough(article: &str, whole: &str) -> bool {
+    let length = article.trim().chars().count();
+    length >= SHORT_ARTICLE || length * 2 >= whole.trim().chars().count()
+}
+
+/// Walks without recursion.
+fn is_deeper_than(document: &Document, limit: usize) -> bool {
+    let mut open = vec![(document.root(), 0)];
+    while let Some((node, depth)) = open.pop() {
+        if depth > limit {
+            return true;
+        }
+        open.extend(node.children_it(false).map(|child| (child, depth + 1)));
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(body: &[u8], kind: &str) -> Result<PageText, String> {
+        read(body, kind, &Url::parse("https://example.org/a/b").unwrap())
+    }
+
+    #[test]
+    fn an_article_becomes_markdown_without_its_surroundings() {
+        let words = "The river rises in the hills and runs, through three valleys, down to the sea. ".repeat(12);
+        let html = format!(
+            "<html><head><title>The  river</title><script>evil()</script></head><body><nav><a href=/x>Menu entry</a></nav>\
+             <article><h2>Course</h2><p>{words}</p><p>See <a href='../map'>the map</a> and <b>more</b>.</p>\
+             <ul><li>one</li><li>two</li></ul><p hidden>unseen words</p><div style='display:none'>also unseen</div></article>\
+             <footer>All rights reserved</footer></body></html>"
+        );
+        let page = text(html.as_bytes(), "text/html; charset=utf-8").unwrap();
+        assert_eq!(page.title, "The river");
+        for part in ["## Course", "[the map](https://example.org/map)", "**more**", "- one"] {
+            assert!(page.text.contains(part), "{part}: {}", page.text);
+        }
+        for part in ["evil", "unseen", "Menu entry", "All rights"] {
+            assert!(!page.text.contains(part), "{part}: {}", page.text);
+        }
+        let code =
+            text(b"<p>call snake_case(1), see <code>a_b(.)</code></p><pre>x\\.y = [1]</pre>", "text/html").unwrap();
+        assert_eq!(code.text, "call snake_case(1), see `a_b(.)`\n\n```\nx\\.y = [1]\n```");
+        let short = text(b"<p>Just <i>this</i>.</p><a href='/k'>key</a>", "text/html").unwrap();
+        assert!(short.text.contains("Just *this*.") && short.text.contains("key"), "{short:?}");
+    }
+
+    #[test]
+    fn the_encoding_is_named_or_guessed() {
+        let gbk = encoding_rs::GBK.encode("道友，今天的天气很好，我们去山上喝茶吧。").0.into_owned();
+        for (body, kind, part) in [
+            ("plain — text".as_bytes(), "text/plain", "plain — text"),
+            (&gbk, "text/plain; charset=gbk", "喝茶"),
+            (&gbk, "text/plain", "喝茶"),
+            (b"caf\xe9", "text/plain; charset=\"ISO-8859-1\"", "café"),
+            (b"<meta charset=windows-1252><p>caf\xe9</p>", "text/html", "café"),
+            (b"\xff\xfeh\0i\0", "text/plain", "hi"),
+            (b"{\"a\": [1]}", "application/json", "{\"a\": [1]}"),
+            (b"<!DOCTYPE html><p>unnamed</p>", "", "unnamed"),
+        ] {
+            let page = text(body, kind).unwrap();
+            assert!(page.text.contains(part), "{kind}: {page:?}");
+        }
+        for (body, kind) in
+            [(&b"%PDF-1.7"[..], "application/pdf"), (b"\x89PNG\0\0", "image/png"), (b"a\0b", "text/plain")]
+        {
+            assert!(text(body, kind).unwrap_err().contains("not text"), "{kind}");
+        }
+    }
+
+    #[test]
+    fn hostile_html_ends() {
+        for html in [
+            "<div>".repeat(200_000),
+            "<b><i>".repeat(50_000),
+            "<table><tr><td>".repeat(20_000),
+            format!("<p {}>", (0..200_000).map(|n| format!("a{n} ")).collect::<String>()),
+        ] {
+            assert!(text(html.as_bytes(), "text/html").is_err(), "{}", &html[..20]);
+        }
+        let wide = "<p>a <b>b</b></p>".repeat(60_000);
+        assert!(text(wide.as_bytes(), "text/html").unwrap().text.len() > 100_000);
+    }
+}

@@ -1,0 +1,164 @@
+//! The tool `web_search`.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use daoyou_channels::settings::Secret;
+use reqwest::redirect::Policy;
+use reqwest::{Client, RequestBuilder};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::OnceCell;
+use url::Url;
+
+use super::config::{SearchService, WebConfig};
+use super::services::{SearchHit, hits, request, service_name};
+use crate::chat::ToolSpec;
+use crate::guard::Taint;
+use crate::text::{one_line, truncate};
+use crate::tools::{ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+
+const DEFAULT_COUNT: u32 = 5;
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// The largest answer of a service, in bytes.
+const MAX_BODY: usize = 2_000_000;
+/// What is shown of one hit, in characters.
+const TITLE_CHARS: usize = 150;
+const SNIPPET_CHARS: usize = 400;
+const URL_CHARS: usize = 500;
+
+#[derive(Deserialize, JsonSchema)]
+struct WebSearchArgs {
+    query: String,
+    /// Results, default 5.
+    #[schemars(range(min = 1, max = 20))]
+    count: Option<u32>,
+}
+
+/// Searches the web.
+pub struct WebSearch {
+    spec: ToolSpec,
+    service: SearchService,
+    api_key: Option<Secret>,
+    /// Empty: the service's own.
+    base_url: String,
+    /// Not guarded: the owner has configured the address, which may well be on this machine.
+    client: OnceCell<Client>,
+}
+
+impl WebSearch {
+    pub fn new(config: &WebConfig, service: SearchService) -> Self {
+        Self {
+            spec: tool_spec::<WebSearchArgs>("web_search", "Search the web: titles, addresses and excerpts."),
+            service,
+            api_key: config.api_key.clone(),
+            base_url: config.base_url.clone(),
+            client: OnceCell::new(),
+        }
+    }
+
+    async fn search(&self, query: &str, count: u32) -> Result<Vec<SearchHit>, ToolResult> {
+        let name = service_name(self.service);
+        let failed = |error: reqwest::Error| {
+            let why = if error.is_timeout() { "did not answer in time" } else { "cannot be reached" };
+            // Without the address, which may hold a key.
+            ToolResult::failed_for_now(format!("{name} {why}: {}", innermost(&error.without_url())))
+        };
+        let client = self.client.get_or_try_init(async || build_client(&self.base_url)).await.map_err(failed)?;
+        let key = self.api_key.as_ref().map(Secret::expose);
+        let request: RequestBuilder =
+            request(client, self.service, &self.base_url, key, query, count).map_err(ToolResult::failed)?;
+        let mut response = request.send().await.map_err(failed)?;
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            body.extend_from_slice(&chunk);
+            if body.len() > MAX_BODY {
+                return Err(ToolResult::failed(format!("{name} answered with more than {MAX_BODY} bytes")));
+            }
+        }
+        if !status.is_success() || (self.service == SearchService::Duckduckgo && status.as_u16() != 200) {
+            let said = truncate(&one_line(&String::from_utf8_lossy(&body)), SNIPPET_CHARS);
+            let error = match status.as_u16() {
+                401 | 403 => format!("{name} refused the search ({status}): check tools.web.api_key. It said: {said}"),
+                _ => format!("{name} answered {status}. It said: {said}"),
+            };
+            let is_temporary = status.is_server_error();
+            return Err(if is_temporary { ToolResult::failed_for_now(error) } else { ToolResult::failed(error) });
+        }
+        let mut found = hits(self.service, &body).map_err(|why| ToolResult::failed(format!("{name}: {why}")))?;
+        found.truncate(count as usize);
+        Ok(found)
+    }
+}
+
+fn build_client(base_url: &str) -> Result<Client, reqwest::Error> {
+    let mut builder = Client::builder()
+        .user_agent(concat!("Mozilla/5.0 (compatible; daoyou/", env!("CARGO_PKG_VERSION"), ")"))
+        .timeout(TIMEOUT)
+        // A redirect would take the key and the question to a place that nobody configured.
+        .redirect(Policy::none())
+        .retry(reqwest::retry::never());
+    let host = Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    if host.is_some_and(|host| host == "localhost" || host.starts_with("127.") || host == "[::1]") {
+        builder = builder.no_proxy();
+    }
+    builder.build()
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+#[async_trait]
+impl Tool for WebSearch {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
+    }
+
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Reads
+    }
+
+    fn may_taint(&self, _arguments: &Value, _context: &ToolContext) -> bool {
+        true
+    }
+
+    fn validate(&self, arguments: &Value, _context: &ToolContext) -> Result<(), String> {
+        let is_empty = arguments["query"].as_str().is_none_or(|query| query.trim().is_empty());
+        if is_empty { Err("query is empty; give the words to search for".to_owned()) } else { Ok(()) }
+    }
+
+    async fn call(&self, arguments: Value, _context: &ToolContext) -> ToolOutcome {
+        let args: WebSearchArgs = match serde_json::from_value(arguments) {
+            Ok(args) => args,
+            Err(error) => return ToolResult::failed(error.to_string()).into(),
+        };
+        let query = args.query.trim();
+        let mut result = match self.search(query, args.count.unwrap_or(DEFAULT_COUNT)).await {
+            Ok(found) if found.is_empty() => ToolResult::ok(format!("Nothing found for {query:?}.")),
+            Ok(found) => {
+                let lines = found.iter().enumerate().map(|(index, hit)| format_hit(index + 1, hit));
+                ToolResult::ok(lines.collect::<Vec<_>>().join("\n"))
+            }
+            Err(failed) => failed,
+        };
+        result.add_sources(Taint::from([format!("web_search:{}", service_name(self.service))]));
+        result.into()
+    }
+}
+
+fn format_hit(number: usize, hit: &SearchHit) -> String {
+    let title = truncate(&one_line(&hit.title), TITLE_CHARS);
+    let snippet = truncate(&one_line(&hit.snippet), SNIPPET_CHARS);
+    format!("{number}. {title}\n   {}\n   {snippet}", truncate(&hit.url, URL_CHARS)).trim_end().to_owned()
+}

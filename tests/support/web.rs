@@ -1,0 +1,105 @@
+//! A web server with pages for the tools that read the web.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+
+/// One answer.
+#[derive(Clone)]
+pub struct Page {
+    status: u16,
+    kind: String,
+    body: Vec<u8>,
+    headers: Vec<(&'static str, String)>,
+}
+
+impl Page {
+    pub fn new(kind: &str, body: impl Into<Vec<u8>>) -> Self {
+        Self { status: 200, kind: kind.to_owned(), body: body.into(), headers: Vec::new() }
+    }
+
+    pub fn html(body: &str) -> Self {
+        Self::new("text/html; charset=utf-8", body)
+    }
+
+    pub fn status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    pub fn redirect(target: &str) -> Self {
+        Self::new("text/plain", "").status(302).header("location", target)
+    }
+
+    pub fn header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub struct WebRequest {
+    /// The path with its query.
+    pub path: String,
+    pub headers: HeaderMap,
+}
+
+#[derive(Default)]
+struct Shared {
+    pages: Mutex<HashMap<String, Page>>,
+    requests: Mutex<Vec<WebRequest>>,
+}
+
+/// The running server on loopback.
+pub struct Web {
+    shared: Arc<Shared>,
+    port: u16,
+}
+
+impl Web {
+    pub async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
+        let port = listener.local_addr().expect("a bound socket has an address").port();
+        let shared = Arc::new(Shared::default());
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&shared));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { shared, port }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Answers the path, without its query, with a page.
+    pub fn put(&self, path: &str, page: Page) {
+        self.shared.pages.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), page);
+    }
+
+    pub fn requests(&self) -> Vec<WebRequest> {
+        self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, request: Request) -> Response {
+    let path = uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+    let seen = WebRequest { path, headers: request.headers().clone() };
+    shared.requests.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+    let page = shared.pages.lock().unwrap_or_else(PoisonError::into_inner).get(uri.path()).cloned();
+    let Some(page) = page else { return (StatusCode::NOT_FOUND, "no such page").into_response() };
+    let mut response = page.body.into_response();
+    *response.status_mut() = StatusCode::from_u16(page.status).expect("a status of HTTP");
+    response.headers_mut().insert("content-type", page.kind.parse().expect("a header's value"));
+    for (name, value) in page.headers {
+        response.headers_mut().insert(name, value.parse().expect("a header's value"));
+    }
+    response
+}
