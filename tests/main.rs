@@ -35,6 +35,7 @@ mod embeddings;
 mod events;
 mod exec;
 mod failover;
+mod find_tools;
 mod fixtures;
 mod heartbeat;
 mod http_server;

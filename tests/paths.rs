@@ -178,17 +178,15 @@ async fn no_path_escapes_the_workspace_or_hangs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_that_takes_a_path_is_tested() {
     let world = World::start(true).await;
-    world.calls(&[("list_dir", json!({}))]).await;
-    let request = world.model.requests().pop().unwrap();
+    let listed = world.gateway.json(&["tools", "list"]).await;
     let takes_a_path = |tool: &&Value| {
-        let properties = tool["function"]["parameters"]["properties"].as_object().unwrap();
+        let properties = tool["schema"]["properties"].as_object().unwrap();
         let is_path =
             |name: &String| ["path", "file", "folder", "dir", "attachment"].iter().any(|word| name.contains(word));
         properties.keys().any(is_path)
     };
-    let tools = request["tools"].as_array().unwrap();
-    let mut found: Vec<_> =
-        tools.iter().filter(takes_a_path).map(|tool| tool["function"]["name"].as_str().unwrap()).collect();
+    let tools = listed.as_array().unwrap();
+    let mut found: Vec<_> = tools.iter().filter(takes_a_path).map(|tool| tool["name"].as_str().unwrap()).collect();
     let mut asked = TOOLS.to_vec();
     found.sort_unstable();
     asked.sort_unstable();

@@ -152,9 +152,9 @@ async fn parent_and_child_turns_never_deadlock_over_slots() {
     assert_eq!(gateway.ask("in", "c", "nest").await, "nested");
     let expected: Vec<_> = (1..=4).map(|n| format!("echo: inner {n} and outer {n}")).collect();
     assert_eq!(last_results(&model, "nest"), expected);
-    assert!(offered_tools(&model.requests_about("outer 1")[0]).contains(&"spawn"));
+    assert!(model.requests_about("outer 1")[0]["tools"].to_string().contains("spawn (sub-agents)"));
     let deepest = &model.requests_about("inner 1")[0];
-    assert!(offered_tools(deepest).contains(&"exec") && !offered_tools(deepest).contains(&"spawn"), "{deepest}");
+    assert!(offered_tools(deepest).contains(&"exec") && !deepest["tools"].to_string().contains("spawn"), "{deepest}");
     let told = deepest["messages"][1]["content"].as_str().unwrap();
     assert!(told.contains("You are the sub-agent \"inner 1\"") && told.contains("in session spawn:"), "{told}");
     wait_settled(&gateway.database()).await;

@@ -34,11 +34,13 @@ impl TurnTools {
 fn only(tools: &ToolExecutor, listed: &[String]) -> ToolExecutor {
     let names = listed.iter().filter_map(|name| Some(tools.registry().get(name)?.spec().name.clone()));
     let names: Vec<_> = names.collect();
-    tools.filtered(|name| names.iter().any(|listed| listed == name))
+    tools.filtered(|name| names.iter().any(|listed| listed == name)).offering_all()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::json;
 
     use super::*;
@@ -52,7 +54,7 @@ mod tests {
         std::fs::write(world.path("a.txt"), "one").unwrap();
         let listed = ["READ_FILE", "parallel", "no_such"].map(str::to_owned);
         let tools = only(&world.executor, &listed);
-        let names: Vec<_> = tools.specs().iter().map(|spec| spec.name.clone()).collect();
+        let names: Vec<_> = tools.specs(&BTreeSet::new()).iter().map(|spec| spec.name.clone()).collect();
         assert_eq!(names, ["read_file", "parallel"]);
         let plan = |tool: &str| json!({"calls": [{"tool": tool, "arguments": {"path": "a.txt"}}]});
         for (name, arguments, expected) in [
@@ -72,6 +74,6 @@ mod tests {
             let told = tools.run(&call, &context()).await.result.render();
             assert!(told.contains(expected), "{name} {arguments}: {told}");
         }
-        assert!(only(&world.executor, &[]).specs().is_empty());
+        assert!(only(&world.executor, &[]).specs(&BTreeSet::new()).is_empty());
     }
 }

@@ -96,7 +96,7 @@ type CallOrReply = Result<(&'static str, Value), String>;
 fn plan(request: &UserRequest, language: Language, tools: OfferedTools<'_>, now: Option<&MessageTime>) -> CallOrReply {
     let call = |name: &'static str, arguments: Value| tools.call(language, &[name], |_| arguments.clone());
     match request {
-        UserRequest::Help => Err(reply::help(language, |name| tools.spec(name).is_some())),
+        UserRequest::Help => Err(reply::help(language, |name| tools.has(name))),
         UserRequest::Unknown => Err(reply::unknown(language)),
         UserRequest::Time => Err(now.map_or_else(|| reply::no_clock(language), |now| reply::time(language, now))),
         UserRequest::ListFiles(path) => call("list_dir", json!({ "path": path })),
@@ -124,9 +124,15 @@ impl OfferedTools<'_> {
         self.0.iter().find(|spec| spec.name == name)
     }
 
-    /// Calls the first of `names` that is offered; if none is, says which tool is missing.
+    /// Returns true if the tool is offered, or is among those that `find_tools` names: these can be called as well.
+    fn has(&self, name: &str) -> bool {
+        let is_named = |spec: &ToolSpec| spec.description.split([' ', ',', '.']).any(|word| word == name);
+        self.spec(name).is_some() || self.spec("find_tools").is_some_and(is_named)
+    }
+
+    /// Calls the first of `names` that is there; if none is, says which tool is missing.
     fn call(&self, language: Language, names: &[&'static str], arguments: impl Fn(&str) -> Value) -> CallOrReply {
-        match names.iter().find(|name| self.spec(name).is_some()) {
+        match names.iter().find(|name| self.has(name)) {
             Some(&name) => Ok((name, arguments(name))),
             None => Err(reply::no_tool(language, names.first().unwrap_or(&""))),
         }

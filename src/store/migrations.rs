@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 23] = [
+const MIGRATIONS: [&str; 24] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -30,6 +30,7 @@ const MIGRATIONS: [&str; 23] = [
     include_str!("migrations/0021_forgotten_outputs.sql"),
     include_str!("migrations/0022_origin.sql"),
     include_str!("migrations/0023_approvals.sql"),
+    include_str!("migrations/0024_session_tools.sql"),
 ];
 
 /// Tests for a table that every version of this program has.

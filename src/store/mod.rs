@@ -48,6 +48,7 @@ pub mod retention;
 pub mod search_index;
 pub mod session_import;
 pub mod session_memory;
+pub mod session_tools;
 pub mod spawns;
 pub mod turn_steps;
 pub mod usage;

@@ -281,6 +281,9 @@ pub fn purge_messages(connection: &Connection, begins: bool) -> Result<bool, Sto
 pub fn clear(connection: &Connection) -> Result<(), StoreError> {
     for shelf in SearchCorpus::ALL {
         let table = shelf.table();
+        if is_sound_and_empty(connection, table) {
+            continue;
+        }
         let make: String =
             connection.query_row("SELECT sql FROM sqlite_schema WHERE name = ?", [table], |row| row.get(0))?;
         connection.execute_batch(&format!("DROP TABLE {table}; {make};"))?;
@@ -300,6 +303,14 @@ pub fn clear(connection: &Connection) -> Result<(), StoreError> {
     // The highest id measures the number of entries.
     connection.execute("DELETE FROM sqlite_sequence WHERE name = 'said'", [])?;
     Ok(())
+}
+
+/// Returns true for an index that need not be dropped, as that of a new database. Dropping it would move tables in the file
+/// (auto_vacuum), and after the loss of the first page they could not be found where a new database has them.
+fn is_sound_and_empty(connection: &Connection, table: &str) -> bool {
+    let is_empty = format!("SELECT NOT EXISTS (SELECT 1 FROM {table}_docsize)");
+    let check = format!("INSERT INTO {table} ({table}) VALUES ('integrity-check')");
+    connection.query_row(&is_empty, [], |row| row.get(0)).unwrap_or(false) && connection.execute_batch(&check).is_ok()
 }
 
 /// Returns the triggers of tables: their names and their SQL.

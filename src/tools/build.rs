@@ -12,6 +12,7 @@ use super::config::ToolsConfig;
 use super::exec::{ExecDeps, ExecTool};
 use super::executor::{ExecutorLimits, ToolExecutor};
 use super::files::{EditFile, ListDir, ReadFile, ReadScope, WorkspaceJail, WriteFile};
+use super::find_tools::FindTools;
 use super::message::{ATTACHMENT_BYTES, MessageTool};
 use super::parallel::ParallelTool;
 use super::private_folders::PrivateFolders;
@@ -55,8 +56,7 @@ pub struct ToolDeps {
     pub secrets: KnownSecrets,
 }
 
-/// Builds read_file, write_file, edit_file, list_dir, exec, process, message, web_fetch, web_search and parallel over `workspace`, and adds
-/// further tools. `workspace` and `home` must exist. `exe` is this program; `/proc/self/exe` is right even after it was
+/// Builds the tools over `workspace`, and adds further ones. `workspace` and `home` must exist. `exe` is this program; `/proc/self/exe` is right even after it was
 /// replaced on disk.
 ///
 /// # Errors
@@ -99,7 +99,7 @@ pub fn build(
     let rules = config.web.rules().map_err(|fault| setting(&fault))?;
     let service = config.web.service().map_err(|fault| setting(&fault))?;
     let mut registry = ToolRegistry::new(&config.disabled);
-    let tools: [Arc<dyn Tool>; 10] = [
+    let tools: [Arc<dyn Tool>; 11] = [
         Arc::new(ReadFile::new(readable.clone())),
         Arc::new(WriteFile::new(files.clone())),
         Arc::new(EditFile::new(files)),
@@ -109,6 +109,7 @@ pub fn build(
         Arc::new(MessageTool::new(outgoing, OutgoingFiles::of_home(home))),
         Arc::new(WebFetch::new(rules)),
         Arc::new(WebSearch::new(&config.web, service)),
+        Arc::new(FindTools::new()),
         Arc::new(ParallelTool::new(config.timeout.0)),
     ];
     for tool in tools.into_iter().chain(further) {

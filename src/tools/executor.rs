@@ -1,6 +1,7 @@
 //! Runs calls: finds the tool, checks the arguments, enforces the time limit, and shortens the result. Every call gives
 //! exactly one result; failure is data.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -86,9 +87,14 @@ impl ToolExecutor {
         }
     }
 
-    /// Returns the specifications for models.
-    pub fn specs(&self) -> Arc<[ToolSpec]> {
-        self.registry.specs()
+    /// Returns the same executor, all of whose tools are offered to models.
+    pub fn offering_all(self) -> Self {
+        Self { registry: self.registry.offering_all(), ..self }
+    }
+
+    /// Returns the specifications for models, with those of the tools that were found.
+    pub fn specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]> {
+        self.registry.specs(found)
     }
 
     pub fn registry(&self) -> &ToolRegistry {

@@ -1,5 +1,6 @@
 //! Tests of the executor and the file tools from a model's view.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -83,18 +84,17 @@ fn fresh() -> ToolWorld {
 #[test]
 fn the_specifications_are_small_strict_and_stable() {
     let world = fresh();
-    let specs = world.executor.specs();
+    let specs = world.executor.specs(&BTreeSet::new());
     let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    let expected = "read_file write_file edit_file list_dir exec process message web_fetch web_search parallel"
-        .split(' ')
-        .collect::<Vec<_>>();
+    let expected =
+        "read_file write_file edit_file list_dir exec web_fetch web_search find_tools".split(' ').collect::<Vec<_>>();
     assert_eq!(names, expected);
     for spec in specs.iter() {
         assert_eq!(schema_faults(&spec.parameters), Vec::<String>::new(), "{}", spec.name);
         assert!(spec.parameters.get("additionalProperties") == Some(&json!(false)));
     }
     let bytes = serde_json::to_string(&*specs).unwrap();
-    assert_eq!(bytes, serde_json::to_string(&*fresh().executor.specs()).unwrap());
+    assert_eq!(bytes, serde_json::to_string(&*fresh().executor.specs(&BTreeSet::new())).unwrap());
     assert!(bytes.len() < 4_500, "tools cost tokens in every request: {} bytes\n{bytes}", bytes.len());
 }
 
@@ -122,7 +122,7 @@ fn tools_are_found_by_name_or_alias() {
         assert_eq!(got.as_deref(), found, "{name}");
     }
     let fewer = registry(&["exec", "edit"]);
-    assert_eq!(fewer.executor.specs().len(), 8);
+    assert_eq!(fewer.executor.registry().names().count(), 9);
     assert!(fewer.executor.registry().get("bash").is_none());
 }
 
@@ -160,7 +160,7 @@ async fn the_error_of_a_wrong_call_says_what_is_right() {
         (
             "frobnicate",
             "{}",
-            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, list_dir, exec, process, message, web_fetch, web_search, parallel\n\n\
+            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, list_dir, exec, process, message, web_fetch, web_search, find_tools, parallel\n\n\
              [Please analyze the error above and try a different approach.]",
         ),
         (

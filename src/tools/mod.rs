@@ -8,6 +8,7 @@ mod executor;
 #[cfg(test)]
 mod executor_tests;
 mod files;
+mod find_tools;
 mod message;
 mod names;
 mod parallel;

@@ -17,6 +17,7 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ("message", &["send_message", "reply", "notify"]),
     ("web_fetch", &["fetch", "fetch_url", "web_get", "read_url", "open_url", "browse", "http_get"]),
     ("web_search", &["search_web", "internet_search", "google", "google_search", "brave_search"]),
+    (FIND_TOOLS, &["tool_search", "search_tools", "list_tools"]),
     ("parallel", &["multi_tool_use.parallel", "multi_tool_use", "batch"]),
     (
         "cron",
@@ -27,6 +28,20 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ("recall", &["search_memory", "memory_search", "recall_memory"]),
     ("forget", &["delete_memory", "remove_memory", "forget_memory"]),
     ("search_history", &["search_conversations", "conversation_search", "search_messages"]),
+];
+
+/// The name of the tool that finds the others.
+pub const FIND_TOOLS: &str = "find_tools";
+
+/// The tools that are in a request only after `find_tools` has found them, each with words for what it does if the name does not say it.
+pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
+    ("process", "background commands"),
+    ("message", "other chats, mails, files"),
+    ("parallel", ""),
+    ("cron", "reminders, schedules"),
+    ("spawn", "sub-agents"),
+    ("forget", ""),
+    ("search_history", ""),
 ];
 
 /// The least similarity (1 is equal) for a suggestion.

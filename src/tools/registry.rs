@@ -1,11 +1,12 @@
 //! The registry of tools, by name and alias.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 use thiserror::Error;
 
+use super::names::{FIND_TOOLS, RARELY_NEEDED};
 use super::schema::schema_faults;
 use super::tool::Tool;
 use crate::chat::ToolSpec;
@@ -38,7 +39,10 @@ pub struct ToolRegistry {
     disabled_tools: Vec<Arc<dyn Tool>>,
     /// Tools that this turn does not have.
     withheld: Vec<Arc<dyn Tool>>,
+    /// Of the tools that models are offered from the start.
     specs: Arc<[ToolSpec]>,
+    /// Models are offered every tool: somebody has chosen these.
+    offers_all: bool,
 }
 
 impl ToolRegistry {
@@ -74,7 +78,7 @@ impl ToolRegistry {
             self.aliases.entry(alias.to_lowercase()).or_insert_with(|| name.clone());
         }
         self.tools.insert(name, tool);
-        self.specs = self.tools.values().map(|tool| tool.spec().clone()).collect();
+        self.specs = self.compose_specs(&BTreeSet::new());
         Ok(())
     }
 
@@ -84,14 +88,42 @@ impl ToolRegistry {
         let tools: IndexMap<_, _> = kept.into_iter().map(|(name, tool)| (name.clone(), Arc::clone(tool))).collect();
         let aliases = self.aliases.iter().filter(|(_, name)| tools.contains_key(*name));
         let gone = gone.into_iter().map(|(_, tool)| tool);
-        Self {
+        let filtered = Self {
             aliases: aliases.map(|(alias, name)| (alias.clone(), name.clone())).collect(),
             disabled: self.disabled.clone(),
             disabled_tools: self.disabled_tools.clone(),
             withheld: self.withheld.iter().chain(gone).cloned().collect(),
-            specs: tools.values().map(|tool| tool.spec().clone()).collect(),
+            specs: Arc::default(),
+            offers_all: self.offers_all,
             tools,
+        };
+        Self { specs: filtered.compose_specs(&BTreeSet::new()), ..filtered }
+    }
+
+    /// Returns the same tools, all of which models are offered.
+    pub fn offering_all(self) -> Self {
+        let all = Self { offers_all: true, ..self };
+        Self { specs: all.compose_specs(&BTreeSet::new()), ..all }
+    }
+
+    /// Composes the specifications for models: without the tools that are not offered, unless they were found. `find_tools` names
+    /// what is left out.
+    fn compose_specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]> {
+        let is_shown = |tool: &dyn Tool| self.offers_all || tool.is_offered() || found.contains(&tool.spec().name);
+        let hidden = self.tools.values().filter(|tool| !is_shown(&***tool));
+        let hidden: Vec<_> = hidden.map(|tool| name_with_hint(&tool.spec().name)).collect();
+        let mut specs = Vec::new();
+        for tool in self.tools.values().filter(|tool| is_shown(&***tool)) {
+            let mut spec = tool.spec().clone();
+            if spec.name == FIND_TOOLS {
+                if hidden.is_empty() {
+                    continue;
+                }
+                spec.description = format!("{}: {}.", spec.description, hidden.join(", "));
+            }
+            specs.push(spec);
         }
+        specs.into()
     }
 
     /// Returns true if the named tool exists but is withheld.
@@ -105,9 +137,9 @@ impl ToolRegistry {
                 .any(|tool| is_meant(&tool.spec().name) || tool.aliases().iter().any(|a| is_meant(a)))
     }
 
-    /// Returns the specifications for models, shared and not copied.
-    pub fn specs(&self) -> Arc<[ToolSpec]> {
-        Arc::clone(&self.specs)
+    /// Returns the specifications for models, with those of the tools that were found.
+    pub fn specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]> {
+        if found.is_empty() { Arc::clone(&self.specs) } else { self.compose_specs(found) }
     }
 
     /// Returns a tool by name or alias, in any case.
@@ -134,5 +166,13 @@ impl ToolRegistry {
     /// Returns the names in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
+    }
+}
+
+/// Returns the name of a tool, and in brackets what it is for.
+fn name_with_hint(name: &str) -> String {
+    match RARELY_NEEDED.iter().find(|(known, _)| *known == name) {
+        Some((_, hint)) if !hint.is_empty() => format!("{name} ({hint})"),
+        _ => name.to_owned(),
     }
 }

@@ -12,11 +12,14 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::names::aliases_of;
+use super::names::{RARELY_NEEDED, aliases_of};
 use crate::chat::{ToolCall, ToolSpec};
 use crate::guard::{TAINT_KEY, Taint};
 use crate::origin::TurnOrigin;
 use crate::store::{Connection, StoreError};
+
+/// The key of a result's metadata under which `find_tools` names what it found.
+pub(super) const FOUND_KEY: &str = "found";
 
 /// How a restart treats a call that was interrupted.
 ///
@@ -116,6 +119,12 @@ impl ToolResult {
     pub fn sources(&self) -> Taint {
         let sources = self.metadata.get(TAINT_KEY).and_then(Value::as_array).into_iter().flatten();
         sources.filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    /// Returns the tools that the call found.
+    pub fn found_tools(&self) -> impl Iterator<Item = String> {
+        let found = self.metadata.get(FOUND_KEY).and_then(Value::as_array).into_iter().flatten();
+        found.filter_map(Value::as_str).map(str::to_owned)
     }
 
     /// Adds names of what the result holds from others than the owner.
@@ -222,6 +231,11 @@ pub trait Tool: Send + Sync {
     /// Returns other names under which models ask for the same tool.
     fn aliases(&self) -> &'static [&'static str] {
         aliases_of(&self.spec().name)
+    }
+
+    /// Returns false for a tool that is in a request only after `find_tools` has found it. A call of it works all the same.
+    fn is_offered(&self) -> bool {
+        !RARELY_NEEDED.iter().any(|(name, _)| *name == self.spec().name)
     }
 
     fn replay(&self) -> ReplayPolicy;

@@ -1,5 +1,6 @@
 //! The model and the tools of a turn, with the middleware around each call.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -65,8 +66,8 @@ pub struct LayeredTools<'a> {
 
 #[async_trait]
 impl Tools for LayeredTools<'_> {
-    fn specs(&self) -> Arc<[ToolSpec]> {
-        self.executor.specs()
+    fn specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]> {
+        self.executor.specs(found)
     }
 
     fn canonical_name(&self, name: &str) -> Option<String> {

@@ -18,7 +18,7 @@ impl Turn<'_> {
     /// Makes one model call; the last one allowed offers no tools.
     pub(super) async fn ask(&self, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
         let last_call = progress.tool_rounds >= self.limits.iterations;
-        let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs() };
+        let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs(&progress.found_tools) };
         let mut messages = self.conversation.clone();
         messages.extend(compaction::messages_to_send(progress));
         if let Some(flaw) = mend_messages(&mut messages) {

@@ -1,5 +1,6 @@
 //! The progress of a turn, read from its journal.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -136,6 +137,8 @@ pub struct TurnProgress {
     pub spent_before: Costs,
     /// Active time, over all runs of this turn.
     pub active: Duration,
+    /// The tools that the conversation has found, at its start or since.
+    pub found_tools: BTreeSet<String>,
     /// A response without tool calls: the turn only has to end.
     pub answer: Option<ChatResponse>,
     repeats: Repeats,
@@ -190,6 +193,7 @@ impl TurnProgress {
             StepBody::ToolResult { call_id, name, result, active_ms } => {
                 self.active = Duration::from_millis(active_ms);
                 self.taint.extend(result.sources());
+                self.found_tools.extend(result.found_tools());
                 let mut content = result.render();
                 if let Some(open) = self.open_calls.iter().find(|open| open.call.id == call_id)
                     && let Some(note) = self.repeats.note(&open.call, &content)

@@ -1,5 +1,6 @@
 //! The interfaces that a turn needs: a model, tools and a journal.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -31,8 +32,8 @@ pub trait Model: Send + Sync {
 /// The tools that a turn may use.
 #[async_trait]
 pub trait Tools: Send + Sync {
-    /// Returns the definitions of all tools.
-    fn specs(&self) -> Arc<[ToolSpec]>;
+    /// Returns the definitions of the tools that the model is offered, with those that it found.
+    fn specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]>;
 
     /// Returns the own name of the tool that `name` or an alias means.
     fn canonical_name(&self, name: &str) -> Option<String>;

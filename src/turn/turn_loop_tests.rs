@@ -1,6 +1,6 @@
 //! The loop with a scripted model, scripted tools and a journal in memory.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
@@ -62,7 +62,7 @@ impl Approvals for ScriptedApprovals {
 
 #[async_trait]
 impl Tools for ScriptedTools {
-    fn specs(&self) -> Arc<[ToolSpec]> {
+    fn specs(&self, _: &BTreeSet<String>) -> Arc<[ToolSpec]> {
         let spec = |name: &str| ToolSpec {
             name: name.to_owned(),
             description: String::new(),

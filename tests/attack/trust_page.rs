@@ -120,6 +120,7 @@ fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
         probe("spawn", "a sub-agent", json!({"task": "quiet", "wait": true}), "echo: quiet"),
         probe("web_fetch", "a page", json!({"url": format!("{web}/page")}), "canary-page"),
         probe("web_search", "a question", json!({"query": "canaries"}), "canary-hit"),
+        probe("find_tools", "tools by what they do", json!({"query": "cron"}), "- cron: "),
         probe(
             "parallel",
             "a plan of calls that are allowed",

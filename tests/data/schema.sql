@@ -133,6 +133,9 @@ CREATE INDEX spawns_turn ON spawns (turn)
 -- index sqlite_autoindex_session_taints_1 on session_taints
 
 
+-- index sqlite_autoindex_session_tools_1 on session_tools
+
+
 -- index usage_at on usage
 CREATE INDEX usage_at ON usage (at)
 
@@ -467,6 +470,14 @@ CREATE TABLE session_taints (
     epoch   INTEGER NOT NULL,
     source  TEXT    NOT NULL,
     PRIMARY KEY (session, epoch, source)
+)
+
+-- table session_tools on session_tools
+CREATE TABLE session_tools (
+    session TEXT    NOT NULL,
+    epoch   INTEGER NOT NULL,
+    tool    TEXT    NOT NULL,
+    PRIMARY KEY (session, epoch, tool)
 )
 
 -- table sessions on sessions

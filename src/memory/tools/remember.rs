@@ -27,12 +27,12 @@ const TAG_CHARS: usize = 40;
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
-    /// One sentence that is clear by itself; of a case: the problem, a line break, the solution.
+    /// One clear sentence; of a case: problem, line break, solution.
     content: String,
     kind: Option<Remembers>,
-    /// Key of a preference, title of a case.
+    /// Of a preference; title of a case.
     key: Option<String>,
-    /// Id of the memory that is wrong now.
+    /// Id of a memory that is wrong.
     replaces: Option<i64>,
     /// Of a case.
     tags: Option<Vec<String>>,
@@ -63,7 +63,7 @@ pub struct RememberTool {
 
 impl RememberTool {
     pub fn new(service: Option<Arc<MemoryService>>) -> Self {
-        let description = "Remember something for later conversations: what the user asks you to, or what will matter.";
+        let description = "Remember what will matter in later conversations.";
         Self { spec: tool_spec::<Args>("remember", description), service }
     }
 }

@@ -231,13 +231,17 @@ impl CommandHandler {
     }
 
     fn tools(&self) -> String {
-        let specs = self.tools.specs();
+        let tools = self.tools.registry().all().filter(|(_, is_enabled)| *is_enabled);
         let line = |spec: &crate::chat::ToolSpec| {
             let first = spec.description.lines().next().unwrap_or_default();
             let first = first.split_once(". ").map_or(first, |(sentence, _)| sentence).trim_end_matches('.');
             format!("- `{}` - {}", spec.name, history::shorten(first, MAX_DESCRIPTION))
         };
-        format!("{}\n{}", self.context.phrases.tools_are, specs.iter().map(line).collect::<Vec<_>>().join("\n"))
+        format!(
+            "{}\n{}",
+            self.context.phrases.tools_are,
+            tools.map(|(tool, _)| line(tool.spec())).collect::<Vec<_>>().join("\n")
+        )
     }
 }
 

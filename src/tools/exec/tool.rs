@@ -92,7 +92,7 @@ impl ExecTool {
         };
         let limit = config.timeout.0.as_secs();
         let description = format!(
-            "Run a shell command in the workspace, at most {limit} s.{sandbox} What it leaves running ends with it, but for background."
+            "Run a shell command in the workspace, at most {limit} s.{sandbox} What it leaves running is ended."
         );
         Self { spec: tool_spec::<ExecArgs>("exec", description), config, deps }
     }

@@ -1,6 +1,7 @@
 //! The context of a turn: the window of its session's log, the summary of what came before it, and what is known of
 //! the writer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use daoyou_channels::SessionKey;
@@ -21,7 +22,7 @@ use crate::store::inbox::InboxRow;
 use crate::store::messages::{self, SessionHead};
 use crate::store::ownership::{self, Ownership};
 use crate::store::session_memory::{self, SessionMemory};
-use crate::store::{Connection, Durability, Store, StoreError, forgetting, memories};
+use crate::store::{Connection, Durability, Store, StoreError, forgetting, memories, session_tools};
 use crate::turn::limits::wanted_model;
 use crate::turn::progress::ContextStep;
 use crate::turn::token_budget::{self, RequestParts, TokenBudget};
@@ -125,6 +126,14 @@ pub struct ContextBuilder {
 }
 
 impl ContextBuilder {
+    /// Returns the tools that the conversation has found.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn found_tools(&self, session: &SessionKey) -> Result<BTreeSet<String>, StoreError> {
+        self.store.read_here(|connection| session_tools::found(connection, &session.to_string()))
+    }
+
     /// Composes the context for the message `last` beside this system prompt and these `tools`. A turn that resumes from `context` gets the same
     /// again.
     ///

@@ -24,10 +24,8 @@ const BOOTSTRAP_FILE_LIMIT: u64 = 1_000_000;
 
 const SECTION_BREAK: &str = "\n\n---\n\n";
 
-const IDENTITY: &str = "You are daoyou (道友, a companion on the way), a personal assistant that lives in a gateway: people \
-write to you from the terminal, webhooks and other channels, and your answer goes back to where the message came from. \
-Answer in the language of the message, briefly and plainly. Use the tools when they help; say what you did and what \
-did not work. Each message ends with a runtime context (time, channel, chat) that the gateway adds.";
+const IDENTITY: &str = "You are daoyou (道友, a companion on the way), a personal assistant in a gateway: people write to \
+you from the terminal, webhooks and other channels. Answer in the language of the message, briefly and plainly.";
 
 /// The system prompt; it is composed again when one of its files has changed.
 pub struct SystemPrompt {
@@ -100,7 +98,7 @@ impl SystemPrompt {
 
     /// Composes the prompt; with `is_private`, without anything about the user.
     fn compose(&self, is_private: bool) -> String {
-        let mut prompt = format!("{IDENTITY}\nYour own folder, the workspace, is {}.", self.workspace.root().display());
+        let mut prompt = format!("{IDENTITY}\nYour workspace is {}.", self.workspace.root().display());
         if !self.owner.is_empty() && !is_private {
             prompt.push_str(&format!("\nYour owner is {}.", self.owner));
         }

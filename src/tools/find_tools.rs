@@ -1,0 +1,166 @@
+//! The tool `find_tools`: tools that models seldom need are in no request until they are found here.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::names::{FIND_TOOLS, RARELY_NEEDED};
+use super::schema::tool_spec;
+use super::tool::{
+    CallRunner, FOUND_KEY, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome, ToolResult,
+    WriteRows,
+};
+use crate::chat::ToolSpec;
+use crate::store::{Connection, StoreError, session_tools};
+
+/// The most tools that one query finds.
+const MAX_FOUND: usize = 5;
+/// Shorter words of a query, such as "a" and "to", find nothing.
+const MIN_WORD: usize = 3;
+
+#[derive(Deserialize, JsonSchema)]
+struct FindToolsArgs {
+    /// A name, or what is to be done.
+    query: String,
+}
+
+/// Finds tools, whose specifications are in the requests of the conversation from then on.
+pub struct FindTools {
+    spec: ToolSpec,
+}
+
+impl FindTools {
+    pub fn new() -> Self {
+        // The registry completes the description with the names of the tools that are not offered.
+        Self { spec: tool_spec::<FindToolsArgs>(FIND_TOOLS, "Get further tools") }
+    }
+}
+
+#[async_trait]
+impl Tool for FindTools {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Atomic
+    }
+
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Reads
+    }
+
+    /// What is found may not be called for that reason.
+    fn allows_untrusted(&self, _: &Value, _: &ToolContext) -> bool {
+        true
+    }
+
+    async fn call(&self, _: Value, _: &ToolContext) -> ToolOutcome {
+        ToolResult::failed("find_tools needs the tools of a turn").into()
+    }
+
+    async fn call_with_runner(&self, arguments: Value, context: &ToolContext, runner: &dyn CallRunner) -> ToolOutcome {
+        let args: FindToolsArgs = match serde_json::from_value(arguments) {
+            Ok(args) => args,
+            Err(error) => return ToolResult::failed(error.to_string()).into(),
+        };
+        let tools: Vec<&dyn Tool> = runner.tool_names().into_iter().filter_map(|name| runner.tool(name)).collect();
+        let found = find(&args.query, &tools);
+        if found.is_empty() {
+            let hidden = tools.iter().filter(|tool| !tool.is_offered());
+            let lines: Vec<_> = hidden.map(|tool| line(tool.spec())).collect();
+            let error =
+                format!("no tool fits {:?}; ask for one of these by its name:\n{}", args.query, lines.join("\n"));
+            return ToolResult::failed(error).into();
+        }
+        let lines: Vec<_> = found.iter().map(|tool| line(tool.spec())).collect();
+        let mut result = ToolResult::ok(format!("From now on you can call:\n{}", lines.join("\n")));
+        let names: BTreeSet<String> = found.iter().map(|tool| tool.spec().name.clone()).collect();
+        result.metadata.insert(FOUND_KEY.to_owned(), names.iter().map(String::as_str).collect());
+        let write = FoundToolsWrite { session: context.session.to_string(), tools: names };
+        ToolOutcome { result, effects: vec![ToolEffect::Rows(RowEffect(Arc::new(write)))] }
+    }
+}
+
+/// Returns the tools that fit best, best first: those that are named, else those whose name, aliases or description share words
+/// with the query.
+fn find<'a>(query: &str, tools: &[&'a dyn Tool]) -> Vec<&'a dyn Tool> {
+    let query = query.to_lowercase();
+    let words: BTreeSet<&str> =
+        query.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).collect();
+    let is_named = |tool: &&&dyn Tool| words.contains(tool.spec().name.as_str());
+    let named: Vec<_> = tools.iter().filter(is_named).copied().collect();
+    if !named.is_empty() {
+        return named;
+    }
+    let mut scored: Vec<_> =
+        tools.iter().map(|tool| (score(&words, *tool), *tool)).filter(|(score, _)| *score > 0).collect();
+    scored.sort_by_key(|(score, _)| Reverse(*score));
+    scored.into_iter().take(MAX_FOUND).map(|(_, tool)| tool).collect()
+}
+
+/// Counts the words of the query that the tool's texts begin one of their words with; names count more.
+fn score(words: &BTreeSet<&str>, tool: &dyn Tool) -> usize {
+    let spec = tool.spec();
+    let hint = RARELY_NEEDED.iter().find(|(name, _)| *name == spec.name).map_or("", |(_, hint)| hint);
+    let names =
+        [spec.name.as_str(), hint].into_iter().chain(tool.aliases().iter().copied()).collect::<Vec<_>>().join(" ");
+    let matches = |text: &str, word: &str| {
+        let text = text.to_lowercase();
+        // "reminders" finds "reminder", "scheduling" finds "schedule".
+        let stem = &word[..word.floor_char_boundary(word.len().saturating_sub(3).max(4))];
+        text.split(|c: char| !c.is_alphanumeric()).any(|own| own.starts_with(stem))
+    };
+    let words = words.iter().filter(|word| word.chars().count() >= MIN_WORD);
+    words.map(|word| 3 * usize::from(matches(&names, word)) + usize::from(matches(&spec.description, word))).sum()
+}
+
+fn line(spec: &ToolSpec) -> String {
+    format!("- {}: {}", spec.name, spec.description)
+}
+
+/// Keeps for the rest of the conversation what was found.
+#[derive(Debug)]
+struct FoundToolsWrite {
+    session: String,
+    tools: BTreeSet<String>,
+}
+
+impl WriteRows for FoundToolsWrite {
+    fn write(&self, connection: &Connection) -> Result<(), StoreError> {
+        session_tools::add(connection, &self.session, &self.tools)
+    }
+
+    fn committed(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::tools::ToolsConfig;
+    use crate::tools::testing::ToolWorld;
+
+    #[tokio::test]
+    async fn a_tool_is_found_by_its_name_or_by_what_it_does() {
+        let world = ToolWorld::new(&ToolsConfig::default());
+        for (query, first) in [
+            ("process", "- process: "),
+            ("see background commands", "- process: "),
+            ("run several calls at the same time", "- parallel: "),
+            ("send a message to somebody else", "- message: "),
+            ("MESSAGE parallel", "- message: "),
+        ] {
+            let told = world.says("find_tools", json!({ "query": query })).await;
+            assert!(told.lines().nth(1).is_some_and(|line| line.starts_with(first)), "{query}: {told}");
+        }
+        let told = world.says("find_tools", json!({ "query": "提醒" })).await;
+        assert!(told.starts_with("Error: no tool fits \"提醒\"") && told.contains("\n- process: "), "{told}");
+        assert!(!told.contains("- read_file"), "{told}");
+    }
+}

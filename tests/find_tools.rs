@@ -1,0 +1,58 @@
+//! The size of a request, and the tools that are in it only after they were found.
+
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, Hook, Model, Reply, Setup};
+
+fn offered(request: &Value) -> Vec<String> {
+    let tools = request["tools"].as_array().cloned().unwrap_or_default();
+    tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_found_tool_stays_for_the_conversation() {
+    let model = Model::start().await;
+    let look = |query: &str| Reply::tool("find_tools", &json!({ "query": query }));
+    model.on("remind me", [look("set a reminder"), Reply::tool("cron", &json!({"action": "list"})), Reply::text("ok")]);
+    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"]))).await;
+    for text in ["hello", "remind me"] {
+        gateway.ask("in", "c", text).await;
+    }
+    gateway.restart().await;
+    for (chat, text) in [("c", "still there?"), ("d", "elsewhere"), ("c", "/new"), ("c", "anew")] {
+        gateway.ask("in", chat, text).await;
+    }
+    let requests = model.requests();
+    let has_cron: Vec<bool> = requests.iter().map(|request| offered(request).contains(&"cron".to_owned())).collect();
+    assert_eq!(
+        has_cron,
+        [false, false, true, true, true, false, false],
+        "hello, found, called, answered, later, elsewhere, anew"
+    );
+    assert_eq!(offered(&requests[0]), offered(&requests[5]));
+    let found = requests[2]["messages"].as_array().unwrap().last().unwrap().to_string();
+    assert!(found.contains("- cron: "), "{found}");
+    let find = requests[0]["tools"].as_array().unwrap().iter().find(|tool| tool["function"]["name"] == "find_tools");
+    assert!(find.unwrap().to_string().contains("cron (reminders, schedules)"));
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// A model may know a tool that it is not offered, such as from its instructions.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_was_not_found_works_all_the_same() {
+    let model = Model::start().await;
+    model.on("list", [Reply::tool("cron", &json!({"action": "list"})), Reply::text("listed")]);
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"]))).await;
+    gateway.ask("in", "c", "list").await;
+    let result = model.requests()[1]["messages"].as_array().unwrap().last().unwrap().to_string();
+    assert!(!result.contains("Error"), "{result}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_request_of_a_new_agent_is_small() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
+    let body = model.requests()[0].to_string();
+    assert!(body.len() < 6_000, "{} bytes: {body}", body.len());
+}
