@@ -1,12 +1,17 @@
 //! The owner's approval: a restricted call of a tainted turn waits, across restarts, and runs exactly once or not at all.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
+use crate::support::config::callback_secret;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, wait_settled};
 use crate::support::requirements::bubblewrap_is_missing;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::web::{Page, Web};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 const COMMAND: &str = "echo done >> done.txt";
 
@@ -217,4 +222,103 @@ async fn policies_decide_by_tool_and_channel() {
         assert_eq!(runs(&gateway), usize::from(expected == "runs"), "{key} {policy}: {reply}");
         assert_eq!(reply.contains("is refused"), expected == "refused", "{key} {policy}: {reply}");
     }
+}
+
+/// What one call of a random turn does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Action {
+    Look,
+    /// Reads a page of the web.
+    Taint,
+    Write,
+    Schedule,
+    Send,
+}
+
+/// Returns the calls of each response of a turn; they follow from its number.
+fn random_turn(number: usize) -> Vec<Vec<Action>> {
+    const ACTIONS: [Action; 5] = [Action::Look, Action::Taint, Action::Write, Action::Schedule, Action::Send];
+    let bytes = Sha256::digest(format!("turn {number}"));
+    let actions: Vec<Action> = bytes[1..8].iter().map(|byte| ACTIONS[usize::from(*byte) % ACTIONS.len()]).collect();
+    actions.chunks(1 + usize::from(bytes[0]) % 3).map(<[Action]>::to_vec).collect()
+}
+
+fn random_call(action: Action, label: &str, url: &str) -> (&'static str, Value) {
+    match action {
+        Action::Look => ("list_dir", json!({"path": "."})),
+        Action::Taint => ("web_fetch", json!({ "url": url })),
+        Action::Write => ("write_file", json!({"path": label, "content": "x"})),
+        Action::Schedule => ("cron", json!({"action": "add", "prompt": "x", "every": "1d", "name": label})),
+        Action::Send => ("message", json!({"content": label, "channel": "webhook:in", "chat_id": "other"})),
+    }
+}
+
+/// Whatever the order of clean and tainted results: an effect of a turn that has read the web happens if and only if the owner
+/// approves that very call.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_order_of_reads_lets_an_effect_through() {
+    let web = Web::start().await;
+    web.put("/page", Page::html("<p>some page</p>"));
+    let url = web.url("/page");
+    let model = Model::start().await;
+    model.script(|asked| {
+        let (number, url) = asked.user.split_once(' ')?;
+        let number: usize = number.parse().ok()?;
+        let responses = random_turn(number);
+        let Some(actions) = responses.get(asked.step) else { return Some(Reply::text("done")) };
+        let calls = actions
+            .iter()
+            .enumerate()
+            .map(|(at, action)| random_call(*action, &format!("turn-{number}-{}-{at}", asked.step), url));
+        let mut reply: Option<Reply> = None;
+        for (name, arguments) in calls {
+            reply = Some(match reply {
+                None => Reply::tool(name, &arguments),
+                Some(reply) => reply.and_tool(name, &arguments),
+            });
+        }
+        reply
+    });
+    let sink = Sink::start(Some(&callback_secret())).await;
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink).trusting(&[]));
+    let setup = setup.set("owner.identities", vec!["webhook:in:boss"]);
+    let gateway = Gateway::start(setup.set("tools.web.allow_private", vec!["127.0.0.1"])).await;
+    let mut expected = BTreeSet::new();
+    let mut asked_about = 0;
+    for number in 0..16 {
+        let id = send(&gateway, "boss", &format!("chat-{number}"), &format!("{number} {url}")).await;
+        let mut is_tainted = false;
+        for (step, actions) in random_turn(number).into_iter().enumerate() {
+            for (at, action) in actions.into_iter().enumerate() {
+                let label = format!("turn-{number}-{step}-{at}");
+                is_tainted |= action == Action::Taint;
+                if matches!(action, Action::Look | Action::Taint) {
+                    continue;
+                }
+                if !is_tainted {
+                    expected.insert(label);
+                    continue;
+                }
+                let waiting = asked(&gateway).await;
+                assert!(waiting["arguments"].to_string().contains(&label), "{label}: {waiting}");
+                asked_about += 1;
+                let verdict = if asked_about % 2 == 0 { "approve" } else { "deny" };
+                let code = waiting["id"].as_str().unwrap();
+                assert_eq!(gateway.run(&["approvals", verdict, code]).await.code, Some(0));
+                if verdict == "approve" {
+                    expected.insert(label);
+                }
+            }
+        }
+        assert_eq!(reply(&gateway, &id).await, "done", "turn {number}");
+    }
+    assert!(asked_about > 10, "the turns are of both kinds: {asked_about}");
+    let files = std::fs::read_dir(gateway.workspace()).unwrap().map(|file| file.unwrap().file_name());
+    let mut happened: BTreeSet<String> = files.map(|name| name.to_string_lossy().into_owned()).collect();
+    let jobs = gateway.json(&["cron", "list"]).await;
+    happened.extend(jobs.as_array().unwrap().iter().filter_map(|job| job["name"].as_str()).map(str::to_owned));
+    let rows = Journal::read(&gateway.database()).unwrap().outbox;
+    happened.extend(rows.iter().filter_map(|row| row.body["content"].as_str()).map(str::to_owned));
+    happened.retain(|label| label.starts_with("turn-"));
+    assert_eq!(happened, expected);
 }

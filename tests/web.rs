@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::dns::program_asking;
 use crate::support::web::{Page, Web};
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
@@ -106,6 +107,27 @@ async fn nothing_inside_is_asked_however_it_is_written() {
     let listed = setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"]);
     let listed = Gateway::start(listed.set("tools.web.allow_hosts", vec!["example.org"])).await;
     assert!(fetch(&listed, &web.url("/")).await.contains("not among tools.web.allow_hosts"));
+}
+
+/// The name server names an allowed address first, and another one when it is asked again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_server_that_rebinds_gains_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let addresses = ["127.0.0.1", "127.0.0.2"].map(|address| address.parse().unwrap());
+    let Some(program) = program_asking(folder.path(), &addresses).await else { return };
+    let open = Web::start().await;
+    let inner = Web::at(&format!("127.0.0.2:{}", open.port())).await;
+    let url = |path: &str| format!("http://rebind.test:{}{path}", open.port());
+    let page = |text: &str| Page::html(text).header("cache-control", "no-store").header("connection", "close");
+    open.put("/page", page("<p>an open page</p>"));
+    inner.put("/page", page("<p>inner secrets</p>"));
+    let model = caller().await;
+    let setup = setup(&model).program(Some(program)).set("tools.web.allow_private", vec!["127.0.0.1"]);
+    let gateway = Gateway::start(setup).await;
+    assert!(fetch(&gateway, &url("/page")).await.contains("an open page"), "{}", gateway.logs());
+    let told = fetch(&gateway, &url("/page")).await;
+    assert!(told.contains("127.0.0.2") && !told.contains("secrets"), "{told}");
+    assert_eq!((open.requests().len(), inner.requests().len()), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

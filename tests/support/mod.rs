@@ -5,6 +5,7 @@ pub mod anthropic;
 pub mod attached;
 pub mod clock;
 pub mod config;
+pub mod dns;
 pub mod embeddings;
 pub mod exposition;
 pub mod gateway;

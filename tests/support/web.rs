@@ -63,7 +63,12 @@ pub struct Web {
 
 impl Web {
     pub async fn start() -> Self {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
+        Self::at("127.0.0.1:0").await
+    }
+
+    /// Starts the server on another address of loopback.
+    pub async fn at(address: &str) -> Self {
+        let listener = tokio::net::TcpListener::bind(address).await.expect("a free port on loopback");
         let port = listener.local_addr().expect("a bound socket has an address").port();
         let shared = Arc::new(Shared::default());
         let router = Router::new().fallback(answer).with_state(Arc::clone(&shared));

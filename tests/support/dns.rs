@@ -1,0 +1,76 @@
+//! A name server that gives another address each time, and a program that asks it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tokio::net::UdpSocket;
+use uuid::Uuid;
+
+use super::gateway::binary;
+use super::requirements::{bubblewrap_is_missing, is_root, skip_story};
+
+/// The types of questions (RFC 1035, section 3.2.2).
+const TYPE_A: [u8; 2] = [0, 1];
+
+/// Returns a script that starts the program with this name server alone, in `folder`; `None` if the machine cannot do it, and then
+/// skips the story. The first address answers the first question, the last all further ones.
+pub async fn program_asking(folder: &Path, addresses: &[Ipv4Addr]) -> Option<PathBuf> {
+    if bubblewrap_is_missing() {
+        return None;
+    }
+    if !is_root() {
+        skip_story("only root can have a name server of its own");
+        return None;
+    }
+    // Stories run at the same time; each has a name server on an address of its own.
+    let bytes = Uuid::new_v4().into_bytes();
+    let ip = Ipv4Addr::new(127, bytes[0], bytes[1], bytes[2].clamp(2, 250));
+    let socket = UdpSocket::bind(SocketAddr::from((ip, 53))).await.expect("root binds port 53 of loopback");
+    tokio::spawn(answer(socket, addresses.to_vec()));
+    let (resolver, script) = (folder.join("resolv.conf"), folder.join("with-name-server"));
+    std::fs::write(&resolver, format!("nameserver {ip}\n")).expect("the folder is ours");
+    let line = format!(
+        "#!/bin/sh\nexec bwrap --dev-bind / / --ro-bind {} /etc/resolv.conf {} \"$@\"\n",
+        resolver.display(),
+        binary().display()
+    );
+    std::fs::write(&script, line).expect("the folder is ours");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("the script is ours");
+    Some(script)
+}
+
+async fn answer(socket: UdpSocket, addresses: Vec<Ipv4Addr>) {
+    let (mut question, mut asked) = ([0; 512], 0);
+    while let Ok((length, from)) = socket.recv_from(&mut question).await {
+        let question = &question[..length];
+        let is_address = question_end(question).is_some_and(|end| question[end - 4..end - 2] == TYPE_A);
+        let address = is_address.then(|| addresses[asked.min(addresses.len() - 1)]);
+        asked += usize::from(is_address);
+        if let Some(reply) = reply(question, address) {
+            drop(socket.send_to(&reply, from).await);
+        }
+    }
+}
+
+/// Returns where the first question of a message ends.
+fn question_end(message: &[u8]) -> Option<usize> {
+    let mut at = 12;
+    while *message.get(at)? != 0 {
+        at += 1 + usize::from(message[at]);
+    }
+    (at + 5 <= message.len()).then_some(at + 5)
+}
+
+/// Returns the answer to a question (RFC 1035, section 4): one address that may not be kept, or none.
+fn reply(question: &[u8], address: Option<Ipv4Addr>) -> Option<Vec<u8>> {
+    let end = question_end(question)?;
+    let mut reply = question[..2].to_vec();
+    reply.extend([0x81, 0x80, 0, 1, 0, u8::from(address.is_some()), 0, 0, 0, 0]);
+    reply.extend(&question[12..end]);
+    if let Some(address) = address {
+        reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
+        reply.extend(address.octets());
+    }
+    Some(reply)
+}
