@@ -35,6 +35,8 @@ pub const FIND_TOOLS: &str = "find_tools";
 
 /// The tools that are in a request only after `find_tools` has found them, each with words for what it does if the name does not say it.
 pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
+    ("web_fetch", "web pages"),
+    ("web_search", ""),
     ("process", "background commands"),
     ("message", "other chats, mails, files"),
     ("parallel", ""),

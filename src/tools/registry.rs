@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use thiserror::Error;
 
 use super::names::{FIND_TOOLS, RARELY_NEEDED};
-use super::schema::schema_faults;
+use super::schema::{schema_faults, schema_for_models};
 use super::tool::Tool;
 use crate::chat::ToolSpec;
 
@@ -115,6 +115,7 @@ impl ToolRegistry {
         let mut specs = Vec::new();
         for tool in self.tools.values().filter(|tool| is_shown(&***tool)) {
             let mut spec = tool.spec().clone();
+            spec.parameters = schema_for_models(&spec.parameters);
             if spec.name == FIND_TOOLS {
                 if hidden.is_empty() {
                     continue;

@@ -31,6 +31,31 @@ pub fn plain_schema(schema: &Value) -> Value {
     Value::Object(root)
 }
 
+/// Returns the schema as models read it: without the words that only the check of arguments needs.
+pub fn schema_for_models(schema: &Value) -> Value {
+    let Value::Object(fields) = schema else { return schema.clone() };
+    let mut fields = fields.clone();
+    fields.retain(|key, value| match key.as_str() {
+        "additionalProperties" => *value != json!(false),
+        "required" => *value != json!([]),
+        _ => true,
+    });
+    if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+        properties.values_mut().for_each(|property| *property = schema_for_models(property));
+    }
+    for key in ["items", "additionalProperties"] {
+        if let Some(inner) = fields.get_mut(key) {
+            *inner = schema_for_models(inner);
+        }
+    }
+    for key in ["anyOf", "oneOf", "allOf"] {
+        if let Some(Value::Array(choices)) = fields.get_mut(key) {
+            choices.iter_mut().for_each(|choice| *choice = schema_for_models(choice));
+        }
+    }
+    Value::Object(fields)
+}
+
 /// Returns what a strict service would reject in the schema of a tool's arguments.
 pub fn schema_faults(schema: &Value) -> Vec<String> {
     let mut faults = Vec::new();
@@ -222,6 +247,12 @@ mod tests {
         assert_eq!(spec.parameters["required"], json!(["action", "tags", "format"]));
         assert_eq!(spec.parameters["additionalProperties"], json!(false));
         assert!(spec.parameters.get("description").is_none() && !spec.parameters.to_string().contains("$"));
+        let sent = schema_for_models(&spec.parameters);
+        assert!(!sent.to_string().contains("additionalProperties"), "{sent}");
+        assert_eq!(sent["required"], spec.parameters["required"]);
+        let free = json!({"type": "object", "properties": {"required": {"type": "object", "additionalProperties": {"type": "string"}}}, "required": []});
+        let expected = json!({"type": "object", "properties": {"required": {"type": "object", "additionalProperties": {"type": "string"}}}});
+        assert_eq!(schema_for_models(&free), expected);
     }
 
     #[test]

@@ -29,6 +29,8 @@ usage: cargo xtask CHORE
                                  writes that section alone, unless quick. --choose tries other weights and writes nothing
   bench growth [--messages N]    what a turn costs as one owner's messages add up to N (default 1,000,000; the longest takes
                                  hours); writes that section alone, where N is 36,000 or more
+  bench tools                    the tools: grep and glob beside rg, pages of a large file, a web page, the parts of a first
+                                 request; writes that section alone
   man                            writes the manual pages to target/man, one for each command
   soak [--minutes N] [--kills N] [--seed S]
                                  random messages and kills for so many minutes and kills at least (default 200 kills), from
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         ["trust"] => trust(),
         ["bench", "memory", rest @ ..] => bench_memory(rest),
         ["bench", "growth", rest @ ..] => bench_growth(rest),
+        ["bench", "tools"] => bench_tools(),
         ["bench", rest @ ..] => bench(rest),
         ["man"] => run(cargo(&["run", "--locked", "--package", "daoyou", "--", "man", "target/man"])),
         ["soak", rest @ ..] => soak(rest),
@@ -306,7 +309,7 @@ fn bench(args: &[&str]) -> Result<()> {
 /// Returns the last sections of the page, which other tasks write.
 fn kept_sections() -> Result<String> {
     let page = fs::read_to_string(root().join("docs/benchmarks.md")).context("docs/benchmarks.md")?;
-    Ok([MEMORY, GROWTH]
+    Ok([MEMORY, GROWTH, TOOLS]
         .iter()
         .filter_map(|heading| page.find(heading))
         .min()
@@ -367,6 +370,17 @@ fn bench_growth(args: &[&str]) -> Result<()> {
     let page = root().join("docs/benchmarks.md");
     let text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
     fs::write(&page, with_section(&text, GROWTH, &section)).context("docs/benchmarks.md")
+}
+
+/// The heading of the section that [`bench_tools`] writes.
+const TOOLS: &str = "## Tools\n";
+
+/// Measures the tools, and replaces their section of the page.
+fn bench_tools() -> Result<()> {
+    let section = output_of(cargo(&["bench", "--locked", "--bench", "gateway", "--", "--tools"]))?;
+    let page = root().join("docs/benchmarks.md");
+    let text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
+    fs::write(&page, with_section(&text, TOOLS, &section)).context("docs/benchmarks.md")
 }
 
 /// Returns the page with this section in place of the one of the same heading, or at its end.
