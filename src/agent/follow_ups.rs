@@ -3,7 +3,7 @@
 use daoyou_channels::SessionKey;
 
 use super::sub_agents::{self, AwaitingTurn};
-use crate::bus::{EndedTurn, FollowUps, MessageBus};
+use crate::bus::{EndedTurn, FollowUps, MessageBus, NoticeKind, OutboxSlot};
 use crate::origin::TurnCause;
 use crate::phrases::Phrases;
 use crate::session::retry_scheduler::RetryScheduler;
@@ -58,7 +58,12 @@ pub(super) fn follow(
         }
     }
     let told = match notice {
-        Some(notice) => bus.write_owner_notice(connection, daoyou_channels::new_id(), "notice:errand", notice)?,
+        Some(notice) => bus.write_owner_notice(
+            connection,
+            daoyou_channels::new_id(),
+            OutboxSlot::notice(NoticeKind::FollowUp),
+            notice,
+        )?,
         None => None,
     };
     let is_failed_run = matches!(cause, TurnCause::Job(_)) && end.error.is_some();

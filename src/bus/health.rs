@@ -104,15 +104,33 @@ impl ServiceHealth {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Writes the copy in the store.
-    pub fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        meta::set(connection, meta::SERVICE_FAULTS, &serde_json::to_string(&self.all())?)
+    /// Writes the copy in the store, in which the faults of the `reported` providers are reported. The caller marks them here
+    /// after its commit.
+    pub fn write(&self, connection: &Connection, reported: &[String]) -> Result<(), StoreError> {
+        let (mut faults, stored) = (self.all(), stored_service_faults(connection)?);
+        for (provider, fault) in &mut faults {
+            fault.is_reported |= reported.contains(provider) || is_reported_in(&stored, provider, fault);
+        }
+        meta::set(connection, meta::SERVICE_FAULTS, &serde_json::to_string(&faults)?)
+    }
+
+    /// Returns true if a committed notice of the provider's fault reaches the owner, though it may not be marked here yet.
+    pub fn has_notice(&self, connection: &Connection, provider: &str) -> Result<bool, StoreError> {
+        let stored = stored_service_faults(connection)?;
+        Ok(self.all().get(provider).is_some_and(|fault| is_reported_in(&stored, provider, fault)))
     }
 
     /// Replaces the faults by the copy from the store.
     pub(super) fn restore(&self, faults: BTreeMap<String, ServiceFault>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = faults;
     }
+}
+
+/// Returns true if the copy in the store says that this fault is reported.
+fn is_reported_in(stored: &BTreeMap<String, ServiceFault>, provider: &str, fault: &ServiceFault) -> bool {
+    stored.get(provider).is_some_and(|stored| {
+        stored.is_reported && (stored.since, stored.code.as_str()) == (fault.since, fault.code.as_str())
+    })
 }
 
 /// Reads the copy in the store.

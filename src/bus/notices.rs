@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use daoyou_channels::{OutboundContext, SessionKey};
 use uuid::Uuid;
 
-use super::outbound::{OutboundBody, OutboundDraft};
+use super::outbound::{OutboundBody, OutboundDraft, OutboxSlot};
 use crate::store::{Connection, StoreError};
 
 /// The time in which the same cause on the same channel gives no second notice.
@@ -45,10 +45,10 @@ impl NoticeSettings {
     /// Returns true if a notice of this dead letter can arrive: it takes another way and is no notice of a notice.
     pub(super) fn can_report(&self, letter: &DeadLetter<'_>) -> bool {
         let goes_the_same_way = self.channel == letter.channel && self.chat_id == letter.chat_id;
-        !goes_the_same_way && !letter.slot.starts_with("notice:")
+        !goes_the_same_way && !OutboxSlot::is_notice(letter.slot)
     }
 
-    pub(super) fn draft(&self, turn: Uuid, slot: String, content: String) -> OutboundDraft {
+    pub(super) fn draft(&self, turn: Uuid, slot: OutboxSlot, content: String) -> OutboundDraft {
         let body = OutboundBody {
             content,
             session: SessionKey::of_chat(&self.channel, &self.chat_id),
@@ -68,14 +68,14 @@ pub(super) fn write_notice(
     connection: &Connection,
     notices: Option<&NoticeSettings>,
     turn: Uuid,
-    slot: &str,
+    slot: OutboxSlot,
     content: String,
 ) -> Result<Option<String>, StoreError> {
     let Some(notices) = notices else {
         tracing::warn!(notice = content, "notice for the owner, which goes only to this log (owner.notify)");
         return Ok(None);
     };
-    notices.draft(turn, slot.to_owned(), content).insert(connection)?;
+    notices.draft(turn, slot, content).insert(connection)?;
     Ok(Some(notices.channel.clone()))
 }
 

@@ -197,7 +197,7 @@ impl DeliveryAttempt<'_> {
     }
 
     /// Records the outcome. It retries until the store accepts: a row that stays `sending` is not delivered before the
-    /// next start.
+    /// next start. An outcome that the store never accepts leaves the row `unknown`, if it accepts that.
     async fn record(
         &self,
         durability: Durability,
@@ -206,7 +206,19 @@ impl DeliveryAttempt<'_> {
         let failed = |error: &StoreError| {
             tracing::error!(id = %self.id, %error, "the outcome of a delivery could not be recorded; its chat waits");
         };
-        self.bus.store().write_until(durability, || write.clone(), failed).await.ok_or(StoreError::Closed)
+        let recorded = self.bus.store().write_until(durability, || write.clone(), failed).await;
+        if let Err(error) = recorded.as_ref()
+            && error.is_permanent()
+        {
+            let (id, reason) = (self.id, format!("its outcome cannot be recorded: {error}"));
+            let unknown = || {
+                let reason = reason.clone();
+                move |connection: &Connection| outbox::mark_ended(connection, id, "unknown", &reason)
+            };
+            self.bus.store().write_until(Durability::Synced, unknown, failed).await?;
+            self.count(DeliveryOutcome::Unknown);
+        }
+        recorded
     }
 }
 

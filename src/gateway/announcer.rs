@@ -7,7 +7,7 @@ use daoyou_channels::{InboundMessage, SessionKey, Trust};
 use serde_json::{Map, Value};
 
 use crate::agent::TurnRunner;
-use crate::bus::{InboundDraft, ReplyTarget};
+use crate::bus::{InboundDraft, ReplyTarget, metadata_of};
 use crate::guard::CommandExit;
 use crate::live::LivePart;
 use crate::memory::origin_on_behalf;
@@ -80,7 +80,7 @@ impl AnnouncementTarget {
             None => (&process.metadata, started_by.clone()),
         };
         let origin = TurnOrigin { follow_ups: started_by.follow_ups.next(), ..origin.for_follow_up() };
-        Ok(Self { session, channel, chat_id, metadata: serde_json::from_str(metadata)?, origin })
+        Ok(Self { session, channel, chat_id, metadata: metadata_of(metadata), origin })
     }
 }
 

@@ -90,13 +90,16 @@ impl Store {
     }
 
     /// Retries a write, with growing pauses, until the store accepts it. `make` creates the work of each attempt, and `failed`
-    /// is called with each failure. Returns `None` once the store is closed. Dropping the future ends the retries.
+    /// is called with each failure that may pass. Dropping the future ends the retries.
+    ///
+    /// # Errors
+    /// The store is closed, or a failure is permanent ([`StoreError::is_permanent`]).
     pub async fn write_until<T, F>(
         &self,
         durability: Durability,
         mut make: impl FnMut() -> F + Send,
         failed: impl Fn(&StoreError) + Send,
-    ) -> Option<T>
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -104,8 +107,8 @@ impl Store {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {
             match self.write(durability, make()).await {
-                Ok(written) => return Some(written),
-                Err(StoreError::Closed) => return None,
+                Ok(written) => return Ok(written),
+                Err(error) if error.is_permanent() || matches!(error, StoreError::Closed) => return Err(error),
                 Err(error) => {
                     failed(&error);
                     tokio::time::sleep(backoff.next_wait()).await;

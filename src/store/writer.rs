@@ -159,8 +159,8 @@ impl Writer {
         let (answer, answered) = oneshot::channel();
         let health = self.health.clone();
         let run = Box::new(move |connection: &Connection| {
-            let outcome = catch_unwind(AssertUnwindSafe(|| work(connection)))
-                .unwrap_or_else(|_| Err(StoreError::Row("a write panicked".to_owned())));
+            let outcome =
+                catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or_else(|_| Err(StoreError::Panicked));
             // A caller that went away has dropped its end; its work happens nevertheless.
             let _ = answer.send(outcome.inspect_err(|error| health.observe(error)));
         });
@@ -361,8 +361,7 @@ where
     {
         return (Err(error.into()), Ok(()));
     }
-    let outcome = catch_unwind(AssertUnwindSafe(|| work(connection)))
-        .unwrap_or_else(|_| Err(StoreError::Row("a write panicked".to_owned())));
+    let outcome = catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or_else(|_| Err(StoreError::Panicked));
     let undo_or_keep: &[&str] = match (position, outcome.is_ok()) {
         // Some errors (a full disk) have undone the whole transaction already.
         _ if connection.is_autocommit() => &[],

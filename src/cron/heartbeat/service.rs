@@ -13,7 +13,7 @@ use super::HeartbeatSettings;
 use super::due::{HeartbeatMemory, choose_due, load, save};
 use super::items::{self, HeartbeatItem};
 use super::run_end::OK;
-use crate::bus::{InboundDraft, MessageBus, OutboundBody, OutboundDraft};
+use crate::bus::{InboundDraft, MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
 use crate::guard::{Jail, JailError};
 use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::{Connection, Durability, StoreError, inbox, notes, usage};
@@ -188,8 +188,14 @@ fn report_budget_spent(
         error: None,
     };
     let (channel, chat_id) = (settings.channel.clone(), settings.chat_id.clone());
-    OutboundDraft { turn: daoyou_channels::new_id(), slot: "notice:heartbeat".to_owned(), channel, chat_id, body }
-        .insert(connection)?;
+    OutboundDraft {
+        turn: daoyou_channels::new_id(),
+        slot: OutboxSlot::notice(NoticeKind::Heartbeat),
+        channel,
+        chat_id,
+        body,
+    }
+    .insert(connection)?;
     Ok(HeartbeatOutcome::Silenced)
 }
 
