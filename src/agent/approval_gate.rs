@@ -165,7 +165,7 @@ impl ApprovalGate {
 
     /// Returns the notice for the chat that asked, unless nobody waits for an answer there.
     fn answer(&self, context: &ToolContext, tools: &str) -> Result<Option<OutboundDraft>, StoreError> {
-        if context.origin.is_errand() {
+        if context.origin.runs_for_job_or_agent() {
             return Ok(None);
         }
         let TurnOrigin { reply, .. } = context.origin.as_ref();

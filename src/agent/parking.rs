@@ -122,8 +122,9 @@ impl Parking {
             None => {
                 let step = serde_json::to_string(&StepBody::Waiting { since }).map_err(StoreError::from)?;
                 // Nobody waits for the answer of an errand.
-                let is_errand = TurnOrigin::parse(&last.origin).is_errand();
-                let notice = if is_errand { None } else { Some(self.notice(*turn, last, outage.failure())) };
+                let runs_for_job_or_agent = TurnOrigin::parse(&last.origin).runs_for_job_or_agent();
+                let notice =
+                    if runs_for_job_or_agent { None } else { Some(self.notice(*turn, last, outage.failure())) };
                 Some((step, notice))
             }
         };

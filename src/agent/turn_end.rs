@@ -202,7 +202,9 @@ impl TurnEnd {
             SessionChange::None => {}
             SessionChange::NewEpoch => messages::new_epoch(connection, &last.session)?,
             SessionChange::Model(model) => messages::set_model(connection, &last.session, model.as_deref())?,
-            SessionChange::NamePoint { turn, name } => checkpoints::set_name(connection, &last.session, *turn, name)?,
+            SessionChange::NameCheckpoint { turn, name } => {
+                checkpoints::set_name(connection, &last.session, *turn, name)?
+            }
             SessionChange::Restore(point) => drop(checkpoints::restore(connection, point)?),
             SessionChange::Forget(id) => {
                 memory::forget(connection, &[*id])?;
@@ -240,7 +242,7 @@ impl TurnEnd {
             return Ok(AppliedFollowUps::default());
         }
         let origin = TurnOrigin::parse(&last.origin);
-        if !origin.is_errand() {
+        if !origin.runs_for_job_or_agent() {
             return Ok(AppliedFollowUps { reply: Some(self.reply.clone()), ..AppliedFollowUps::default() });
         }
         let end = EndedTurn { row: last, turn: self.turn, reply: &self.reply, error: self.error, taint };

@@ -1,10 +1,10 @@
 //! Notices for the owner, and their throttling.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use daoyou_channels::{OutboundContext, SessionKey};
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::outbound::{OutboundBody, OutboundDraft, OutboxSlot};
@@ -79,14 +79,14 @@ pub(super) fn write_notice(
     Ok(Some(notices.channel.clone()))
 }
 
-/// The causes reported lately, by channel and reason.
+/// The causes reported lately, by channel and reason. Unlike the channels' `RateLimiter` it can make a cause news again.
 #[derive(Default)]
 pub struct NoticeThrottle(Mutex<HashMap<(String, String), Instant>>);
 
 impl NoticeThrottle {
     /// Returns true if `reason` was not reported lately for `channel`; then it counts as reported.
     pub fn is_news(&self, channel: &str, reason: &str, now: Instant) -> bool {
-        let mut noticed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noticed = self.0.lock();
         noticed.retain(|_, at| now.saturating_duration_since(*at) < REPEAT_INTERVAL);
         let key = (channel.to_owned(), reason.to_owned());
         if noticed.contains_key(&key) {
@@ -100,7 +100,7 @@ impl NoticeThrottle {
 
     /// Makes `reason` news again for `channel`, because its notice could not be written.
     pub fn forget(&self, channel: &str, reason: &str) {
-        let mut noticed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noticed = self.0.lock();
         noticed.remove(&(channel.to_owned(), reason.to_owned()));
     }
 }

@@ -2,11 +2,12 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::{Channel, OutboundMessage, Receipt, Resend, SendError};
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::bus::{ChannelHealth, ChannelState, DeadLetter, MessageBus, message_of};
@@ -43,7 +44,7 @@ impl SendingHealth {
     /// Records that the channel cannot send; returns true if it could before.
     fn record_held(&self, channel: &str, reason: &str) -> bool {
         let failed = ChannelState::Failed { error: format!("sending: {reason}") };
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
         let before = self.health.exchange(channel, failed.clone()).unwrap_or(ChannelState::Running);
         let is_news = shown.is_none();
         let before = match shown.take() {
@@ -56,7 +57,7 @@ impl SendingHealth {
 
     /// Records that the channel can send.
     fn record_working(&self, channel: &str) {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let shown = self.shown.lock().take();
         if let Some((failed, before)) = shown {
             tracing::info!(channel, "the channel sends again");
             self.health.compare_and_set(channel, &failed, before);

@@ -153,7 +153,7 @@ fn token_budget_spent_since(
 
 /// Explains why a job cannot be read.
 pub fn unreadable(error: &StoreError) -> String {
-    format!("daoyou cannot read this job ({error}); remove it and make it anew")
+    format!("daoyou cannot read this job ({error}); remove it and create it again")
 }
 
 /// Carries out the plan within the caller's commit. A job that was changed meanwhile is left for the next poll.

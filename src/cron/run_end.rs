@@ -37,7 +37,7 @@ pub struct JobRunEnd<'a> {
 }
 
 /// Records the end of a run's turn; returns what is delivered and who is informed.
-pub fn ended(
+pub fn follow_ups_of(
     connection: &Connection,
     settings: &CronSettings,
     job_turn: &JobTurn,

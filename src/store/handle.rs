@@ -1,10 +1,11 @@
 //! The handle on the store.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::backoff::Backoff;
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
@@ -193,7 +194,7 @@ impl Store {
         let inner = self.inner.clone();
         let closing = tokio::task::spawn_blocking(move || {
             // The writer goes last: it moves the log into the file.
-            inner.readers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            inner.readers.lock().clear();
             inner.writer.close();
             if inner.serves && inner.health.check().is_ok() {
                 health::remove_suspicion(&inner.path);
@@ -210,7 +211,7 @@ impl Inner {
         if self.reading.is_closed() {
             return Err(StoreError::Closed);
         }
-        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.readers.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
             None => database::open_reader(&self.path)?,
@@ -218,7 +219,7 @@ impl Inner {
         let outcome = in_read_transaction(&connection, work).inspect_err(|error| self.health.observe(error));
         // A connection that could not leave its read transaction would show the past from now on.
         if connection.is_autocommit() {
-            self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            self.readers.lock().push(connection);
         }
         outcome
     }
