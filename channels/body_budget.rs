@@ -6,11 +6,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::http_error::HttpError;
@@ -27,11 +28,11 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct BodyBudget {
     limit: u64,
-    state: Mutex<State>,
+    state: Mutex<BodyBudgetState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BodyBudgetState {
     /// The bytes that all bodies hold.
     used: u64,
     next_id: u64,
@@ -86,12 +87,12 @@ impl BodyBudget {
     }
 
     /// The state is consistent between any two statements, so a panic of another holder does no harm.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BodyBudgetState> {
+        self.state.lock()
     }
 }
 
-impl State {
+impl BodyBudgetState {
     /// Ends bodies until `bytes` more fit into `limit` and some room is free. `of` is the body that needs them, and may be
     /// ended itself.
     fn make_room(&mut self, limit: u64, of: u64, bytes: u64) {
@@ -206,7 +207,7 @@ impl BodyShare {
     }
 }
 
-impl State {
+impl BodyBudgetState {
     fn phase(&self, id: u64) -> Phase {
         self.bodies.get(&id).map_or(Phase::Ended, |body| body.phase)
     }
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_who_asks_for_too_much_ends_nobody_smaller() {
+    async fn an_oversized_request_does_not_evict_smaller_ones() {
         let budget = BodyBudget::new(ByteSize(1_000));
         let [one, other, proven] = [(); 3].map(|()| budget.share());
         one.take(400).unwrap();
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_thrown_away_holds_nothing() {
+    async fn dropped_bodies_release_their_budget() {
         let budget = BodyBudget::new(ByteSize(100));
         let share = budget.share();
         share.take(60).unwrap();

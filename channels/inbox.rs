@@ -136,20 +136,16 @@ pub struct SentMessage {
 /// Accepts messages. `accept` returns only when the message is on disk (`synchronous = FULL`).
 #[async_trait]
 pub trait Inbox: Send + Sync {
-    /// Accepts `message`, with `alongside` in the same commit, also for a duplicate.
-    async fn accept(&self, message: InboundMessage, alongside: AcceptExtras) -> Result<Acceptance, Refusal>;
+    /// Accepts `message`, with `extras` in the same commit, also for a duplicate.
+    async fn accept(&self, message: InboundMessage, extras: AcceptExtras) -> Result<Acceptance, Refusal>;
 
     /// Accepts `message` and answers it without a turn and a model: one commit holds the message, its reply and
-    /// `alongside`.
-    async fn answer(
-        &self,
-        message: InboundMessage,
-        reply: String,
-        alongside: AcceptExtras,
-    ) -> Result<Acceptance, Refusal>;
+    /// `extras`.
+    async fn answer(&self, message: InboundMessage, reply: String, extras: AcceptExtras)
+    -> Result<Acceptance, Refusal>;
 
-    /// Stores `alongside` without a message; if that moves a cursor, `reason` is stored with the position.
-    async fn skip(&self, alongside: AcceptExtras, reason: &str) -> Result<(), Refusal>;
+    /// Stores `extras` without a message; if that moves a cursor, `reason` is stored with the position.
+    async fn skip(&self, extras: AcceptExtras, reason: &str) -> Result<(), Refusal>;
 
     /// Returns the newest note of `kind` and `key`.
     async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<StoredNote>, Refusal>;

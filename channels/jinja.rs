@@ -1,4 +1,40 @@
-//! Finds the code in a Jinja template, for checks of templates that may use too much memory.
+//! Finds the code in a Jinja template, for checks of templates that may use too much memory; and bounds what one renders.
+
+use std::io::{self, ErrorKind, Write};
+
+/// A writer that accepts at most `limit` bytes.
+#[derive(Debug)]
+pub struct BoundedOutput {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl BoundedOutput {
+    pub fn new(limit: usize) -> Self {
+        Self { bytes: Vec::new(), limit }
+    }
+
+    /// Returns true if nothing more is accepted.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= self.limit
+    }
+
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl Write for BoundedOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.limit.saturating_sub(self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if bytes.len() > room { Err(ErrorKind::WriteZero.into()) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// One `{{ … }}` or `{% … %}` of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,9 +83,9 @@ pub fn tags(source: &str) -> Vec<TemplateTag> {
     let mut rest = source;
     while let Some((kind, inside)) = opened(rest) {
         rest = match kind {
-            '#' => behind(inside.strip_prefix(['-', '+']).unwrap_or(inside), "#}"),
+            '#' => after(inside.strip_prefix(['-', '+']).unwrap_or(inside), "#}"),
             kind => match plain_tag(inside, "raw").filter(|_| kind == '%') {
-                Some(raw) => behind_raw(raw),
+                Some(raw) => after_raw(raw),
                 None => {
                     let is_statement = kind == '%';
                     let (code, behind) = code_of(inside, if is_statement { "%}" } else { "}}" });
@@ -71,7 +107,7 @@ fn opened(text: &str) -> Option<(char, &str)> {
     })
 }
 
-fn behind<'t>(text: &'t str, mark: &str) -> &'t str {
+fn after<'t>(text: &'t str, mark: &str) -> &'t str {
     text.split_once(mark).map_or("", |(_, behind)| behind)
 }
 
@@ -82,7 +118,7 @@ fn plain_tag<'t>(inside: &'t str, name: &str) -> Option<&'t str> {
     end.strip_prefix(['-', '+']).unwrap_or(end).strip_prefix("%}")
 }
 
-fn behind_raw(text: &str) -> &str {
+fn after_raw(text: &str) -> &str {
     text.match_indices("{%").find_map(|(at, mark)| plain_tag(&text[at + mark.len()..], "endraw")).unwrap_or_default()
 }
 
@@ -126,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_is_told_from_text() {
+    fn code_is_separated_from_text() {
         for (source, expected) in [
             ("**bold** { } %} 2 * 3", ""),
             ("{{ a }}*{% if b %}*{% endif %}", "{ a % if b % endif "),
@@ -149,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_multiplies_by_what_is_not_written_out() {
+    fn multiplication_by_a_variable_is_detected() {
         for (code, expected) in [
             ("body.price * 2", false),
             ("60*body.n", false),

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_stands_twice_is_named_with_its_place() {
+    fn a_duplicate_key_is_reported_with_its_position() {
         for (text, words) in [
             (r#"{"a":1,"a":1}"#, r#"the key "a" stands twice in the object at $ at line 1 column 10"#),
             (r#"{"a":1,"\u0061":2}"#, r#"the key "a" stands twice"#),
@@ -163,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_what_serde_json_reads(text in "[\\[\\]{}\",:0-9a-c\\\\eE.+ -]{0,40}") {
+        fn accepts_the_same_texts_as_serde_json(text in "[\\[\\]{}\",:0-9a-c\\\\eE.+ -]{0,40}") {
             match (from_str::<Value>(&text), serde_json::from_str::<Value>(&text)) {
                 (Ok(ours), theirs) => prop_assert_eq!(Some(ours), theirs.ok()),
                 (Err(ours), Ok(_)) => prop_assert!(ours.to_string().contains("stands twice"), "{}", ours),

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_what_is_sent_until_nobody_needs_it() {
+    fn prepared_messages_stay_the_same_until_they_are_released() {
         let home = tempfile::tempdir().unwrap();
         let files = OutgoingFiles::of_home(home.path());
         let digest = files.keep(b"one").unwrap();

@@ -6,9 +6,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// How many events are allowed in how much time.
@@ -31,13 +31,13 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct RateLimiter<K = ()> {
     max_keys: usize,
-    state: Mutex<State<K>>,
+    state: Mutex<RateLimiterState<K>>,
 }
 
 #[derive(Debug)]
-struct State<K> {
+struct RateLimiterState<K> {
     /// `None` is the count that keys share which do not fit.
-    usages: HashMap<Option<K>, Usage>,
+    usages: HashMap<Option<K>, RecentEvents>,
     /// When idle keys were last forgotten.
     swept: Option<Instant>,
 }
@@ -45,7 +45,7 @@ struct State<K> {
 /// The recent events of one key, in order: for a window, the times at which each one leaves it; for a steady quota, the
 /// one time at which all events would be over if they had come evenly.
 #[derive(Debug, Default)]
-struct Usage(VecDeque<Instant>);
+struct RecentEvents(VecDeque<Instant>);
 
 /// A counted event that has not happened yet. Dropped before [`Reservation::commit`], it is not counted any more.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub struct Reservation<'a, K: Eq + Hash = ()> {
 
 impl<K: Clone + Eq + Hash> RateLimiter<K> {
     pub fn new(max_keys: usize) -> Self {
-        Self { max_keys, state: Mutex::new(State { usages: HashMap::new(), swept: None }) }
+        Self { max_keys, state: Mutex::new(RateLimiterState { usages: HashMap::new(), swept: None }) }
     }
 
     /// Tells whether one more event of `key` is allowed now, without counting it.
@@ -110,12 +110,12 @@ impl<K> RateLimiter<K> {
         self.lock().usages.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, RateLimiterState<K>> {
+        self.state.lock()
     }
 }
 
-impl<K: Clone + Eq + Hash> State<K> {
+impl<K: Clone + Eq + Hash> RateLimiterState<K> {
     /// Returns the key that events of `key` are counted by.
     fn slot(&mut self, key: &K, max_keys: usize, now: Instant) -> Option<K> {
         let key = Some(key.clone());
@@ -161,7 +161,7 @@ impl Quota {
     }
 }
 
-impl Usage {
+impl RecentEvents {
     /// Returns how long the next event has to wait from `now` on.
     fn wait(&self, quota: Quota, now: Instant) -> Duration {
         let last = self.0.back().map_or(Duration::ZERO, |end| end.saturating_duration_since(now));

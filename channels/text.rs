@@ -1,4 +1,63 @@
-//! Text helpers that all channels share.
+//! Text helpers that channels and the agent share.
+
+use std::any::Any;
+
+/// A language that the program reads and writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Language {
+    #[default]
+    En,
+    Zh,
+}
+
+/// Returns a text as one line: each run of white space and control characters becomes a space, and invisible marks go.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars().filter(|c| !is_invisible(*c)) {
+        if !c.is_whitespace() && !c.is_control() {
+            line.push(c);
+        } else if !line.is_empty() && !line.ends_with(' ') {
+            line.push(' ');
+        }
+    }
+    line.truncate(line.trim_end().len());
+    line
+}
+
+/// Returns true for a mark that changes how a text looks and not what it says: of direction, byte order, zero width. The
+/// joiners stay visible: emoji and Indian scripts are made with them.
+pub fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Returns the beginning of a text, at most `max` characters long. The last one is `…` where something is cut off.
+pub fn truncate(text: &str, max: usize) -> String {
+    let mut ends = text.char_indices().map(|(at, _)| at).skip(max.saturating_sub(1));
+    match (ends.next(), ends.next()) {
+        (Some(end), Some(_)) => format!("{}…", &text[..end]),
+        _ => text.to_owned(),
+    }
+}
+
+/// Returns the message of a panic.
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// Formats bytes such as `1.2 GB`, with powers of 1,000 as in the configuration.
+pub fn format_size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KB", "MB", "GB", "TB", "PB"];
+    if bytes < 1_000 {
+        return format!("{bytes} B");
+    }
+    let (mut amount, mut unit) = (bytes as f64 / 1_000.0, 0);
+    while amount >= 999.95 && unit + 1 < UNITS.len() {
+        amount /= 1_000.0;
+        unit += 1;
+    }
+    format!("{amount:.1} {}", UNITS[unit])
+}
 
 /// Groups the digits of a number: `1234567` becomes `1,234,567`.
 pub fn thousands(number: u64) -> String {
@@ -23,6 +82,43 @@ pub fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_becomes_one_visible_line() {
+        for (text, expected) in [
+            (" a\n\u{0}b\u{202e}c \t d ", "a bc d"),
+            ("a\n  b", "a b"),
+            ("a \u{200b} b", "a b"),
+            ("👩\u{200d}🚀", "👩\u{200d}🚀"),
+            ("\n", ""),
+        ] {
+            assert_eq!(one_line(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        for (text, max, expected) in
+            [("一二三四五", 4, "一二三…"), ("abc", 3, "abc"), ("abcd", 3, "ab…"), ("ab", 1, "…"), ("", 0, "")]
+        {
+            assert_eq!(truncate(text, max), expected, "{text:?} {max}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_one_unit() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.0 KB"),
+            (1_550, "1.6 KB"),
+            (999_960, "1.0 MB"),
+            (1_234_567_890, "1.2 GB"),
+            (u64::MAX, "18446.7 PB"),
+        ] {
+            assert_eq!(format_size(bytes), expected);
+        }
+    }
 
     #[test]
     fn numbers_are_grouped() {

@@ -1,7 +1,7 @@
 //! How far the sender of a message is trusted: one rule for all channels.
 //!
 //! A channel tells what it knows of the author of a message ([`Author`]), the configuration tells the standing of that sender
-//! ([`Standing`]), and [`trust_of`] decides. Nothing else in the program grants trust; a turn and everything it starts has
+//! ([`SenderListing`]), and [`trust_of`] decides. Nothing else in the program grants trust; a turn and everything it starts has
 //! the trust of its message.
 
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub enum Author {
 
 /// The standing of a sender in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum SenderListing {
     /// The sender is in `owner.identities`.
     Owner,
     /// The sender is named in the channel's `trusted_from`.
@@ -40,12 +40,14 @@ pub enum Standing {
 
 /// Decides how far the sender of a message is trusted. A `"*"` covers only holders of a secret, since a service may name
 /// anybody.
-pub fn trust_of(author: Author, standing: Standing) -> Trust {
+pub fn trust_of(author: Author, standing: SenderListing) -> Trust {
     match (author, standing) {
-        (Author::Owner, _) | (Author::Holder | Author::Named, Standing::Owner) => Trust::Owner,
-        (Author::Holder, Standing::Listed | Standing::Everybody) | (Author::Named, Standing::Listed) => Trust::Known,
-        (Author::Holder | Author::Named, Standing::Unlisted)
-        | (Author::Named, Standing::Everybody)
+        (Author::Owner, _) | (Author::Holder | Author::Named, SenderListing::Owner) => Trust::Owner,
+        (Author::Holder, SenderListing::Listed | SenderListing::Everybody) | (Author::Named, SenderListing::Listed) => {
+            Trust::Known
+        }
+        (Author::Holder | Author::Named, SenderListing::Unlisted)
+        | (Author::Named, SenderListing::Everybody)
         | (Author::Unproven, _) => Trust::Untrusted,
     }
 }
@@ -61,15 +63,15 @@ pub struct SenderLists {
 
 impl SenderLists {
     /// Looks up a sender by its name.
-    pub fn standing(&self, sender: &str) -> Standing {
+    pub fn standing(&self, sender: &str) -> SenderListing {
         if self.owners.iter().any(|owner| owner == sender) {
-            Standing::Owner
+            SenderListing::Owner
         } else if self.trusted.names(sender) {
-            Standing::Listed
+            SenderListing::Listed
         } else if self.trusted.allows(sender) {
-            Standing::Everybody
+            SenderListing::Everybody
         } else {
-            Standing::Unlisted
+            SenderListing::Unlisted
         }
     }
 }
@@ -120,9 +122,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trust_is_decided_by_what_is_proven_and_what_the_owner_lists() {
+    fn trust_follows_from_authentication_and_the_lists() {
         use Trust::{Known, Owner, Untrusted};
-        let standings = [Standing::Owner, Standing::Listed, Standing::Everybody, Standing::Unlisted];
+        let standings =
+            [SenderListing::Owner, SenderListing::Listed, SenderListing::Everybody, SenderListing::Unlisted];
         for (author, expected) in [
             (Author::Owner, [Owner, Owner, Owner, Owner]),
             (Author::Holder, [Owner, Known, Known, Untrusted]),
@@ -134,21 +137,21 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_stands_where_the_lists_say() {
+    fn senders_are_classified_by_the_lists() {
         let of = |owners: &[&str], trusted: &[&str], sender: &str| {
             let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
             SenderLists { owners: owned(owners), trusted: AllowList::new(owned(trusted)) }.standing(sender)
         };
         for (owners, trusted, sender, expected) in [
-            (&[][..], &[][..], "ann", Standing::Unlisted),
-            (&["ann"], &[], "ann", Standing::Owner),
-            (&["ann"], &[], "Ann", Standing::Unlisted),
-            (&["ann"], &["bob"], "bob", Standing::Listed),
-            (&["ann"], &["*"], "ann", Standing::Owner),
-            (&[], &["*", "bob"], "BOB", Standing::Listed),
-            (&[], &["*"], "carol", Standing::Everybody),
-            (&[], &["bob"], "bobby", Standing::Unlisted),
-            (&[], &["bob"], "", Standing::Unlisted),
+            (&[][..], &[][..], "ann", SenderListing::Unlisted),
+            (&["ann"], &[], "ann", SenderListing::Owner),
+            (&["ann"], &[], "Ann", SenderListing::Unlisted),
+            (&["ann"], &["bob"], "bob", SenderListing::Listed),
+            (&["ann"], &["*"], "ann", SenderListing::Owner),
+            (&[], &["*", "bob"], "BOB", SenderListing::Listed),
+            (&[], &["*"], "carol", SenderListing::Everybody),
+            (&[], &["bob"], "bobby", SenderListing::Unlisted),
+            (&[], &["bob"], "", SenderListing::Unlisted),
         ] {
             assert_eq!(of(owners, trusted, sender), expected, "{owners:?} {trusted:?} {sender}");
         }
@@ -160,9 +163,9 @@ mod tests {
         let lists = Arc::new(Mutex::new(Arc::new(HashMap::from([("c".to_owned(), owner)]))));
         let current = lists.clone();
         let shared = TrustLists::following(move || current.lock().unwrap().clone());
-        assert_eq!(shared.of("c").standing("ann"), Standing::Owner);
-        assert_eq!(shared.of("d").standing("ann"), Standing::Unlisted);
+        assert_eq!(shared.of("c").standing("ann"), SenderListing::Owner);
+        assert_eq!(shared.of("d").standing("ann"), SenderListing::Unlisted);
         *lists.lock().unwrap() = Arc::default();
-        assert_eq!(shared.of("c").standing("ann"), Standing::Unlisted);
+        assert_eq!(shared.of("c").standing("ann"), SenderListing::Unlisted);
     }
 }

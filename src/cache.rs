@@ -40,7 +40,7 @@ struct CacheEntry<V> {
 }
 
 /// A result that is not shared.
-enum Unshared<V, E> {
+enum UncachedResult<V, E> {
     Value(V),
     Error(E),
 }
@@ -84,11 +84,11 @@ impl<V: Clone + Send + Sync + 'static> ResultCache<V> {
             match make.await {
                 Ok((value, Cacheability::Store)) => Ok(CacheEntry { value, ttl }),
                 Ok((value, Cacheability::Skip)) => {
-                    own = Some(Unshared::Value(value));
+                    own = Some(UncachedResult::Value(value));
                     Err(())
                 }
                 Err(error) => {
-                    own = Some(Unshared::Error(error));
+                    own = Some(UncachedResult::Error(error));
                     Err(())
                 }
             }
@@ -97,8 +97,8 @@ impl<V: Clone + Send + Sync + 'static> ResultCache<V> {
             Ok(entry) if entry.is_fresh() => CacheLookup::Computed(entry.into_value().value),
             Ok(entry) => CacheLookup::Cached(entry.into_value().value),
             Err(_) => match own {
-                Some(Unshared::Value(value)) => CacheLookup::Computed(value),
-                Some(Unshared::Error(error)) => CacheLookup::Failed(error),
+                Some(UncachedResult::Value(value)) => CacheLookup::Computed(value),
+                Some(UncachedResult::Error(error)) => CacheLookup::Failed(error),
                 None => CacheLookup::Uncached,
             },
         };

@@ -1,7 +1,9 @@
 //! Settings that a reload replaces while others work with them.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 /// A snapshot that is replaced as a whole. Whoever took the current one keeps it for as long as needed: a turn ends with the
 /// settings with which it began.
@@ -19,12 +21,12 @@ impl<T> Live<T> {
 
     /// Returns the current value.
     pub fn get(&self) -> Arc<T> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 
     /// Replaces the value for later calls of [`Self::get`].
     pub fn set(&self, value: impl Into<Arc<T>>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = value.into();
+        *self.0.write() = value.into();
     }
 }
 

@@ -130,7 +130,7 @@ pub fn error_prefix() -> &'static str {
 /// Writes a field of an event or span as text on one line: a logged value may come from a stranger, and must neither control a
 /// terminal nor look like a line of its own.
 fn write_field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
-    let text = one_line(&format!("{value:?}"));
+    let text = escape_newlines(&format!("{value:?}"));
     match field.name() {
         "message" => to.write_str(&text),
         name => write!(to, "{}={text}", name.strip_prefix("r#").unwrap_or(name)),
@@ -138,7 +138,7 @@ fn write_field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fm
 }
 
 /// Returns cleaned text with its line feeds written as `\n`.
-fn one_line(text: &str) -> String {
+fn escape_newlines(text: &str) -> String {
     clean(text).replace('\n', "\\n")
 }
 

@@ -112,7 +112,7 @@ impl TurnOrigin {
     }
 
     /// Returns true if the turn runs for a job, a heartbeat or a sub-agent's task, in a session of its own.
-    pub fn is_errand(&self) -> bool {
+    pub fn runs_for_job_or_agent(&self) -> bool {
         matches!(self.cause, TurnCause::Job(_) | TurnCause::Heartbeat | TurnCause::SubAgent(_))
     }
 

@@ -79,7 +79,7 @@ async fn check_losses_reported(gateway: &mut Gateway, sink: &Sink, expected: Opt
         open(&gateway.database()).unwrap().query_row(seqs, [MESSAGES], |row| row.get(0)).unwrap();
     assert_eq!(first, (missing > 0).then_some(MESSAGES + 1), "{words}");
     let human = gateway.run(&["status"]).await;
-    let label = human.stdout.contains("LOST ") || missing == 0 && human.stdout.contains("mended ");
+    let label = human.stdout.contains("LOST ") || missing == 0 && human.stdout.contains("repaired ");
     assert!(label && human.stdout.contains(&words), "{human:?}");
 
     let put_away = gateway.json(&["status", "--acknowledge"]).await;

@@ -282,11 +282,29 @@ async fn delivery_outcomes_are_written_once_the_store_recovers() {
     let gateway = Gateway::start(offline([hook("in", &sink, &["50ms"])])).await;
     let store = rusqlite::Connection::open(gateway.database()).unwrap();
     store.busy_timeout(Duration::from_secs(5)).unwrap();
-    let refuse = "CREATE TRIGGER refuse BEFORE UPDATE OF next_at ON outbox BEGIN SELECT RAISE(ABORT, 'no room'); END";
+    // No fault of the row itself, which would be permanent.
+    let refuse = "CREATE TRIGGER refuse BEFORE UPDATE OF next_at ON outbox BEGIN SELECT json('no room'); END";
     store.execute_batch(refuse).unwrap();
     gateway.accept("in", &Message::new("/help").chat("c")).await;
-    until("the refusal", async || gateway.logs().contains("no room").then_some(())).await;
+    until("the refusal", async || gateway.logs().contains("malformed JSON").then_some(())).await;
     store.execute_batch("DROP TRIGGER refuse").unwrap();
     sink.wait_posts(2).await;
     wait_settled(&gateway.database()).await;
+}
+
+/// An outcome that the store never accepts leaves the row `unknown`, and its chat goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_whose_outcome_is_always_refused_ends_as_unknown() {
+    let sink = signed_sink().await;
+    sink.then([Answer::Status(503, None)]);
+    let gateway = Gateway::start(offline([hook("in", &sink, &["50ms"])])).await;
+    let store = rusqlite::Connection::open(gateway.database()).unwrap();
+    store.busy_timeout(Duration::from_secs(5)).unwrap();
+    let refuse = "CREATE TRIGGER refuse BEFORE UPDATE OF next_at ON outbox BEGIN SELECT RAISE(ABORT, 'never'); END";
+    store.execute_batch(refuse).unwrap();
+    gateway.accept("in", &Message::new("/help").chat("c")).await;
+    wait_outbox(&gateway, "unknown", 1).await;
+    until("an empty outbox", async || (outbound_depth(&gateway).await == 0).then_some(())).await;
+    gateway.accept("in", &Message::new("/help").chat("c")).await;
+    wait_outbox(&gateway, "sent", 1).await;
 }

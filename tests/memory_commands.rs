@@ -139,3 +139,18 @@ async fn an_import_adds_no_duplicates() {
         }
     }
 }
+
+/// An import over TCP may be larger than other bodies of the API.
+#[tokio::test(flavor = "multi_thread")]
+async fn three_megabytes_are_imported_over_tcp() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let fact =
+        |number: usize| json!({"kind": "fact", "text": format!("fact {number} {}", "word ".repeat(150))}).to_string();
+    let lines = (0..4_000).map(fact).collect::<Vec<_>>().join("\n");
+    assert!(lines.len() > 3_000_000, "{}", lines.len());
+    for (path, status) in [("/api/memory", 413), ("/api/memory/import", 200)] {
+        let request = gateway.client.post(gateway.url(path)).bearer_auth(gateway.token()).body(lines.clone());
+        let answered = Gateway::try_send(request).await.expect("an answer");
+        assert_eq!(answered.status, status, "{path}: {:.500}", answered.body.to_string());
+    }
+}

@@ -199,14 +199,7 @@ fn modules_import_only_what_they_may() {
 const CRATES: &[(&str, &[&str])] = &[("src", &["daoyou"]), ("channels", &["daoyou_channels"])];
 
 /// Files under [`SMALL_FILE`] lines with a single importer that stay files of their own for now. This list must only shrink.
-const SMALL_FILES: &[&str] = &[
-    "src/commands/entry.rs",
-    "src/http/api/gateway.rs",
-    "src/metrics/cron.rs",
-    "src/session/commands/cost.rs",
-    "src/tools/files/write.rs",
-    "src/turn/middleware/timing.rs",
-];
+const SMALL_FILES: &[&str] = &["src/tools/files/write.rs"];
 
 /// A file with fewer lines belongs into the file that uses it, if only one does.
 const SMALL_FILE: usize = 60;
@@ -244,6 +237,61 @@ fn small_files_have_more_than_one_importer() {
         stale.map(|file| format!("{file}: no small file with a single importer any more: remove this exception")),
     );
     report(&faults);
+}
+
+/// Names of types that several modules use with the module's name in front, as Rust programs do; and those that remain to be
+/// renamed.
+const SHARED_TYPE_NAMES: &[&str] = &[
+    "Config",
+    "Error",
+    // Of the memory.
+    "Args",
+    "FileStamp",
+    "EmbeddingBatch",
+];
+
+/// A name that stands for two things costs every reader. Tests and benchmarks of their own crates are not checked.
+#[test]
+fn type_names_are_unique() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for folder in ["src", "channels", "xtask/src"] {
+        for (file, code) in production_code(folder) {
+            for (number, name) in declared_types(&code) {
+                places.entry(name.to_owned()).or_default().push(format!("{}:{number}", shown(&file)));
+            }
+        }
+    }
+    let repeated: BTreeMap<_, _> = places.into_iter().filter(|(_, places)| places.len() > 1).collect();
+    let faults = repeated.iter().filter(|(name, _)| !SHARED_TYPE_NAMES.contains(&name.as_str()));
+    let mut faults: Vec<_> = faults
+        .map(|(name, places)| format!("{name}: {}: each type has a name of its own", places.join(", ")))
+        .collect();
+    let stale = SHARED_TYPE_NAMES.iter().skip(2).filter(|name| !repeated.contains_key(**name));
+    faults.extend(stale.map(|name| format!("{name}: unique by now: remove this exception")));
+    report(&faults);
+}
+
+/// Returns the types that `code` declares outside of functions and implementations, with their lines.
+fn declared_types(code: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    for (number, line) in code.lines().enumerate() {
+        let line = line.strip_prefix("pub").map_or(line, |rest| {
+            rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest).trim_start()
+        });
+        let Some((word, rest)) = line.split_once(' ') else { continue };
+        if ["struct", "enum", "trait", "union", "type"].contains(&word) {
+            let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+            found.push((number + 1, name));
+        }
+    }
+    found
+}
+
+#[test]
+fn declared_types_are_found() {
+    let code = "pub struct A<T>(T);\nenum B {\n    C,\n}\npub(super) trait D: Send {\n    type Of;\n}\npub type E = A;\nimpl F {}\nfn type_of() {}";
+    let found: Vec<_> = declared_types(code).into_iter().map(|(_, name)| name).collect();
+    assert_eq!(found, ["A", "B", "D", "E"]);
 }
 
 #[test]

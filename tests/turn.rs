@@ -6,7 +6,7 @@ use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::model::ModelRequest;
 use crate::support::requirements::bubblewrap_is_missing;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
 fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
@@ -265,6 +265,56 @@ async fn a_turn_ends_at_its_timeout() {
     let result = messages(&request).iter().find(|message| message["role"] == "tool").expect("the command's result");
     assert_eq!(result["content"], "Error: Cancelled; the command was killed\nbegun\n");
     assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// A row that cannot be read as a whole is answered all the same, and its session goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_whose_metadata_is_unreadable_is_answered() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    model.on("work", [Reply::text("too late").held_by(&gate), Reply::text("done")]);
+    let mut gateway = Gateway::start(setup(&model)).await;
+    let id = gateway.accept("in", &Message::new("work").chat("c")).await;
+    gate.wait_arrived(1).await;
+    gateway.kill9().await;
+    let store = rusqlite::Connection::open(gateway.database()).unwrap();
+    assert_eq!(store.execute("UPDATE inbox SET metadata = 'x'", []).unwrap(), 1);
+    drop(store);
+    gateway.up().await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "done");
+    assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
+}
+
+/// A write that the store never accepts ends its turn with an error, and the session goes on once it may.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_the_store_never_accepts_ends_with_an_error() {
+    let model = Model::start().await;
+    let list = Reply::tool("list_dir", &json!({"path": "."}));
+    model.on("by tools", [list, Reply::text("never said")]);
+    let gateway = Gateway::start(setup(&model)).await;
+    let store = rusqlite::Connection::open(gateway.database()).unwrap();
+    store.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+    for (table, text) in [("messages", "hello"), ("turn_steps", "by tools")] {
+        let refuse = format!("CREATE TRIGGER refuse BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'never'); END");
+        store.execute_batch(&refuse).unwrap();
+        let id = gateway.accept("in", &Message::new(text).chat("c")).await;
+        let state = gateway.wait_done("in", &id).await;
+        assert_eq!(state.body["error"]["code"], "internal", "{state:?}");
+        assert!(state.text("reply").starts_with("Something went wrong inside daoyou"), "{state:?}");
+        store.execute_batch("DROP TRIGGER refuse").unwrap();
+        assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
+    }
+    // Not even an error can be written.
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON outbox BEGIN SELECT RAISE(ABORT, 'never'); END";
+    store.execute_batch(refuse).unwrap();
+    let id = gateway.accept("in", &Message::new("hello again").chat("c")).await;
+    let state = until("the end", async || {
+        let state = gateway.state("in", &id).await;
+        (state.text("status") == "dead").then_some(state)
+    });
+    assert_eq!(state.await.body["reply"], Value::Null);
+    store.execute_batch("DROP TRIGGER refuse").unwrap();
+    assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
 }
 
 /// A turn whose journal was changed from outside is not resumed: the sender is told, and the session continues.

@@ -10,7 +10,7 @@ use daoyou::memory::vectors::EmbeddingIndexer;
 use daoyou::memory::{Identities, MemoryConfig, MemoryService, MemorySettings};
 use daoyou::store::search_index::SearchCorpus;
 use daoyou::store::vectors;
-use daoyou_channels::cli::Language;
+use daoyou_channels::text::Language;
 use indexmap::IndexMap;
 use jiff::tz::TimeZone;
 use tokio_util::sync::CancellationToken;

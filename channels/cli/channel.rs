@@ -1,11 +1,12 @@
 //! The channel `cli`, which delivers to every screen that follows one of its chats.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::host::{CompletionNames, ConversationFeed, NameDirectory, TerminalConversation, TerminalHost};
@@ -24,7 +25,7 @@ const RETRY_SECS: [u64; 5] = [5, 30, 300, 1_800, 7_200];
 pub struct CliChannel {
     screens: Arc<ScreenHub>,
     setup: Mutex<Option<TerminalSetup>>,
-    left: watch::Sender<Option<TerminalExit>>,
+    exited: watch::Sender<Option<TerminalExit>>,
     retry: RetryTable,
 }
 
@@ -34,7 +35,7 @@ impl CliChannel {
         Self {
             screens: Arc::default(),
             setup: Mutex::new(setup),
-            left: watch::Sender::new(None),
+            exited: watch::Sender::new(None),
             retry: RetryTable::new(RETRY_SECS.map(Duration::from_secs).to_vec()),
         }
     }
@@ -51,8 +52,8 @@ impl CliChannel {
     }
 
     /// Completes when the user has left the channel's own terminal; returns how.
-    pub async fn left(&self) -> TerminalExit {
-        let mut watched = self.left.subscribe();
+    pub async fn exited(&self) -> TerminalExit {
+        let mut watched = self.exited.subscribe();
         match watched.wait_for(Option::is_some).await.map(|left| *left) {
             Ok(Some(left)) => left,
             _ => std::future::pending().await,
@@ -102,7 +103,7 @@ impl Channel for CliChannel {
     }
 
     async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
-        let setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let setup = self.setup.lock().take();
         let Some(setup) = setup else {
             (context.started)();
             context.shutdown.cancelled().await;
@@ -115,7 +116,7 @@ impl Channel for CliChannel {
         let terminal = Terminal::new(setup, context.inbox, Arc::new(host), following);
         let left = terminal.run(context.shutdown).await;
         // A broken terminal counts as left.
-        self.left.send_replace(Some(*left.as_ref().unwrap_or(&TerminalExit::EndOfInput)));
+        self.exited.send_replace(Some(*left.as_ref().unwrap_or(&TerminalExit::EndOfInput)));
         left.map(|_| ())
     }
 

@@ -5,8 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::texts::{Language, TerminalTexts};
+use super::texts::TerminalTexts;
 use crate::clean::clean_line;
+use crate::text::Language;
 
 /// The largest file, in bytes.
 const MAX_FILE: u64 = 256 << 10;

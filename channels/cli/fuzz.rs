@@ -3,8 +3,8 @@
 use super::config::Thinking;
 use super::painter::Painter;
 use super::screen::TerminalStyle;
-use super::texts::Language;
 use crate::event::TurnEvent;
+use crate::text::Language;
 
 /// What a piece ends with.
 const CUT: u8 = 0xff;

@@ -23,7 +23,7 @@ pub(super) struct MarkdownStyle {
 /// Definitions (of a link's target) make no rows.
 pub(super) fn render(text: &str, style: MarkdownStyle, lead: &ScreenRow) -> Vec<ScreenRow> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut drawing = MarkdownRenderer::new(style, lead.clone());
+    let mut drawing = TerminalMarkdown::new(style, lead.clone());
     for event in Parser::new_ext(text, options) {
         drawing.event(event);
     }
@@ -38,7 +38,7 @@ struct Indent {
     rest: ScreenRow,
 }
 
-struct MarkdownRenderer {
+struct TerminalMarkdown {
     style: MarkdownStyle,
     lead: ScreenRow,
     rows: Vec<ScreenRow>,
@@ -55,7 +55,7 @@ struct MarkdownRenderer {
     is_tight: bool,
 }
 
-impl MarkdownRenderer {
+impl TerminalMarkdown {
     fn new(style: MarkdownStyle, lead: ScreenRow) -> Self {
         Self {
             style,

@@ -36,6 +36,7 @@ pub mod fuzz;
 #[cfg(test)]
 mod tests;
 
+pub use crate::text::Language;
 pub use channel::CliChannel;
 pub use config::{CliConfig, Thinking};
 pub use console::{Console, Interrupt};
@@ -44,4 +45,3 @@ pub use host::{CompletionNames, ConversationFeed, NameDirectory, TerminalConvers
 pub use screen::TerminalStyle;
 pub use screens::{ScreenDelivery, ScreenHandle};
 pub use terminal::{Terminal, TerminalExit, TerminalSetup};
-pub use texts::Language;

@@ -11,12 +11,13 @@ use super::markdown::MarkdownStyle;
 use super::markdown_stream::MarkdownStream;
 use super::screen::{Screen, TerminalStyle};
 use super::spinner::{frame, span};
-use super::texts::{Language, TerminalTexts, fill};
+use super::texts::{TerminalTexts, fill};
 use super::tool_calls::{OpenCalls, fold, line, whole_seconds};
 use crate::clean::{Cleaner, clean, clean_line};
 use crate::event::TurnEvent;
 use crate::message::{Attachment, OutboundMessage, SessionKey};
 use crate::settings::ByteSize;
+use crate::text::Language;
 use crate::text::thousands;
 
 /// The most characters of thoughts that are shown.

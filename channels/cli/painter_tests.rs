@@ -98,7 +98,7 @@ fn markdown_is_drawn_while_it_streams() {
 }
 
 #[test]
-fn a_call_is_one_row_that_turns_and_then_stands() {
+fn a_tool_call_is_one_row_with_a_spinner_until_it_ends() {
     let mut painter = painter_of(BARE);
     painter.begin();
     assert!(painter.is_spinning());
@@ -179,7 +179,7 @@ fn the_spinner_does_not_stand_over_text() {
 }
 
 #[test]
-fn a_message_from_elsewhere_leaves_what_is_drawn_whole() {
+fn a_message_of_another_client_does_not_damage_the_screen() {
     let mut painter = painter_of(BARE);
     let mut message = crate::conformance::outbound("cli", "direct", "It **rains**.");
     message.session = "cron:1".into();
@@ -203,7 +203,7 @@ fn results_are_folded_and_thoughts_are_bounded() {
 }
 
 #[test]
-fn nothing_is_wider_than_a_narrow_screen() {
+fn no_line_is_wider_than_a_narrow_screen() {
     let style = TerminalStyle { columns: Some(20), ..BARE };
     let wide = "这是一段很长的中文文字，需要换行显示。And a verylongwordthatdoesnotfit 👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀";
     let events = [call(Some(json!({"path": wide}))), result(&format!("{wide}\n{wide}"), false), text(wide)];
@@ -214,7 +214,7 @@ fn nothing_is_wider_than_a_narrow_screen() {
 }
 
 #[test]
-fn what_a_turn_used_stands_below_it() {
+fn usage_is_shown_below_a_turn() {
     let done = |cost: Option<&str>| TurnEvent::Done {
         reply: String::new(),
         input_tokens: 1_234_567,
@@ -276,7 +276,7 @@ fn thoughts_are_folded_shown_or_hidden_and_can_be_looked_at() {
 }
 
 #[test]
-fn an_answer_goes_on_as_the_same_one_below_a_hint() {
+fn an_answer_continues_below_a_hint() {
     for style in [DUMB, BARE] {
         let mut painter = painter_of(style);
         let drawn = painter.event(&text("It begins"))

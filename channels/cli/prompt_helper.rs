@@ -1,8 +1,9 @@
 //! The line editor's helper: completion, hints, and whether a message is complete.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::highlight::Highlighter;
 use rustyline::hint::{Hint, Hinter};
@@ -74,7 +75,7 @@ impl CompletionSource {
 
     fn lock(&self) -> MutexGuard<'_, CompletionLists> {
         // No holder panics in the middle of a change.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_and_what_follows_them_are_completed() {
+    fn commands_and_their_arguments_are_completed() {
         let table: &[(&str, usize, &[&str])] = &[
             ("/he", 0, &["/help"]),
             ("/mo", 0, &["/model "]),
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_say_what_may_follow() {
+    fn hints_show_possible_arguments() {
         let table =
             [("/mo", Some(("del [NAME]", "del"))), ("/add", Some((" FILE", ""))), ("/help", None), ("hi", None)];
         for (line, expected) in table {
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_goes_on_behind_a_backslash_and_in_a_fence() {
+    fn a_message_continues_after_a_backslash_and_in_a_fence() {
         for (input, more) in [
             ("text", false),
             ("text \\", true),

@@ -132,7 +132,7 @@ mod tests {
     use crate::cli::layout::Face;
 
     #[test]
-    fn a_row_that_grows_is_written_on_and_one_that_changes_is_drawn_anew() {
+    fn a_growing_row_is_extended_and_a_changed_row_is_redrawn() {
         let mut screen = Screen::new(TerminalStyle { live: true, colour: false, cursor: true, columns: Some(40) });
         let row = |text: &str| ScreenRow::of(Face::PLAIN, text);
         for (rows, live, drawn) in [

@@ -1,8 +1,9 @@
 //! The screens that follow the chats of the channel `cli`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{oneshot, watch};
 
 use crate::event::SessionEvent;
@@ -119,7 +120,7 @@ impl ScreenHub {
 
     pub fn book(&self) -> MutexGuard<'_, ScreenRegistry> {
         // No holder panics in the middle of a change.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock()
     }
 
     /// Returns the screens of the message's session, else all of its chat. A message for all goes to all.

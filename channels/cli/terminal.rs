@@ -19,7 +19,7 @@ use super::pending_turn::{PendingTurn, PendingTurnState};
 use super::screens::{NAME, ScreenDelivery};
 use super::spinner::FRAME;
 use super::streams::{ConsoleInput, MAX_LINE, OutputClosed, OutputStream};
-use super::texts::{Language, fill};
+use super::texts::fill;
 use crate::channel::StartError;
 use crate::clean::{clean, clean_line, is_display_control};
 use crate::event::SessionEvent;
@@ -27,7 +27,8 @@ use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Inbox, Refusal, Reply};
 use crate::message::InboundMessage;
 use crate::settings::Span;
-use crate::trust::{Author, Standing, trust_of};
+use crate::text::Language;
+use crate::trust::{Author, SenderListing, trust_of};
 
 /// The sender of messages typed at the terminal.
 const SENDER: &str = "owner";
@@ -533,7 +534,8 @@ impl Terminal {
 
     fn message(&self, text: &str) -> InboundMessage {
         let TerminalConversation { chat_id, session, model } = &self.setup.conversation;
-        let mut message = InboundMessage::text(NAME, chat_id, SENDER, trust_of(Author::Owner, Standing::Owner), text);
+        let mut message =
+            InboundMessage::text(NAME, chat_id, SENDER, trust_of(Author::Owner, SenderListing::Owner), text);
         message.session.clone_from(session);
         message.settings.requested_model.clone_from(model);
         message

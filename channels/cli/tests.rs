@@ -186,7 +186,7 @@ fn converse(inbox: &Arc<ScriptedInbox>, style: TerminalStyle) -> (Desk, Arc<CliC
 }
 
 async fn left(channel: &CliChannel) -> TerminalExit {
-    tokio::time::timeout(SOON, channel.left()).await.unwrap()
+    tokio::time::timeout(SOON, channel.exited()).await.unwrap()
 }
 
 #[tokio::test]

@@ -1,12 +1,6 @@
 //! The terminal's own texts in the configured language.
 
-/// A language of `agent.locale`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Language {
-    #[default]
-    En,
-    Zh,
-}
+use crate::text::Language;
 
 /// The texts of one language. `{}` is a placeholder.
 #[derive(Debug)]
@@ -83,13 +77,13 @@ static EN: TerminalTexts = TerminalTexts {
     thinking: "thinking: ",
     is_thinking: "thinking",
     thought_for: "thought for {}",
-    no_thoughts: "The model has not told any thoughts in the last turn.",
+    no_thoughts: "The model shared no thoughts in the last turn.",
     thinking_is: [
         "Thoughts are folded from now on; /thinking prints those of the last turn.",
         "Thoughts are shown from now on.",
         "Thoughts are hidden from now on.",
     ],
-    which_thinking: "/thinking prints the thoughts of the last turn; /thinking show, fold or hide says what is shown from now on.",
+    which_thinking: "/thinking prints the thoughts of the last turn; /thinking show, fold or hide sets what is shown from now on.",
     more_lines: ["… {} more line", "… {} more lines"],
     no_output: "(no output)",
     no_result: "(no result)",

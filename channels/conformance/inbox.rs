@@ -1,10 +1,11 @@
 //! An inbox in memory that follows a script.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -59,10 +60,10 @@ struct Book {
 }
 
 impl Book {
-    fn keep(&mut self, alongside: AcceptExtras) {
-        self.cursors.extend(alongside.cursor);
-        self.notes.extend(alongside.notes.into_iter().map(|note| (note, Timestamp::now())));
-        self.notices.extend(alongside.notice);
+    fn keep(&mut self, extras: AcceptExtras) {
+        self.cursors.extend(extras.cursor);
+        self.notes.extend(extras.notes.into_iter().map(|note| (note, Timestamp::now())));
+        self.notices.extend(extras.notice);
     }
 }
 
@@ -194,7 +195,7 @@ impl ScriptedInbox {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock()
     }
 
     fn find(&self, wanted: impl Fn(&MessageState, &InboundMessage) -> bool) -> Option<MessageState> {
@@ -204,14 +205,14 @@ impl ScriptedInbox {
 
 #[async_trait]
 impl Inbox for ScriptedInbox {
-    async fn accept(&self, message: InboundMessage, alongside: AcceptExtras) -> Result<Acceptance, Refusal> {
+    async fn accept(&self, message: InboundMessage, extras: AcceptExtras) -> Result<Acceptance, Refusal> {
         let known = self.find(|_, first| {
             message.external_id.is_some()
                 && first.channel == message.channel
                 && first.external_id == message.external_id
         });
         if let Some(MessageState { id, session, reply, .. }) = known {
-            self.book().keep(alongside);
+            self.book().keep(extras);
             self.say(InboxVerdict::Duplicate);
             return Ok(Acceptance::Duplicate { id, session, reply });
         }
@@ -226,7 +227,7 @@ impl Inbox for ScriptedInbox {
         {
             let mut book = self.book();
             book.messages.push((state, message));
-            book.keep(alongside);
+            book.keep(extras);
         }
         self.say(InboxVerdict::Accepted);
         match answer {
@@ -241,14 +242,14 @@ impl Inbox for ScriptedInbox {
         &self,
         message: InboundMessage,
         reply: String,
-        alongside: AcceptExtras,
+        extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         let answered = ScriptedInbox::new(move |_| ScriptedAnswer::Reply(reply.clone()));
         let acceptance = answered.accept(message, AcceptExtras::default()).await?;
         let replies = answered.outbound();
         let mut book = self.book();
         book.messages.append(&mut answered.book().messages);
-        book.keep(alongside);
+        book.keep(extras);
         drop(book);
         while let Ok(reply) = replies.try_recv() {
             // The queue has no bound.
@@ -258,10 +259,10 @@ impl Inbox for ScriptedInbox {
         Ok(acceptance)
     }
 
-    async fn skip(&self, alongside: AcceptExtras, reason: &str) -> Result<(), Refusal> {
+    async fn skip(&self, extras: AcceptExtras, reason: &str) -> Result<(), Refusal> {
         let mut book = self.book();
         book.skipped.push(reason.to_owned());
-        book.keep(alongside);
+        book.keep(extras);
         drop(book);
         self.say(InboxVerdict::Skipped);
         Ok(())

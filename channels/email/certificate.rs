@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -42,13 +43,13 @@ impl ExpiryRecorder {
 impl CertificateExpiries {
     /// Returns one finding for each server that was reached.
     pub fn findings(&self, now: Timestamp) -> Vec<Finding> {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.0.lock();
         seen.iter().map(|(server, end)| finding(server, *end, now)).collect()
     }
 
     fn record(&self, server: &ServerName<'_>, certificate: &CertificateDer<'_>) {
         let Some(end) = expiry_of(certificate) else { return };
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.lock();
         let server = server.to_str().into_owned();
         if seen.len() < MAX_SERVERS || seen.contains_key(&server) {
             seen.insert(server, end);

@@ -2,7 +2,7 @@
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::texts::one_line;
+use crate::text::one_line;
 
 /// Prefixes of replies, in lower case.
 const REPLY: &[&str] = &[

@@ -158,42 +158,6 @@ pub fn fill(template: &str, values: &[&str]) -> String {
     filled + rest
 }
 
-/// Joins `text` to one line: each run of white space and controls becomes one space, so that nothing in it begins another
-/// header field or acts on a terminal.
-pub fn one_line(text: &str) -> String {
-    let visible: String = text.chars().map(|c| if c.is_control() || is_hidden(c) { ' ' } else { c }).collect();
-    visible.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Returns [`one_line`] of `text`, cut to `limit` characters.
-pub fn one_line_up_to(text: &str, limit: usize) -> String {
-    let line = one_line(text);
-    match line.char_indices().nth(limit) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
-}
-
-/// Returns true for marks that turn or break lines without being controls: a file named `exe.jpg` must not be shown as
-/// `gpj.exe`.
-fn is_hidden(c: char) -> bool {
-    matches!(c, '\u{2028}' | '\u{2029}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
-}
-
-/// Formats a number of bytes: `1.5 MB`.
-pub fn format_size(bytes: u64) -> String {
-    let (unit, name) = match bytes {
-        0..1_000 => return format!("{bytes} B"),
-        1_000..1_000_000 => (1_000, "kB"),
-        _ => (1_000_000, "MB"),
-    };
-    let tenths = bytes / (unit / 10);
-    match tenths % 10 {
-        0 => format!("{} {name}", tenths / 10),
-        rest => format!("{}.{rest} {name}", tenths / 10),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,11 +167,5 @@ mod tests {
         assert_eq!(fill("a {} b {} c", &["1", "{}"]), "a 1 b {} c");
         assert_eq!(fill("{1} and {0}", &["1", "2"]), "2 and 1");
         assert_eq!(fill("{} {}", &["1"]), "1 ");
-    }
-
-    #[test]
-    fn sizes_are_short() {
-        let sizes = [0, 999, 1_000, 1_550, 25_000_000, 35_400_000].map(format_size);
-        assert_eq!(sizes, ["0 B", "999 B", "1 kB", "1.5 kB", "25 MB", "35.4 MB"]);
     }
 }

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_json_is_said_with_its_place() {
+    fn invalid_json_is_reported_with_its_position() {
         let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
         let read = |body: &[u8]| text(body).and_then(json);
         let table: &[(&[u8], &str)] = &[

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_are_hardly_meant_are_told() {
+    fn suspicious_settings_are_reported() {
         let list = |names: &[&str]| AllowList::new(names.iter().map(|name| (*name).to_owned()).collect());
         let of = |session: Option<&str>, allowed: Option<&[&str]>, trusted: &[&str]| {
             let config = WebhookConfig {

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_answered_at_once() {
+    fn events_without_a_message_are_answered_at_once() {
         let message = |fields: Value| {
             let mut event = json!({"type": "message", "user": "U1", "text": "hi"});
             event.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());

@@ -10,7 +10,7 @@ use minijinja::{
 };
 
 use crate::http_error::HttpError;
-use crate::jinja;
+use crate::jinja::{self, BoundedOutput};
 
 /// The longest template, in bytes.
 const MAX_SOURCE: usize = 16 << 10;
@@ -93,15 +93,15 @@ impl RequestTemplate {
     /// # Errors
     /// 422 with the template's key and the missing name.
     pub fn render(&self, request: &Value) -> Result<String, HttpError> {
-        let mut output = BoundedOutput(Vec::new());
+        let mut output = BoundedOutput::new(MAX_OUTPUT);
         let rendered = self
             .environment
             .get_template(&self.key)
             .and_then(|template| template.render_captured_to(request.clone(), &mut output).map(drop));
         let wrong = |reason: &str| HttpError::unprocessable(format!("{}: {reason}", self.key));
         match rendered {
-            Ok(()) => String::from_utf8(output.0).map_err(|_| wrong("the template made no text")),
-            Err(_) if output.0.len() >= MAX_OUTPUT => Err(wrong("the template makes more than 1 MiB of text")),
+            Ok(()) => String::from_utf8(output.into_bytes()).map_err(|_| wrong("the template made no text")),
+            Err(_) if output.is_full() => Err(wrong("the template makes more than 1 MiB of text")),
             Err(error) => {
                 let source = self.environment.get_template(&self.key).map(|template| template.source().to_owned());
                 Err(wrong(&describe(&error, &source.unwrap_or_default())))
@@ -225,21 +225,6 @@ fn describe(error: &Error, source: &str) -> String {
     }
 }
 
-/// A writer that accepts at most [`MAX_OUTPUT`] bytes.
-struct BoundedOutput(Vec<u8>);
-
-impl std::io::Write for BoundedOutput {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let room = MAX_OUTPUT - self.0.len();
-        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        if bytes.len() > room { Err(std::io::ErrorKind::WriteZero.into()) } else { Ok(bytes.len()) }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// HeaderValues by name in lower case, `headers["x-github-event"]` or `headers.x_github_event`; several of one name are
 /// joined by commas.
 struct HeaderValues(HeaderMap);
@@ -323,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_the_template() {
+    fn a_missing_name_is_reported_with_its_template() {
         let long = "x".repeat(2_000);
         let body = json!({"issue": {"title": "x"}, "list": [], "n": 7, "long": long});
         let table = [
@@ -353,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compile_is_a_fault_of_the_settings() {
+    fn a_template_that_does_not_compile_is_a_configuration_error() {
         let table = [
             ("{{ body.x", "syntax error"),
             ("ok\n\n{% if %}", "line 3 of the template: syntax error"),

@@ -36,7 +36,7 @@ pub struct AgentLoop {
     retries: Arc<RetryScheduler>,
     probes: (LivenessProbe, Receiver<oneshot::Sender<()>>),
     /// This process runs only what comes to it, and leaves recovery to the next gateway.
-    is_guest: bool,
+    is_single_session: bool,
     /// Turns that only waited for a model when the last process ended.
     waited: HashSet<Uuid>,
 }
@@ -46,7 +46,7 @@ impl AgentLoop {
     /// process.
     pub fn new(runner: LivePart<TurnRunner>, only: Option<SessionKey>, waited: HashSet<Uuid>) -> Self {
         let current = runner.get();
-        let is_guest = only.is_some();
+        let is_single_session = only.is_some();
         Self {
             bus: current.bus.clone(),
             lanes: Lanes::new(current.limits, only),
@@ -55,7 +55,7 @@ impl AgentLoop {
             retries: current.running.retries.clone(),
             proven: async_channel::bounded(64),
             probes: async_channel::bounded(1),
-            is_guest,
+            is_single_session,
             waited,
         }
     }
@@ -68,7 +68,7 @@ impl AgentLoop {
     /// Resumes everything that the last run left unfinished. After an unclean stop, suspects run alone, and a message
     /// that crashed the gateway while it ran alone is given up.
     pub async fn recover(&mut self) -> Result<(), StoreError> {
-        if !self.is_guest {
+        if !self.is_single_session {
             self.isolate_suspects().await?;
         }
         let unfinished = self.rescan().await?;
@@ -79,27 +79,27 @@ impl AgentLoop {
     async fn isolate_suspects(&mut self) -> Result<(), StoreError> {
         let store = self.bus.store().clone();
         let waited = std::mem::take(&mut self.waited);
-        let (buried, suspects) = store
+        let (given_up, suspects) = store
             .write(Durability::Synced, move |connection| {
                 let clean = meta::get(connection, meta::CLEAN)?.is_none_or(|clean| clean == "yes");
                 meta::set(connection, meta::CLEAN, "no")?;
                 let alone = meta::get(connection, meta::ALONE)?.and_then(|turn| turn.parse::<Uuid>().ok());
                 meta::set(connection, meta::ALONE, "")?;
-                let mut buried = Vec::new();
+                let mut given_up = Vec::new();
                 // A turn that only waited did not crash the gateway, so its start does not count.
                 for turn in &waited {
                     inbox::undo_start(connection, *turn)?;
                 }
                 if let Some(turn) = alone.filter(|turn| !clean && !waited.contains(turn)) {
-                    buried = inbox::of_turn(connection, turn)?;
-                    buried.retain(|row| row.state == inbox::InboxState::Running && row.stalled >= SUSPECT_AFTER);
+                    given_up = inbox::of_turn(connection, turn)?;
+                    given_up.retain(|row| row.state == inbox::InboxState::Running && row.stalled >= SUSPECT_AFTER);
                 }
                 let suspects = if clean { Vec::new() } else { inbox::stalled(connection, SUSPECT_AFTER)? };
-                Ok((buried, suspects))
+                Ok((given_up, suspects))
             })
             .await?;
-        let dead: HashSet<_> = buried.iter().map(|row| row.turn).collect();
-        self.runner.get().give_up(buried).await;
+        let dead: HashSet<_> = given_up.iter().map(|row| row.turn).collect();
+        self.runner.get().give_up(given_up).await;
         for row in suspects.into_iter().filter(|row| !dead.contains(&row.turn)) {
             tracing::warn!(turn = %row.turn, session = row.session, "a message may have crashed the gateway; it runs alone");
             self.lanes.suspect(row.session.into());
@@ -182,7 +182,7 @@ impl AgentLoop {
                 // A panic outside of a turn leaves its row unfinished, so the lane looks again, after a pause since it
                 // may panic again.
                 if turn.is_err() {
-                    tracing::error!(%session, "a lane panicked; it looks again");
+                    tracing::error!(%session, "a lane panicked; retrying");
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
                 (session, turn.unwrap_or(true))
@@ -210,7 +210,7 @@ impl AgentLoop {
         if !in_time {
             tracing::warn!(turns = left.len(), "turns were interrupted; they resume at the next start");
         }
-        let is_guest = self.is_guest;
+        let is_single_session = self.is_single_session;
         let undone = self
             .bus
             .store()
@@ -218,7 +218,7 @@ impl AgentLoop {
                 for turn in left {
                     inbox::undo_start(connection, turn)?;
                 }
-                if is_guest {
+                if is_single_session {
                     return Ok(());
                 }
                 meta::set(connection, meta::ALONE, "")?;

@@ -9,7 +9,7 @@ use daoyou_channels::SessionKey;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::bus::{MessageBus, OutboundBody, OutboundDraft};
+use crate::bus::{MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
 use crate::chat::ToolCall;
 use crate::crash;
 use crate::guard::{ApprovalConfig, ApprovalPolicy};
@@ -26,8 +26,6 @@ const MAX_PENDING: usize = 100;
 /// The most characters of the arguments, and of the sources, in a notice; `approvals list` shows all.
 const SHOWN_ARGUMENTS: usize = 2_000;
 const SHOWN_SOURCES: usize = 500;
-/// The slot of the notice to the chat that asked.
-const SLOT: &str = "notice:approval";
 
 /// Asks the owner about calls.
 pub struct ApprovalGate {
@@ -167,13 +165,16 @@ impl ApprovalGate {
 
     /// Returns the notice for the chat that asked, unless nobody waits for an answer there.
     fn answer(&self, context: &ToolContext, tools: &str) -> Result<Option<OutboundDraft>, StoreError> {
-        if context.origin.is_errand() {
+        if context.origin.runs_for_job_or_agent() {
             return Ok(None);
         }
         let TurnOrigin { reply, .. } = context.origin.as_ref();
         Ok(Some(OutboundDraft {
             turn: context.turn,
-            slot: format!("{SLOT}:{}", approvals::code_of(approvals::id_of(context.turn, &context.call_id))),
+            slot: OutboxSlot::notice_about(
+                NoticeKind::Approval,
+                approvals::code_of(approvals::id_of(context.turn, &context.call_id)),
+            ),
             channel: context.channel.clone(),
             chat_id: context.chat_id.clone(),
             body: OutboundBody {
@@ -201,9 +202,9 @@ impl WriteRows for NewQuestion {
             return Ok(());
         }
         let code = approvals::code_of(approvals::id_of(self.new.turn, &self.new.call_id));
-        let slot = format!("notice:owner-approval:{code}");
+        let slot = OutboxSlot::notice_about(NoticeKind::OwnerApproval, code);
         let mut channels = Vec::new();
-        channels.extend(self.bus.write_owner_notice(connection, self.new.turn, &slot, self.notice.clone())?);
+        channels.extend(self.bus.write_owner_notice(connection, self.new.turn, slot, self.notice.clone())?);
         if let Some(answer) = &self.answer
             && !self.bus.is_owner_chat(&answer.channel, &answer.chat_id)
         {

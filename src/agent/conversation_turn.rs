@@ -135,7 +135,7 @@ impl ConversationTurn<'_> {
         match outcome? {
             LoopOutcome::Answered(reply) => Ok(ConversationOutcome::Answered(reply)),
             LoopOutcome::AwaitsTurns(turns) => {
-                let look_again = parking.park_for_turns(self.started, self.journal.context(), turns).await;
+                let look_again = parking.park_for_turns(self.started, self.journal.context(), turns).await?;
                 Ok(ConversationOutcome::Parked { look_again })
             }
         }

@@ -3,7 +3,7 @@
 use daoyou_channels::SessionKey;
 
 use super::sub_agents::{self, AwaitingTurn};
-use crate::bus::{EndedTurn, FollowUps, MessageBus};
+use crate::bus::{EndedTurn, FollowUps, MessageBus, NoticeKind, OutboxSlot};
 use crate::origin::TurnCause;
 use crate::phrases::Phrases;
 use crate::session::retry_scheduler::RetryScheduler;
@@ -19,7 +19,7 @@ pub(super) struct AppliedFollowUps {
     /// Sessions that have a new message.
     pub sessions: Vec<SessionKey>,
     /// The channel that has a notice for the owner.
-    pub told: Option<String>,
+    pub notice_channel: Option<String>,
     /// The turn that waited for this end.
     pub awaiting: Option<AwaitingTurn>,
     /// The label of the sub-agent that has ended.
@@ -39,10 +39,10 @@ pub(super) fn follow(
 ) -> Result<AppliedFollowUps, StoreError> {
     let (mut awaiting, mut sub_agent) = (None, None);
     let FollowUps { reply, messages, notice } = match cause {
-        TurnCause::Job(job) => cron::ended(connection, rules, job, end)?,
-        TurnCause::Heartbeat => cron::heartbeat::ended(connection, end)?,
+        TurnCause::Job(job) => cron::follow_ups_of(connection, rules, job, end)?,
+        TurnCause::Heartbeat => cron::heartbeat::follow_ups_of(connection, end)?,
         TurnCause::SubAgent(task) => {
-            let (follow_ups, awaited) = sub_agents::ended(connection, task, end, phrases)?;
+            let (follow_ups, awaited) = sub_agents::follow_ups_of(connection, task, end, phrases)?;
             (awaiting, sub_agent) = (awaited, Some(task.label.clone()));
             follow_ups
         }
@@ -57,12 +57,17 @@ pub(super) fn follow(
             sessions.push(draft.message.session_key());
         }
     }
-    let told = match notice {
-        Some(notice) => bus.write_owner_notice(connection, daoyou_channels::new_id(), "notice:errand", notice)?,
+    let notice_channel = match notice {
+        Some(notice) => bus.write_owner_notice(
+            connection,
+            daoyou_channels::new_id(),
+            OutboxSlot::notice(NoticeKind::FollowUp),
+            notice,
+        )?,
         None => None,
     };
     let is_failed_run = matches!(cause, TurnCause::Job(_)) && end.error.is_some();
-    Ok(AppliedFollowUps { reply, sessions, told, awaiting, sub_agent, is_failed_run })
+    Ok(AppliedFollowUps { reply, sessions, notice_channel, awaiting, sub_agent, is_failed_run })
 }
 
 /// Wakes everything that the commit gave work to.
@@ -80,7 +85,7 @@ pub(super) fn wake(bus: &MessageBus, retries: &RetryScheduler, followed: Applied
     for session in followed.sessions {
         bus.inbound_written(session, 1);
     }
-    if let Some(channel) = followed.told {
+    if let Some(channel) = followed.notice_channel {
         bus.outbound_written(&channel, 1);
     }
 }

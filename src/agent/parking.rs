@@ -9,7 +9,7 @@ use daoyou_channels::settings::Span;
 use uuid::Uuid;
 
 use super::turn_start::StartedTurn;
-use crate::bus::{MessageBus, OutboundBody, OutboundDraft, ServiceFault};
+use crate::bus::{MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, ServiceFault, metadata_of};
 use crate::crash;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::origin::TurnOrigin;
@@ -23,7 +23,6 @@ use crate::store::{Connection, Durability, StoreError, approvals, meta, now_ms, 
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::progress::StepBody;
 
-const SLOT: &str = "notice:waiting";
 /// The longest wait, even if a service asks for a longer one by mistake.
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
@@ -77,6 +76,8 @@ struct ParkingResult {
     is_owner_asked: bool,
     /// The channels that have the owner's notices to deliver.
     channels: Vec<String>,
+    /// The providers whose failures those notices report.
+    reported: Vec<String>,
 }
 
 impl Parking {
@@ -94,7 +95,7 @@ impl Parking {
     /// store cannot be written, the session's lane is held.
     ///
     /// # Errors
-    /// The turn is given up: it has waited for `agent.wait_for_model`.
+    /// The turn is given up: it has waited for `agent.wait_for_model`, or the store never accepts that it waits.
     pub async fn park_for_model(
         &self,
         started: &StartedTurn,
@@ -121,8 +122,9 @@ impl Parking {
             None => {
                 let step = serde_json::to_string(&StepBody::Waiting { since }).map_err(StoreError::from)?;
                 // Nobody waits for the answer of an errand.
-                let is_errand = TurnOrigin::parse(&last.origin).is_errand();
-                let notice = if is_errand { None } else { Some(self.notice(*turn, last, outage.failure())?) };
+                let runs_for_job_or_agent = TurnOrigin::parse(&last.origin).runs_for_job_or_agent();
+                let notice =
+                    if runs_for_job_or_agent { None } else { Some(self.notice(*turn, last, outage.failure())) };
                 Some((step, notice))
             }
         };
@@ -130,7 +132,7 @@ impl Parking {
         let bus = self.bus.clone();
         let look_again = self
             .commit(ParkingCommit { turn: *turn, context, first, awaited: Vec::new(), notices, bus })
-            .await
+            .await?
             .look_again;
         crash::point("waiting_committed", &last.content);
         tracing::warn!(%turn, %session, error = %outage.error, "no model is available; the turn waits");
@@ -147,24 +149,32 @@ impl Parking {
 
     /// Parks the turn until one of the `awaited` turns has ended, or an `awaited` approval is answered, without a deadline; returns true if the turn must be
     /// checked again at once. While the store cannot be written, the session's lane is held.
-    pub async fn park_for_turns(&self, started: &StartedTurn, context: Option<String>, awaited: Vec<Uuid>) -> bool {
+    ///
+    /// # Errors
+    /// The store never accepts that the turn waits.
+    pub async fn park_for_turns(
+        &self,
+        started: &StartedTurn,
+        context: Option<String>,
+        awaited: Vec<Uuid>,
+    ) -> Result<bool, TurnError> {
         let StartedTurn { turn, session, last, .. } = started;
         tracing::info!(%turn, %session, turns = awaited.len(), "the turn waits for sub-agents or the owner");
         // Before the commit: an end that comes right after it must find the turn asleep, to wake it.
         self.retries.await_sub_agents(*turn);
         let bus = self.bus.clone();
         let commit = ParkingCommit { turn: *turn, context, first: None, awaited, notices: Vec::new(), bus };
-        let ParkingResult { look_again, is_owner_asked, .. } = self.commit(commit).await;
+        let ParkingResult { look_again, is_owner_asked, .. } = self.commit(commit).await?;
         if look_again {
             self.retries.resume(*turn);
         } else if is_owner_asked {
             self.retries.report_parked();
         }
         crash::point("waiting_committed", &last.content);
-        look_again
+        Ok(look_again)
     }
 
-    async fn commit(&self, commit: ParkingCommit) -> ParkingResult {
+    async fn commit(&self, commit: ParkingCommit) -> Result<ParkingResult, StoreError> {
         let turn = commit.turn;
         let work = || {
             let commit = commit.clone();
@@ -172,11 +182,13 @@ impl Parking {
         };
         let failed =
             |error: &StoreError| tracing::error!(%turn, %error, "a turn could not be parked; its session waits");
-        let Some(result) = self.bus.store().write_until(Durability::Synced, work, failed).await else {
-            return std::future::pending().await;
+        let result = match self.bus.store().write_until(Durability::Synced, work, failed).await {
+            Err(StoreError::Closed) => return std::future::pending().await,
+            other => other?,
         };
+        result.reported.iter().for_each(|provider| self.bus.services().mark_reported(provider));
         result.channels.iter().for_each(|channel| self.bus.outbound_written(channel, 1));
-        result
+        Ok(result)
     }
 
     /// Records the failure of a service; returns its name and the notice for the owner, if it is news.
@@ -201,10 +213,10 @@ impl Parking {
         Some((provider.clone(), fill(self.phrases.service_notice, &[&words, &message, &mend])))
     }
 
-    fn notice(&self, turn: Uuid, last: &InboxRow, error: &LlmError) -> Result<OutboundDraft, StoreError> {
-        Ok(OutboundDraft {
+    fn notice(&self, turn: Uuid, last: &InboxRow, error: &LlmError) -> OutboundDraft {
+        OutboundDraft {
             turn,
-            slot: SLOT.to_owned(),
+            slot: OutboxSlot::notice(NoticeKind::Waiting),
             channel: last.channel.clone(),
             chat_id: last.chat_id.clone(),
             body: OutboundBody {
@@ -213,11 +225,11 @@ impl Parking {
                 // This is not the reply, which is still to come.
                 in_reply_to: None,
                 attachments: Vec::new(),
-                metadata: serde_json::from_str(&last.metadata)?,
+                metadata: metadata_of(&last.metadata),
                 context: TurnOrigin::parse(&last.origin).reply.notice("waiting"),
                 error: None,
             },
-        })
+        }
     }
 
     /// Returns the error of a turn that has waited for `agent.wait_for_model`.
@@ -250,15 +262,23 @@ impl ParkingCommit {
                 notice.insert(connection)?;
             }
         }
-        let mut channels = Vec::new();
+        let (mut channels, mut reported) = (Vec::new(), Vec::new());
         for (provider, content) in notices {
-            let told = bus.write_owner_notice(connection, daoyou_channels::new_id(), "notice:service", content)?;
-            if told.is_some() {
-                bus.services().mark_reported(&provider);
+            // Another turn may have reported the same since.
+            if bus.services().has_notice(connection, &provider)? {
+                continue;
             }
-            channels.extend(told);
+            if let Some(channel) = bus.write_owner_notice(
+                connection,
+                daoyou_channels::new_id(),
+                OutboxSlot::notice(NoticeKind::Service),
+                content,
+            )? {
+                channels.push(channel);
+                reported.push(provider);
+            }
         }
-        bus.services().write(connection)?;
+        bus.services().write(connection, &reported)?;
         inbox::mark_waiting(connection, turn)?;
         if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == turn.to_string()) {
             meta::set(connection, meta::ALONE, "")?;
@@ -275,6 +295,45 @@ impl ParkingCommit {
                 None => look_again |= spawns::is_over(connection, *id)?,
             }
         }
-        Ok(ParkingResult { look_again, is_owner_asked, channels })
+        Ok(ParkingResult { look_again, is_owner_asked, channels, reported })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::testing;
+    use crate::store::Store;
+
+    /// A notice is reported only if the commit that holds it is written, and once.
+    #[tokio::test]
+    async fn a_service_fault_is_reported_by_the_commit_of_its_notice() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let bus = testing::notifying_bus(store.clone(), 10);
+        let fault = ServiceFault { code: "llm_auth".into(), message: "HTTP 401".into(), since: 7, is_reported: false };
+        assert!(bus.services().record_fault("p", fault, true));
+        let commit = ParkingCommit {
+            turn: daoyou_channels::new_id(),
+            context: None,
+            first: None,
+            awaited: Vec::new(),
+            notices: vec![("p".to_owned(), "p rejects its key".to_owned())],
+            bus: bus.clone(),
+        };
+        let is_reported = || bus.services().all()["p"].is_reported;
+        let failing = commit.clone();
+        let failed = store.write(Durability::Synced, move |connection| {
+            failing.write(connection)?;
+            Err::<(), _>(StoreError::Closed)
+        });
+        assert!(failed.await.is_err() && !is_reported(), "the notice was undone");
+        for reported in [vec!["p".to_owned()], Vec::new()] {
+            let commit = commit.clone();
+            let written = store.write(Durability::Synced, move |connection| commit.write(connection)).await.unwrap();
+            assert_eq!((written.reported, is_reported()), (reported, false));
+        }
+        let stored = store.read(crate::bus::stored_service_faults).await.unwrap();
+        assert!(stored["p"].is_reported, "a restart sends no second notice");
     }
 }

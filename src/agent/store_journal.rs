@@ -6,9 +6,10 @@ use async_channel::Sender;
 use async_trait::async_trait;
 use daoyou_channels::OutboundContext;
 use daoyou_channels::SessionKey;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::bus::{MessageBus, OutboundBody, OutboundDraft};
+use crate::bus::{MessageBus, OutboundBody, OutboundDraft, OutboxSlot};
 use crate::crash;
 use crate::store::{Connection, Durability, StoreError, inbox, turn_steps};
 use crate::tools::{RowEffect, ToolEffect};
@@ -24,11 +25,38 @@ pub struct StoreJournal<'a> {
     proven: Option<Sender<SessionKey>>,
     /// The first step, which is written with the second: until then, a restart makes the same again.
     context: Mutex<Option<String>>,
+    /// The error of a step that the store never accepts.
+    failure: Mutex<Option<StoreError>>,
+    has_failed: CancellationToken,
 }
 
 impl<'a> StoreJournal<'a> {
     pub fn new(bus: &'a MessageBus, turn: Uuid, session: SessionKey, proven: Option<Sender<SessionKey>>) -> Self {
-        Self { bus, turn, session, proven, context: Mutex::default() }
+        let (context, failure, has_failed) = (Mutex::default(), Mutex::default(), CancellationToken::new());
+        Self { bus, turn, session, proven, context, failure, has_failed }
+    }
+
+    /// Waits until the store never accepts a step, and returns the error. That step does not return.
+    pub async fn failed(&self) -> StoreError {
+        self.has_failed.cancelled().await;
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or(StoreError::Panicked)
+    }
+
+    /// Writes a step or the effects of a tool. If the store never accepts it, [`Self::failed`] returns and this does not.
+    async fn write_until<F>(&self, durability: Durability, make: impl FnMut() -> F + Send, what: &str)
+    where
+        F: FnOnce(&Connection) -> Result<(), StoreError> + Send + 'static,
+    {
+        let turn = self.turn;
+        let failed =
+            |error: &StoreError| tracing::error!(%turn, what, %error, "a step could not be written; the turn waits");
+        let Err(error) = self.bus.store().write_until(durability, make, failed).await else { return };
+        if error.is_permanent() {
+            tracing::error!(%turn, what, %error, "a step cannot be written; the turn ends");
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            self.has_failed.cancel();
+        }
+        std::future::pending().await
     }
 
     /// Returns the first step if it is not in the store yet.
@@ -69,11 +97,7 @@ impl<'a> StoreJournal<'a> {
                 effects.into_iter().enumerate().try_for_each(|(number, effect)| effect.write(connection, seq, number))
             }
         };
-        let failed =
-            |error: &StoreError| tracing::error!(%turn, kind, %error, "a step could not be written; the turn waits");
-        if self.bus.store().write_until(durability, make, failed).await.is_none() {
-            return std::future::pending().await;
-        }
+        self.write_until(durability, make, kind).await;
         *self.lock_context() = None;
         if progressed && let Some(proven) = &self.proven {
             // A loop that no longer listens need not know.
@@ -124,15 +148,11 @@ impl Journal for StoreJournal<'_> {
         if rows.is_empty() {
             return;
         }
-        let turn = self.turn;
         let make = || {
             let all = rows.clone();
             move |connection: &Connection| all.iter().try_for_each(|rows| rows.0.write(connection))
         };
-        let failed = |error: &StoreError| tracing::error!(%turn, %error, "the effects of a tool could not be written; the turn waits");
-        if self.bus.store().write_until(Durability::Synced, make, failed).await.is_none() {
-            return std::future::pending().await;
-        }
+        self.write_until(Durability::Synced, make, "effects").await;
         rows.iter().for_each(|rows| rows.0.committed());
     }
 }
@@ -149,7 +169,7 @@ impl WrittenEffect {
     fn write(self, connection: &Connection, seq: i64, number: usize) -> Result<(), StoreError> {
         match self {
             Self::Message(mut draft) => {
-                draft.slot = if number == 0 { format!("tool:{seq}") } else { format!("tool:{seq}.{number}") };
+                draft.slot = OutboxSlot::Tool { step: seq, number };
                 draft.insert(connection)?;
             }
             Self::Rows(rows) => rows.0.write(connection)?,
@@ -163,7 +183,8 @@ fn written_for(effect: &ToolEffect, turn: Uuid, session: &SessionKey) -> Option<
         ToolEffect::Message { channel, chat_id, content, attachments, subject } => {
             WrittenEffect::Message(Box::new(OutboundDraft {
                 turn,
-                slot: String::new(),
+                // The step is known in the commit.
+                slot: OutboxSlot::Tool { step: 0, number: 0 },
                 channel: channel.clone(),
                 chat_id: chat_id.clone(),
                 body: OutboundBody {

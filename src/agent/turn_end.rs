@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::follow_ups::{self, AppliedFollowUps};
 use super::learning::{TurnLearning, TurnRecord};
-use crate::bus::{EndedTurn, MessageBus, OutboundBody, OutboundDraft};
+use crate::bus::{EndedTurn, MessageBus, OutboundBody, OutboundDraft, OutboxSlot, metadata_of};
 use crate::chat::ChatMessage;
 use crate::guard::Taint;
 use crate::metrics::{TurnOutcome, TurnPhase};
@@ -67,7 +67,7 @@ pub struct TurnEnd {
 
 impl TurnEnd {
     /// Writes the end and wakes those who wait for it. Retries until the store accepts it, and holds the session's
-    /// lane meanwhile.
+    /// lane meanwhile. An end that the store never accepts is replaced by an error for the sender.
     pub async fn write(
         self,
         bus: &Arc<MessageBus>,
@@ -85,21 +85,83 @@ impl TurnEnd {
         let failed = |error: &StoreError| {
             tracing::error!(turn = %self.turn, %session, %error, "the end of a turn could not be written; its session waits");
         };
-        let Some(CommittedEnd { written, is_answered, followed }) =
-            bus.store().write_until(Durability::Synced, make, failed).await
-        else {
-            return std::future::pending().await;
-        };
+        let (CommittedEnd { written, is_answered, followed }, outcome) =
+            match bus.store().write_until(Durability::Synced, make, failed).await {
+                Ok(committed) => (committed, self.outcome()),
+                Err(StoreError::Closed) => return std::future::pending().await,
+                Err(error) => (self.write_failure(bus, rules, &error).await, TurnOutcome::Failed("internal")),
+            };
         crash::point("end_committed", &last.content);
         let turns = &bus.metrics().turns;
         turns.phase(TurnPhase::End, begun.elapsed());
-        turns.ended(self.outcome(), self.rows.first().unwrap_or(last).age());
+        turns.ended(outcome, self.rows.first().unwrap_or(last).age());
         bus.inbound_ended(&session, &ids);
         if is_answered {
             bus.outbound_written(&channel, 1);
         }
         follow_ups::wake(bus, retries, followed);
         written
+    }
+
+    /// Ends a turn whose end fails for ever with `error`: the sender gets an error, and nothing else changes. If that fails for
+    /// ever too, the message is a dead letter without a reply, so that its session goes on.
+    async fn write_failure(
+        &self,
+        bus: &Arc<MessageBus>,
+        rules: &Arc<cron::CronSettings>,
+        error: &StoreError,
+    ) -> CommittedEnd {
+        let turn = self.turn;
+        tracing::error!(%turn, %error, "the end of a turn cannot be written; its sender gets an error");
+        let end = Self {
+            reply: self.phrases.internal.to_owned(),
+            error: Some("internal"),
+            ..Self::bare(turn, self.rows.clone(), self.phrases)
+        };
+        let failed = |error: &StoreError| tracing::error!(%turn, %error, "the error of a turn could not be written");
+        let make = || {
+            let (end, bus, rules) = (end.clone(), bus.clone(), rules.clone());
+            move |connection: &Connection| end.commit(connection, &bus, &rules)
+        };
+        match bus.store().write_until(Durability::Synced, make, failed).await {
+            Ok(committed) => return committed,
+            Err(StoreError::Closed) => return std::future::pending().await,
+            Err(error) => {
+                tracing::error!(%turn, %error, "the error of a turn cannot be written; it ends without a reply")
+            }
+        }
+        let session = self.rows.last().map(|row| row.session.clone()).unwrap_or_default();
+        let make = || {
+            let session = session.clone();
+            move |connection: &Connection| {
+                inbox::finish(connection, turn, InboxState::Dead)?;
+                Ok(!inbox::open_of_session(connection, &session, 1)?.is_empty())
+            }
+        };
+        match bus.store().write_until(Durability::Synced, make, failed).await {
+            Ok(more) => CommittedEnd { written: EndResult { more, is_learned: false }, ..CommittedEnd::default() },
+            Err(error) => {
+                tracing::error!(%turn, %error, "a turn cannot be ended; its session waits for the next start");
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// Returns an end that says and changes nothing.
+    pub fn bare(turn: Uuid, rows: Vec<InboxRow>, phrases: &'static Phrases) -> Self {
+        Self {
+            turn,
+            rows,
+            reply: String::new(),
+            error: None,
+            state: InboxState::Done,
+            append: SessionAppend::Nothing,
+            change: SessionChange::None,
+            memory_update: None,
+            learning: None,
+            model: String::new(),
+            phrases,
+        }
     }
 
     fn outcome(&self) -> TurnOutcome {
@@ -140,7 +202,9 @@ impl TurnEnd {
             SessionChange::None => {}
             SessionChange::NewEpoch => messages::new_epoch(connection, &last.session)?,
             SessionChange::Model(model) => messages::set_model(connection, &last.session, model.as_deref())?,
-            SessionChange::NamePoint { turn, name } => checkpoints::set_name(connection, &last.session, *turn, name)?,
+            SessionChange::NameCheckpoint { turn, name } => {
+                checkpoints::set_name(connection, &last.session, *turn, name)?
+            }
             SessionChange::Restore(point) => drop(checkpoints::restore(connection, point)?),
             SessionChange::Forget(id) => {
                 memory::forget(connection, &[*id])?;
@@ -152,7 +216,7 @@ impl TurnEnd {
         approvals::cancel_of_turn(connection, self.turn)?;
         ended.followed = self.follow(connection, bus, rules, last, taint)?;
         if let Some(reply) = &ended.followed.reply {
-            self.reply_draft(last, reply)?.insert(connection)?;
+            self.reply_draft(last, reply).insert(connection)?;
             ended.is_answered = true;
         }
         if is_struck {
@@ -178,7 +242,7 @@ impl TurnEnd {
             return Ok(AppliedFollowUps::default());
         }
         let origin = TurnOrigin::parse(&last.origin);
-        if !origin.is_errand() {
+        if !origin.runs_for_job_or_agent() {
             return Ok(AppliedFollowUps { reply: Some(self.reply.clone()), ..AppliedFollowUps::default() });
         }
         let end = EndedTurn { row: last, turn: self.turn, reply: &self.reply, error: self.error, taint };
@@ -251,10 +315,10 @@ impl TurnEnd {
         Ok(())
     }
 
-    fn reply_draft(&self, last: &InboxRow, reply: &str) -> Result<OutboundDraft, StoreError> {
-        Ok(OutboundDraft {
+    fn reply_draft(&self, last: &InboxRow, reply: &str) -> OutboundDraft {
+        OutboundDraft {
             turn: self.turn,
-            slot: "reply".to_owned(),
+            slot: OutboxSlot::Reply,
             channel: last.channel.clone(),
             chat_id: last.chat_id.clone(),
             body: OutboundBody {
@@ -262,11 +326,11 @@ impl TurnEnd {
                 session: SessionKey::from(last.session.as_str()),
                 in_reply_to: Some(last.id),
                 attachments: Vec::new(),
-                metadata: serde_json::from_str(&last.metadata)?,
+                metadata: metadata_of(&last.metadata),
                 context: TurnOrigin::parse(&last.origin).reply,
                 error: self.error.map(|code| ErrorInfo { code: code.to_owned() }),
             },
-        })
+        }
     }
 }
 

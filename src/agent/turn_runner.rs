@@ -9,7 +9,6 @@ use daoyou_channels::{SessionKey, TurnEvent};
 use futures_util::FutureExt;
 use jiff::tz::TimeZone;
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::conversation_turn::{ConversationTurn, Conversations, RunState};
 use super::learning::TurnLearning;
@@ -25,7 +24,7 @@ use crate::memory::MemoryService;
 use crate::metrics::{TurnMeter, TurnPhase};
 use crate::origin::{SessionNote, TurnOrigin};
 use crate::phrases::Phrases;
-use crate::session::commands::{CommandHandler, CommandReply, SessionChange};
+use crate::session::commands::{CommandHandler, CommandReply};
 use crate::session::lanes::{ConcurrencyLimits, Isolation};
 use crate::session::session_ownership::{SessionMemoryUpdate, is_conversation, is_written};
 use crate::store::inbox::{InboxRow, InboxState};
@@ -154,14 +153,19 @@ impl TurnRunner {
             state,
             damaged,
         };
-        let outcome = self.conversations.middleware.turn.run(&scope, TurnRequest { text }, &mut conversation).await?;
-        Ok(MessageOutcome::Turn(outcome))
+        let run = self.conversations.middleware.turn.run(&scope, TurnRequest { text }, &mut conversation);
+        tokio::select! {
+            outcome = run => Ok(MessageOutcome::Turn(outcome?)),
+            // Without this step the journal is not true, so the turn ends.
+            error = journal.failed() => Err(error.into()),
+        }
     }
 
     /// The one place where an error becomes a reply and a line of the log.
     fn end_of(&self, started: &StartedTurn, outcome: Result<MessageOutcome, TurnError>, state: &RunState) -> TurnEnd {
         let StartedTurn { turn, session, rows, .. } = started;
-        let mut end = TurnEnd { memory_update: self.memory_update(started), ..self.bare_end(*turn, rows.clone()) };
+        let mut end =
+            TurnEnd { memory_update: self.memory_update(started), ..TurnEnd::bare(*turn, rows.clone(), self.phrases) };
         end.learning = TurnLearning::of(&self.memory, rows);
         end.model.clone_from(&state.model);
         let (reply, code) = match outcome {
@@ -197,23 +201,6 @@ impl TurnRunner {
         TurnEnd { append: SessionAppend::Turn { user, context, reason }, ..end }
     }
 
-    /// Returns an end that says and changes nothing.
-    fn bare_end(&self, turn: Uuid, rows: Vec<InboxRow>) -> TurnEnd {
-        TurnEnd {
-            turn,
-            rows,
-            reply: String::new(),
-            error: None,
-            state: InboxState::Done,
-            append: SessionAppend::Nothing,
-            change: SessionChange::None,
-            memory_update: None,
-            learning: None,
-            model: String::new(),
-            phrases: self.phrases,
-        }
-    }
-
     /// Returns what the end of a turn means for the memory of its session.
     fn memory_update(&self, started: &StartedTurn) -> Option<SessionMemoryUpdate> {
         let last = Some(&started.last).filter(|row| is_written(row))?;
@@ -229,7 +216,7 @@ impl TurnRunner {
         tracing::error!(%turn, "a message crashed the gateway each time it ran and is given up");
         let reply = self.phrases.poison.to_owned();
         let error = Some(ErrorCode::Poison.word());
-        let end = TurnEnd { reply, error, state: InboxState::Dead, ..self.bare_end(turn, rows) };
+        let end = TurnEnd { reply, error, state: InboxState::Dead, ..TurnEnd::bare(turn, rows, self.phrases) };
         end.write(&self.bus, &self.cron_settings, &self.running.retries).await;
     }
 

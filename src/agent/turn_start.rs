@@ -91,7 +91,7 @@ impl TurnStarter {
                     return Ok(None);
                 };
                 running.retries.start_try(turn);
-                begin_anew(connection, &rows, &resets, &zone)?;
+                reset_if_due(connection, &rows, &resets, &zone)?;
                 for row in &rows {
                     inbox::mark_running(connection, row.seq, turn)?;
                 }
@@ -152,7 +152,12 @@ fn take_rows(
 
 /// Begins a new epoch before the first turn of a message, if one is due. Commands and notes belong to the current
 /// epoch.
-fn begin_anew(connection: &Connection, rows: &[InboxRow], resets: &Resets, zone: &TimeZone) -> Result<(), StoreError> {
+fn reset_if_due(
+    connection: &Connection,
+    rows: &[InboxRow],
+    resets: &Resets,
+    zone: &TimeZone,
+) -> Result<(), StoreError> {
     let Some(first) = rows.first().filter(|row| row.state == InboxState::Queued) else { return Ok(()) };
     let is_said = command_of(first).is_none() && TurnOrigin::parse(&first.origin).note().is_none();
     if is_said && resets.apply(connection, &first.session, first.received_at, zone)? {
@@ -168,5 +173,5 @@ fn stands_alone(row: &InboxRow) -> bool {
 
 /// Returns the command of a message. A message of daoyou itself is never a command, whatever its text.
 pub fn command_of(row: &InboxRow) -> Option<SlashCommand> {
-    SlashCommand::parse(&row.content).filter(|_| !TurnOrigin::parse(&row.origin).is_errand())
+    SlashCommand::parse(&row.content).filter(|_| !TurnOrigin::parse(&row.origin).runs_for_job_or_agent())
 }

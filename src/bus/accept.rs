@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::message_bus::{BusSettings, CommandAnswer, ControlCommand, InboundSignal, MessageBus};
 use super::notices::{NoticeSettings, write_notice};
-use super::outbound::{OutboundBody, OutboundDraft};
+use super::outbound::{NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
 use crate::crash;
 use crate::origin::TurnOrigin;
 use crate::store::inbox::{self, InboxRow, InboxState, InsertOutcome, NewInboxRow};
@@ -309,9 +309,13 @@ pub(super) fn write_extras(
         notes::set(connection, &note.channel, note.kind, &note.key, &note.value)?;
     }
     match &extras.notice {
-        Some(content) => {
-            write_notice(connection, notices, daoyou_channels::new_id(), "notice:channel", content.clone())
-        }
+        Some(content) => write_notice(
+            connection,
+            notices,
+            daoyou_channels::new_id(),
+            OutboxSlot::notice(NoticeKind::Channel),
+            content.clone(),
+        ),
         None => Ok(None),
     }
 }
@@ -330,7 +334,9 @@ pub(super) fn message_state(connection: &Connection, row: InboxRow) -> Result<Me
         _ => None,
     };
     let notice = match status {
-        MessageStatus::Waiting => outbox::find_slot(connection, row.turn, "notice:waiting")?,
+        MessageStatus::Waiting => {
+            outbox::find_slot(connection, row.turn, &OutboxSlot::notice(NoticeKind::Waiting).to_column())?
+        }
         _ => None,
     };
     let notice = notice.map(|notice| serde_json::from_str::<OutboundBody>(&notice.body)).transpose()?;
@@ -377,7 +383,7 @@ pub(super) fn reply_draft(turn: Uuid, message: InboundMessage, content: String) 
     let session = message.session_key();
     OutboundDraft {
         turn,
-        slot: "reply".to_owned(),
+        slot: OutboxSlot::Reply,
         channel: message.channel,
         chat_id: message.chat_id,
         body: OutboundBody {

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::accept::{message_state, store_refusal, write_extras};
 use super::message_bus::MessageBus;
+use super::outbound::OutboxSlot;
 use crate::store::{Connection, Durability, cursors, inbox, notes, outbox};
 
 /// The bus as channels see it.
@@ -60,7 +61,7 @@ impl Inbox for BusInbox {
         let found = self.0.store.read(move |connection| outbox::find(connection, id)).await;
         let found = found.map_err(|error| store_refusal(&error))?;
         let row = found.filter(|row| row.channel == channel && row.state == "sent");
-        Ok(row.map(|row| SentMessage { is_notice: row.slot.starts_with("notice:") }))
+        Ok(row.map(|row| SentMessage { is_notice: OutboxSlot::is_notice(&row.slot) }))
     }
 
     async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use daoyou_channels::{Refusal, SessionKey};
+use parking_lot::Mutex;
 
 /// The wait that a refused sender is told.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -113,8 +113,8 @@ impl CapacityTracker {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, CapacityCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, CapacityCounts> {
+        self.counts.lock()
     }
 }
 

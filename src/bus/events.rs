@@ -1,10 +1,10 @@
 //! The side channel of running turns: subscribers get events live, and nothing is stored.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use async_channel::{Receiver, Sender, TrySendError};
 use daoyou_channels::{EventSource, SessionEvent};
+use parking_lot::Mutex;
 
 /// The number of events that a listener may be behind; beyond it, the listener loses events.
 const BACKLOG: usize = 4_096;
@@ -28,7 +28,7 @@ impl EventHub {
     }
 
     pub fn emit(&self, event: &SessionEvent) {
-        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.listeners.lock();
         listeners.retain(|listener| {
             listener.channel != event.channel
                 || !matches!(listener.events.try_send(event.clone()), Err(TrySendError::Closed(_)))
@@ -40,7 +40,7 @@ impl EventHub {
 impl EventSource for EventHub {
     fn subscribe(&self, channel: &str) -> Receiver<SessionEvent> {
         let (events, received) = async_channel::bounded(BACKLOG);
-        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.listeners.lock();
         listeners.push(Listener { channel: channel.to_owned(), events });
         self.count.store(listeners.len(), Ordering::Relaxed);
         received

@@ -1,8 +1,8 @@
 //! The health of each channel and each model service, for `/readyz`, `status` and `doctor`.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::store::{Connection, StoreError, meta};
@@ -27,24 +27,24 @@ pub struct ChannelHealth(Mutex<BTreeMap<String, ChannelState>>);
 
 impl ChannelHealth {
     pub fn set(&self, channel: &str, state: ChannelState) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(channel.to_owned(), state);
+        self.0.lock().insert(channel.to_owned(), state);
     }
 
     /// Sets a state and returns the previous one.
     pub fn exchange(&self, channel: &str, state: ChannelState) -> Option<ChannelState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(channel.to_owned(), state)
+        self.0.lock().insert(channel.to_owned(), state)
     }
 
     /// Sets a state if the current one is `from`.
     pub fn compare_and_set(&self, channel: &str, from: &ChannelState, to: ChannelState) {
-        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.0.lock();
         if let Some(state) = states.get_mut(channel).filter(|state| *state == from) {
             *state = to;
         }
     }
 
     pub fn all(&self) -> BTreeMap<String, ChannelState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 
@@ -71,7 +71,7 @@ impl ServiceHealth {
     /// Records why a service failed. Returns true if the owner needs a notice: the fault is new, the owner must act
     /// (`must_act`) on a changed fault, or no earlier notice reached the owner.
     pub fn record_fault(&self, provider: &str, fault: ServiceFault, must_act: bool) -> bool {
-        let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut faults = self.0.lock();
         match faults.get_mut(provider) {
             Some(known) => {
                 let is_news = must_act && known.code != fault.code;
@@ -86,33 +86,51 @@ impl ServiceHealth {
 
     /// Records that a notice of the fault reached the owner.
     pub fn mark_reported(&self, provider: &str) {
-        let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut faults = self.0.lock();
         faults.entry(provider.to_owned()).and_modify(|fault| fault.is_reported = true);
     }
 
     /// Removes the fault of a service that answers again. Returns true if it had one.
     pub fn clear(&self, provider: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(provider).is_some()
+        self.0.lock().remove(provider).is_some()
     }
 
     /// Removes all faults. Returns true if there was one.
     pub fn clear_all(&self) -> bool {
-        !std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).is_empty()
+        !std::mem::take(&mut *self.0.lock()).is_empty()
     }
 
     pub fn all(&self) -> BTreeMap<String, ServiceFault> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
-    /// Writes the copy in the store.
-    pub fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        meta::set(connection, meta::SERVICE_FAULTS, &serde_json::to_string(&self.all())?)
+    /// Writes the copy in the store, in which the faults of the `reported` providers are reported. The caller marks them here
+    /// after its commit.
+    pub fn write(&self, connection: &Connection, reported: &[String]) -> Result<(), StoreError> {
+        let (mut faults, stored) = (self.all(), stored_service_faults(connection)?);
+        for (provider, fault) in &mut faults {
+            fault.is_reported |= reported.contains(provider) || is_reported_in(&stored, provider, fault);
+        }
+        meta::set(connection, meta::SERVICE_FAULTS, &serde_json::to_string(&faults)?)
+    }
+
+    /// Returns true if a committed notice of the provider's fault reaches the owner, though it may not be marked here yet.
+    pub fn has_notice(&self, connection: &Connection, provider: &str) -> Result<bool, StoreError> {
+        let stored = stored_service_faults(connection)?;
+        Ok(self.all().get(provider).is_some_and(|fault| is_reported_in(&stored, provider, fault)))
     }
 
     /// Replaces the faults by the copy from the store.
     pub(super) fn restore(&self, faults: BTreeMap<String, ServiceFault>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+        *self.0.lock() = faults;
     }
+}
+
+/// Returns true if the copy in the store says that this fault is reported.
+fn is_reported_in(stored: &BTreeMap<String, ServiceFault>, provider: &str, fault: &ServiceFault) -> bool {
+    stored.get(provider).is_some_and(|stored| {
+        stored.is_reported && (stored.since, stored.code.as_str()) == (fault.since, fault.code.as_str())
+    })
 }
 
 /// Reads the copy in the store.

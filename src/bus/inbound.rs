@@ -1,7 +1,7 @@
 //! Messages that daoyou itself puts into the inbox: due jobs, ends of sub-agents, notes for a session. No capacity limits them,
 //! because work that was accepted must not be refused halfway.
 
-use daoyou_channels::trust::{Author, Standing, trust_of};
+use daoyou_channels::trust::{Author, SenderListing, trust_of};
 use daoyou_channels::{ErrorInfo, InboundMessage, SessionKey};
 use uuid::Uuid;
 
@@ -37,7 +37,7 @@ impl InboundDraft {
     /// Creates the draft that adds `note` to the history of `session`. It belongs to no channel, so nothing is delivered for
     /// it.
     pub fn of_note(note: &SessionNote, session: SessionKey) -> Self {
-        let trust = trust_of(Author::Owner, Standing::Owner);
+        let trust = trust_of(Author::Owner, SenderListing::Owner);
         let mut message = InboundMessage::text("daoyou", "", "daoyou", trust, note.said.clone());
         message.session = Some(session);
         Self::with_origin(message, TurnOrigin { cause: TurnCause::Note(note.clone()), ..TurnOrigin::default() })

@@ -14,7 +14,7 @@ use super::capacity::{Capacities, CapacityTracker, DiskReserve};
 use super::events::EventHub;
 use super::health::{ServiceHealth, stored_service_faults};
 use super::notices::{DeadLetter, NoticeSettings, NoticeThrottle, write_notice};
-use super::outbound::OutboundDraft;
+use super::outbound::{NoticeKind, OutboundDraft, OutboxSlot};
 use super::waiters::Waiters;
 use crate::live::LivePart;
 use crate::metrics::Metrics;
@@ -248,7 +248,7 @@ impl MessageBus {
         for value in [channel, &id.to_string(), reason] {
             content = content.replacen("{}", value, 1);
         }
-        let draft = notices.draft(turn, format!("notice:dead:{id}"), content);
+        let draft = notices.draft(turn, OutboxSlot::notice_about(NoticeKind::DeadLetter, id), content);
         if let Err(error) = self.publish_outbound(draft).await {
             self.notice_throttle.forget(channel, reason);
             tracing::error!(%id, %error, "the notice of a dead letter could not be written");
@@ -259,7 +259,11 @@ impl MessageBus {
     pub async fn notify_held(&self, channel: &str, reason: &str) {
         let Some(notices) = self.notice_settings().filter(|notices| notices.channel != channel) else { return };
         let content = notices.held.replacen("{}", channel, 1).replacen("{}", reason, 1);
-        let draft = notices.draft(daoyou_channels::new_id(), format!("notice:held:{channel}"), content);
+        let draft = notices.draft(
+            daoyou_channels::new_id(),
+            OutboxSlot::notice_about(NoticeKind::HeldChannel, channel),
+            content,
+        );
         if let Err(error) = self.publish_outbound(draft).await {
             tracing::error!(channel, %error, "the notice that a channel cannot send could not be written");
         }
@@ -276,7 +280,9 @@ impl MessageBus {
             let unreported = losses::take_unreported(connection)?;
             for loss in &unreported {
                 let content = notices.loss.replacen("{}", &loss.what, 1);
-                notices.draft(daoyou_channels::new_id(), "notice:loss".to_owned(), content).insert(connection)?;
+                notices
+                    .draft(daoyou_channels::new_id(), OutboxSlot::notice(NoticeKind::Loss), content)
+                    .insert(connection)?;
             }
             Ok(unreported.len())
         };
@@ -293,7 +299,7 @@ impl MessageBus {
         &self,
         connection: &Connection,
         turn: Uuid,
-        slot: &str,
+        slot: OutboxSlot,
         content: String,
     ) -> Result<Option<String>, StoreError> {
         write_notice(connection, self.notice_settings().as_ref(), turn, slot, content)
@@ -363,7 +369,8 @@ impl MessageBus {
         let bus = self.clone();
         tokio::spawn(async move {
             let write = bus.clone();
-            let written = bus.store.write(Durability::Logged, move |connection| write.services.write(connection)).await;
+            let written =
+                bus.store.write(Durability::Logged, move |connection| write.services.write(connection, &[])).await;
             if let Err(error) = written {
                 tracing::warn!(%error, "the recovery of a model service could not be recorded");
             }

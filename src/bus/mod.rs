@@ -26,5 +26,5 @@ pub use message_bus::{
     BusSettings, CommandAnswer, ControlCommand, ControlCommands, InboundSignal, MessageBus, WeakBus,
 };
 pub use notices::{DeadLetter, NoticeSettings};
-pub use outbound::{OutboundBody, OutboundDraft, message_of};
+pub use outbound::{NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, message_of, metadata_of};
 pub use reply_target::{ReplyTarget, conversations};

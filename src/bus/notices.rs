@@ -1,13 +1,13 @@
 //! Notices for the owner, and their throttling.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use daoyou_channels::{OutboundContext, SessionKey};
+use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::outbound::{OutboundBody, OutboundDraft};
+use super::outbound::{OutboundBody, OutboundDraft, OutboxSlot};
 use crate::store::{Connection, StoreError};
 
 /// The time in which the same cause on the same channel gives no second notice.
@@ -45,10 +45,10 @@ impl NoticeSettings {
     /// Returns true if a notice of this dead letter can arrive: it takes another way and is no notice of a notice.
     pub(super) fn can_report(&self, letter: &DeadLetter<'_>) -> bool {
         let goes_the_same_way = self.channel == letter.channel && self.chat_id == letter.chat_id;
-        !goes_the_same_way && !letter.slot.starts_with("notice:")
+        !goes_the_same_way && !OutboxSlot::is_notice(letter.slot)
     }
 
-    pub(super) fn draft(&self, turn: Uuid, slot: String, content: String) -> OutboundDraft {
+    pub(super) fn draft(&self, turn: Uuid, slot: OutboxSlot, content: String) -> OutboundDraft {
         let body = OutboundBody {
             content,
             session: SessionKey::of_chat(&self.channel, &self.chat_id),
@@ -68,25 +68,25 @@ pub(super) fn write_notice(
     connection: &Connection,
     notices: Option<&NoticeSettings>,
     turn: Uuid,
-    slot: &str,
+    slot: OutboxSlot,
     content: String,
 ) -> Result<Option<String>, StoreError> {
     let Some(notices) = notices else {
         tracing::warn!(notice = content, "notice for the owner, which goes only to this log (owner.notify)");
         return Ok(None);
     };
-    notices.draft(turn, slot.to_owned(), content).insert(connection)?;
+    notices.draft(turn, slot, content).insert(connection)?;
     Ok(Some(notices.channel.clone()))
 }
 
-/// The causes reported lately, by channel and reason.
+/// The causes reported lately, by channel and reason. Unlike the channels' `RateLimiter` it can make a cause news again.
 #[derive(Default)]
 pub struct NoticeThrottle(Mutex<HashMap<(String, String), Instant>>);
 
 impl NoticeThrottle {
     /// Returns true if `reason` was not reported lately for `channel`; then it counts as reported.
     pub fn is_news(&self, channel: &str, reason: &str, now: Instant) -> bool {
-        let mut noticed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noticed = self.0.lock();
         noticed.retain(|_, at| now.saturating_duration_since(*at) < REPEAT_INTERVAL);
         let key = (channel.to_owned(), reason.to_owned());
         if noticed.contains_key(&key) {
@@ -100,7 +100,7 @@ impl NoticeThrottle {
 
     /// Makes `reason` news again for `channel`, because its notice could not be written.
     pub fn forget(&self, channel: &str, reason: &str) {
-        let mut noticed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noticed = self.0.lock();
         noticed.remove(&(channel.to_owned(), reason.to_owned()));
     }
 }

@@ -26,12 +26,103 @@ pub struct OutboundBody {
     pub error: Option<ErrorInfo>,
 }
 
+/// The place of an outbox row in its turn, which has one row for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutboxSlot {
+    /// The answer of the turn.
+    Reply,
+    /// A message that a tool sent: the step of its result, and the number of the message among those of that step.
+    Tool { step: i64, number: usize },
+    /// Another text of the gateway itself. `about` tells notices of the same kind in one turn apart.
+    Notice { kind: NoticeKind, about: Option<String> },
+}
+
+/// What a notice says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeKind {
+    /// To the sender: the turn waits for a model.
+    Waiting,
+    /// To the sender: a call waits for the owner's approval.
+    Approval,
+    // The others are for the owner.
+    OwnerApproval,
+    Channel,
+    DeadLetter,
+    FollowUp,
+    Heartbeat,
+    HeldChannel,
+    Loss,
+    Service,
+}
+
+/// The words of the kinds in the column.
+const NOTICE_KINDS: &[(NoticeKind, &str)] = &[
+    (NoticeKind::Waiting, "waiting"),
+    (NoticeKind::Approval, "approval"),
+    (NoticeKind::OwnerApproval, "owner-approval"),
+    (NoticeKind::Channel, "channel"),
+    (NoticeKind::DeadLetter, "dead"),
+    (NoticeKind::FollowUp, "errand"),
+    (NoticeKind::Heartbeat, "heartbeat"),
+    (NoticeKind::HeldChannel, "held"),
+    (NoticeKind::Loss, "loss"),
+    (NoticeKind::Service, "service"),
+];
+
+impl OutboxSlot {
+    pub fn notice(kind: NoticeKind) -> Self {
+        Self::Notice { kind, about: None }
+    }
+
+    /// Returns the slot of a notice that a turn may have more than one of.
+    pub fn notice_about(kind: NoticeKind, about: impl ToString) -> Self {
+        Self::Notice { kind, about: Some(about.to_string()) }
+    }
+
+    /// Returns the text of the column.
+    pub fn to_column(&self) -> String {
+        match self {
+            Self::Reply => "reply".to_owned(),
+            Self::Tool { step, number: 0 } => format!("tool:{step}"),
+            Self::Tool { step, number } => format!("tool:{step}.{number}"),
+            Self::Notice { kind, about } => {
+                let word = NOTICE_KINDS.iter().find(|(known, _)| known == kind).map_or("other", |(_, word)| *word);
+                about.as_ref().map_or_else(|| format!("notice:{word}"), |about| format!("notice:{word}:{about}"))
+            }
+        }
+    }
+
+    /// Reads the text of the column; `None` if no slot is written like this.
+    pub fn parse(column: &str) -> Option<Self> {
+        let (class, rest) = match column.split_once(':') {
+            None => return (column == "reply").then_some(Self::Reply),
+            Some(parts) => parts,
+        };
+        match class {
+            "tool" => {
+                let (step, number) = rest.split_once('.').unwrap_or((rest, "0"));
+                Some(Self::Tool { step: step.parse().ok()?, number: number.parse().ok()? })
+            }
+            "notice" => {
+                let (word, about) = rest.split_once(':').map_or((rest, None), |(word, about)| (word, Some(about)));
+                let (kind, _) = NOTICE_KINDS.iter().find(|(_, known)| *known == word)?;
+                Some(Self::Notice { kind: *kind, about: about.map(str::to_owned) })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns true if the column is that of a notice.
+    pub fn is_notice(column: &str) -> bool {
+        matches!(Self::parse(column), Some(Self::Notice { .. }))
+    }
+}
+
 /// An outbound message before it has a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutboundDraft {
     pub turn: Uuid,
-    /// `reply`, `tool:<step>` or `notice:<kind>`.
-    pub slot: String,
+    pub slot: OutboxSlot,
     pub channel: String,
     pub chat_id: String,
     pub body: OutboundBody,
@@ -44,13 +135,21 @@ impl OutboundDraft {
             connection,
             &NewOutbound {
                 turn: self.turn,
-                slot: self.slot.clone(),
+                slot: self.slot.to_column(),
                 channel: self.channel.clone(),
                 chat_id: self.chat_id.clone(),
                 body: serde_json::to_string(&self.body)?,
             },
         )
     }
+}
+
+/// Returns the metadata of a message from its column. What cannot be read becomes empty: an answer without it still arrives.
+pub fn metadata_of(column: &str) -> Map<String, Value> {
+    serde_json::from_str(column).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metadata of a message cannot be read; its answer goes without it");
+        Map::new()
+    })
 }
 
 /// Returns the message of a row.
@@ -70,4 +169,34 @@ pub fn message_of(row: OutboxRow) -> Result<OutboundMessage, StoreError> {
         error: body.error,
         created_at: Timestamp::from_millisecond(row.created_at).unwrap_or_default(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_keep_the_texts_of_their_column() {
+        let kinds = NOTICE_KINDS.iter().map(|(kind, word)| (OutboxSlot::notice(*kind), format!("notice:{word}")));
+        let rows = [
+            (OutboxSlot::Reply, "reply"),
+            (OutboxSlot::Tool { step: 7, number: 0 }, "tool:7"),
+            (OutboxSlot::Tool { step: 7, number: 2 }, "tool:7.2"),
+            (OutboxSlot::notice_about(NoticeKind::HeldChannel, "webhook:in"), "notice:held:webhook:in"),
+            (OutboxSlot::notice_about(NoticeKind::OwnerApproval, "a1b2"), "notice:owner-approval:a1b2"),
+        ];
+        for (slot, column) in rows.map(|(slot, column)| (slot, column.to_owned())).into_iter().chain(kinds) {
+            assert_eq!((slot.to_column(), OutboxSlot::parse(&column)), (column, Some(slot)));
+        }
+        for column in ["", "replies", "tool:", "tool:x", "tool:1.x", "notice:", "notice:unheard-of", "other:1"] {
+            assert_eq!(OutboxSlot::parse(column), None, "{column}");
+        }
+    }
+
+    #[test]
+    fn metadata_that_cannot_be_read_becomes_empty() {
+        for (column, keys) in [(r#"{"a":1}"#, 1), ("{}", 0), ("x", 0), ("[1]", 0), ("", 0)] {
+            assert_eq!(metadata_of(column).len(), keys, "{column}");
+        }
+    }
 }

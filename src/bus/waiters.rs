@@ -1,8 +1,8 @@
 //! Callers that wait for the end of a message (`?wait`, `daoyou agent`). The message does not depend on them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -14,14 +14,14 @@ impl Waiters {
     /// Registers a waiter for the end of `message`. Read the store after the call: then no end is missed.
     pub fn register(&self, message: Uuid) -> Waiter<'_> {
         let (ended, wait) = oneshot::channel();
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         waiting.entry(message).or_default().push(ended);
         Waiter { waiters: self, message, wait: Some(wait) }
     }
 
     /// Removes the callers of a message that gave up.
     fn remove_closed(&self, message: Uuid) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         if let Some(of_message) = waiting.get_mut(&message) {
             of_message.retain(|waiter| !waiter.is_closed());
             if of_message.is_empty() {
@@ -32,7 +32,7 @@ impl Waiters {
 
     /// Wakes all callers to read the store, because nothing more will end.
     pub fn wake_all(&self) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         for waiter in waiting.drain().flat_map(|(_, of_message)| of_message) {
             // A caller that gave up has dropped its end.
             let _ = waiter.send(());
@@ -41,7 +41,7 @@ impl Waiters {
 
     /// Wakes the callers of these messages, which have ended.
     pub fn wake(&self, messages: &[Uuid]) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         for message in messages {
             for waiter in waiting.remove(message).unwrap_or_default() {
                 // A caller that gave up has dropped its end.
@@ -86,10 +86,10 @@ mod tests {
         let mut first = waiters.register(message);
         drop(waiters.register(message));
         drop(waiters.register(Uuid::from_u128(2)));
-        assert_eq!(waiters.0.lock().unwrap().values().map(Vec::len).collect::<Vec<_>>(), [1]);
+        assert_eq!(waiters.0.lock().values().map(Vec::len).collect::<Vec<_>>(), [1]);
         waiters.wake(&[message]);
         first.ended().await;
         drop(first);
-        assert!(waiters.0.lock().unwrap().is_empty());
+        assert!(waiters.0.lock().is_empty());
     }
 }

@@ -2,11 +2,12 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::{Channel, OutboundMessage, Receipt, Resend, SendError};
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::bus::{ChannelHealth, ChannelState, DeadLetter, MessageBus, message_of};
@@ -43,7 +44,7 @@ impl SendingHealth {
     /// Records that the channel cannot send; returns true if it could before.
     fn record_held(&self, channel: &str, reason: &str) -> bool {
         let failed = ChannelState::Failed { error: format!("sending: {reason}") };
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
         let before = self.health.exchange(channel, failed.clone()).unwrap_or(ChannelState::Running);
         let is_news = shown.is_none();
         let before = match shown.take() {
@@ -56,7 +57,7 @@ impl SendingHealth {
 
     /// Records that the channel can send.
     fn record_working(&self, channel: &str) {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let shown = self.shown.lock().take();
         if let Some((failed, before)) = shown {
             tracing::info!(channel, "the channel sends again");
             self.health.compare_and_set(channel, &failed, before);
@@ -197,7 +198,7 @@ impl DeliveryAttempt<'_> {
     }
 
     /// Records the outcome. It retries until the store accepts: a row that stays `sending` is not delivered before the
-    /// next start.
+    /// next start. An outcome that the store never accepts leaves the row `unknown`, if it accepts that.
     async fn record(
         &self,
         durability: Durability,
@@ -206,7 +207,19 @@ impl DeliveryAttempt<'_> {
         let failed = |error: &StoreError| {
             tracing::error!(id = %self.id, %error, "the outcome of a delivery could not be recorded; its chat waits");
         };
-        self.bus.store().write_until(durability, || write.clone(), failed).await.ok_or(StoreError::Closed)
+        let recorded = self.bus.store().write_until(durability, || write.clone(), failed).await;
+        if let Err(error) = recorded.as_ref()
+            && error.is_permanent()
+        {
+            let (id, reason) = (self.id, format!("its outcome cannot be recorded: {error}"));
+            let unknown = || {
+                let reason = reason.clone();
+                move |connection: &Connection| outbox::mark_ended(connection, id, "unknown", &reason)
+            };
+            self.bus.store().write_until(Durability::Synced, unknown, failed).await?;
+            self.count(DeliveryOutcome::Unknown);
+        }
+        recorded
     }
 }
 

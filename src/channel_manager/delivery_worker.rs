@@ -158,7 +158,10 @@ impl DeliveryWorker {
             self.in_flight.spawn(async move {
                 let next = deliver(channel.as_ref(), &bus, &sending, &pending).await.unwrap_or_else(|error| {
                     tracing::error!(channel = channel.name(), id = %pending.id, %error, "a delivery could not be recorded");
-                    NextStep::Retry { tries: pending.tries, at: now_ms() + 1_000 }
+                    match error.is_permanent() {
+                        true => NextStep::Ended,
+                        false => NextStep::Retry { tries: pending.tries, at: now_ms() + 1_000 },
+                    }
                 });
                 if matches!(next, NextStep::Ended) {
                     bus.outbound_ended(channel.name());
@@ -216,7 +219,7 @@ mod tests {
 
     use super::*;
     use crate::bus::testing::bus;
-    use crate::bus::{OutboundBody, OutboundDraft};
+    use crate::bus::{NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
     use crate::store::{Connection, Durability, Store};
 
     /// A channel that is away for the first message, and comes back after that was seen and before it is written.
@@ -289,7 +292,8 @@ mod tests {
             error: None,
         };
         let (channel, chat_id) = (channel.to_owned(), "c".to_owned());
-        OutboundDraft { turn: Uuid::nil(), slot: content.to_owned(), channel, chat_id, body }
+        let slot = OutboxSlot::notice_about(NoticeKind::Channel, content);
+        OutboundDraft { turn: Uuid::nil(), slot, channel, chat_id, body }
     }
 
     #[tokio::test(flavor = "multi_thread")]

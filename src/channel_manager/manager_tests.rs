@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::bus::testing::bus;
-use crate::bus::{OutboundBody, OutboundDraft};
+use crate::bus::{NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
 use crate::store::Store;
 
 /// Panics at its first start, and where its worker first waits for somebody; works from then on. The chat "new" takes
@@ -78,7 +78,7 @@ async fn a_panic_is_a_failure_as_any_other() {
     };
     let draft = |slot: &str| OutboundDraft {
         turn: Uuid::nil(),
-        slot: slot.to_owned(),
+        slot: OutboxSlot::notice_about(NoticeKind::Channel, slot),
         channel: "clumsy".to_owned(),
         chat_id: slot.to_owned(),
         body: body.clone(),

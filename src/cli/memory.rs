@@ -42,7 +42,7 @@ pub enum MemoryCommand {
     },
     /// Add a memory; prints its id
     ///
-    /// It replaces a memory that it contradicts. What is known already is not added again.
+    /// It replaces a memory that it contradicts. Duplicates are ignored.
     #[command(after_help = "Examples:\n  daoyou memory add 'The cat is called Momo'\n  \
                             daoyou memory add German --kind preference --key language\n  \
                             daoyou memory add 'The office is closed on Fridays' --owner everyone")]
@@ -83,8 +83,7 @@ pub enum MemoryCommand {
     },
     /// Import exported memories
     ///
-    /// Either all of the file is imported or nothing; faults are named with their lines. What is known already is not added
-    /// again.
+    /// Either all of the file is imported or nothing; faults are named with their lines. Duplicates are ignored.
     #[command(
         after_help = "Examples:\n  daoyou memory import memory.jsonl\n  daoyou memory import --json - < memory.jsonl"
     )]

@@ -43,7 +43,7 @@ pub enum ApprovalsCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// Deny a call: the model is told so
+    /// Deny a call and inform the model
     #[command(after_help = "Example:\n  daoyou approvals deny 3f9a1c77b2 --reason 'Not on a Sunday'")]
     Deny {
         /// The id, as the list and the notice show it

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use daoyou_channels::cli::Interrupt;
-use daoyou_channels::trust::{Author, Standing, trust_of};
+use daoyou_channels::trust::{Author, SenderListing, trust_of};
 use daoyou_channels::{AcceptExtras, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, SessionKey};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -92,7 +92,8 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
 /// Creates the message; the reply is picked up by the message's id, not shown on a terminal.
 fn one_shot(content: &str, session: Option<&str>) -> InboundMessage {
     let chat_id = session.and_then(|session| session.strip_prefix("cli:")).unwrap_or("direct");
-    let mut message = InboundMessage::text("cli", chat_id, "owner", trust_of(Author::Owner, Standing::Owner), content);
+    let mut message =
+        InboundMessage::text("cli", chat_id, "owner", trust_of(Author::Owner, SenderListing::Owner), content);
     message.session = session.map(SessionKey::from);
     message.reply.is_picked_up = true;
     // Sent twice, it is still one message.

@@ -49,10 +49,10 @@ pub fn print_findings(findings: &[Finding], out: &mut Printer<impl Write>) -> io
         let (first, second) = match (fixed, mend) {
             (Some(done), _) => {
                 let was = format!("{}{}", tr("was: ", "原状："), translate(message));
-                (format!("{}{}", tr("mended: ", "已修复："), translate(done)), Some(was))
+                (format!("{}{}", tr("fixed: ", "已修复："), translate(done)), Some(was))
             }
             (None, mend) => {
-                let mend = mend.as_ref().map(|mend| format!("{}{}", tr("mend: ", "修复："), translate(mend)));
+                let mend = mend.as_ref().map(|mend| format!("{}{}", tr("fix: ", "修复："), translate(mend)));
                 (translate(message), mend)
             }
         };
@@ -79,13 +79,13 @@ fn print_report(report: &DoctorReport, out: &mut Stdout) -> io::Result<()> {
     let fixed = report.checks.iter().filter(|finding| finding.fixed.is_some()).count();
     let counted = |words: &'static str, count: usize| fill_template(words, &[count.to_string()]);
     let mut words = vec![counted(tr("{} checks", "共检查 {} 项"), report.checks.len())];
-    words.extend((fixed > 0).then(|| counted(tr("{} mended", "已修复 {} 项"), fixed)));
+    words.extend((fixed > 0).then(|| counted(tr("{} fixed", "已修复 {} 项"), fixed)));
     words.extend((warn > 0).then(|| counted(tr("{} to look at", "{} 项需要注意"), warn)));
     words.extend((fail > 0).then(|| counted(tr("{} failed", "{} 项失败"), fail)));
     words.extend((warn + fail == 0).then(|| tr("all is well", "一切正常").to_owned()));
     writeln!(out, "\n{}", words.join(tr(", ", "，")))?;
     if report.fixable > 0 {
-        let words = tr("`daoyou doctor --fix` mends {} of them", "其中 {} 项可用 `daoyou doctor --fix` 修复");
+        let words = tr("`daoyou doctor --fix` fixes {} of them", "其中 {} 项可用 `daoyou doctor --fix` 修复");
         writeln!(out, "{}", counted(words, report.fixable))?;
     }
     Ok(())

@@ -1,7 +1,6 @@
-//! The commands.
+//! The commands, and the entry point of the program.
 
 mod access;
-mod entry;
 mod environment;
 mod exit;
 mod files;
@@ -23,5 +22,55 @@ mod service;
 mod sessions;
 mod unit_file;
 
-pub use entry::main;
 pub use exit::CommandExit;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::cli::Cli;
+use crate::logging;
+
+/// Runs the command of this process; prints errors, and returns the exit code.
+pub fn main() -> ExitCode {
+    // The first check: the supervisor of a command needs no other part of the program.
+    if let Some(exit) = crate::gateway::supervise_command() {
+        return exit;
+    }
+    let cli = match parse_arguments() {
+        Ok(cli) => cli,
+        Err(exit) => return exit.into(),
+    };
+    if cli.globals.raw
+        && let Err(wrong) = output::allow_raw()
+    {
+        output::print_note(format_args!("daoyou: {wrong}"));
+        return CommandExit::Usage.into();
+    }
+    let exit = dispatch::run(&cli).unwrap_or_else(|error| {
+        output::print_note(format_args!("{}daoyou: {error:#}", logging::error_prefix()));
+        CommandExit::Failed
+    });
+    exit.into()
+}
+
+/// Parses the command line. If there is nothing to run, prints the help, the version or the error, and returns the exit code.
+fn parse_arguments() -> Result<Cli, CommandExit> {
+    Cli::try_parse().map_err(|error| {
+        // Without arguments the help is the answer, although a script cannot have meant that.
+        let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+        // It quotes the command line, so it is cleaned like any other output.
+        let text = error.render().to_string();
+        let printed = match error.use_stderr() && !is_help {
+            true => output::stderr().write_all(text.as_bytes()),
+            false => output::stdout().write_all(text.as_bytes()),
+        };
+        match (printed, error.use_stderr()) {
+            (_, true) => CommandExit::Usage,
+            (Ok(()), false) => CommandExit::Ok,
+            (Err(_), false) => CommandExit::Failed,
+        }
+    })
+}

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use daoyou_channels::clean::{Cleaner, clean, clean_line, escape_json};
-use daoyou_channels::cli::Language;
+use daoyou_channels::text::Language;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;

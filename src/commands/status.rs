@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::output::{self, tr};
 use super::render::{self, TableColumns, text};
 use super::translation::{display_width, fill_template, translate};
-use crate::gateway::{format_age, format_bytes};
+use crate::gateway::format_age;
+use crate::text::format_size;
 
 const COLUMNS: TableColumns = &[
     ("", "mark"),
@@ -70,7 +71,7 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     database(&status["database"], &mut out)?;
     let losses = status["losses"].as_array().map(Vec::as_slice).unwrap_or_default();
     for loss in losses {
-        let label = if loss["whole"] == true { label("mended", "已修复") } else { label("LOST", "丢失") };
+        let label = if loss["whole"] == true { label("repaired", "已修复") } else { label("LOST", "丢失") };
         writeln!(out, "{label}{}: {}", text(&loss["at"]), translate(&text(&loss["what"])))?;
     }
     if !losses.is_empty() {
@@ -130,7 +131,7 @@ fn services(status: &Value, mut out: impl Write) -> io::Result<()> {
 
 /// Writes the sizes of the database.
 fn database(database: &Value, mut out: impl Write) -> io::Result<()> {
-    let size = |key: &str| format_bytes(database[key].as_u64().unwrap_or(0));
+    let size = |key: &str| format_size(database[key].as_u64().unwrap_or(0));
     match database["size"].as_u64() {
         Some(_) => {
             let sizes = [size("size"), size("wal"), size("free")];
@@ -260,7 +261,7 @@ fn memory(memory: &Value) -> Option<String> {
         line.push_str(&fill_template(tr(", {} to come", "，还有 {} 条待索引"), &[count("behind").to_string()]));
     }
     if index["made_anew"] == true {
-        line.push_str(tr("; the index is made anew", "；正在重建索引"));
+        line.push_str(tr("; the index is being rebuilt", "；正在重建索引"));
     }
     if memory["enabled"] == false {
         line.push_str(tr(

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
+use crate::text::one_line;
+
 /// The most characters of a user's text that a fault quotes.
 const SHOWN: usize = 120;
 
@@ -128,11 +130,6 @@ pub(super) fn nearest_origin(origins: &BTreeMap<String, SettingOrigin>, key: &st
 /// Returns true if `key` is `table` or a key in it.
 pub(super) fn inside(key: &str, table: &str) -> bool {
     !table.is_empty() && key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-}
-
-/// Replaces control characters, so that a fault stays one line.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Writes a consolidation in one commit: all of it or nothing.
 
-use daoyou_channels::cli::Language;
+use daoyou_channels::text::Language;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The extract that replaces a summary if no model writes one.
 
-use daoyou_channels::cli::Language;
+use daoyou_channels::text::Language;
 
 use super::transcript::{LineAuthor, TranscriptLine};
 use crate::text::{one_line, sentences};

@@ -156,7 +156,7 @@ async fn forward_frames(
                 Ok(Some(data)) => data,
                 Ok(None) => break,
                 Err(EventTooLong) => {
-                    tracing::warn!("the gateway sent a frame that is too long; this terminal follows it no more");
+                    tracing::warn!("the gateway sent a frame that is too long; this terminal no longer follows it");
                     return;
                 }
             };

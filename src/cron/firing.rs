@@ -13,7 +13,7 @@ use super::run_end::{JobRunEnd, record_end};
 use super::run_message::{self, RunSlot, RunWork};
 use super::run_times::RunTimes;
 use super::{CronSettings, Job, JobError, JobTask, MisfirePolicy, Schedule};
-use crate::bus::{FollowUps, InboundDraft, MessageBus};
+use crate::bus::{FollowUps, InboundDraft, MessageBus, NoticeKind, OutboxSlot};
 use crate::store::inbox::InsertOutcome;
 use crate::store::job_runs::{self, JobRunOutcome, NewJobRun};
 use crate::store::jobs::{self, JobRow};
@@ -77,7 +77,12 @@ impl FiringReport {
     /// Passes the owner's notices to the bus, within the commit.
     pub(super) fn notify_owner(&mut self, connection: &Connection, bus: &MessageBus) -> Result<(), StoreError> {
         for notice in std::mem::take(&mut self.notices) {
-            let channel = bus.write_owner_notice(connection, daoyou_channels::new_id(), "notice:errand", notice)?;
+            let channel = bus.write_owner_notice(
+                connection,
+                daoyou_channels::new_id(),
+                OutboxSlot::notice(NoticeKind::FollowUp),
+                notice,
+            )?;
             self.channels.extend(channel);
         }
         Ok(())
@@ -148,7 +153,7 @@ fn token_budget_spent_since(
 
 /// Explains why a job cannot be read.
 pub fn unreadable(error: &StoreError) -> String {
-    format!("daoyou cannot read this job ({error}); remove it and make it anew")
+    format!("daoyou cannot read this job ({error}); remove it and create it again")
 }
 
 /// Carries out the plan within the caller's commit. A job that was changed meanwhile is left for the next poll.

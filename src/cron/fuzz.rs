@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::Schedule;
-use crate::text::Language;
 use crate::text::time_expression::{self, DueTime};
+use crate::text::{Language, language_of};
 
 const ZONES: [&str; 5] = ["UTC", "Asia/Shanghai", "America/New_York", "Europe/Lisbon", "Australia/Lord_Howe"];
 /// 100 years, the furthest that a schedule goes.
@@ -36,7 +36,7 @@ pub fn words(data: &[u8]) {
 
 /// What is read comes true, is read whole, and is seen where it stands beside another time.
 fn words_of_time(text: &str, now: Timestamp, zone: &TimeZone) {
-    let language = Language::of(text);
+    let language = language_of(text);
     if let Some(wrong) = time_expression::explain_partial_time(text, language) {
         assert!(!wrong.to_string().is_empty() && !wrong.chinese().is_empty());
     }

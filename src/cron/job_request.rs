@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use daoyou_channels::settings::Span;
-use daoyou_channels::trust::{Author, Standing, trust_of};
+use daoyou_channels::trust::{Author, SenderListing, trust_of};
 use daoyou_channels::{SessionKey, Trust};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -62,7 +62,7 @@ impl JobOrigin {
     /// Returns the owner's terminal.
     pub fn terminal() -> Self {
         let (channel, chat_id) = ("cli".to_owned(), "direct".to_owned());
-        let trust = trust_of(Author::Owner, Standing::Owner);
+        let trust = trust_of(Author::Owner, SenderListing::Owner);
         let maker = JobMaker { trust, channel: channel.clone(), chat_id: chat_id.clone() };
         Self { target: DeliveryTarget::of_chat(channel, chat_id), maker }
     }

@@ -5,8 +5,7 @@ use jiff::Timestamp;
 use super::job_context::format_clock;
 use super::{Job, JobContext, JobEntry, Schedule, UnreadableJob};
 use crate::store::jobs::JobRow;
-use crate::text::Language;
-use crate::text::one_line;
+use crate::text::{Language, one_line, truncate};
 
 /// The longest reason, in characters.
 const MAX_REASON: usize = 120;
@@ -62,7 +61,7 @@ fn format_line(job: &JobEntry, job_context: &JobContext, named: &impl Fn(&JobRow
         Ok(job) => job,
         Err(unreadable) => {
             let UnreadableJob { row, error } = &**unreadable;
-            let (name, error) = (named(row), shorten(&error.to_string()));
+            let (name, error) = (named(row), truncate(&one_line(&error.to_string()), MAX_REASON));
             return if is_zh {
                 format!("- {name}：无法读取（{error}）")
             } else {
@@ -73,8 +72,10 @@ fn format_line(job: &JobEntry, job_context: &JobContext, named: &impl Fn(&JobRow
     let mut line = format!("- {}{}{}", named(&job.row), if is_zh { "：" } else { ": " }, job.when(job_context));
     let is_once = matches!(job.body.schedule, Schedule::At { .. });
     match (&job.row.paused, job.row.enabled, job.next_in_words(job_context)) {
-        (Some(reason), _, _) if is_zh => line.push_str(&format!("，已暂停（{}）", shorten(reason))),
-        (Some(reason), _, _) => line.push_str(&format!("; paused ({})", shorten(reason))),
+        (Some(reason), _, _) if is_zh => {
+            line.push_str(&format!("，已暂停（{}）", truncate(&one_line(reason), MAX_REASON)))
+        }
+        (Some(reason), _, _) => line.push_str(&format!("; paused ({})", truncate(&one_line(reason), MAX_REASON))),
         (None, false, _) => line.push_str(if is_zh { "，已停用" } else { "; disabled" }),
         (None, true, Some(next)) if !is_once => {
             line.push_str(&if is_zh { format!("，下次 {next}") } else { format!("; next {next}") });
@@ -82,9 +83,4 @@ fn format_line(job: &JobEntry, job_context: &JobContext, named: &impl Fn(&JobRow
         (None, true, _) => {}
     }
     line
-}
-
-/// Shortens a text to one line.
-fn shorten(text: &str) -> String {
-    one_line(text).chars().take(MAX_REASON).collect()
 }

@@ -1,6 +1,6 @@
 //! The prompt of a job: a template within narrow limits, since anybody who may create jobs writes it.
 
-use daoyou_channels::jinja;
+use daoyou_channels::jinja::{self, BoundedOutput};
 use minijinja::{
     Environment, Error, ErrorKind, UndefinedBehavior, Value, context, filters, functions, tests as checks,
 };
@@ -62,13 +62,13 @@ pub fn render(source: &str, names: &PromptNames) -> Result<String, String> {
     }
     let PromptNames { time, last_run, last_result, name } = names;
     let environment = environment(source)?;
-    let mut output = BoundedOutput(Vec::new());
+    let mut output = BoundedOutput::new(MAX_OUTPUT);
     let rendered = environment.get_template(TEMPLATE).and_then(|template| {
         template.render_captured_to(context! { time, last_run, last_result, name }, &mut output).map(drop)
     });
     match rendered {
-        Ok(()) => String::from_utf8(output.0).map_err(|_| "the prompt's template made no text".to_owned()),
-        Err(_) if output.0.len() >= MAX_OUTPUT => Err(format!("the prompt makes more than {MAX_OUTPUT} bytes of text")),
+        Ok(()) => String::from_utf8(output.into_bytes()).map_err(|_| "the prompt's template made no text".to_owned()),
+        Err(_) if output.is_full() => Err(format!("the prompt makes more than {MAX_OUTPUT} bytes of text")),
         Err(error) => Err(describe(&error)),
     }
 }
@@ -144,21 +144,6 @@ fn describe(error: &Error) -> String {
     };
     let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
     format!("the prompt is a template and is wrong{line}: {words}; text with {{{{ or {{% in it stands in {{% raw %}}")
-}
-
-/// Accepts text up to [`MAX_OUTPUT`].
-struct BoundedOutput(Vec<u8>);
-
-impl std::io::Write for BoundedOutput {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let room = MAX_OUTPUT - self.0.len();
-        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        if bytes.len() > room { Err(std::io::ErrorKind::WriteZero.into()) } else { Ok(bytes.len()) }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

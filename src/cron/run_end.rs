@@ -8,7 +8,7 @@ use super::config::fill_template;
 use super::job_text::{display_name, shell_name};
 use super::run_message::shown;
 use super::{CronSettings, DeliveryMode, Job, JobTask, Schedule};
-use crate::bus::{EndedTurn, FollowUps, InboundDraft, OutboundBody, conversations};
+use crate::bus::{EndedTurn, FollowUps, InboundDraft, OutboundBody, OutboxSlot, conversations};
 use crate::origin::{JobTurn, SessionNote};
 use crate::store::job_runs::{self, JobRunOutcome};
 use crate::store::{Connection, StoreError, jobs, outbox};
@@ -37,7 +37,7 @@ pub struct JobRunEnd<'a> {
 }
 
 /// Records the end of a run's turn; returns what is delivered and who is informed.
-pub fn ended(
+pub fn follow_ups_of(
     connection: &Connection,
     settings: &CronSettings,
     job_turn: &JobTurn,
@@ -193,7 +193,10 @@ fn session_note(
     }
     let mut said = Vec::new();
     for row in outbox::of_turn(connection, end.turn)? {
-        if row.slot.starts_with("tool:") && row.channel == end.channel && row.chat_id == end.chat_id {
+        if matches!(OutboxSlot::parse(&row.slot), Some(OutboxSlot::Tool { .. }))
+            && row.channel == end.channel
+            && row.chat_id == end.chat_id
+        {
             said.push(serde_json::from_str::<OutboundBody>(&row.body)?.content);
         }
     }

@@ -1,10 +1,11 @@
 //! The tool `cron`, with which the agent schedules reminders and tasks for itself.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -317,7 +318,7 @@ impl ToolCaller {
     /// Returns the origin of a job. A turn in a session of its own creates jobs for the chat that it works for.
     fn origin_of_turn(&self, connection: &Connection) -> Result<JobOrigin, StoreError> {
         let mut place = self.place.clone();
-        if !self.origin.is_errand() {
+        if !self.origin.runs_for_job_or_agent() {
             return Ok(place);
         }
         let target = &mut place.target;
@@ -365,7 +366,7 @@ impl PendingEdit {
     fn run(&self, connection: &Connection, id: &str) -> Result<(), JobError> {
         let job = jobs::find(connection, &JobScope::All, id)?;
         let fired = run_now(connection, &job, &self.service.context.settings, self.now)?;
-        *self.fired.lock().unwrap_or_else(PoisonError::into_inner) = Some(fired);
+        *self.fired.lock() = Some(fired);
         Ok(())
     }
 }
@@ -399,7 +400,7 @@ impl WriteRows for PendingEdit {
     }
 
     fn committed(&self) {
-        if let Some(fired) = self.fired.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(fired) = self.fired.lock().take() {
             self.service.wake_started(fired);
         }
         self.service.wake();

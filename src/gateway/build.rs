@@ -227,11 +227,12 @@ pub fn banner(model: &Result<String, String>, workspace: &Path, terminal: &Termi
     format!("{}\n{hint}", parts.join(" · "))
 }
 
-/// Returns the limits of the server. A webhook may accept larger bodies than other routes; the server rejects what no route
-/// would accept.
+/// Returns the limits of the server. Imports and webhooks may accept larger bodies than other routes; the server rejects what
+/// no route would accept.
 fn server_limits(config: &Config) -> http::ServerLimits {
     let usual = http::ServerLimits::default();
-    let body_bytes = config.channels.webhook.values().map(|hook| hook.max_body.0).fold(usual.body_bytes, u64::max);
+    let imports = usual.body_bytes.max(http::IMPORT_BODY_LIMIT as u64);
+    let body_bytes = config.channels.webhook.values().map(|hook| hook.max_body.0).fold(imports, u64::max);
     http::ServerLimits { body_bytes, body_budget: config.gateway.body_budget, ..usual }
 }
 

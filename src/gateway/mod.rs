@@ -20,7 +20,7 @@ mod watchdog;
 
 pub use build::{Gateway, Options, banner};
 pub use check::check;
-pub use inspect::{format_age, format_bytes};
+pub use inspect::format_age;
 pub use offline_store::{
     change_jobs, change_memory, change_store, inspect as inspect_offline, read_jobs, read_memory, read_store,
 };

@@ -75,7 +75,8 @@ impl PeriodicWork {
     }
 }
 
-/// Waits until the wall clock enters another period of `seconds`, counted from `start`; forwards or backwards.
+/// Waits until the wall clock enters another period of `seconds`, counted from `start`; forwards or backwards. tokio's `interval`
+/// follows the monotonic clock, which neither sleeps of the machine nor a clock that is set move.
 async fn next_period(seconds: i64, start: i64) {
     let period = || (Timestamp::now().as_second() - start).div_euclid(seconds);
     let current = period();

@@ -91,7 +91,7 @@ impl Gateway {
 
         tokio::select! {
             () = shutdown.cancelled() => {}
-            left = self.cli.left() => if left != TerminalExit::Shutdown {
+            left = self.cli.exited() => if left != TerminalExit::Shutdown {
                 tracing::info!("the terminal was left");
             },
             // Neither ends by itself: the service manager starts the process again, which continues from the store.

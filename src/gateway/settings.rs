@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use daoyou_channels::allow::AllowList;
-use daoyou_channels::cli::Language;
 use daoyou_channels::email;
 use daoyou_channels::settings::Secret;
+use daoyou_channels::text::Language;
 use daoyou_channels::trust::SenderLists;
 use jiff::tz::TimeZone;
 
@@ -23,7 +23,6 @@ use crate::memory::{Identities, MemorySettings};
 use crate::metrics::Metrics;
 use crate::phrases::{Locale, Phrases};
 use crate::session::resets::SessionScope;
-use crate::text;
 
 /// The secrets that no answer and no tool result may contain: those of the configuration, the gateway's own token, and the keys
 /// that model services take from the environment.
@@ -115,10 +114,7 @@ pub(super) fn job_context(config: &Config) -> anyhow::Result<JobContext> {
     Ok(JobContext {
         settings: Arc::new(cron_settings(config)?),
         providers: providers(config),
-        language: match config.agent.locale.resolve() {
-            Locale::En => text::Language::En,
-            Locale::Zh => text::Language::Zh,
-        },
+        language: language(config),
     })
 }
 
@@ -191,7 +187,7 @@ pub fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
     }
 }
 
-/// Returns the language of terminals.
+/// Returns the language of `agent.locale`.
 pub fn language(config: &Config) -> Language {
     match config.agent.locale.resolve() {
         Locale::En => Language::En,
@@ -216,7 +212,7 @@ fn lists(config: &Config, channel: &str, trusted: &AllowList) -> SenderLists {
 #[cfg(test)]
 mod tests {
     use daoyou_channels::email::TrustBy;
-    use daoyou_channels::trust::{Author, Standing, TrustLists, trust_of};
+    use daoyou_channels::trust::{Author, SenderListing, TrustLists, trust_of};
     use daoyou_channels::webhook::{Verify, WebhookConfig};
 
     use super::*;
@@ -235,16 +231,16 @@ mod tests {
             ["webhook:in:ann", "webhook:in2:T1/U1", "email:me@example.org"].map(str::to_owned).into();
         let lists = TrustLists::new(trust_lists(&config));
         for (channel, sender, expected) in [
-            ("webhook:in", "ann", Standing::Owner),
-            ("webhook:in", "bob", Standing::Listed),
-            ("webhook:in2", "ann", Standing::Unlisted),
-            ("webhook:in2", "bob", Standing::Unlisted),
-            ("webhook:in2", "T1/U1", Standing::Owner),
-            ("email", "me@example.org", Standing::Owner),
-            ("email", "bob@example.org", Standing::Listed),
-            ("email", "ann", Standing::Unlisted),
-            ("cli", "ann", Standing::Unlisted),
-            ("webhook:in:ann", "bob", Standing::Unlisted),
+            ("webhook:in", "ann", SenderListing::Owner),
+            ("webhook:in", "bob", SenderListing::Listed),
+            ("webhook:in2", "ann", SenderListing::Unlisted),
+            ("webhook:in2", "bob", SenderListing::Unlisted),
+            ("webhook:in2", "T1/U1", SenderListing::Owner),
+            ("email", "me@example.org", SenderListing::Owner),
+            ("email", "bob@example.org", SenderListing::Listed),
+            ("email", "ann", SenderListing::Unlisted),
+            ("cli", "ann", SenderListing::Unlisted),
+            ("webhook:in:ann", "bob", SenderListing::Unlisted),
         ] {
             assert_eq!(lists.of(channel).standing(sender), expected, "{channel} {sender}");
         }
@@ -259,7 +255,7 @@ mod tests {
         const STRANGERS: [&str; 4] = ["untrusted"; 4];
         let ChannelsConfig { cli: _, webhook: _, email: _ } = ChannelsConfig::default();
         let trusts = |author| {
-            [Standing::Owner, Standing::Listed, Standing::Everybody, Standing::Unlisted]
+            [SenderListing::Owner, SenderListing::Listed, SenderListing::Everybody, SenderListing::Unlisted]
                 .map(|standing| trust_of(author, standing).as_str())
         };
         // The terminal, the HTTP API, and what the gateway does for its owner.

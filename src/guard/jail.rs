@@ -12,11 +12,12 @@ use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, MetadataExt, OpenOptions, OpenOptionsExt, PermissionsExt};
+use parking_lot::Mutex;
 use rustix::fs::{OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -263,7 +264,7 @@ impl Jail {
     /// # Errors
     /// As [`Jail::read`], or the disk refuses the write.
     pub fn write(&self, path: &str, bytes: &[u8]) -> Result<String, JailError> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock();
         Ok(self.replace(path, bytes, None, None)?.shown)
     }
 
@@ -279,7 +280,7 @@ impl Jail {
         bytes: &[u8],
         mut is_unchanged: impl FnMut() -> bool,
     ) -> Result<Option<SystemTime>, JailError> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock();
         Ok(self.replace(path, bytes, Some(0o600), Some(&mut is_unchanged))?.modified)
     }
 
@@ -292,7 +293,7 @@ impl Jail {
         path: &str,
         change: impl FnOnce(&FileContent) -> Result<(Vec<u8>, T), String>,
     ) -> Result<T, String> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock();
         let opened = self.read(path).map_err(|error| error.to_string())?;
         let (bytes, output) = change(&opened)?;
         self.replace(path, &bytes, None, None).map_err(|error| error.to_string())?;

@@ -34,7 +34,7 @@ pub use jail::{FileContent, Jail, JailError};
 pub use namespace_support::{NAMESPACE_HELP, NamespaceSupport, namespace_support};
 pub use path_rules::{protected_paths, readable_links, readable_paths};
 pub use procfs::{is_same_process, process_birth, signal_group};
-pub use protocol::{BackgroundOptions, CommandExit, CommandLimits, ExecReport, ExecRequest, SandboxPolicy};
+pub use protocol::{BackgroundOptions, CommandLimits, ExecReport, ExecRequest, SandboxPolicy, ShellExit};
 pub use redact::{mask_url, redact};
 pub use remove::remove_tree;
 pub use sandbox::{Sandbox, SandboxMode, SandboxStatus, SocketAccess, status, try_sockets};

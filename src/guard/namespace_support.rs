@@ -5,12 +5,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::bubblewrap::find_bwrap;
 use super::path_rules::{readable_links, readable_paths};
-use super::protocol::{CommandExit, CommandLimits, ExecReport, ExecRequest, SandboxPolicy, write_message};
+use super::protocol::{CommandLimits, ExecReport, ExecRequest, SandboxPolicy, ShellExit, write_message};
 use super::supervisor::EXEC_COMMAND;
 
 /// How to enable namespaces.
@@ -44,7 +45,7 @@ pub enum NamespaceSupport {
 /// Finds out whether commands can run in namespaces. The answer is cached. `exe` is this program.
 pub fn namespace_support(exe: &Path) -> NamespaceSupport {
     static ANSWER: Mutex<Option<(NamespaceSupport, Instant)>> = Mutex::new(None);
-    let mut answer = ANSWER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut answer = ANSWER.lock();
     if let Some((known, at)) = &*answer
         && (matches!(known, NamespaceSupport::Available { bwrap, .. } if bwrap.exists()) || at.elapsed() < RETRY_AFTER)
     {
@@ -106,7 +107,7 @@ fn try_namespaces(exe: &Path, bwrap: &Path, shares_proc: bool) -> Result<(), Str
     supervisor.wait().map_err(failed)?;
     let output = output.trim().lines().last().map(|line| format!(" ({line})")).unwrap_or_default();
     match ended {
-        Ok(ExecReport::Ended(CommandExit::Code(0))) => Ok(()),
+        Ok(ExecReport::Ended(ShellExit::Code(0))) => Ok(()),
         Ok(ExecReport::Refused { reason }) => Err(format!("namespaces are refused here: {reason}{output}")),
         Ok(report) => Err(format!("namespaces do not work here: a command in them ended with {report:?}{output}")),
         Err(error) => Err(format!("{error}{output}")),

@@ -5,9 +5,11 @@ use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// The size of the kept end of an output that is too long, in bytes; smaller if the bound is small.
 const TAIL_BYTES: u64 = 32 * 1_024;
@@ -75,7 +77,7 @@ fn copy_output(output: &Mutex<BoundedFile>, mut printed: PipeReader) {
 }
 
 fn lock(output: &Mutex<BoundedFile>) -> MutexGuard<'_, BoundedFile> {
-    output.lock().unwrap_or_else(PoisonError::into_inner)
+    output.lock()
 }
 
 /// A file that holds the start of the pushed bytes, and after it their end.

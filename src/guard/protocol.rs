@@ -102,13 +102,13 @@ pub enum ExecReport {
     /// Nothing was started, for this reason.
     Refused { reason: String },
     /// The shell ended, and all processes that it had started are gone.
-    Ended(CommandExit),
+    Ended(ShellExit),
 }
 
 /// How a shell ended: by itself with a code, by a signal, or killed by the supervisor for using too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CommandExit {
+pub enum ShellExit {
     Code(i32),
     Signal(i32),
     Exceeded(LimitExceeded),

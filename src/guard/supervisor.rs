@@ -27,7 +27,7 @@ use super::confine::{CONFINE_COMMAND, ConfineReply, Confinement};
 use super::output_pump::OutputPump;
 use super::ownership::CommandUser;
 use super::procfs::{descendants, first_child, processes, signal_process_group, to_pid};
-use super::protocol::{CommandExit, ExecReport, ExecRequest, LimitExceeded, read_line, read_request, write_message};
+use super::protocol::{ExecReport, ExecRequest, LimitExceeded, ShellExit, read_line, read_request, write_message};
 use super::remove::remove_tree;
 use super::resource_limits::{ProcessTree, ResourceMonitor, thread_limit};
 use super::sandbox::ConfinementKind;
@@ -79,7 +79,7 @@ pub fn stale_temp_folders(temp: &Path) -> Vec<PathBuf> {
     fs::read_dir(temp).into_iter().flatten().flatten().filter(is_stale).map(|entry| entry.path()).collect()
 }
 
-fn supervise(request: &ExecRequest, control: &UnixStream) -> Result<CommandExit, String> {
+fn supervise(request: &ExecRequest, control: &UnixStream) -> Result<ShellExit, String> {
     let wrong = |what: &'static str| move |error| format!("{what}: {error}");
     // In its own session, Ctrl-C at the gateway's terminal does not reach it, and it has no terminal to write to.
     rustix::process::setsid().map_err(|error| format!("setsid: {error}"))?;
@@ -113,7 +113,7 @@ fn run(
     temp: &Path,
     printed: Option<PipeWriter>,
     control: &UnixStream,
-) -> Result<CommandExit, String> {
+) -> Result<ShellExit, String> {
     let monitor = ResourceMonitor::new(request.limits, vec![request.folder.clone(), temp.to_owned()])?;
     let RunningCommand { child, shell, tree, cgroup } = start(request, temp, printed)?;
     let mut control = control.try_clone().map_err(|error| format!("control socket: {error}"))?;
@@ -139,7 +139,7 @@ fn run(
     // Waits for the monitor, which may still be killing processes.
     drop(monitoring.join());
     match exceeded.get().copied().or_else(|| cgroup?.exceeded()) {
-        Some(exceeded) => Ok(CommandExit::Exceeded(exceeded)),
+        Some(exceeded) => Ok(ShellExit::Exceeded(exceeded)),
         None => ending,
     }
 }
@@ -372,7 +372,7 @@ fn end_shell(shell: Pid, grace: Duration, ended: &mpsc::Receiver<()>) {
 }
 
 /// Collects ended children until the shell has ended.
-fn reap_until(shell: Pid) -> Result<CommandExit, String> {
+fn reap_until(shell: Pid) -> Result<ShellExit, String> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == shell => return Ok(exit_of(status)),
@@ -382,10 +382,10 @@ fn reap_until(shell: Pid) -> Result<CommandExit, String> {
     }
 }
 
-fn exit_of(status: WaitStatus) -> CommandExit {
+fn exit_of(status: WaitStatus) -> ShellExit {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => CommandExit::Code(code),
-        (None, signal) => CommandExit::Signal(signal.unwrap_or(0)),
+        (Some(code), _) => ShellExit::Code(code),
+        (None, signal) => ShellExit::Signal(signal.unwrap_or(0)),
     }
 }
 

@@ -3,13 +3,14 @@
 //! A semaphore would not do: a few idle or slow clients could hold all of its permits.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use daoyou_channels::HttpError;
 use futures_util::task::AtomicWaker;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// The share of the connections that is closed at once to make room: one in this many.
@@ -259,7 +260,7 @@ impl Drop for ConnectionPermit {
 
 /// Recovers a poisoned lock: its value is consistent between any two statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 #[cfg(test)]

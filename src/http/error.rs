@@ -49,6 +49,9 @@ pub fn no_point(code: &'static str, message: impl Into<Cow<'static, str>>) -> Ht
 impl From<StoreError> for HttpError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "an API request failed");
+        if matches!(error, StoreError::Panicked) {
+            return internal();
+        }
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "store", error.to_string())
     }
 }

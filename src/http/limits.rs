@@ -11,6 +11,9 @@ const OTHER_FILES: u64 = 512;
 /// The largest request body where a route sets no other limit, in bytes.
 pub const DEFAULT_BODY_LIMIT: usize = 2 * 1024 * 1024;
 
+/// The largest import of memories, sessions or jobs, in bytes.
+pub const IMPORT_BODY_LIMIT: usize = 32 * 1024 * 1024;
+
 /// Times and sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {

@@ -3,9 +3,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
@@ -90,7 +91,7 @@ impl ReloadingTls {
     /// Returns the configuration from the files, or the previous one if they are invalid now.
     fn config(&self) -> Arc<ServerConfig> {
         let stamps = self.files.stamps();
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         if current.0 != stamps {
             current.0 = stamps;
             match self.files.read() {

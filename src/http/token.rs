@@ -1,7 +1,7 @@
 //! Authentication by the gateway's token.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -9,6 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use daoyou_channels::settings::Secret;
 use daoyou_channels::{BodyShare, ClientAddr, HttpError};
+use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 
 use super::file_stamp::FileStamp;
@@ -103,7 +104,7 @@ impl TokenFile {
     fn matches(&self, token: &[u8]) -> bool {
         // The stamp is read first, so that a write in between is noticed next time.
         let stamp = FileStamp::read(&self.path);
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         if read.as_ref().map(|(stamp, _)| *stamp) != stamp {
             *read = match (stamp, self.home.read_token()) {
                 (Some(stamp), Ok(Some(token))) => Some((stamp, token)),

@@ -18,12 +18,12 @@ pub struct ModelFacts {
     pub max_output_tokens: Option<u32>,
     pub price: Option<Price>,
     /// Whether it calls tools, takes images, and reasons before it answers.
-    pub abilities: Option<Abilities>,
+    pub abilities: Option<ModelFeatures>,
 }
 
 /// What a model can do besides writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Abilities {
+pub struct ModelFeatures {
     pub tools: bool,
     pub vision: bool,
     pub reasoning: bool,
@@ -59,7 +59,7 @@ struct CatalogRow {
     context: u32,
     /// In thousands of tokens, rounded down; 0 if unknown.
     output: u32,
-    abilities: Abilities,
+    abilities: ModelFeatures,
     price: Option<CatalogPrice>,
 }
 
@@ -90,7 +90,7 @@ const fn row(
     name: &'static str,
     context: u32,
     output: u32,
-    abilities: Abilities,
+    abilities: ModelFeatures,
     price: Option<CatalogPrice>,
 ) -> CatalogRow {
     CatalogRow { name, maker, context, output, abilities, price }
@@ -109,16 +109,16 @@ const fn yuan(input: f64, output: f64) -> Option<CatalogPrice> {
     Some(CatalogPrice { input, output, cached: None, currency: "CNY" })
 }
 
-const fn able(tools: bool, vision: bool, reasoning: bool) -> Abilities {
-    Abilities { tools, vision, reasoning }
+const fn able(tools: bool, vision: bool, reasoning: bool) -> ModelFeatures {
+    ModelFeatures { tools, vision, reasoning }
 }
 
 /// Tools, vision, reasoning.
-const TVR: Abilities = able(true, true, true);
-const TV: Abilities = able(true, true, false);
-const TR: Abilities = able(true, false, true);
-const T: Abilities = able(true, false, false);
-const NONE: Abilities = able(false, false, false);
+const TVR: ModelFeatures = able(true, true, true);
+const TV: ModelFeatures = able(true, true, false);
+const TR: ModelFeatures = able(true, false, true);
+const T: ModelFeatures = able(true, false, false);
+const NONE: ModelFeatures = able(false, false, false);
 
 const ROWS: &[CatalogRow] = &[
     row("openai", "gpt-6-astra", 1_050, 128, TVR, dollars(10.0, 50.0)),

@@ -1,9 +1,11 @@
 //! The models of a turn: the chosen one, then its fallbacks.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::error::Blame;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::error::FailureScope;
 use super::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ModelChoice, ModelError, Models};
 
 /// Called with the name of each provider that has answered.
@@ -67,7 +69,7 @@ impl FallbackChain {
     }
 
     /// Returns the chain with each model wrapped by `wrapper`; names stay the same.
-    pub fn behind(mut self, wrapper: ModelWrapper) -> Self {
+    pub fn wrapped_by(mut self, wrapper: ModelWrapper) -> Self {
         self.wrapper = Some(wrapper);
         self
     }
@@ -191,7 +193,7 @@ impl FallbackChain {
     }
 
     fn lock(&self) -> MutexGuard<'_, FallbackState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -246,7 +248,7 @@ fn together(failures: Vec<LlmError>) -> LlmError {
     error.public = Some(public);
     error.retry_after = waits.and_then(|waits| waits.into_iter().min());
     error.kind = condition.unwrap_or(error.kind);
-    error.blame = if condition.is_some() { Blame::Service } else { Blame::Request };
+    error.blame = if condition.is_some() { FailureScope::Service } else { FailureScope::Request };
     error
 }
 

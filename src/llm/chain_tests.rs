@@ -14,7 +14,7 @@ struct Notes(Mutex<Vec<String>>);
 
 impl DeltaSink for Notes {
     fn delta(&self, delta: Delta<'_>) {
-        self.0.lock().unwrap().push(format!("{delta:?}"));
+        self.0.lock().push(format!("{delta:?}"));
     }
 }
 
@@ -85,7 +85,7 @@ async fn a_turn_stays_with_what_answered_and_what_was_shown_is_taken_back() {
     let models = models(&[("one", &one.url), ("two", &two.url)]);
     let heard = Arc::new(Notes::default());
     let tell = heard.clone();
-    let on_answer = Box::new(move |name: &str| tell.0.lock().unwrap().push(name.to_owned()));
+    let on_answer = Box::new(move |name: &str| tell.0.lock().push(name.to_owned()));
     let chain = FallbackChain::new(models.clone(), "one/m1", &["two/m2".to_owned()], "", on_answer).await.unwrap();
     let notes = Notes::default();
     for expected in ["two/m2", "two/m2", "one/m1"] {
@@ -93,8 +93,8 @@ async fn a_turn_stays_with_what_answered_and_what_was_shown_is_taken_back() {
         assert_eq!(chain.current().to_string(), expected);
     }
     let hello = "Text(\"Hello\")";
-    assert_eq!(*notes.0.lock().unwrap(), ["Text(\"Hel\")", "Restart", hello, hello, hello]);
-    assert_eq!(*heard.0.lock().unwrap(), ["two", "two", "one"]);
+    assert_eq!(*notes.0.lock(), ["Text(\"Hel\")", "Restart", hello, hello, hello]);
+    assert_eq!(*heard.0.lock(), ["two", "two", "one"]);
     assert_eq!(chain.providers(), ["one", "two"]);
 
     for (answered, expected) in [("two", "two/m2"), ("one", "one/m1"), ("gone", "one/m1"), ("", "one/m1")] {

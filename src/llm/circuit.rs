@@ -1,13 +1,12 @@
 //! The circuit breaker of one provider in use: each call asks for permission and reports its outcome.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::breaker::{Breaker, BreakerPermit, CallOutcome, CallRefusal, CircuitState};
-use super::error::{Blame, LlmError, LlmErrorKind};
+use super::error::{FailureScope, LlmError, LlmErrorKind};
 
 /// The breaker in front of one provider.
 #[derive(Debug, Default)]
@@ -39,7 +38,7 @@ impl CircuitBreaker {
         let mut inner = self.lock();
         match inner.breaker.ask(Instant::now()) {
             Ok(permit) => Ok(CallPassage { circuit: self, permit, settled: CallOutcome::Left }),
-            Err(held) => Err(inner.held(provider, held)),
+            Err(held) => Err(inner.refusal_error(provider, held)),
         }
     }
 
@@ -50,7 +49,7 @@ impl CircuitBreaker {
     }
 
     /// Returns how long the breaker stays open; `None` while calls go through.
-    pub fn left(&self) -> Option<Duration> {
+    pub fn remaining(&self) -> Option<Duration> {
         match self.state().0 {
             CircuitState::Open(left) => Some(left),
             CircuitState::Closed | CircuitState::HalfOpen => None,
@@ -64,12 +63,12 @@ impl CircuitBreaker {
 
     fn lock(&self) -> MutexGuard<'_, CircuitBreakerState> {
         // No code panics while it holds the lock in the middle of a change.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
 impl CircuitBreakerState {
-    fn held(&self, provider: &str, held: CallRefusal) -> LlmError {
+    fn refusal_error(&self, provider: &str, held: CallRefusal) -> LlmError {
         let (kind, last) = match &self.last {
             Some((kind, message)) => (*kind, message.as_str()),
             None => (LlmErrorKind::Connection, "it did not answer"),
@@ -86,7 +85,7 @@ impl CircuitBreakerState {
         };
         let message = format!("{what} and {when}; the last time: {last}");
         let public = Some(format!("{what} and {when}"));
-        LlmError { public, retry_after, blame: Blame::Service, ..LlmError::new(kind, provider, message) }
+        LlmError { public, retry_after, blame: FailureScope::Service, ..LlmError::new(kind, provider, message) }
     }
 }
 
@@ -160,17 +159,17 @@ mod tests {
         assert!(held.kind == LlmErrorKind::Auth && held.is_service_condition() && held.message.ends_with("HTTP 4xx"));
         tokio::time::advance(Duration::from_secs(3_600)).await;
         fail(LlmErrorKind::Auth);
-        assert_eq!(circuit.left(), Some(Duration::from_secs(3_600)));
+        assert_eq!(circuit.remaining(), Some(Duration::from_secs(3_600)));
         circuit.reset();
         for secs in [5, 10, 20, 40, 80, 160, 320, 600, 600] {
             fail(LlmErrorKind::Quota);
-            assert_eq!(circuit.left(), Some(Duration::from_secs(secs)));
+            assert_eq!(circuit.remaining(), Some(Duration::from_secs(secs)));
             tokio::time::advance(Duration::from_secs(secs)).await;
         }
         for _ in 0..2 {
             circuit.enter("p").unwrap().end(None);
         }
         fail(LlmErrorKind::Quota);
-        assert_eq!(circuit.left(), Some(Duration::from_secs(5)));
+        assert_eq!(circuit.remaining(), Some(Duration::from_secs(5)));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::circuit::CircuitBreaker;
-use super::remote::{EmbeddingBatch, Patience, RemoteProvider};
+use super::remote::{EmbeddingBatch, EmbeddingDeadline, RemoteProvider};
 use super::{LlmError, Provider};
 
 /// Called with provider, model and tokens of each answer.
@@ -42,7 +42,7 @@ impl Embedder {
     ///
     /// # Errors
     /// The service cannot be reached, is held back by its breaker, refuses, or answers with something else.
-    pub async fn embed(&self, texts: &[&str], patience: Patience) -> Result<Vec<Vec<f32>>, LlmError> {
+    pub async fn embed(&self, texts: &[&str], patience: EmbeddingDeadline) -> Result<Vec<Vec<f32>>, LlmError> {
         let provider = self.provider.name();
         let passage = self.circuit.enter(provider)?;
         let result = self.provider.embed(&self.model, self.dimensions, texts, patience).await;

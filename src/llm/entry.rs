@@ -1,9 +1,10 @@
 //! One available provider: how it is reached, and its usual model.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::settings::Secret;
+use parking_lot::Mutex;
 use reqwest::Url;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -129,7 +130,7 @@ impl ProviderEntry {
 
     /// Returns the first listed model if the service's own is not listed; the service's own if nothing is listed now.
     async fn assumed_model(&self, provider: &RemoteProvider) -> String {
-        let unlisted = || self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        let unlisted = || self.unlisted.lock();
         if unlisted().is_some_and(|asked| asked.elapsed() < LOCAL_HOLDS) {
             return self.assumed.to_owned();
         }

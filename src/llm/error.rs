@@ -48,14 +48,14 @@ pub struct LlmError {
     pub public: Option<String>,
     /// When the service asks to be called again.
     pub retry_after: Option<Duration>,
-    pub blame: Blame,
+    pub blame: FailureScope,
     /// For the owner alone, because it names addresses: where the service was asked, and what would work. May be empty.
     pub for_owner: String,
 }
 
 /// What a failure is due to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Blame {
+pub enum FailureScope {
     /// This request alone: another one may succeed.
     #[default]
     Request,
@@ -74,7 +74,7 @@ impl LlmError {
             message,
             public: None,
             retry_after: None,
-            blame: Blame::Request,
+            blame: FailureScope::Request,
             for_owner: String::new(),
         }
     }
@@ -125,13 +125,13 @@ impl LlmError {
     /// Returns true if the service cannot be reached or says that it is down. A stall or a broken stream is a failure
     /// of one request, no outage.
     pub fn is_outage(&self) -> bool {
-        self.blame == Blame::Service
+        self.blame == FailureScope::Service
     }
 
     /// Returns true if another model may answer: always, unless the request itself is at fault.
     pub fn may_fall_back(&self) -> bool {
         match self.kind {
-            LlmErrorKind::BadRequest => self.blame == Blame::Model,
+            LlmErrorKind::BadRequest => self.blame == FailureScope::Model,
             LlmErrorKind::ContextTooLong | LlmErrorKind::Refused | LlmErrorKind::Cancelled => false,
             LlmErrorKind::Connection
             | LlmErrorKind::Timeout

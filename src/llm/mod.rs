@@ -31,12 +31,12 @@ pub mod fuzz;
 
 pub use breaker::CircuitState;
 pub use cache::request_key;
-pub use catalog::{Abilities, ModelFacts};
+pub use catalog::{ModelFacts, ModelFeatures};
 pub use chain::FallbackChain;
 pub use config::{ProviderConfig, ProviderKind, ReasoningMode, ToolMode};
 pub use embedder::{Embedder, OnTokens};
 pub use entry::{KeySource, ProviderFault};
-pub use error::{Blame, LlmError, LlmErrorKind};
+pub use error::{FailureScope, LlmError, LlmErrorKind};
 pub use images::{Image, Images};
 pub use limit_words::limit_in_words;
 pub use measured::MeasuredDialect;
@@ -48,7 +48,9 @@ pub(crate) use openai::sent as openai_request;
 pub use prices::{Cost, Price, costs_in_words};
 pub use provider::{ChatRequest, ChatResponse, Delta, DeltaSink, NoDeltas, Provider};
 pub(crate) use remote::display_address;
-pub use remote::{EventTooLong, HttpClients, Patience, ProviderProbe, RemoteProvider, SseReader, install_crypto};
+pub use remote::{
+    EmbeddingDeadline, EventTooLong, HttpClients, ProviderProbe, RemoteProvider, SseReader, install_crypto,
+};
 pub use retry::{backoff, random_fraction};
 pub use services::{KnownService, SERVICES};
 pub use tokens::{TokenFactor, estimate_tokens};

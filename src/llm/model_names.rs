@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::breaker::KEY_PAUSE;
-use super::{Blame, LlmError, LlmErrorKind};
+use super::{FailureScope, LlmError, LlmErrorKind};
 
 /// The model to suggest for an Ollama without any: small, and calls tools.
 const PULL: &str = "qwen3:8b";
@@ -54,7 +54,7 @@ impl ModelError {
         let public = Some("it did not say which models it has".to_owned());
         let retry_after = if *kind == LlmErrorKind::Auth { Some(KEY_PAUSE) } else { *retry_after };
         let error = LlmError::new(*kind, provider, reason);
-        Some(LlmError { blame: Blame::Service, public, retry_after, ..error })
+        Some(LlmError { blame: FailureScope::Service, public, retry_after, ..error })
     }
 }
 

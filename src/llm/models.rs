@@ -19,7 +19,7 @@ use super::model_names::{ModelError, is_same_model, nearest};
 use super::offline::OFFLINE;
 use super::remote::{HttpClients, RemoteProvider};
 use super::services::{KnownService, OLLAMA, SERVICES};
-use super::{Abilities, LlmErrorKind, ModelFacts, Price, Provider, ProviderConfig};
+use super::{LlmErrorKind, ModelFacts, ModelFeatures, Price, Provider, ProviderConfig};
 
 /// Deadline of a trial call.
 const TRY_DEADLINE: Duration = Duration::from_secs(20);
@@ -234,7 +234,7 @@ impl Models {
         }
         let known = ModelFacts::known(entry.service, model);
         let price = entry.price.clone().or(known.price);
-        let see = |able: Abilities| Abilities { vision: entry.images.unwrap_or(able.vision), ..able };
+        let see = |able: ModelFeatures| ModelFeatures { vision: entry.images.unwrap_or(able.vision), ..able };
         let abilities = known.abilities.map(see);
         ModelFacts { price, abilities, context_tokens: entry.context_tokens.or(known.context_tokens), ..known }
     }

@@ -18,12 +18,12 @@ pub struct KnownService {
     pub base_variable: Option<&'static str>,
     /// The model that `auto` takes; empty: the first that the server lists.
     pub model: &'static str,
-    pub rules: Rules,
+    pub rules: ServiceRules,
 }
 
 /// How a service differs from others that speak chat completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct ServiceRules {
     /// Its name for the longest answer.
     pub limit: LimitField,
     /// Which reasoning it wants back; some refuse a request without it, some one with it.
@@ -31,23 +31,23 @@ pub struct Rules {
 }
 
 /// The default for an unknown service: what most take. Refusals teach the rest.
-impl Default for Rules {
+impl Default for ServiceRules {
     fn default() -> Self {
         USUAL
     }
 }
 
-const USUAL: Rules = Rules { limit: LimitField::MaxTokens, echo: ReasoningEcho::AsSent };
+const USUAL: ServiceRules = ServiceRules { limit: LimitField::MaxTokens, echo: ReasoningEcho::AsSent };
 /// These want the reasoning of each call back in all later turns (api-docs.deepseek.com/guides/thinking_mode; Kimi
 /// too).
-const WANTS_THOUGHTS: Rules = Rules { echo: ReasoningEcho::Always(ReasoningField::Content), ..USUAL };
+const WANTS_THOUGHTS: ServiceRules = ServiceRules { echo: ReasoningEcho::Always(ReasoningField::Content), ..USUAL };
 /// These refuse unknown fields, reasoning among them.
-const REFUSES_THOUGHTS: Rules = Rules { echo: ReasoningEcho::Never, ..USUAL };
+const REFUSES_THOUGHTS: ServiceRules = ServiceRules { echo: ReasoningEcho::Never, ..USUAL };
 
 /// In the order in which `auto` looks for their keys.
 pub const SERVICES: &[KnownService] = &[
     hosted("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "gpt-6-luna")
-        .with(Rules { limit: LimitField::MaxCompletionTokens, ..REFUSES_THOUGHTS })
+        .with(ServiceRules { limit: LimitField::MaxCompletionTokens, ..REFUSES_THOUGHTS })
         .moved_by("OPENAI_BASE_URL"),
     hosted("anthropic", "https://api.anthropic.com/v1", &["ANTHROPIC_API_KEY"], "claude-sonnet-5")
         .speaking(ProviderKind::Anthropic)
@@ -164,7 +164,7 @@ impl KnownService {
         self.key_variables.is_empty()
     }
 
-    const fn with(mut self, rules: Rules) -> Self {
+    const fn with(mut self, rules: ServiceRules) -> Self {
         self.rules = rules;
         self
     }

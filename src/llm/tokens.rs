@@ -12,7 +12,7 @@ const BOUNDS: (f64, f64) = (0.5, 2.0);
 
 /// A class of characters that today's vocabularies split alike.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum CharClass {
+enum TokenClass {
     /// White space; a single space belongs to the word after it.
     Blank,
     Digit,
@@ -35,7 +35,7 @@ enum CharClass {
 
 /// A run of characters of one class.
 struct CharRun {
-    class: CharClass,
+    class: TokenClass,
     length: u64,
     /// Only capitals so far.
     is_loud: bool,
@@ -66,21 +66,21 @@ fn count_samples(text: &str) -> u64 {
 }
 
 fn count(text: &str) -> u64 {
-    let (mut sum, mut before, mut run): (u64, Option<CharClass>, Option<CharRun>) = (0, None, None);
+    let (mut sum, mut before, mut run): (u64, Option<TokenClass>, Option<CharRun>) = (0, None, None);
     let mut rest = text;
     while let Some(char) = rest.chars().next() {
         rest = &rest[char.len_utf8()..];
-        let class = CharClass::of(char);
+        let class = TokenClass::of(char);
         // Most text is runs of ASCII, whose other characters need no decoding.
         let same = |byte: &u8| ASCII.get(usize::from(*byte)) == Some(&class);
-        let more = if class == CharClass::Capital { 0 } else { rest.bytes().take_while(same).count() };
+        let more = if class == TokenClass::Capital { 0 } else { rest.bytes().take_while(same).count() };
         rest = &rest[more..];
         let length = 1 + more as u64;
         if let Some(run) = &mut run
             && run.goes_on_with(class)
         {
             run.length += length;
-            run.is_loud &= class == CharClass::Capital;
+            run.is_loud &= class == TokenClass::Capital;
             continue;
         }
         if let Some(run) = &run {
@@ -88,22 +88,23 @@ fn count(text: &str) -> u64 {
             before = Some(run.class);
         }
         let begins_with_break = matches!(char, '\n' | '\r');
-        run = Some(CharRun { class, length, is_loud: class == CharClass::Capital, begins_with_break });
+        run = Some(CharRun { class, length, is_loud: class == TokenClass::Capital, begins_with_break });
     }
     sum + run.map_or(0, |run| run.cost(before, None))
 }
 
-const ASCII: [CharClass; 128] = {
-    let mut classes = [CharClass::Sign; 128];
+const ASCII: [TokenClass; 128] = {
+    let mut classes = [TokenClass::Sign; 128];
     let mut byte = 0;
     while byte < 128 {
-        classes[byte as usize] = CharClass::of_ascii(byte);
+        classes[byte as usize] = TokenClass::of_ascii(byte);
         byte += 1;
     }
     classes
 };
 
-impl CharClass {
+// The weights need finer classes than the table of scripts in `text`.
+impl TokenClass {
     fn of(char: char) -> Self {
         // A table, because most text is ASCII, and all text for a model is counted.
         match ASCII.get(char as usize) {
@@ -147,42 +148,42 @@ impl CharClass {
 }
 
 impl CharRun {
-    fn goes_on_with(&self, class: CharClass) -> bool {
+    fn goes_on_with(&self, class: TokenClass) -> bool {
         match (self.class, class) {
             // "Word", but not "wordWord".
-            (CharClass::Capital, CharClass::Small) => self.length == 1 || !self.is_loud,
-            (CharClass::Capital, CharClass::Capital) => self.is_loud,
+            (TokenClass::Capital, TokenClass::Small) => self.length == 1 || !self.is_loud,
+            (TokenClass::Capital, TokenClass::Capital) => self.is_loud,
             (before, now) => before == now,
         }
     }
 
-    fn cost(&self, before: Option<CharClass>, next: Option<CharClass>) -> u64 {
+    fn cost(&self, before: Option<TokenClass>, next: Option<TokenClass>) -> u64 {
         let over = |free: u64| self.length.saturating_sub(free);
         match self.class {
-            CharClass::Capital if self.is_loud => TOKEN + over(3) * 22,
-            CharClass::Small | CharClass::Capital => TOKEN + over(8) * 14,
-            CharClass::Digit => self.length.div_ceil(3) * TOKEN,
-            CharClass::Ideograph => self.length * 75,
-            CharClass::Hangul => self.length * 66,
-            CharClass::Cyrillic => TOKEN.max(self.length * 23),
-            CharClass::Third => TOKEN.max(self.length * 33),
-            CharClass::Half => TOKEN.max(self.length * 43),
-            CharClass::Picture => self.length * 150,
+            TokenClass::Capital if self.is_loud => TOKEN + over(3) * 22,
+            TokenClass::Small | TokenClass::Capital => TOKEN + over(8) * 14,
+            TokenClass::Digit => self.length.div_ceil(3) * TOKEN,
+            TokenClass::Ideograph => self.length * 75,
+            TokenClass::Hangul => self.length * 66,
+            TokenClass::Cyrillic => TOKEN.max(self.length * 23),
+            TokenClass::Third => TOKEN.max(self.length * 33),
+            TokenClass::Half => TOKEN.max(self.length * 43),
+            TokenClass::Picture => self.length * 150,
             // The last sign often belongs to the word after it.
-            CharClass::Sign if next.is_some_and(CharClass::is_letter) => 50 + over(1) * 30,
-            CharClass::Sign => 95 + over(1) * 20,
+            TokenClass::Sign if next.is_some_and(TokenClass::is_letter) => 50 + over(1) * 30,
+            TokenClass::Sign => 95 + over(1) * 20,
             // A line break belongs to the sign before it.
-            CharClass::Blank if self.begins_with_break && before == Some(CharClass::Sign) => {
+            TokenClass::Blank if self.begins_with_break && before == Some(TokenClass::Sign) => {
                 if self.length > 2 {
                     TOKEN
                 } else {
                     0
                 }
             }
-            CharClass::Blank if self.length > 1 || self.begins_with_break => TOKEN,
-            CharClass::Blank => match next {
-                Some(CharClass::Digit) => TOKEN,
-                Some(CharClass::Ideograph) => TOKEN / 4,
+            TokenClass::Blank if self.length > 1 || self.begins_with_break => TOKEN,
+            TokenClass::Blank => match next {
+                Some(TokenClass::Digit) => TOKEN,
+                Some(TokenClass::Ideograph) => TOKEN / 4,
                 Some(_) => 0,
                 None => TOKEN,
             },

@@ -1,7 +1,9 @@
 //! Metrics with one label.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 /// The label value of all names beyond the limit.
 pub const OTHER: &str = "other";
@@ -33,19 +35,19 @@ impl<T> MetricFamily<T> {
     /// Returns the metric of `name`, which the first call creates.
     pub fn get(&self, name: &str) -> Arc<T> {
         let name = if name.len() > NAME_BYTES { OTHER } else { name };
-        let found = self.known.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        let found = self.known.read().get(name).cloned();
         found.unwrap_or_else(|| self.add(name))
     }
 
     /// Returns all names and their metrics, sorted.
     pub fn all(&self) -> BTreeMap<Box<str>, Arc<T>> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         known.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     #[cold]
     fn add(&self, name: &str) -> Arc<T> {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         let name = if known.len() < self.limit || known.contains_key(name) { name } else { OTHER };
         known.entry(name.into()).or_insert_with(|| Arc::new((self.make)())).clone()
     }

@@ -96,7 +96,7 @@ impl MessageMetrics {
         each("daoyou_delivery_retries_total", "Failed delivery attempts that will be retried.", |of| &of.retries);
         page.counter(
             "daoyou_messages_refused_total",
-            "Refused messages, of which the senders were told and nothing is stored.",
+            "Refused messages; nothing is stored and the sender gets an error.",
         );
         for (channel, counts) in &channels {
             for (reason, count) in counts.refused.all() {

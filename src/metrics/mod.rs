@@ -8,7 +8,6 @@
 //! without samples.
 
 mod caches;
-mod cron;
 mod family;
 mod http;
 mod messages;
@@ -20,7 +19,6 @@ mod turns;
 mod value;
 
 pub use caches::{CacheCounts, CacheMetrics};
-pub use cron::CronMetrics;
 pub use family::MetricFamily;
 pub use http::HttpMetrics;
 pub use messages::{ChannelMetrics, DeliveryOutcome, MessageMetrics};
@@ -29,6 +27,7 @@ pub use registry::Metrics;
 pub use scraped::{CircuitSample, QueueDepth, ScrapedState};
 pub use store::StoreMetrics;
 pub use turns::{
-    ModelCallTimer, ModelUsage, ProviderMetrics, ToolMetrics, TurnMeter, TurnMetrics, TurnOutcome, TurnPhase,
+    CronMetrics, ModelCallTimer, ModelUsage, ProviderMetrics, ToolMetrics, TurnMeter, TurnMetrics, TurnOutcome,
+    TurnPhase,
 };
 pub use value::{Counter, Gauge, GaugeGuard, Histogram};

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use super::reminder::{Reminder, unquoted};
-use crate::text::Language;
+use crate::text::{Language, language_of};
 
 /// The most requests that one message may hold, one a line.
 const MAX_LINES: usize = 8;
@@ -273,7 +273,7 @@ pub(super) fn read_requests(text: &str) -> Vec<(UserRequest, Language)> {
     {
         return requests;
     }
-    vec![read_request(text).unwrap_or_else(|| (UserRequest::Unknown, Language::of(text)))]
+    vec![read_request(text).unwrap_or_else(|| (UserRequest::Unknown, language_of(text)))]
 }
 
 /// Reads one request, with or without the polite words around it.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::request::read_requests;
 use super::*;
+use crate::text::language_of;
 
 /// A message; what it asks for; the path and the text found in it.
 const MESSAGES: &[(&str, &str, &str, &str)] = &[
@@ -139,7 +140,7 @@ fn messages_are_understood_in_their_language() {
         let requests = read_requests(text);
         let (request, language) = &requests[0];
         let found = (requests.len(), found(request), *language);
-        if found != (1, (*kind, *path, *words), Language::of(text)) {
+        if found != (1, (*kind, *path, *words), language_of(text)) {
             wrong.push(format!("{text}: {found:?}"));
         }
     }

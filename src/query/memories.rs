@@ -85,7 +85,7 @@ pub async fn read(service: &MemoryService, query: MemoryQuery) -> Result<Value, 
     let read = move |connection: &Connection| settle(answer(connection, &query, &settings, now));
     match service.store.read(read).await?? {
         Answer::Complete(answer) => Ok(answer),
-        Answer::Search(ask) => Ok(service.find(ask).await?.iter().map(hit).collect()),
+        Answer::Search(query) => Ok(service.find(query).await?.iter().map(hit).collect()),
     }
 }
 
@@ -133,11 +133,11 @@ fn answer(
         MemoryQuery::Show(id) => show(connection, *id)?,
         MemoryQuery::Search { text, selection, since, limit } => {
             let kind = selection.kind()?;
-            let mut ask = ask(text, selection.whose(&settings.identities)?.owners(connection)?, *limit)?;
-            ask.kinds = kind.map_or_else(|| MemoryKind::ALL.to_vec(), |kind| vec![kind]);
-            ask.messages = kind.is_none();
-            ask.since = since.as_deref().map(|since| memory::parse_since(since, now, &settings.zone)).transpose()?;
-            return Ok(Answer::Search(ask));
+            let mut query = recall_query(text, selection.whose(&settings.identities)?.owners(connection)?, *limit)?;
+            query.kinds = kind.map_or_else(|| MemoryKind::ALL.to_vec(), |kind| vec![kind]);
+            query.messages = kind.is_none();
+            query.since = since.as_deref().map(|since| memory::parse_since(since, now, &settings.zone)).transpose()?;
+            return Ok(Answer::Search(query));
         }
         MemoryQuery::SearchMessages { text, session, since, limit } => {
             let since = since.as_deref().map(|since| memory::parse_since(since, now, &settings.zone)).transpose()?;
@@ -204,7 +204,7 @@ fn show(connection: &Connection, id: i64) -> Result<Value, MemoryError> {
 }
 
 /// A search without kinds.
-fn ask(text: &str, owners: Vec<Owner>, limit: Option<u32>) -> Result<RecallQuery, MemoryError> {
+fn recall_query(text: &str, owners: Vec<Owner>, limit: Option<u32>) -> Result<RecallQuery, MemoryError> {
     check_search_text(text)?;
     Ok(RecallQuery {
         text: text.trim().to_owned(),

@@ -146,7 +146,8 @@ fn revive_failed(connection: &Connection, turn: Uuid) -> Result<Option<(String, 
         outbox::reply(connection, turn)?.map(|row| serde_json::from_str::<OutboundBody>(&row.body)).transpose()?;
     let rows = inbox::of_turn(connection, turn)?;
     let is_failed = reply.is_some_and(|body| body.error.is_some());
-    let Some(row) = rows.first().filter(|row| is_failed && !TurnOrigin::parse(&row.origin).is_errand()) else {
+    let Some(row) = rows.first().filter(|row| is_failed && !TurnOrigin::parse(&row.origin).runs_for_job_or_agent())
+    else {
         return Ok(None);
     };
     let messages = inbox::requeue_done(connection, turn)?;

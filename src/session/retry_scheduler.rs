@@ -3,10 +3,10 @@
 //! such as one that waited when the process ended, may be tried at once.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daoyou_channels::SessionKey;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -185,7 +185,7 @@ impl RetryScheduler {
     }
 
     fn lock(&self) -> MutexGuard<'_, ParkingTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 

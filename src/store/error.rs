@@ -11,6 +11,8 @@ pub enum StoreError {
     /// A row's content is invalid.
     #[error("database: {0}")]
     Row(String),
+    #[error("a write panicked; the log says where")]
+    Panicked,
     #[error("the group of writes this belonged to was rolled back: {0}")]
     Group(String),
     #[error(
@@ -38,6 +40,27 @@ impl StoreError {
         match self {
             Self::Full { .. } => true,
             Self::Sqlite(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull),
+            _ => false,
+        }
+    }
+
+    /// Returns true if the same write fails again however often it is repeated: it panics, a row's content is invalid, or the
+    /// content breaks a rule of the database. A full disk, a lock and a failed read or write of the file may pass.
+    pub fn is_permanent(&self) -> bool {
+        use rusqlite::{Error, ErrorCode};
+        match self {
+            Self::Row(_) | Self::Panicked => true,
+            Self::Sqlite(Error::SqliteFailure(failure, _)) => {
+                matches!(failure.code, ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig)
+            }
+            Self::Sqlite(
+                Error::FromSqlConversionFailure(..)
+                | Error::IntegralValueOutOfRange(..)
+                | Error::InvalidColumnType(..)
+                | Error::ToSqlConversionFailure(_)
+                | Error::Utf8Error(..)
+                | Error::QueryReturnedNoRows,
+            ) => true,
             _ => false,
         }
     }
@@ -75,5 +98,33 @@ impl From<serde_json::Error> for StoreError {
 impl From<uuid::Error> for StoreError {
     fn from(error: uuid::Error) -> Self {
         Self::Row(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn only_failures_of_the_write_itself_are_permanent() {
+        let sqlite = |code| StoreError::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        for (error, expected) in [
+            (StoreError::Row("expected value at line 1".to_owned()), true),
+            (StoreError::Panicked, true),
+            (StoreError::Group("disk I/O error".to_owned()), false),
+            (StoreError::Closed, false),
+            (sqlite(ffi::SQLITE_CONSTRAINT_UNIQUE), true),
+            (sqlite(ffi::SQLITE_MISMATCH), true),
+            (sqlite(ffi::SQLITE_TOOBIG), true),
+            (sqlite(ffi::SQLITE_FULL), false),
+            (sqlite(ffi::SQLITE_BUSY), false),
+            (sqlite(ffi::SQLITE_IOERR_WRITE), false),
+            (sqlite(ffi::SQLITE_READONLY), false),
+            (StoreError::Sqlite(rusqlite::Error::QueryReturnedNoRows), true),
+        ] {
+            assert_eq!(error.is_permanent(), expected, "{error:?}");
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! The handle on the store.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::backoff::Backoff;
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
@@ -90,13 +91,16 @@ impl Store {
     }
 
     /// Retries a write, with growing pauses, until the store accepts it. `make` creates the work of each attempt, and `failed`
-    /// is called with each failure. Returns `None` once the store is closed. Dropping the future ends the retries.
+    /// is called with each failure that may pass. Dropping the future ends the retries.
+    ///
+    /// # Errors
+    /// The store is closed, or a failure is permanent ([`StoreError::is_permanent`]).
     pub async fn write_until<T, F>(
         &self,
         durability: Durability,
         mut make: impl FnMut() -> F + Send,
         failed: impl Fn(&StoreError) + Send,
-    ) -> Option<T>
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -104,8 +108,8 @@ impl Store {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {
             match self.write(durability, make()).await {
-                Ok(written) => return Some(written),
-                Err(StoreError::Closed) => return None,
+                Ok(written) => return Ok(written),
+                Err(error) if error.is_permanent() || matches!(error, StoreError::Closed) => return Err(error),
                 Err(error) => {
                     failed(&error);
                     tokio::time::sleep(backoff.next_wait()).await;
@@ -190,7 +194,7 @@ impl Store {
         let inner = self.inner.clone();
         let closing = tokio::task::spawn_blocking(move || {
             // The writer goes last: it moves the log into the file.
-            inner.readers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            inner.readers.lock().clear();
             inner.writer.close();
             if inner.serves && inner.health.check().is_ok() {
                 health::remove_suspicion(&inner.path);
@@ -207,7 +211,7 @@ impl Inner {
         if self.reading.is_closed() {
             return Err(StoreError::Closed);
         }
-        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.readers.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
             None => database::open_reader(&self.path)?,
@@ -215,7 +219,7 @@ impl Inner {
         let outcome = in_read_transaction(&connection, work).inspect_err(|error| self.health.observe(error));
         // A connection that could not leave its read transaction would show the past from now on.
         if connection.is_autocommit() {
-            self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            self.readers.lock().push(connection);
         }
         outcome
     }

@@ -17,23 +17,23 @@ use super::sql::{execute, select};
 pub struct StoreConfig {
     pub retain: RetainConfig,
     /// Free disk space below which no new message is accepted, so that those accepted can still be answered.
-    pub reserve: Reserve,
+    pub reserve: ReserveSize,
     /// How often what was deleted is given back to the disk; "0s" is never.
     pub vacuum: Span,
 }
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { retain: RetainConfig::default(), reserve: Reserve::default(), vacuum: Span::from_secs(7 * 86_400) }
+        Self { retain: RetainConfig::default(), reserve: ReserveSize::default(), vacuum: Span::from_secs(7 * 86_400) }
     }
 }
 
 /// [`StoreConfig::reserve`], with its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Reserve(pub ByteSize);
+pub struct ReserveSize(pub ByteSize);
 
-impl Default for Reserve {
+impl Default for ReserveSize {
     fn default() -> Self {
         Self(ByteSize(100_000_000))
     }

@@ -3,11 +3,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender};
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tokio::sync::oneshot;
@@ -56,7 +57,7 @@ pub struct GroupCommit {
 pub type OnCommit = Box<dyn Fn(GroupCommit) + Send>;
 
 /// Runs in the group's transaction, or receives the reason why there is none.
-type GroupWork = Box<dyn FnOnce(Result<(&Connection, Position), String>) -> FinishedWrite + Send>;
+type GroupWork = Box<dyn FnOnce(Result<(&Connection, GroupPosition), String>) -> FinishedWrite + Send>;
 type ReportOutcome = Box<dyn FnOnce(Result<(), String>) + Send>;
 
 struct FinishedWrite {
@@ -68,7 +69,7 @@ struct FinishedWrite {
 
 /// Where a write is in its transaction, which decides how it is undone.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Position {
+enum GroupPosition {
     /// Nothing has been written before it.
     First,
     Later,
@@ -159,8 +160,8 @@ impl Writer {
         let (answer, answered) = oneshot::channel();
         let health = self.health.clone();
         let run = Box::new(move |connection: &Connection| {
-            let outcome = catch_unwind(AssertUnwindSafe(|| work(connection)))
-                .unwrap_or_else(|_| Err(StoreError::Row("a write panicked".to_owned())));
+            let outcome =
+                catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or_else(|_| Err(StoreError::Panicked));
             // A caller that went away has dropped its end; its work happens nevertheless.
             let _ = answer.send(outcome.inspect_err(|error| health.observe(error)));
         });
@@ -179,7 +180,7 @@ impl Writer {
     /// Finishes the enqueued writes, then ends the thread.
     pub fn close(&self) {
         self.jobs.close();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {
@@ -287,7 +288,7 @@ impl WriterThread {
         while outcome.is_ok()
             && let Some(job) = group.pop_front()
         {
-            let position = if reports.is_empty() { Position::First } else { Position::Later };
+            let position = if reports.is_empty() { GroupPosition::First } else { GroupPosition::Later };
             let finished = (job.run)(Ok((&self.connection, position)));
             reports.push(finished.report);
             outcome = finished.undone;
@@ -349,27 +350,26 @@ impl WriterThread {
 /// transaction, which is often the only one, does without.
 fn run_undoable<T, F>(
     connection: &Connection,
-    position: Position,
+    position: GroupPosition,
     work: F,
 ) -> (Result<T, StoreError>, Result<(), String>)
 where
     F: FnOnce(&Connection) -> Result<T, StoreError>,
 {
     let execute = |sql| connection.prepare_cached(sql)?.execute([]);
-    if position == Position::Later
+    if position == GroupPosition::Later
         && let Err(error) = execute("SAVEPOINT caller")
     {
         return (Err(error.into()), Ok(()));
     }
-    let outcome = catch_unwind(AssertUnwindSafe(|| work(connection)))
-        .unwrap_or_else(|_| Err(StoreError::Row("a write panicked".to_owned())));
+    let outcome = catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or_else(|_| Err(StoreError::Panicked));
     let undo_or_keep: &[&str] = match (position, outcome.is_ok()) {
         // Some errors (a full disk) have undone the whole transaction already.
         _ if connection.is_autocommit() => &[],
-        (Position::First, true) => &[],
-        (Position::First, false) => &["ROLLBACK", "BEGIN IMMEDIATE"],
-        (Position::Later, true) => &["RELEASE caller"],
-        (Position::Later, false) => &["ROLLBACK TO caller", "RELEASE caller"],
+        (GroupPosition::First, true) => &[],
+        (GroupPosition::First, false) => &["ROLLBACK", "BEGIN IMMEDIATE"],
+        (GroupPosition::Later, true) => &["RELEASE caller"],
+        (GroupPosition::Later, false) => &["ROLLBACK TO caller", "RELEASE caller"],
     };
     let undone = undo_or_keep.iter().try_for_each(|sql| execute(sql).map(drop));
     (outcome, undone.map_err(|error| error.to_string()))

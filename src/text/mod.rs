@@ -1,7 +1,6 @@
 //! Shared text helpers: lines and sentences, scripts, stems, search terms, similar names, time expressions. They import
 //! nothing but each other.
 
-mod language;
 mod line;
 pub mod nearest;
 mod normalize;
@@ -10,10 +9,10 @@ mod segment;
 mod stem;
 pub mod time_expression;
 
-pub use language::Language;
-pub use line::{is_invisible, is_sentence_mark, one_line, panic_message, sentences, truncate};
+pub use daoyou_channels::text::{Language, format_size, is_invisible, one_line, panic_message, truncate};
+pub use line::{is_sentence_mark, sentences};
 pub use normalize::{comparison_key, narrow};
-pub use script::{is_cjk, is_han, is_han_or_kana, is_unspaced};
+pub use script::{is_cjk, is_han, is_han_or_kana, is_unspaced, language_of};
 pub use segment::{
     SEGMENT_VERSION, SearchTerm, TermPrefixes, first_match, index_terms, query_terms, visit_terms, without_fillers,
 };

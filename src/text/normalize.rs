@@ -1,7 +1,7 @@
 //! Forms of a text that are compared.
 
-use super::line::is_invisible;
 use super::script::is_han_or_kana;
+use daoyou_channels::text::is_invisible;
 
 /// Returns what two texts have in common that say the same: case, width, spaces and punctuation do not count.
 pub fn comparison_key(text: &str) -> String {

@@ -1,5 +1,12 @@
 //! Classes of characters by script. The only table of such ranges.
 
+use daoyou_channels::text::Language;
+
+/// Returns Chinese for a text with at least one Chinese character, and English for any other.
+pub fn language_of(text: &str) -> Language {
+    if text.contains(is_han) { Language::Zh } else { Language::En }
+}
+
 /// Returns true for a Chinese character, or a mark that repeats or replaces one.
 pub fn is_han(c: char) -> bool {
     matches!(c, '\u{3005}'..='\u{3007}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}'

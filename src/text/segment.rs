@@ -191,7 +191,7 @@ enum TextRun<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum CharClass {
+enum SegmentClass {
     Word,
     Unspaced,
     Apostrophe,
@@ -231,22 +231,22 @@ fn is_optional_sign(c: char) -> bool {
         | '\u{670}' | '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
 }
 
-fn class(c: char) -> CharClass {
+fn class(c: char) -> SegmentClass {
     match c {
-        '\'' | '\u{2019}' => CharClass::Apostrophe,
+        '\'' | '\u{2019}' => SegmentClass::Apostrophe,
         c if c.is_ascii() => {
             if c.is_ascii_alphanumeric() {
-                CharClass::Word
+                SegmentClass::Word
             } else {
-                CharClass::Other
+                SegmentClass::Other
             }
         }
-        c if is_unspaced(c) => CharClass::Unspaced,
-        c if c.is_alphanumeric() => CharClass::Word,
+        c if is_unspaced(c) => SegmentClass::Unspaced,
+        c if c.is_alphanumeric() => SegmentClass::Word,
         // Signs within words of Indian scripts; these two end sentences.
-        '\u{964}' | '\u{965}' => CharClass::Other,
-        '\u{900}'..='\u{dff}' => CharClass::Word,
-        _ => CharClass::Other,
+        '\u{964}' | '\u{965}' => SegmentClass::Other,
+        '\u{900}'..='\u{dff}' => SegmentClass::Word,
+        _ => SegmentClass::Other,
     }
 }
 
@@ -255,19 +255,19 @@ const AFTER_APOSTROPHE: [&str; 7] = ["s", "t", "re", "ve", "ll", "d", "m"];
 
 fn tokens(folded: &str) -> Vec<TextRun<'_>> {
     let mut tokens = Vec::new();
-    let (mut from, mut open, mut behind_apostrophe) = (0, CharClass::Other, false);
-    for (at, c) in folded.char_indices().map(|(at, c)| (at, class(c))).chain([(folded.len(), CharClass::Other)]) {
-        if c == open && c != CharClass::Apostrophe {
+    let (mut from, mut open, mut behind_apostrophe) = (0, SegmentClass::Other, false);
+    for (at, c) in folded.char_indices().map(|(at, c)| (at, class(c))).chain([(folded.len(), SegmentClass::Other)]) {
+        if c == open && c != SegmentClass::Apostrophe {
             continue;
         }
         let text = &folded[from..at];
         match open {
-            CharClass::Word if behind_apostrophe && AFTER_APOSTROPHE.contains(&text) => {}
-            CharClass::Word => tokens.push(TextRun::Word(cut(text, WORD_LIMIT))),
-            CharClass::Unspaced => tokens.push(TextRun::Unspaced(text)),
-            CharClass::Apostrophe | CharClass::Other => {}
+            SegmentClass::Word if behind_apostrophe && AFTER_APOSTROPHE.contains(&text) => {}
+            SegmentClass::Word => tokens.push(TextRun::Word(cut(text, WORD_LIMIT))),
+            SegmentClass::Unspaced => tokens.push(TextRun::Unspaced(text)),
+            SegmentClass::Apostrophe | SegmentClass::Other => {}
         }
-        behind_apostrophe = c == CharClass::Word && open == CharClass::Apostrophe && from > 0;
+        behind_apostrophe = c == SegmentClass::Word && open == SegmentClass::Apostrophe && from > 0;
         (from, open) = (at, c);
     }
     tokens

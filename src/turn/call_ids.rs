@@ -1,7 +1,8 @@
 //! Unique ids for the tool calls of a conversation.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::chat::{ChatMessage, ToolCall};
 
@@ -68,7 +69,7 @@ impl CallIds {
     }
 
     fn now(&self) -> MutexGuard<'_, ResponseIds> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        self.now.lock()
     }
 }
 

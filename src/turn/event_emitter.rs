@@ -1,8 +1,9 @@
 //! The events of a running turn.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use daoyou_channels::{SessionEvent, SessionKey, TurnEvent};
+use parking_lot::Mutex;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -88,8 +89,8 @@ impl EventEmitter {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, ResponseStream> {
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, ResponseStream> {
+        self.stream.lock()
     }
 }
 

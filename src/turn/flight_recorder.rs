@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 /// The turn's id, and one byte for its state.
@@ -74,8 +74,8 @@ impl FlightRecorder {
         slot
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, SlotAllocator> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, SlotAllocator> {
+        self.slots.lock()
     }
 
     fn write(&self, at: u64, bytes: &[u8; SLOT_BYTES]) {

@@ -29,6 +29,6 @@ impl ModelChains {
         let chain =
             FallbackChain::new(self.models.clone(), wanted, &self.fallback, answered, Box::new(on_answer)).await?;
         let orchestrators = self.orchestrators;
-        Ok(chain.behind(Box::new(move |model| orchestrators.over(model))))
+        Ok(chain.wrapped_by(Box::new(move |model| orchestrators.over(model))))
     }
 }

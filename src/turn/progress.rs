@@ -141,7 +141,7 @@ pub struct TurnProgress {
     pub found_tools: BTreeSet<String>,
     /// A response without tool calls: the turn only has to end.
     pub answer: Option<ChatResponse>,
-    repeats: Repeats,
+    repeats: RepeatedCalls,
     /// `PROVIDER/MODEL` of the last response.
     answered_by: String,
     /// When the turn first found no model available, in UTC milliseconds.
@@ -302,14 +302,14 @@ const TOLD_FROM: u32 = 3;
 
 /// The last call of a turn, and how often in a row it had the same result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Repeats {
+struct RepeatedCalls {
     name: String,
     arguments: String,
     result: String,
     times: u32,
 }
 
-impl Repeats {
+impl RepeatedCalls {
     /// Counts a call and its result; returns the note for the model, if one is due.
     fn note(&mut self, call: &ToolCall, result: &str) -> Option<String> {
         let is_same = self.name == call.name && self.arguments == call.arguments && self.result == result;
@@ -478,7 +478,7 @@ mod tests {
 
     #[test]
     fn only_repeated_calls_with_the_same_result_get_a_note() {
-        let mut repeats = Repeats::default();
+        let mut repeats = RepeatedCalls::default();
         for (name, arguments, result, told) in [
             ("list_dir", "{}", "a", None),
             ("list_dir", "{}", "a", None),

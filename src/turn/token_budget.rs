@@ -2,7 +2,9 @@
 //! to estimated tokens, learned from the usage that services report.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::chat::{ChatMessage, ToolCall, ToolSpec, Usage};
 use crate::llm::{ChatRequest, ChatResponse, Models, TokenFactor, estimate_tokens, limit_in_words};
@@ -47,7 +49,7 @@ pub struct RequestParts {
 
 /// Returns the estimated tokens that are left for the history. Never less than a quarter of the context: a
 /// conversation needs some history, and a service that gets too much says so.
-pub fn left(parts: RequestParts, factor: TokenFactor) -> usize {
+pub fn remaining_for_history(parts: RequestParts, factor: TokenFactor) -> usize {
     let RequestParts { context, answer, system, tools, memory, message } = parts;
     let answer = answer.unwrap_or(ANSWER).min(context / 4);
     // The results of tools follow the message.
@@ -226,11 +228,11 @@ impl TokenBudget {
     }
 
     fn lock_models(&self) -> MutexGuard<'_, HashMap<String, ModelRecord>> {
-        self.models.lock().unwrap_or_else(PoisonError::into_inner)
+        self.models.lock()
     }
 
     fn lock_tools(&self) -> MutexGuard<'_, Option<(Arc<[ToolSpec]>, usize)>> {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tools.lock()
     }
 }
 
@@ -268,7 +270,7 @@ mod tests {
             (parts(8_000, None, (9_000, 9_000, 0, 9_000)), 1.0, 2_000),
             (parts(0, None, (9, 9, 9, 9)), 1.0, 0),
         ] {
-            assert_eq!(left(parts, TokenFactor::new(factor)), expected, "{parts:?} {factor}");
+            assert_eq!(remaining_for_history(parts, TokenFactor::new(factor)), expected, "{parts:?} {factor}");
         }
     }
 

@@ -2,12 +2,13 @@
 //! order, so that a later read sees the change.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use daoyou_channels::TurnEvent;
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -36,21 +37,21 @@ struct AwaitedCalls {
 impl SharedProgress<'_> {
     /// Returns what the turn has read from others than the owner.
     fn taint(&self) -> Taint {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).taint.clone()
+        self.progress.lock().taint.clone()
     }
 
     /// Returns true if the turn's messages hold this text literally.
     fn holds(&self, text: &str) -> bool {
-        let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let progress = self.progress.lock();
         progress.messages.iter().any(|message| holds_literally(message, text))
     }
 
     fn apply(&self, step: StepBody) {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).apply(step);
+        self.progress.lock().apply(step);
     }
 
     fn waits(&self, call: String, turns: Vec<Uuid>) {
-        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut awaited = self.awaited.lock();
         awaited.calls.insert(call);
         awaited.turns.extend(turns);
     }
@@ -72,11 +73,11 @@ impl Turn<'_> {
         let awaited = Mutex::default();
         while !self.tool_context.cancel.is_cancelled() {
             let group = {
-                let awaited: &AwaitedCalls = &awaited.lock().unwrap_or_else(PoisonError::into_inner);
+                let awaited: &AwaitedCalls = &awaited.lock();
                 let open = progress.open_calls.iter().filter(|open| !awaited.calls.contains(&open.call.id));
                 self.next_group(&open.cloned().collect::<Vec<_>>())
             };
-            if group.is_empty() || awaited.lock().unwrap_or_else(PoisonError::into_inner).is_owner_asked {
+            if group.is_empty() || awaited.lock().is_owner_asked {
                 break;
             }
             let shared = SharedProgress { progress: Mutex::new(progress), awaited: &awaited };
@@ -84,7 +85,7 @@ impl Turn<'_> {
             let calls: Vec<_> = group.into_iter().map(run).collect();
             stream::iter(calls).buffer_unordered(self.tools.parallelism().get()).collect::<()>().await;
         }
-        awaited.into_inner().unwrap_or_else(PoisonError::into_inner).turns
+        awaited.into_inner().turns
     }
 
     /// Returns the calls that run next: all reads up to the first call that may change something, or that call alone.
@@ -157,7 +158,7 @@ impl Turn<'_> {
                 ApprovalDecision::Approved => context.is_approved = true,
                 ApprovalDecision::Refused(error) => return ToolResult::failed(error).into(),
                 ApprovalDecision::Asked(outcome) => {
-                    progress.awaited.lock().unwrap_or_else(PoisonError::into_inner).is_owner_asked = true;
+                    progress.awaited.lock().is_owner_asked = true;
                     return outcome;
                 }
             }

@@ -10,7 +10,7 @@ use crate::email::config::{EmailConfig, NAME, StrangerPolicy, TrustBy};
 use crate::email::mail::ParsedMail;
 use crate::email::presets::preset_for_address;
 use crate::message::Trust;
-use crate::trust::{Author, Standing, TrustLists, trust_of};
+use crate::trust::{Author, SenderListing, TrustLists, trust_of};
 
 /// What to do with a mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,14 +171,14 @@ impl SenderAuthenticator {
     }
 
     /// Returns what the configuration says of an address; its lists may hold whole domains.
-    fn standing(&self, sender: &EmailAddress) -> Standing {
+    fn standing(&self, sender: &EmailAddress) -> SenderListing {
         let lists = self.lists.of(NAME);
         if lists.owners.iter().filter_map(|owner| EmailAddress::parse(owner)).any(|owner| owner == *sender) {
-            Standing::Owner
+            SenderListing::Owner
         } else if AddressList::new(&lists.trusted).names(sender) {
-            Standing::Listed
+            SenderListing::Listed
         } else {
-            Standing::Unlisted
+            SenderListing::Unlisted
         }
     }
 }

@@ -58,7 +58,7 @@ async fn verdict(authenticator: &SenderAuthenticator, header: &str) -> &'static 
 }
 
 #[tokio::test]
-async fn a_header_decides_who_is_listened_to() {
+async fn the_header_decides_whether_a_sender_is_accepted() {
     let authenticator = authenticator_of(&config(TrustBy::Authserv), &["owner@friends.test"]);
     let friend = "Authentication-Results: mx2.here; dkim=pass header.d=friends.test\r\n";
     let table: &[(&str, &str, &str)] = &[
@@ -126,7 +126,7 @@ async fn a_header_decides_who_is_listened_to() {
 }
 
 #[tokio::test]
-async fn a_forward_is_somebody_elses_words() {
+async fn a_forwarded_mail_is_not_the_senders_own_text() {
     let authenticator = authenticator_of(&config(TrustBy::Authserv), &[]);
     let (raw, mut letter) = mail(&format!("{PROVEN}From: ann@example.org\r\n"));
     letter.is_forward = true;
@@ -135,7 +135,7 @@ async fn a_forward_is_somebody_elses_words() {
 }
 
 #[test]
-fn answers_go_to_whom_the_owner_or_the_senders_house_knows() {
+fn replies_go_to_addresses_that_owner_or_sender_domain_vouch_for() {
     let proving = authenticator_of(&config(TrustBy::Authserv), &[]);
     let believing = authenticator_of(&config(TrustBy::None), &[]);
     for (sender, other, proven, believed) in [
@@ -154,7 +154,7 @@ fn answers_go_to_whom_the_owner_or_the_senders_house_knows() {
 }
 
 #[tokio::test]
-async fn nobody_is_let_in_by_default() {
+async fn no_sender_is_allowed_by_default() {
     let closed = EmailConfig { allow_from: AllowList::default(), ..config(TrustBy::Authserv) };
     let no_id = EmailConfig { authserv_id: String::new(), ..config(TrustBy::Authserv) };
     let believing = config(TrustBy::None);
@@ -177,7 +177,7 @@ async fn nobody_is_let_in_by_default() {
 }
 
 #[test]
-fn of_a_header_alone_only_the_server_can_say() {
+fn a_header_alone_is_verified_only_by_the_server() {
     let (_, letter) = mail(&format!("{PROVEN}From: ann@example.org\r\n"));
     let (_, stranger) = mail(&format!("{PROVEN}From: carol@example.org\r\n"));
     for (trust, expected) in [(TrustBy::Authserv, "listen"), (TrustBy::Verify, "later"), (TrustBy::None, "later")] {

@@ -3,6 +3,7 @@
 use crate::email::address::EmailAddress;
 use crate::email::mail::ParsedMail;
 use crate::email::message_id::own_message_id;
+use crate::text::{one_line, truncate};
 
 /// More servers than a mail passes that does not loop. RFC 5321, section 6.3 asks for at least 100; real mails pass
 /// about ten.
@@ -78,7 +79,8 @@ fn by_headers(mail: &ParsedMail) -> Option<String> {
     // Exchange also marks its automatic mail by Auto-Submitted, and Outlook may set this field for people.
     let from_outlook = mail.header("thread-index").next().is_some();
     mail.headers.iter().find_map(|(name, value)| {
-        is_mark(name, value, from_outlook).then(|| format!("it is automatic mail: {name}: {}", shorten(value)))
+        is_mark(name, value, from_outlook)
+            .then(|| format!("it is automatic mail: {name}: {}", truncate(&one_line(value), 60)))
     })
 }
 
@@ -126,10 +128,6 @@ fn word(value: &str) -> String {
         }
     }
     word
-}
-
-fn shorten(value: &str) -> String {
-    value.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(60).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The gateway's own check of a sender: DKIM (RFC 6376), SPF (RFC 7208) and DMARC (RFC 7489, RFC 9989).
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mail_auth::dmarc::verify::DmarcParameters;
@@ -8,6 +7,7 @@ use mail_auth::spf::verify::SpfParameters;
 use mail_auth::{
     AuthenticatedMessage, DkimOutput, DkimResult, DmarcOutput, DmarcResult, MessageAuthenticator, SpfOutput, SpfResult,
 };
+use parking_lot::Mutex;
 
 use super::alignment::{aligned, related};
 use super::received::smtp_peer;
@@ -60,7 +60,7 @@ impl DnsVerifier {
             SenderProof::Unknown(format!("no answer about {} within {} s", from.domain(), TIME_LIMIT.as_secs()))
         });
         if matches!(proof, SenderProof::Unknown(_)) {
-            *self.authenticator.lock().unwrap_or_else(PoisonError::into_inner) = self.authenticator_after_failure();
+            *self.authenticator.lock() = self.authenticator_after_failure();
         }
         proof
     }
@@ -78,7 +78,7 @@ impl DnsVerifier {
     }
 
     fn authenticator(&self) -> Result<MessageAuthenticator, String> {
-        let mut cached = self.authenticator.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.authenticator.lock();
         if let Some(authenticator) = &*cached {
             return Ok(authenticator.clone());
         }

@@ -86,7 +86,7 @@ fn signed(mail: &str, domain: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_domain_stands_behind_its_mail() {
+async fn a_domain_vouches_for_its_mail() {
     const MAIL: &str = "From: ann@example.org\r\nTo: dao@here.test\r\nSubject: Hello\r\n\r\nHello\r\n";
     const WAY: &str = "Return-Path: <ann@example.org>\r\nReceived: from a ([192.0.2.7]) by mx.here with ESMTP\r\n";
     const STRICT: (&str, &str) = ("_dmarc.example.org", "v=DMARC1; p=reject");

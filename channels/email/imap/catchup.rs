@@ -62,9 +62,9 @@ impl MailboxReader {
         let note = || -> Result<(), ImapError> {
             if self.load_cursor()?.is_none() && self.load_note(NOTE_SINCE)?.is_none() {
                 let notes = vec![self.note(NOTE_SINCE, self.backlog_before(began).to_string())];
-                let alongside = AcceptExtras { notes, ..AcceptExtras::default() };
+                let extras = AcceptExtras { notes, ..AcceptExtras::default() };
                 let reason = "the mailbox could not be opened yet";
-                self.retry_store(|| self.context.handle.block_on(self.inbox.skip(alongside.clone(), reason)))?;
+                self.retry_store(|| self.context.handle.block_on(self.inbox.skip(extras.clone(), reason)))?;
             }
             Ok(())
         };
@@ -161,8 +161,8 @@ impl MailboxReader {
 
     fn save_position(&mut self, position: MailPosition, notes: Vec<Note>, reason: &str) -> Result<(), ImapError> {
         self.position = position;
-        let alongside = AcceptExtras { notes, ..AcceptExtras::from(self.cursor(position.uid)) };
-        self.retry_store(|| self.context.handle.block_on(self.inbox.skip(alongside.clone(), reason)))
+        let extras = AcceptExtras { notes, ..AcceptExtras::from(self.cursor(position.uid)) };
+        self.retry_store(|| self.context.handle.block_on(self.inbox.skip(extras.clone(), reason)))
     }
 
     fn load_cursor(&self) -> Result<Option<String>, ImapError> {

@@ -101,12 +101,12 @@ pub struct MailboxReader {
     /// [`MailboxReader::recover_marks`] ran.
     pub marks_recovered: bool,
     pub supports_idle: bool,
-    failing: FailureCount,
+    failing: FetchFailures,
 }
 
 /// Failures and lost connections of one mail.
 #[derive(Default)]
-struct FailureCount {
+struct FetchFailures {
     uid: u32,
     failures: u32,
     losses: u32,
@@ -134,7 +134,7 @@ impl MailboxReader {
             unmarked: VecDeque::new(),
             marks_recovered: false,
             supports_idle: true,
-            failing: FailureCount::default(),
+            failing: FetchFailures::default(),
         }
     }
 
@@ -190,7 +190,7 @@ impl MailboxReader {
             content,
         };
         // The server delivered the mail.
-        self.failing = FailureCount::default();
+        self.failing = FetchFailures::default();
         match self.context.handle.block_on(self.intake.take(mail)) {
             Ok(IntakeOutcome::Accepted) => self.mark(session, uid).map(|()| OfferStep::Done),
             Ok(IntakeOutcome::Skipped) => Ok(OfferStep::Done),
@@ -239,7 +239,7 @@ impl MailboxReader {
             return Err(error);
         }
         if self.failing.uid != uid {
-            self.failing = FailureCount { uid, ..FailureCount::default() };
+            self.failing = FetchFailures { uid, ..FetchFailures::default() };
         }
         match error {
             ImapError::Disconnected(_) => self.failing.losses += 1,
@@ -268,8 +268,8 @@ impl MailboxReader {
             .replace("{uid}", &uid.to_string())
             .replace("{reason}", &error.to_string());
         tracing::error!(mailbox = %self.settings.mailbox, uid, "a mail is skipped because it cannot be fetched: {error}");
-        let alongside = AcceptExtras { notice: Some(notice), ..AcceptExtras::from(self.cursor(uid)) };
-        self.context.handle.block_on(self.inbox.skip(alongside, &format!("it cannot be fetched: {error}")))
+        let extras = AcceptExtras { notice: Some(notice), ..AcceptExtras::from(self.cursor(uid)) };
+        self.context.handle.block_on(self.inbox.skip(extras, &format!("it cannot be fetched: {error}")))
     }
 
     /// Marks or moves an accepted mail. The mail is stored already, so a failure here must not make it be taken again.

@@ -5,9 +5,10 @@ use std::cell::{RefCell, RefMut};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
@@ -42,14 +43,14 @@ struct CloserState {
 impl ConnectionCloser {
     /// Closes the connection: all current and future reads and writes fail.
     pub fn close(&self) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         state.closed = true;
         shutdown(state.socket.take());
     }
 
     /// Makes `socket` the one to close.
     pub fn attach(&self, socket: TcpStream) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         if state.closed {
             shutdown(Some(socket));
         } else {

@@ -365,7 +365,7 @@ impl WatchFixture {
             key: "INBOX".to_owned(),
             value: "2026-03-01T00:00:00Z".to_owned(),
         };
-        let alongside = AcceptExtras { notes: vec![note], ..AcceptExtras::from(cursor) };
-        self.inbox.skip(alongside, "before").await.unwrap();
+        let extras = AcceptExtras { notes: vec![note], ..AcceptExtras::from(cursor) };
+        self.inbox.skip(extras, "before").await.unwrap();
     }
 }

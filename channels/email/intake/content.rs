@@ -1,7 +1,7 @@
 //! A mail as the text of a message, and what a mail without other text requests.
 
 use crate::email::mail::ParsedMail;
-use crate::email::texts::one_line_up_to;
+use crate::text::{one_line, truncate};
 
 const MAX_SUBJECT: usize = 300;
 const MAX_REMARKS: usize = 20;
@@ -20,7 +20,7 @@ pub struct ShownFields<'a> {
 /// Returns the text of the message, with nothing before it, so that a slash command can be its first line. The subject
 /// replaces a missing text.
 pub fn content(mail: &ParsedMail) -> String {
-    let (text, subject) = (mail.text.trim(), one_line_up_to(mail.subject.trim(), MAX_SUBJECT));
+    let (text, subject) = (mail.text.trim(), truncate(&one_line(mail.subject.trim()), MAX_SUBJECT));
     match (text, subject.as_str()) {
         ("", "") => "(The mail has no text.)".to_owned(),
         ("", _) => subject,
@@ -33,12 +33,12 @@ pub fn content(mail: &ParsedMail) -> String {
 pub fn about(mail: &ParsedMail, shown: &ShownFields<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if let (true, Some(from)) = (shown.sender, mail.from.first()) {
-        lines.push(one_line_up_to(&format!("From: {} <{}>", from.name, from.address), MAX_SUBJECT));
+        lines.push(truncate(&one_line(&format!("From: {} <{}>", from.name, from.address)), MAX_SUBJECT));
     }
     if shown.subject && !mail.subject.trim().is_empty() {
         lines.push(subject_line(mail));
     }
-    lines.extend(mail.remarks.iter().take(MAX_REMARKS).map(|remark| format!("({})", one_line_up_to(remark, 300))));
+    lines.extend(mail.remarks.iter().take(MAX_REMARKS).map(|remark| format!("({})", truncate(&one_line(remark), 300))));
     if let Some(cut) = shown.cut {
         lines.push(format!("(Earlier text that the mail quotes, and its signature, were removed; they are in {cut})"));
     }
@@ -47,7 +47,7 @@ pub fn about(mail: &ParsedMail, shown: &ShownFields<'_>) -> Vec<String> {
 
 /// Returns the content of a message for a mail that starts no turn: its subject.
 pub fn subject_line(mail: &ParsedMail) -> String {
-    format!("Subject: {}", one_line_up_to(&mail.subject, MAX_SUBJECT))
+    format!("Subject: {}", truncate(&one_line(&mail.subject), MAX_SUBJECT))
 }
 
 /// A mail that only asks to end or to resume the replies to its sender, as List-Unsubscribe offers (RFC 2369, section

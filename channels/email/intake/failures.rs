@@ -39,7 +39,7 @@ impl From<Refusal> for IntakeError {
 
 /// How often a mail failed.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct FailureCount {
+struct IntakeFailures {
     count: u32,
     /// The first failure, in Unix seconds.
     since: i64,
@@ -60,8 +60,8 @@ pub async fn record_failure(
         IntakeError::Unchecked { sender, reason } => (reason, Some(sender)),
     };
     let now = now.as_second();
-    let before = notes.read::<FailureCount>(FAILED, &arrived.key).await?;
-    let mut failures = before.map_or(FailureCount { count: 0, since: now }, |(failures, _)| failures);
+    let before = notes.read::<IntakeFailures>(FAILED, &arrived.key).await?;
+    let mut failures = before.map_or(IntakeFailures { count: 0, since: now }, |(failures, _)| failures);
     failures.count = failures.count.saturating_add(1);
     let is_last = failures.count >= MAX_FAILURES && (unchecked.is_none() || now - failures.since >= MAX_UNCHECKED_SECS);
     let changed = vec![notes.write(FAILED, &arrived.key, &failures)];
@@ -82,7 +82,7 @@ pub async fn record_failure(
             fill(texts.failed_notice, &[&inline_code(&from), &inline_code(&subject), &reason])
         }
     };
-    let alongside = AcceptExtras { cursor: Some(arrived.cursor.clone()), notes: changed, notice: Some(notice) };
-    notes.inbox.skip(alongside, &reason).await?;
+    let extras = AcceptExtras { cursor: Some(arrived.cursor.clone()), notes: changed, notice: Some(notice) };
+    notes.inbox.skip(extras, &reason).await?;
     Ok(IntakeOutcome::Skipped)
 }

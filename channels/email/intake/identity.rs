@@ -4,9 +4,9 @@ use jiff::Timestamp;
 
 use crate::email::auth::SenderAuthenticator;
 use crate::email::mail::ParsedMail;
-use crate::email::texts::one_line_up_to;
 use crate::email::threads::{hash, own_id};
 use crate::inbox::Cursor;
+use crate::text::{one_line, truncate};
 
 /// A mail on its way through the intake.
 pub struct ArrivedMail {
@@ -61,5 +61,5 @@ pub fn from_and_subject(header: &[u8]) -> (String, String) {
 
 /// Writes text of a sender as inline code, so that Markdown in it has no effect in a notice.
 pub fn inline_code(text: &str) -> String {
-    format!("`{}`", one_line_up_to(&text.replace('`', "'"), 200))
+    format!("`{}`", truncate(&one_line(&text.replace('`', "'")), 200))
 }

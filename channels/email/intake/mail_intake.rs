@@ -1,7 +1,6 @@
 //! Takes mails: parses, authenticates, finds the thread, and hands over to the inbox. A failing mail does not block the
 //! mails behind it.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -25,10 +24,11 @@ use crate::email::files::MailFiles;
 use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome, ParsedMail, ReplyContext};
 use crate::email::parse::{ParseLimits, parse_mail};
 use crate::email::subject::BaseSubject;
-use crate::email::texts::{NoticeTexts, fill, format_size};
+use crate::email::texts::{NoticeTexts, fill};
 use crate::email::threads::{ReferencedId, ThreadMatch, hash, match_thread};
 use crate::inbox::{AcceptExtras, Inbox, Note, Refusal};
 use crate::message::{InboundMessage, SessionKey, Trust};
+use crate::text::{format_size, panic_message};
 use crate::trust::TrustLists;
 
 const DAY: i64 = 24 * 3_600;
@@ -148,8 +148,8 @@ impl MailIntake {
                     return self.exceed_quota(arrived, &mail, identity, (thread.root, trust)).await;
                 };
                 let reply = fill(self.texts.too_large, &[&limit]);
-                let alongside = AcceptExtras { notes, ..AcceptExtras::default() };
-                self.answer(arrived, &mail, identity, (thread.root, trust), reply, alongside).await
+                let extras = AcceptExtras { notes, ..AcceptExtras::default() };
+                self.answer(arrived, &mail, identity, (thread.root, trust), reply, extras).await
             }
             SenderDecision::Defer { sender, .. } => {
                 tracing::warn!(sender, bytes, "a mail is too large and is skipped");
@@ -258,8 +258,8 @@ impl MailIntake {
         tracing::warn!(sender, limit, "too many mails within an hour: the sender is notified once");
         let notice = Some(fill(self.texts.too_many_notice, &[&inline_code(&sender), &limit]));
         let reply = fill(self.texts.too_many, &[&limit]);
-        let alongside = AcceptExtras { cursor: None, notes, notice };
-        self.answer(arrived, mail, identity, (root, trust), reply, alongside).await
+        let extras = AcceptExtras { cursor: None, notes, notice };
+        self.answer(arrived, mail, identity, (root, trust), reply, extras).await
     }
 
     /// Tells a sender whose address is proven, once a day, that the mail is not read.
@@ -274,14 +274,14 @@ impl MailIntake {
         let now = (self.clock)();
         let last = self.notes.read::<i64>(REFUSED, &identity.sender).await?;
         if last.is_some_and(|(at, _)| now.as_second() - at < DAY) {
-            return self.skip(arrived, &format!("{reason}, and was told so today")).await;
+            return self.skip(arrived, &format!("{reason}, and got a refusal today")).await;
         }
         let all = self.notes.read::<RefusalCount>(REFUSED, ALL_STRANGERS).await?;
         let mut all = all.map(|(all, _)| all).filter(|all| now.as_second() - all.since < DAY).unwrap_or_default();
         if all.count == 0 {
             all.since = now.as_second();
         } else if all.count >= MAX_REFUSALS {
-            return self.skip(arrived, &format!("{reason}; enough strangers were told so today")).await;
+            return self.skip(arrived, &format!("{reason}; enough strangers got a refusal today")).await;
         }
         all.count += 1;
         tracing::info!(sender = identity.sender, reason, "a mail is refused");
@@ -291,9 +291,9 @@ impl MailIntake {
         ];
         // The mail of an unknown sender begins a thread of its own, whatever it references.
         let thread = match_thread(&identity.sender, &self.own_reference(&identity).await?, &[], None);
-        let alongside = AcceptExtras { cursor: None, notes, notice: None };
+        let extras = AcceptExtras { cursor: None, notes, notice: None };
         let reply = self.texts.refused.to_owned();
-        self.answer(arrived, mail, identity, (thread.root, Trust::Untrusted), reply, alongside).await
+        self.answer(arrived, mail, identity, (thread.root, Trust::Untrusted), reply, extras).await
     }
 
     /// Answers without a turn. The mail itself is skipped: it stays unread for people who read the mailbox.
@@ -304,13 +304,13 @@ impl MailIntake {
         identity: MailIdentity,
         (root, trust): (String, Trust),
         reply: String,
-        mut alongside: AcceptExtras,
+        mut extras: AcceptExtras,
     ) -> Result<IntakeOutcome, IntakeError> {
-        alongside.notes.push(self.notes.write(SPOT, hash(&[&identity.external_id]), &true));
+        extras.notes.push(self.notes.write(SPOT, hash(&[&identity.external_id]), &true));
         let mut message = self.message(arrived, identity, &root, trust, subject_line(mail));
         self.reply_context(mail).put(&mut message.metadata);
-        alongside.cursor = Some(arrived.cursor.clone());
-        self.inbox().answer(message, reply, alongside).await?;
+        extras.cursor = Some(arrived.cursor.clone());
+        self.inbox().answer(message, reply, extras).await?;
         Ok(IntakeOutcome::Skipped)
     }
 
@@ -329,7 +329,7 @@ impl MailIntake {
         };
         let key = outbox.to_string();
         if self.notes.read::<bool>(BOUNCED, &key).await?.is_some() {
-            return self.skip(arrived, &format!("{reason}; what it reports was told before")).await;
+            return self.skip(arrived, &format!("{reason}; its report was passed on before")).await;
         }
         tracing::warn!(message = %outbox, recipient, diagnosis, "a sent mail bounced");
         let notes = vec![self.notes.write(BOUNCED, key.as_str(), &true)];
@@ -452,10 +452,4 @@ impl Intake for MailIntake {
             None => Ok(None),
         }
     }
-}
-
-/// Returns the message of a panic.
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
 }

@@ -2,7 +2,7 @@
 
 use crate::email::address::EmailAddress;
 use crate::email::mail::{NamedAddress, ParsedMail, ReplyContext, ReplyQuote};
-use crate::email::texts::one_line_up_to;
+use crate::text::{one_line, truncate};
 
 /// The most recipients of a reply: a mail must not make the gateway write to crowds.
 const MAX_TO: usize = 5;
@@ -42,7 +42,7 @@ pub fn reply_context(
     ReplyContext {
         message_id: mail.message_id.clone().unwrap_or_default(),
         references: references(mail),
-        subject: one_line_up_to(&mail.subject, MAX_SUBJECT),
+        subject: truncate(&one_line(&mail.subject), MAX_SUBJECT),
         to: to.into_iter().map(format_mailbox).collect(),
         cc: cc.into_iter().map(format_mailbox).collect(),
         quote: quotes.then(|| quote(mail)).flatten(),
@@ -68,7 +68,7 @@ fn references(mail: &ParsedMail) -> Vec<String> {
 
 /// Formats a mailbox for a header; a name that has more than words is quoted (RFC 5322, section 3.4).
 fn format_mailbox(mailbox: &NamedAddress) -> String {
-    let name = one_line_up_to(&mailbox.name, 100);
+    let name = truncate(&one_line(&mailbox.name), 100);
     if name.is_empty() {
         return mailbox.address.clone();
     }

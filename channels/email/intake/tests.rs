@@ -202,7 +202,7 @@ async fn the_same_mail_is_one_message() {
 }
 
 #[tokio::test]
-async fn what_nobody_wants_is_passed_over() {
+async fn automatic_and_unlisted_mail_is_skipped() {
     let post = Post::new(|_| {});
     for raw in [
         "From: ann@example.org\r\nMessage-ID: <1@x>\r\n\r\nspoofed",
@@ -217,7 +217,7 @@ async fn what_nobody_wants_is_passed_over() {
 }
 
 #[tokio::test]
-async fn who_unsubscribes_is_left_alone_until_he_subscribes() {
+async fn unsubscribed_senders_get_no_mail_until_they_subscribe() {
     let post = Post::new(|_| {});
     let ann = "ann@example.org";
     let NoticeTexts { unsubscribed, subscribed, .. } = NoticeTexts::ENGLISH;
@@ -324,7 +324,7 @@ fn about(message: &InboundMessage) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_enclosed_lies_in_the_workspace_first() {
+async fn attachments_are_saved_before_the_message_is_accepted() {
     const MIXED: &str = "Content-Type: multipart/mixed; boundary=b\r\n";
     const PARTS: &str = "--b\r\n\r\nSee there\r\n--b\r\nContent-Type: text/csv\r\nContent-Disposition: attachment; \
                          filename=\"../a.csv\"\r\n\r\n1,2\r\n--b--";
@@ -346,7 +346,7 @@ async fn what_is_enclosed_lies_in_the_workspace_first() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_checked_is_tried_again_for_a_while() {
+async fn a_temporary_authentication_failure_is_retried_for_a_limited_time() {
     let verifying = |config: &mut EmailConfig| config.trust = TrustBy::Verify;
     let mut post = Post::new(verifying);
     let mut config = EmailConfig { allow_from: AllowList::new(vec!["*".to_owned()]), ..EmailConfig::default() };
@@ -375,7 +375,7 @@ async fn a_refusal_for_now_counts_as_no_failure() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_answered_where_the_server_vouches() {
+async fn an_oversized_mail_is_refused_to_an_authenticated_sender() {
     let header = "Authentication-Results: mx.here; dmarc=pass header.from=example.org\r\nReceived: by mx.here with ESMTP; x\r\nFrom: ann@example.org\r\nSubject: Big\r\nMessage-ID: <1@x>\r\n\r\n";
     let large = || FetchedContent::TooLarge { size: 50_000_000, header: header.as_bytes().to_vec() };
     let another = FetchedContent::TooLarge { size: 50_000_000, header: header.replace("<1@x>", "<2@x>").into_bytes() };

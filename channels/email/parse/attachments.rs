@@ -4,6 +4,7 @@ use super::limits::ParseLimits;
 use super::mime::MimePart;
 use super::sanitize::{sanitize_line, truncate};
 use crate::email::mail::MailAttachment;
+use crate::text::format_size;
 
 /// Smaller images that only the HTML displays count as decoration, in bytes.
 const MAX_LOGO: usize = 10_000;
@@ -47,7 +48,7 @@ impl<'l> AttachmentCollector<'l> {
             let shown = sanitize_line(&self.file_name(part, &media_type));
             self.remark(format!(
                 "A small image in the text ({shown:?}, {}) was left out as decoration.",
-                format_size(size)
+                format_size(size as u64)
             ));
             return;
         }
@@ -59,13 +60,16 @@ impl<'l> AttachmentCollector<'l> {
                 self.limits.files
             ));
         } else if size > self.limits.file_size + 2 {
-            let limit = format_size(self.limits.file_size);
-            self.remark(format!("The file {shown:?} ({}) was left out: it is larger than {limit}.", format_size(size)));
+            let limit = format_size(self.limits.file_size as u64);
+            self.remark(format!(
+                "The file {shown:?} ({}) was left out: it is larger than {limit}.",
+                format_size(size as u64)
+            ));
         } else if self.size + size > self.limits.files_size + 2 {
-            let limit = format_size(self.limits.files_size);
+            let limit = format_size(self.limits.files_size as u64);
             self.remark(format!(
                 "The file {shown:?} ({}) was left out: all files together are larger than {limit}.",
-                format_size(size)
+                format_size(size as u64)
             ));
         } else {
             let mut bytes = transfer_encoding.decode(part.body, self.limits.file_size);
@@ -105,13 +109,5 @@ fn valid_media_type(value: &str) -> String {
     match value.split_once('/') {
         Some((kind, subtype)) if value.len() <= 127 && is_token(kind) && is_token(subtype) => value.to_owned(),
         _ => "application/octet-stream".to_owned(),
-    }
-}
-
-fn format_size(bytes: usize) -> String {
-    match bytes {
-        ..1_000 => format!("{bytes} bytes"),
-        1_000..1_000_000 => format!("{} KB", bytes / 1_000),
-        _ => format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10),
     }
 }

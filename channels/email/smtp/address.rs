@@ -4,7 +4,7 @@ use lettre::Address;
 use lettre::message::Mailbox;
 
 use crate::email::address::ascii_domain;
-use crate::email::texts::one_line;
+use crate::text::{one_line, truncate};
 
 /// The longest display name, in characters.
 const MAX_NAME: usize = 100;
@@ -34,17 +34,13 @@ pub fn is_same_address(one: &Address, other: &Address) -> bool {
 }
 
 fn parse_address(text: &str) -> Result<Address, String> {
-    let wrong = || format!("{:?} is not an e-mail address such as \"name@example.org\"", shorten(text));
+    let wrong = || format!("{:?} is not an e-mail address such as \"name@example.org\"", truncate(text, 80));
     let (local, domain) = text.rsplit_once('@').ok_or_else(wrong)?;
     let domain = match domain.is_ascii() {
         true => domain.to_ascii_lowercase(),
         false => ascii_domain(domain).ok_or_else(wrong)?,
     };
     Address::new(local, domain).map_err(|_| wrong())
-}
-
-fn shorten(text: &str) -> String {
-    text.chars().take(80).collect()
 }
 
 /// Returns the content of a quoted string (RFC 5322, section 3.2.4).

@@ -14,8 +14,9 @@ use super::{html, markdown, plain, references};
 use crate::email::mail::{ReplyContext, ReplyQuote};
 use crate::email::message_id;
 use crate::email::subject::{new_subject, reply_subject};
-use crate::email::texts::{MailTexts, fill, format_size, one_line};
+use crate::email::texts::{MailTexts, fill};
 use crate::message::{Attachment, OutboundMessage};
+use crate::text::{format_size, one_line};
 
 /// The largest mail, encoded, in bytes; the large providers take no more.
 pub const MAX_MAIL: u64 = 25_000_000;

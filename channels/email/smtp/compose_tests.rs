@@ -81,7 +81,7 @@ fn header(mail: &ComposedMail, name: &str) -> Option<String> {
 }
 
 #[test]
-fn an_answer_stands_in_its_thread() {
+fn a_reply_has_the_headers_of_its_thread() {
     let message = message(ROOT, "At **noon**.");
     let mail = made(&message, Some(&answering()));
     for (name, expected) in [
@@ -131,7 +131,7 @@ fn a_mail_of_its_own_begins_a_thread() {
 }
 
 #[test]
-fn cc_is_kept_only_when_told_to_and_never_holds_ourselves() {
+fn cc_is_kept_only_if_configured_and_never_contains_our_address() {
     let composer = MailComposer::new("assistant@example.net", "", true, MailTexts::CHINESE).unwrap();
     let mail = composer.compose(&message(ROOT, "x"), Some(&answering()), &no_files, MAX_MAIL).unwrap();
     assert_eq!(header(&mail, "Cc").as_deref(), Some("bob@example.org"));
@@ -141,7 +141,7 @@ fn cc_is_kept_only_when_told_to_and_never_holds_ourselves() {
 }
 
 #[test]
-fn whatever_stands_in_names_and_subjects_the_header_holds() {
+fn hostile_names_and_subjects_do_not_break_the_header() {
     for subject in [
         "会议".repeat(120),
         "a long subject of many words ".repeat(12),
@@ -194,7 +194,7 @@ fn text_arrives_as_it_was_written() {
 }
 
 #[test]
-fn what_it_answers_is_quoted_in_short() {
+fn the_answered_mail_is_quoted_briefly() {
     let quote = ReplyQuote {
         from: "Ann <ann@example.org>".to_owned(),
         date: "2026-11-20T09:30:00Z".to_owned(),
@@ -209,7 +209,7 @@ fn what_it_answers_is_quoted_in_short() {
 }
 
 #[test]
-fn files_go_along_and_what_does_not_is_said() {
+fn attachments_are_sent_and_missing_ones_are_named() {
     let file = |name: &str, path: &str, media_type: &str, size: u64| Attachment {
         name: name.to_owned(),
         path: path.to_owned(),
@@ -253,7 +253,7 @@ fn files_go_along_and_what_does_not_is_said() {
 }
 
 #[test]
-fn nobody_to_write_to_is_said() {
+fn a_message_without_a_recipient_is_an_error() {
     let nobody = ReplyContext { to: vec!["nonsense".to_owned()], ..answering() };
     for (chat_id, answering, words) in [
         (ROOT, None, "nothing is known of the thread"),

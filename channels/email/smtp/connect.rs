@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::failure::{DeliveryOutcome, SmtpFailure, SmtpStage};
+use super::failure::{SmtpFailure, SmtpOutcome, SmtpStage};
 use super::stream::{DataEnd, SmtpStream, SmtpTransport};
 use crate::email::account::{Login, MailServer};
 use crate::email::config::Tls;
@@ -112,7 +112,7 @@ async fn open_session(
         Tls::None if peer.is_loopback() => (SmtpTransport::Plain(tcp), b""),
         Tls::None => {
             let reason = "smtp_tls = \"none\" is for servers on this machine; use \"starttls\" or \"implicit\"";
-            return Err(SmtpFailure::new(SmtpStage::Tls, DeliveryOutcome::Retry, reason));
+            return Err(SmtpFailure::new(SmtpStage::Tls, SmtpOutcome::Retry, reason));
         }
         Tls::Implicit => (tls_handshake(tcp, host, tls, limits).await?, b""),
         Tls::Starttls => {
@@ -194,11 +194,7 @@ async fn tls_handshake(
     limits: &SmtpTimeouts,
 ) -> Result<SmtpTransport, SmtpFailure> {
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-        SmtpFailure::new(
-            SmtpStage::Tls,
-            DeliveryOutcome::Retry,
-            format!("{host} is no name that a certificate can have"),
-        )
+        SmtpFailure::new(SmtpStage::Tls, SmtpOutcome::Retry, format!("{host} is no name that a certificate can have"))
     })?;
     let shaking = TlsConnector::from(Arc::clone(tls)).connect(name, tcp);
     Ok(SmtpTransport::Tls(Box::new(with_timeout(SmtpStage::Tls, limits.connect, shaking).await?)))
@@ -232,10 +228,8 @@ async fn log_in(smtp: &mut AsyncSmtpConnection, server: &MailServer, limits: &Sm
             if !smtp.server_info().supports_auth_mechanism(Mechanism::Xoauth2) {
                 return Err(no_mechanism("XOAUTH2"));
             }
-            let token = command
-                .token()
-                .await
-                .map_err(|words| SmtpFailure::new(SmtpStage::Login, DeliveryOutcome::Retry, words))?;
+            let token =
+                command.token().await.map_err(|words| SmtpFailure::new(SmtpStage::Login, SmtpOutcome::Retry, words))?;
             run_step(SmtpStage::Login, limits.login, &nothing_sent, log_in_xoauth2(smtp, &server.username, &token))
                 .await
         }
@@ -243,7 +237,7 @@ async fn log_in(smtp: &mut AsyncSmtpConnection, server: &MailServer, limits: &Sm
 }
 
 fn no_mechanism(wanted: &str) -> SmtpFailure {
-    SmtpFailure::new(SmtpStage::Login, DeliveryOutcome::Retry, format!("the server does not offer the login {wanted}"))
+    SmtpFailure::new(SmtpStage::Login, SmtpOutcome::Retry, format!("the server does not offer the login {wanted}"))
 }
 
 /// Logs in by XOAUTH2. A refusal comes as a challenge, which needs an empty answer before the server refuses; lettre's

@@ -7,7 +7,7 @@ use lettre::transport::smtp::Error;
 
 use crate::channel::SendError;
 use crate::email::certificate::describe_certificate_error;
-use crate::email::texts::one_line;
+use crate::text::one_line;
 
 /// How much of a server's reply is kept, in characters.
 const MAX_REPLY: usize = 300;
@@ -28,7 +28,7 @@ pub enum SmtpStage {
 
 /// What follows from a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeliveryOutcome {
+pub enum SmtpOutcome {
     /// Not delivered; another attempt may succeed.
     Retry,
     /// Not delivered; no attempt will succeed.
@@ -41,7 +41,7 @@ pub enum DeliveryOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmtpFailure {
     pub stage: SmtpStage,
-    pub outcome: DeliveryOutcome,
+    pub outcome: SmtpOutcome,
     /// One line, with the server's reply; never a secret.
     pub reason: String,
     /// The server's reply code, if it gave one.
@@ -54,7 +54,7 @@ pub struct SmtpFailure {
 
 impl SmtpFailure {
     /// A failure without a reply of the server.
-    pub fn new(stage: SmtpStage, outcome: DeliveryOutcome, reason: impl AsRef<str>) -> Self {
+    pub fn new(stage: SmtpStage, outcome: SmtpOutcome, reason: impl AsRef<str>) -> Self {
         let reason: String = one_line(reason.as_ref()).chars().take(MAX_REPLY + 200).collect();
         Self { stage, outcome, reason, code: None, room: None, is_silence: false }
     }
@@ -64,8 +64,8 @@ impl SmtpFailure {
         let code = error.status().map(u16::from);
         let outcome = match code {
             Some(code) => outcome_of(stage, code),
-            None if is_data_ended => DeliveryOutcome::Unknown,
-            None => DeliveryOutcome::Retry,
+            None if is_data_ended => SmtpOutcome::Unknown,
+            None => SmtpOutcome::Retry,
         };
         let text = match code {
             Some(code) => format!("{code} {}", innermost_cause(error)),
@@ -78,12 +78,12 @@ impl SmtpFailure {
 
     pub fn of_io(stage: SmtpStage, error: &io::Error) -> Self {
         let text = certificate_error(error).unwrap_or_else(|| error.to_string());
-        Self::new(stage, DeliveryOutcome::Retry, format!("{}: {text}", describe_stage(stage)))
+        Self::new(stage, SmtpOutcome::Retry, format!("{}: {text}", describe_stage(stage)))
     }
 
     /// No answer came in time. `is_data_ended`: the whole mail was written.
     pub fn of_silence(stage: SmtpStage, seconds: f64, is_data_ended: bool) -> Self {
-        let outcome = if is_data_ended { DeliveryOutcome::Unknown } else { DeliveryOutcome::Retry };
+        let outcome = if is_data_ended { SmtpOutcome::Unknown } else { SmtpOutcome::Retry };
         let stage_text =
             if stage == SmtpStage::Login { "the server does not answer the login" } else { describe_stage(stage) };
         Self { is_silence: true, ..Self::new(stage, outcome, format!("{stage_text}: nothing came for {seconds} s")) }
@@ -91,7 +91,7 @@ impl SmtpFailure {
 
     /// Returns true if a kept connection may just have ended, which says nothing about the mail.
     pub fn is_of_connection(&self) -> bool {
-        self.outcome == DeliveryOutcome::Retry && matches!(self.code, None | Some(421))
+        self.outcome == SmtpOutcome::Retry && matches!(self.code, None | Some(421))
     }
 
     /// Returns true if no mail can be sent: the login was refused, or got no answer.
@@ -116,9 +116,9 @@ impl From<SmtpFailure> for SendError {
     fn from(failure: SmtpFailure) -> Self {
         let reason = failure.reason;
         match failure.outcome {
-            DeliveryOutcome::Retry => Self::Retry { after: None, reason },
-            DeliveryOutcome::Permanent => Self::Permanent { reason },
-            DeliveryOutcome::Unknown => Self::Unknown { reason },
+            SmtpOutcome::Retry => Self::Retry { after: None, reason },
+            SmtpOutcome::Permanent => Self::Permanent { reason },
+            SmtpOutcome::Unknown => Self::Unknown { reason },
         }
     }
 }
@@ -126,10 +126,10 @@ impl From<SmtpFailure> for SendError {
 /// Classifies a reply code. By RFC 5321, section 4.2.1, 4yz may succeed later and 5yz will not. But faults between the
 /// account and its server are for the owner to fix, and no mail is lost for them: a server that refuses the connection,
 /// TLS, the login (530, 534, 535, 538, RFC 4954, section 6).
-fn outcome_of(stage: SmtpStage, code: u16) -> DeliveryOutcome {
+fn outcome_of(stage: SmtpStage, code: u16) -> SmtpOutcome {
     let is_about_us = matches!(stage, SmtpStage::Connect | SmtpStage::Tls | SmtpStage::Hello | SmtpStage::Login);
     let is_login = matches!(code, 530 | 534 | 535 | 538);
-    if code < 500 || is_about_us || is_login { DeliveryOutcome::Retry } else { DeliveryOutcome::Permanent }
+    if code < 500 || is_about_us || is_login { SmtpOutcome::Retry } else { SmtpOutcome::Permanent }
 }
 
 fn describe_stage(stage: SmtpStage) -> &'static str {

@@ -85,7 +85,7 @@ fn word<T>(done: &Result<T, SendError>) -> &'static str {
 }
 
 #[tokio::test]
-async fn what_the_server_does_decides_what_becomes_of_a_mail() {
+async fn the_server_reply_decides_the_outcome_of_a_mail() {
     let hasty = SmtpTimeouts { command: SHORT, login: SHORT, ..PATIENT };
     let no_reply = SmtpTimeouts { reply: SHORT, ..PATIENT };
     let table: &[(&str, _, SmtpTimeouts, &str, &str)] = &[
@@ -188,7 +188,7 @@ async fn wait_for(state: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn the_login_is_as_the_server_offers_it_and_a_refused_token_is_asked_for_anew() {
+async fn login_uses_an_offered_mechanism_and_renews_a_refused_token() {
     let server = plain(vec![vec![]]).await;
     assert_eq!(word(&send(&mailer(&server, PATIENT, |_| {}), &reply(1)).await), "sent");
     // "\0assistant@example.net\0canary"
@@ -235,7 +235,7 @@ fn with_ehlo(mut script: Script) -> Script {
 }
 
 #[tokio::test]
-async fn nothing_is_said_in_plain_where_tls_is_wanted() {
+async fn no_command_is_sent_in_plain_text_if_tls_is_required() {
     let (_, acceptor) = authority("localhost");
     let starttls = |config: &mut EmailConfig| config.smtp_tls = Tls::Starttls;
     let server = plain(vec![vec![]]).await;
@@ -291,7 +291,7 @@ async fn only_a_server_with_the_right_certificate_gets_the_mail() {
 }
 
 #[tokio::test]
-async fn a_mail_to_several_goes_to_those_who_are_taken() {
+async fn a_mail_is_sent_to_the_accepted_recipients() {
     let full = Say("452 4.2.2 mailbox full");
     let gone = Say("550 5.1.1 no such user");
     // What becomes of it, and the last time.
@@ -318,7 +318,7 @@ async fn a_mail_to_several_goes_to_those_who_are_taken() {
 }
 
 #[tokio::test]
-async fn the_owner_is_told_of_recipients_that_were_left_out_in_the_end() {
+async fn the_final_attempt_reports_rejected_recipients_to_the_owner() {
     let full = Say("452 4.2.2 mailbox `full`");
     let server = plain(vec![vec![("RCPT TO:<bob", full)]]).await;
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -357,13 +357,13 @@ async fn files_that_are_too_large_for_the_server_stay_behind_and_the_words_go() 
         let server = plain(scripts).await;
         assert_eq!(word(&send(&mailer(&server, PATIENT, |_| {}), &message).await), "sent");
         let mail = server.look(|seen| seen.mails.last().unwrap().clone());
-        assert!(mail.contains("[big.bin is not attached: with 90 kB it is too large for a mail.]"), "{mail}");
+        assert!(mail.contains("[big.bin is not attached: with 90.0 KB it is too large for a mail.]"), "{mail}");
         assert!(mail.contains("At noon."));
     }
 }
 
 #[tokio::test]
-async fn an_address_beyond_ascii_asks_for_what_it_needs() {
+async fn a_non_ascii_address_requires_smtputf8() {
     for (script, expected) in [(vec![], "sent"), (vec![("EHLO", Say("250-scripted\r\n250 AUTH PLAIN"))], "permanent")] {
         let server = plain(vec![script]).await;
         let message = message("用户@例子.测试", "Hello");
@@ -386,7 +386,7 @@ impl SentCopy for Kept {
 }
 
 #[tokio::test]
-async fn what_was_sent_is_kept_and_notices_are_not_sent() {
+async fn sent_mails_are_kept_and_notices_are_not() {
     let server = plain(vec![vec![("RCPT TO:<eve", Say("550 no"))]]).await;
     let kept = Arc::new(Kept::default());
     let mailer = mailer(&server, PATIENT, |_| {}).with_sent_copy(Arc::clone(&kept) as Arc<dyn SentCopy>);
@@ -402,7 +402,7 @@ async fn what_was_sent_is_kept_and_notices_are_not_sent() {
 }
 
 #[tokio::test]
-async fn the_probe_says_what_it_found_and_sends_nothing() {
+async fn the_probe_reports_its_findings_and_sends_no_mail() {
     for (script, state, words) in [
         (
             vec![],

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::compose::ComposedMail;
 use super::connect::{self, SmtpSession, SmtpTimeouts, run_step};
-use super::failure::{DeliveryOutcome, SmtpFailure, SmtpStage};
+use super::failure::{SmtpFailure, SmtpOutcome, SmtpStage};
 use crate::backoff::Backoff;
 use crate::email::account::Account;
 
@@ -43,8 +43,8 @@ pub struct SmtpPool {
     account: Arc<Account>,
     limits: SmtpTimeouts,
     permits: Semaphore,
-    idle: std::sync::Mutex<Vec<(SmtpSession, Instant)>>,
-    hold: std::sync::Mutex<Option<LoginHold>>,
+    idle: parking_lot::Mutex<Vec<(SmtpSession, Instant)>>,
+    hold: parking_lot::Mutex<Option<LoginHold>>,
 }
 
 /// A pause of all logins, after the server refused one or did not answer it.
@@ -67,8 +67,8 @@ impl SmtpPool {
             account,
             limits,
             permits,
-            idle: std::sync::Mutex::default(),
-            hold: std::sync::Mutex::default(),
+            idle: parking_lot::Mutex::default(),
+            hold: parking_lot::Mutex::default(),
         })
     }
 
@@ -97,7 +97,7 @@ impl SmtpPool {
         mail: &ComposedMail,
         which: RecipientPolicy,
     ) -> Result<Vec<String>, SmtpFailure> {
-        let closed = |_| SmtpFailure::new(SmtpStage::Connect, DeliveryOutcome::Retry, "the gateway is stopping");
+        let closed = |_| SmtpFailure::new(SmtpStage::Connect, SmtpOutcome::Retry, "the gateway is stopping");
         let _permit = self.permits.acquire().await.map_err(closed)?;
         if self.hold_left().is_some()
             && let Some(hold) = &*self.lock_hold()
@@ -149,8 +149,8 @@ impl SmtpPool {
         opened
     }
 
-    fn lock_hold(&self) -> std::sync::MutexGuard<'_, Option<LoginHold>> {
-        self.hold.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock_hold(&self) -> parking_lot::MutexGuard<'_, Option<LoginHold>> {
+        self.hold.lock()
     }
 
     async fn send_mail(
@@ -212,8 +212,8 @@ impl SmtpPool {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(SmtpSession, Instant)>> {
-        self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Vec<(SmtpSession, Instant)>> {
+        self.idle.lock()
     }
 }
 
@@ -237,7 +237,7 @@ async fn run_transaction(
     let go_on = run_step(SmtpStage::Data, limits.command, data_end, smtp.command(Data)).await?;
     if !go_on.has_code(354) {
         let words = format!("mail refused: {} in reply to DATA", go_on.code());
-        return Err(SmtpFailure::new(SmtpStage::Data, DeliveryOutcome::Retry, words));
+        return Err(SmtpFailure::new(SmtpStage::Data, SmtpOutcome::Retry, words));
     }
     let seconds = u64::try_from(mail.bytes.len() / MIN_SPEED).unwrap_or(0);
     let limit = limits.reply.saturating_add(Duration::from_secs(seconds));
@@ -268,21 +268,20 @@ async fn send_recipients(
             Ok(_) => taken += 1,
             Err(failure) if failure.is_of_connection() => return Err(failure),
             // Nothing was delivered yet.
-            Err(failure) if failure.outcome == DeliveryOutcome::Retry && which == RecipientPolicy::All => {
+            Err(failure) if failure.outcome == SmtpOutcome::Retry && which == RecipientPolicy::All => {
                 return Err(failure);
             }
             Err(failure) => {
                 refused.push(format!("{recipient}: {}", failure.reason));
                 // A recipient that may be accepted later decides for all.
-                if is_main && verdict.as_ref().is_none_or(|known| known.outcome == DeliveryOutcome::Permanent) {
+                if is_main && verdict.as_ref().is_none_or(|known| known.outcome == SmtpOutcome::Permanent) {
                     verdict = Some(failure);
                 }
             }
         }
     }
     if taken == 0 {
-        let nobody =
-            || SmtpFailure::new(SmtpStage::Recipient, DeliveryOutcome::Permanent, "the mail has no recipients");
+        let nobody = || SmtpFailure::new(SmtpStage::Recipient, SmtpOutcome::Permanent, "the mail has no recipients");
         return Err(verdict.unwrap_or_else(nobody));
     }
     Ok(refused)
@@ -297,7 +296,7 @@ fn mail_parameters(session: &SmtpSession, mail: &ComposedMail) -> Result<Vec<Mai
             let reason = format!("mail refused: it has {size} bytes, and the server takes {limit}");
             return Err(SmtpFailure {
                 room: Some(limit),
-                ..SmtpFailure::new(SmtpStage::Sender, DeliveryOutcome::Permanent, reason)
+                ..SmtpFailure::new(SmtpStage::Sender, SmtpOutcome::Permanent, reason)
             });
         }
         parameters.push(MailParameter::Size(mail.bytes.len()));
@@ -307,7 +306,7 @@ fn mail_parameters(session: &SmtpSession, mail: &ComposedMail) -> Result<Vec<Mai
     if !mail.to.iter().chain(&mail.cc).chain([&mail.from]).all(is_plain) {
         if !session.smtp.server_info().supports_feature(Extension::SmtpUtfEight) {
             let reason = "recipient refused: an address beyond ASCII, and the server does not take those (SMTPUTF8)";
-            return Err(SmtpFailure::new(SmtpStage::Recipient, DeliveryOutcome::Permanent, reason));
+            return Err(SmtpFailure::new(SmtpStage::Recipient, SmtpOutcome::Permanent, reason));
         }
         parameters.push(MailParameter::SmtpUtfEight);
     }

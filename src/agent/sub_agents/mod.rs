@@ -2,10 +2,10 @@
 
 mod child;
 mod config;
-mod ended;
+mod run_end;
 mod tool;
 
 pub use config::SpawnConfig;
-pub(super) use ended::{AwaitingTurn, ended};
+pub(super) use run_end::{AwaitingTurn, follow_ups_of};
 pub(super) use tool::SPAWN;
 pub use tool::SpawnTool;

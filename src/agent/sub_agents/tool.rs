@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::child::{ChildSlots, NewSubAgent, SubAgentTask, id_of};
 use super::config::SpawnConfig;
-use super::ended::ANSWER;
+use super::run_end::ANSWER;
 use crate::bus::{MessageBus, WeakBus};
 use crate::chat::ToolSpec;
 use crate::store::approvals;
@@ -196,7 +196,7 @@ impl Tool for SpawnTool {
 
     /// Somebody waits for the end of a turn on an errand, so its sub-agents end before it.
     fn may_wait(&self, arguments: &Value, context: &ToolContext) -> bool {
-        arguments.get("wait").and_then(Value::as_bool).unwrap_or(false) || context.origin.is_errand()
+        arguments.get("wait").and_then(Value::as_bool).unwrap_or(false) || context.origin.runs_for_job_or_agent()
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {

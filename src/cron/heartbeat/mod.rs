@@ -10,5 +10,5 @@ mod run_end;
 mod service;
 
 pub use config::{ActiveHours, HeartbeatConfig, HeartbeatSettings};
-pub use run_end::ended;
+pub use run_end::follow_ups_of;
 pub use service::{Heartbeat, SESSION, is_fast};

@@ -10,7 +10,7 @@ pub(super) const OK: &str = "HEARTBEAT_OK";
 
 /// Returns what is delivered, with a note for the chat's session. A turn that failed is repeated at the next check; only the
 /// first of several failures is reported.
-pub fn ended(connection: &Connection, run: &EndedTurn<'_>) -> Result<FollowUps, StoreError> {
+pub fn follow_ups_of(connection: &Connection, run: &EndedTurn<'_>) -> Result<FollowUps, StoreError> {
     let mut memory = load(connection)?;
     let is_news = match run.error {
         // A person stopped the turn.

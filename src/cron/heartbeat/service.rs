@@ -1,19 +1,20 @@
 //! Checks the file when it is time, and puts the due entries into the inbox.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::settings::Span;
-use daoyou_channels::trust::{Author, Standing, trust_of};
+use daoyou_channels::trust::{Author, SenderListing, trust_of};
 use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, TurnBounds, TurnSettings};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use super::HeartbeatSettings;
 use super::due::{HeartbeatMemory, choose_due, load, save};
 use super::items::{self, HeartbeatItem};
 use super::run_end::OK;
-use crate::bus::{InboundDraft, MessageBus, OutboundBody, OutboundDraft};
+use crate::bus::{InboundDraft, MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
 use crate::guard::{Jail, JailError};
 use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::{Connection, Durability, StoreError, inbox, notes, usage};
@@ -75,7 +76,7 @@ impl Heartbeat {
     }
 
     fn is_time(&self, settings: &HeartbeatSettings, now: Timestamp) -> bool {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next.lock();
         if !settings.config.enabled {
             *next = None;
             return false;
@@ -188,8 +189,14 @@ fn report_budget_spent(
         error: None,
     };
     let (channel, chat_id) = (settings.channel.clone(), settings.chat_id.clone());
-    OutboundDraft { turn: daoyou_channels::new_id(), slot: "notice:heartbeat".to_owned(), channel, chat_id, body }
-        .insert(connection)?;
+    OutboundDraft {
+        turn: daoyou_channels::new_id(),
+        slot: OutboxSlot::notice(NoticeKind::Heartbeat),
+        channel,
+        chat_id,
+        body,
+    }
+    .insert(connection)?;
     Ok(HeartbeatOutcome::Silenced)
 }
 
@@ -208,7 +215,7 @@ fn message(settings: &HeartbeatSettings, due: &[&HeartbeatItem], tokens: u64, no
         bounds: Some(TurnBounds { iterations: ITERATIONS, tokens, timeout_ms }),
         ..TurnSettings::default()
     };
-    let trust = trust_of(Author::Owner, Standing::Owner);
+    let trust = trust_of(Author::Owner, SenderListing::Owner);
     let content = format!("Heartbeat:\n{}", items.join("\n"));
     let mut message = InboundMessage::text(&settings.channel, &settings.chat_id, SESSION, trust, content);
     (message.received_at, message.session) = (now, Some(SessionKey::from(SESSION)));

@@ -58,7 +58,7 @@ impl DoctorCheck {
         match fix.apply(home) {
             Ok(done) => Finding { state: Severity::Ok, mend: None, fixed: Some(done), ..finding },
             Err(error) => {
-                finding.message = format!("{}; it could not be mended: {error}", finding.message);
+                finding.message = format!("{}; it could not be repaired: {error}", finding.message);
                 finding
             }
         }
@@ -89,7 +89,7 @@ impl Repair {
             }
             Self::CreateHome => {
                 Home::open(Some(home.dir().to_owned())).map_err(|error| error.to_string())?;
-                Ok(format!("made {}", home.dir().display()))
+                Ok(format!("created {}", home.dir().display()))
             }
             Self::CreateToken => {
                 // An empty file prevents a new token.
@@ -97,13 +97,13 @@ impl Repair {
                     fs::remove_file(home.token_file()).map_err(|error| error.to_string())?;
                 }
                 home.token().map_err(|error| error.to_string())?;
-                Ok(format!("made {}", home.token_file().display()))
+                Ok(format!("created {}", home.token_file().display()))
             }
             Self::RebuildIndex(identities) => {
                 let _lock = home.lock().map_err(|error| error.to_string())?;
                 let rebuild = |connection: &Connection| rebuild_index(connection, identities);
                 write_alone(&home.database(), rebuild).map_err(|error| error.to_string())?;
-                Ok("the index was made anew from the messages and memories".to_owned())
+                Ok("the index was rebuilt from the messages and memories".to_owned())
             }
             Self::SalvageDatabase(reason) => {
                 let _lock = home.lock().map_err(|error| error.to_string())?;

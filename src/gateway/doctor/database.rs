@@ -8,13 +8,14 @@ use daoyou_channels::Finding;
 use super::check::{DoctorCheck, Repair};
 use super::memory;
 use super::running::HomeHolder;
-use crate::gateway::inspect::{format_age, format_bytes};
+use crate::gateway::inspect::format_age;
 use crate::home::Home;
 use crate::memory::Identities;
-use crate::store::checkup::{DatabaseInspection, DatabaseIntegrity, inspect};
+use crate::store::inspection::{DatabaseInspection, DatabaseIntegrity, inspect};
 use crate::store::losses::Loss;
 use crate::store::overview::StoreOverview;
 use crate::store::{StoreError, now_ms};
+use crate::text::format_size;
 
 const NAME: &str = "database";
 /// The time limit of the search for damage.
@@ -36,19 +37,19 @@ pub async fn checks(home: &Home, holder: &HomeHolder, identities: &Identities) -
         return vec![Finding::ok(NAME, "there is none yet; the first start makes it").into()];
     }
     let file = path.clone();
-    let checkup = tokio::task::spawn_blocking(move || inspect(&file, SEARCH_LIMIT)).await;
-    let checkup = match checkup.map_err(|error| StoreError::Row(error.to_string())) {
-        Ok(Ok(checkup)) => checkup,
+    let inspection = tokio::task::spawn_blocking(move || inspect(&file, SEARCH_LIMIT)).await;
+    let inspection = match inspection.map_err(|error| StoreError::Row(error.to_string())) {
+        Ok(Ok(inspection)) => inspection,
         Ok(Err(error)) | Err(error) => return vec![unreadable(&error).into()],
     };
-    let sound = soundness(&checkup);
-    let index = memory::index(&checkup, holder.is_gateway(), identities);
-    let mut findings = vec![size(home, &checkup)];
-    if checkup.format < checkup.known {
-        let message = format!("its format is {}; the next start brings it to {}", checkup.format, checkup.known);
+    let sound = soundness(&inspection);
+    let index = memory::index(&inspection, holder.is_gateway(), identities);
+    let mut findings = vec![size(home, &inspection)];
+    if inspection.format < inspection.known {
+        let message = format!("its format is {}; the next start brings it to {}", inspection.format, inspection.known);
         findings.push(Finding::warn(NAME, message, "daoyou backup FILE, then start the gateway"));
     }
-    if let Some(overview) = &checkup.overview {
+    if let Some(overview) = &inspection.overview {
         findings.extend(overview.losses.iter().map(loss_finding));
         findings.extend(queues(overview, holder.is_gateway(), now_ms()));
         findings.extend(clock(overview, now_ms()));
@@ -59,7 +60,7 @@ pub async fn checks(home: &Home, holder: &HomeHolder, identities: &Identities) -
 /// Reports a loss, or that a salvaged database is complete.
 fn loss_finding(loss: &Loss) -> Finding {
     if loss.whole {
-        return Finding::ok("mended", loss.what.clone());
+        return Finding::ok("repaired", loss.what.clone());
     }
     Finding::warn("lost", loss.what.clone(), "ask the senders to send again, then daoyou status --acknowledge")
 }
@@ -78,8 +79,8 @@ fn unreadable(error: &StoreError) -> Finding {
 const MENDING: &str =
     "daoyou gateway: its start keeps the file aside, takes over what can be read, and says what is lost";
 
-fn soundness(checkup: &DatabaseInspection) -> DoctorCheck {
-    let finding = match &checkup.soundness {
+fn soundness(inspection: &DatabaseInspection) -> DoctorCheck {
+    let finding = match &inspection.soundness {
         DatabaseIntegrity::Damaged(words) => {
             let words = words.join("; ").replace('\n', " ");
             let mend = "stop the gateway, then daoyou doctor --fix, which keeps the file aside and takes over what can be read; or daoyou restore FILE";
@@ -99,12 +100,12 @@ fn soundness(checkup: &DatabaseInspection) -> DoctorCheck {
     finding.into()
 }
 
-fn size(home: &Home, checkup: &DatabaseInspection) -> Finding {
+fn size(home: &Home, inspection: &DatabaseInspection) -> Finding {
     const NAME: &str = "database size";
-    let whole = checkup.pages.saturating_mul(checkup.page_bytes);
-    let empty = checkup.free_pages.saturating_mul(checkup.page_bytes);
+    let whole = inspection.pages.saturating_mul(inspection.page_bytes);
+    let empty = inspection.free_pages.saturating_mul(inspection.page_bytes);
     let log = fs::metadata(home.database().with_extension("db-wal")).map_or(0, |log| log.len());
-    let message = format!("{}, {} of it empty; log {}", format_bytes(whole), format_bytes(empty), format_bytes(log));
+    let message = format!("{}, {} of it empty; log {}", format_size(whole), format_size(empty), format_size(log));
     if log > LARGE_LOG {
         Finding::warn(NAME, message, "restart the gateway, which writes the log back")
     } else if empty > MUCH_FREE && empty > whole / 2 {
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_salvaged_database_without_losses_is_ok() {
-        for (whole, name, state) in [(true, "mended", Severity::Ok), (false, "lost", Severity::Warn)] {
+        for (whole, name, state) in [(true, "repaired", Severity::Ok), (false, "lost", Severity::Warn)] {
             let loss = Loss { whole, ..Loss::new(LossKind::Salvaged, Vec::new(), "it was damaged".to_owned()) };
             let found = loss_finding(&loss);
             assert_eq!((found.name.as_str(), found.state), (name, state));

@@ -153,7 +153,7 @@ async fn gateway_checks(
             Err(faults) => faults.0.iter().map(|fault| fault_check("config", fault)).collect(),
         },
         (HomeHolder::Nobody, Err(_)) => {
-            vec![Finding::warn(NAME, format!("{WHAT}: the configuration is wrong"), "mend the configuration first")]
+            vec![Finding::warn(NAME, format!("{WHAT}: the configuration is wrong"), "fix the configuration first")]
         }
     }
 }

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use rustix::fs::statvfs;
 
 use super::check::DoctorCheck;
-use crate::gateway::inspect::format_bytes;
 use crate::home::Home;
+use crate::text::format_size;
 
 /// The earliest plausible time: 2026-01-01, in seconds.
 const EARLIEST: i64 = 1_767_225_600;
@@ -31,7 +31,7 @@ fn disk(home: &Home, reserve: u64) -> Finding {
     let stat = match statvfs(folder) {
         Ok(stat) => stat,
         Err(error) => {
-            let message = format!("{}: how much is free is not told: {error}", folder.display());
+            let message = format!("{}: free space is unknown: {error}", folder.display());
             return Finding::warn(NAME, message, format!("df {}", folder.display()));
         }
     };
@@ -40,7 +40,7 @@ fn disk(home: &Home, reserve: u64) -> Finding {
 }
 
 fn space(name: &str, free: u64, reserve: u64, no_files: bool, mend: &str) -> Finding {
-    let (have, keep) = (format_bytes(free), format_bytes(reserve));
+    let (have, keep) = (format_size(free), format_size(reserve));
     if no_files {
         Finding::fail(name, "no more files can be made (no free inodes)", mend)
     } else if free < START_BYTES {

@@ -7,7 +7,7 @@ use daoyou_channels::Finding;
 use super::check::{DoctorCheck, Repair};
 use crate::guard::{Jail, JailError};
 use crate::memory::Identities;
-use crate::store::checkup::DatabaseInspection;
+use crate::store::inspection::DatabaseInspection;
 
 /// The file of facts that people may edit, in the workspace.
 const MEMORY_FILE: &str = "memory/MEMORY.md";
@@ -15,19 +15,19 @@ const MEMORY_FILE: &str = "memory/MEMORY.md";
 const MEMORY_FILE_LIMIT: u64 = 4_000_000;
 
 /// Checks the word index; a store of another format has none.
-pub fn index(checkup: &DatabaseInspection, runs: bool, identities: &Identities) -> Option<DoctorCheck> {
+pub fn index(inspection: &DatabaseInspection, runs: bool, identities: &Identities) -> Option<DoctorCheck> {
     const NAME: &str = "index";
-    let state = checkup.index?;
-    if !checkup.index_faults.is_empty() {
-        let words = checkup.index_faults.join("; ").replace('\n', " ");
+    let state = inspection.index?;
+    if !inspection.index_faults.is_empty() {
+        let words = inspection.index_faults.join("; ").replace('\n', " ");
         let mend = if runs { "stop the gateway, then daoyou doctor --fix" } else { "daoyou doctor --fix" };
-        let message = format!("it is damaged, so not all that was said is found: {words}");
+        let message = format!("it is damaged: searches are incomplete: {words}");
         return Some(DoctorCheck::with(Finding::fail(NAME, message, mend), Repair::RebuildIndex(identities.clone())));
     }
     let messages = state.messages;
     let message = match (state.is_made_anew, state.behind) {
-        (true, _) if runs => format!("it is made anew; {messages} messages so far"),
-        (true, _) => "the next start makes it".to_owned(),
+        (true, _) if runs => format!("it is being rebuilt; {messages} messages so far"),
+        (true, _) => "the next start builds it".to_owned(),
         (false, 0) => format!("{messages} messages can be found"),
         (false, behind) => format!("{messages} messages can be found, {behind} are to come"),
     };
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::home::Home;
     use crate::memory::{self, MemoryConfig, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner};
-    use crate::store::checkup::{DatabaseIntegrity, inspect};
+    use crate::store::inspection::{DatabaseIntegrity, inspect};
     use crate::store::search_index::{SearchCorpus, find};
     use crate::store::{Connection, write_alone};
 
@@ -89,7 +89,7 @@ mod tests {
         let work = |connection: &Connection| memory::remember(connection, &new, &MemoryConfig::default());
         write_alone(&home.database(), work).unwrap();
         let look = || inspect(&home.database(), Duration::from_secs(60)).unwrap();
-        let check = |checkup: &DatabaseInspection| index(checkup, false, &Identities::default()).unwrap();
+        let check = |inspection: &DatabaseInspection| index(inspection, false, &Identities::default()).unwrap();
         let sound = check(&look());
         assert!(sound.finding.state == Severity::Ok && sound.fix.is_none(), "{sound:?}");
 

@@ -109,7 +109,7 @@ fn gateway_finding(status: &Value) -> Finding {
         return Finding::warn(NAME, format!("{message}; this program is version {ours}"), "restart the gateway");
     }
     if let Some(fault) = status["parts"]["intake"].as_str().filter(|intake| *intake != "ok") {
-        return Finding::fail(NAME, format!("{message}, but takes no messages: {fault}"), "mend what it names");
+        return Finding::fail(NAME, format!("{message}, but takes no messages: {fault}"), "fix what it names");
     }
     Finding::ok(NAME, message)
 }

@@ -170,7 +170,7 @@ impl Inspector {
             ("failed", error) => findings.push(Finding::fail(
                 "state",
                 format!("it failed and is tried again: {}", error.unwrap_or_default()),
-                "mend what the error names; the gateway's log has more",
+                "fix what the error names; the gateway's log has more",
             )),
             ("down", _) => findings.push(Finding::ok("state", "no gateway runs")),
             ("starting", _) => findings.push(Finding::warn("state", "it is starting", "look again in a moment")),

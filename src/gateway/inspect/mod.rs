@@ -9,4 +9,4 @@ mod status;
 mod units;
 
 pub use inspector::{Inspector, RunningInspector, RunningParts};
-pub use units::{format_age, format_bytes};
+pub use units::format_age;

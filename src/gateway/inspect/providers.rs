@@ -304,7 +304,7 @@ fn clock_check(answers: &ProbeResults, now: Timestamp) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::Blame;
+    use crate::llm::FailureScope;
 
     fn answered(status: u16, models: Option<&[&str]>) -> Result<ProviderProbe, LlmError> {
         let refusal = || LlmError::new(LlmErrorKind::Auth, "p", format!("HTTP {status}"));
@@ -315,7 +315,8 @@ mod tests {
     #[test]
     fn a_trial_call_decides_else_the_list_of_models() {
         let failed = |kind, words: &str| Err(LlmError::new(kind, "p", words));
-        let outage = LlmError { blame: Blame::Service, ..LlmError::new(LlmErrorKind::Connection, "p", "refused") };
+        let outage =
+            LlmError { blame: FailureScope::Service, ..LlmError::new(LlmErrorKind::Connection, "p", "refused") };
         let called = |result: Result<(), LlmError>| Some(("openai/gpt".to_owned(), result));
         for (answer, call, state, words) in [
             (answered(200, Some(&["a", "b"])), None, Severity::Ok, "is there, and lists 2 models"),

@@ -9,12 +9,10 @@ use daoyou_channels::{HttpError, json};
 use serde::Deserialize;
 
 use super::response::{ApiResult, run_detached};
+use crate::http::limits::IMPORT_BODY_LIMIT;
 use crate::http::state::{AppState, SharedState};
 use crate::query::jobs::{self, AppliedJobChange, HISTORY_LIMIT};
 use crate::query::{JobChange, JobQuery};
-
-/// The largest `cron.json`, in bytes.
-const IMPORT_LIMIT: usize = 32 * 1024 * 1024;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -23,7 +21,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route(
             "/api/cron/import",
             post(async |state: SharedState, text: String| apply(&state, JobChange::Import(text)).await)
-                .layer(DefaultBodyLimit::max(IMPORT_LIMIT)),
+                .layer(DefaultBodyLimit::max(IMPORT_BODY_LIMIT)),
         )
         .route(
             "/api/cron/{job}",

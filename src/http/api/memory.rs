@@ -9,12 +9,10 @@ use daoyou_channels::{HttpError, json};
 use serde::Deserialize;
 
 use super::response::{ApiResult, run_detached};
+use crate::http::limits::IMPORT_BODY_LIMIT;
 use crate::http::state::{AppState, SharedState};
 use crate::memory::MemorySelection;
 use crate::query::{MemoryChange, MemoryQuery, memories};
-
-/// The largest import, in bytes.
-const IMPORT_LIMIT: usize = 64 * 1024 * 1024;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -26,10 +24,10 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route(
             "/api/memory/import",
             post(async |state: SharedState, text: String| apply(&state, MemoryChange::Import(text)).await)
-                .layer(DefaultBodyLimit::max(IMPORT_LIMIT)),
+                .layer(DefaultBodyLimit::max(IMPORT_BODY_LIMIT)),
         )
         .route("/api/search", get(search_messages))
-        .route("/api/sessions", post(import_session).layer(DefaultBodyLimit::max(IMPORT_LIMIT)))
+        .route("/api/sessions", post(import_session).layer(DefaultBodyLimit::max(IMPORT_BODY_LIMIT)))
         .route(
             "/api/memory/{id}",
             get(async |state: SharedState, Path(id): Path<String>| {

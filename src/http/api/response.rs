@@ -20,3 +20,21 @@ where
         Err(internal())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+
+    use super::*;
+    use crate::store::StoreError;
+
+    /// A fault of the gateway is no fault of the store, wherever it panics.
+    #[tokio::test]
+    async fn a_panic_is_an_internal_error() {
+        let panicking = run_detached(async { panic!("a fault of this test") });
+        let failed = run_detached(async { Err::<(), _>(StoreError::Panicked.into()) });
+        for error in [panicking.await, failed.await].map(Result::unwrap_err) {
+            assert_eq!((error.status, error.code), (StatusCode::INTERNAL_SERVER_ERROR, "internal"));
+        }
+    }
+}

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use daoyou_channels::trust::{Author, Standing, trust_of};
+use daoyou_channels::trust::{Author, SenderListing, trust_of};
 use daoyou_channels::{
     AcceptExtras, HttpError, InboundMessage, Inbox, MessageState, MessageStatus, SessionKey, json as strict_json,
 };
@@ -157,7 +157,7 @@ async fn clear(state: &AppState, key: &str) -> ApiResult {
 
 /// Sends a slash command to the session's lane, and waits until it is done.
 async fn run_command(state: &AppState, session: &str, command: &str) -> Result<Option<MessageState>, HttpError> {
-    let trust = trust_of(Author::Owner, Standing::Owner);
+    let trust = trust_of(Author::Owner, SenderListing::Owner);
     let mut message = InboundMessage::text("cli", "direct", "owner", trust, command);
     message.session = Some(SessionKey::from(session));
     message.reply.is_picked_up = true;

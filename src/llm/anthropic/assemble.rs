@@ -284,10 +284,8 @@ impl Assemble for AnthropicAssembler<'_> {
         !is_ping(piece)
     }
 
-    fn push_whole(&mut self, body: &[u8], sink: &dyn DeltaSink) -> Result<(), AttemptError> {
-        self.push(&String::from_utf8_lossy(body), sink)?;
+    fn set_done(&mut self) {
         self.done = true;
-        Ok(())
     }
 
     fn is_done(&self) -> bool {

@@ -298,7 +298,7 @@ fn any_event() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_comes_ids_are_unique_and_nothing_unfinished_gets_out(mut events in proptest::collection::vec(any_event(), 0..30)) {
+    fn arbitrary_events_give_unique_ids_and_no_unfinished_calls(mut events in proptest::collection::vec(any_event(), 0..30)) {
         prop_assert!(assemble(&events).is_err());
         events.push(stop("max_tokens"));
         if let Ok(response) = assemble(&events) {

@@ -2,8 +2,8 @@
 //! future models or those of other vendors.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 /// The most models that are remembered.
@@ -60,12 +60,12 @@ pub(super) struct LearnedParameters {
 
 impl LearnedParameters {
     pub(super) fn of(&self, model: &str) -> ModelParameters {
-        self.by_model.lock().unwrap_or_else(PoisonError::into_inner).get(model).copied().unwrap_or_default()
+        self.by_model.lock().get(model).copied().unwrap_or_default()
     }
 
     /// Learns from the refusal of the body `sent` what `model` takes; returns a description if it is new.
     pub(super) fn learn(&self, model: &str, sent: &Value, refusal: &str) -> Option<&'static str> {
-        let mut by_model = self.by_model.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_model = self.by_model.lock();
         let mut learned = by_model.get(model).copied().unwrap_or_default();
         let change = learned.learn(sent, refusal)?;
         if by_model.len() >= MODELS_LIMIT && !by_model.contains_key(model) {
@@ -110,6 +110,6 @@ mod tests {
         for n in 0..MODELS_LIMIT + 10 {
             lessons.learn(&n.to_string(), &warm, temperature);
         }
-        assert_eq!(lessons.by_model.lock().unwrap().len(), MODELS_LIMIT);
+        assert_eq!(lessons.by_model.lock().len(), MODELS_LIMIT);
     }
 }

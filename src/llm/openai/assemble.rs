@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::quirks::ReasoningField;
-use super::wire::{WireAnswer, WireCall, WireFunction, WireMessage, call_block};
+use super::wire::{OpenaiWireMessage, WireAnswer, WireCall, WireFunction, call_block};
 use crate::chat::{Reasoning, ToolCall, Usage};
 use crate::llm::remote::{Assemble, AttemptError, ToolNames, is_json_object, shorten};
 use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind};
@@ -74,7 +74,12 @@ impl<'a> OpenaiAssembler<'a> {
         }
     }
 
-    fn add(&mut self, message: &WireMessage<'_>, pieces: CallPieces, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
+    fn add(
+        &mut self,
+        message: &OpenaiWireMessage<'_>,
+        pieces: CallPieces,
+        sink: &dyn DeltaSink,
+    ) -> Result<(), AttemptError> {
         // Some services send the same reasoning in both fields.
         let fields =
             [(ReasoningField::Content, &message.reasoning_content), (ReasoningField::Plain, &message.reasoning)];
@@ -285,10 +290,8 @@ impl Assemble for OpenaiAssembler<'_> {
         Ok(())
     }
 
-    fn push_whole(&mut self, body: &[u8], sink: &dyn DeltaSink) -> Result<(), AttemptError> {
-        self.push(&String::from_utf8_lossy(body), sink)?;
+    fn set_done(&mut self) {
         self.done = true;
-        Ok(())
     }
 
     fn is_done(&self) -> bool {

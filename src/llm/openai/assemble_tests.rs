@@ -253,7 +253,7 @@ fn any_piece() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_comes_ids_are_unique_and_nothing_unfinished_gets_out(pieces in proptest::collection::vec(any_piece(), 0..30)) {
+    fn arbitrary_events_give_unique_ids_and_no_unfinished_calls(pieces in proptest::collection::vec(any_piece(), 0..30)) {
         let unfinished = assemble(&pieces);
         prop_assert!(unfinished.is_err());
         let mut pieces = pieces;

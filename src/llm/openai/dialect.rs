@@ -1,8 +1,8 @@
 //! Chat completions as a dialect.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use super::assemble::OpenaiAssembler;
 use super::quirks::{FixedQuirks, Quirks, ToolForm};
 use super::wire::{OpenaiRequest, definitions};
 use crate::llm::remote::{Assemble, AttemptError, Dialect, ToolNames, ToolSerializer};
-use crate::llm::services::{KnownService, Rules};
+use crate::llm::services::{KnownService, ServiceRules};
 use crate::llm::{ChatRequest, LlmErrorKind, ProviderConfig};
 
 /// The most models that are remembered.
@@ -33,7 +33,7 @@ impl OpenaiDialect {
     pub fn new(provider: &str, base_url: &Url, config: &ProviderConfig) -> Self {
         // At a custom address a known name means that service behind a proxy.
         let service = KnownService::at(base_url).or_else(|| KnownService::find(provider));
-        let rules = service.map_or_else(Rules::default, |service| service.rules);
+        let rules = service.map_or_else(ServiceRules::default, |service| service.rules);
         let settled = FixedQuirks { reasoning: config.reasoning, tools: config.tools };
         Self {
             provider: provider.to_owned(),
@@ -45,7 +45,7 @@ impl OpenaiDialect {
     }
 
     fn with_quirks<T>(&self, model: &str, look: impl FnOnce(&Quirks) -> T) -> T {
-        let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let learned = self.learned.lock();
         look(learned.get(model).unwrap_or(&self.first))
     }
 }
@@ -76,7 +76,7 @@ impl Dialect for OpenaiDialect {
 
     fn learn(&self, model: &str, sent: &[u8], refusal: &str) -> Option<&'static str> {
         let sent: Value = serde_json::from_slice(sent).ok()?;
-        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut learned = self.learned.lock();
         let mut quirks = learned.get(model).unwrap_or(&self.first).clone();
         let change = quirks.learn(self.settled, &sent, refusal)?;
         if learned.len() >= MODELS_LIMIT && !learned.contains_key(model) {

@@ -39,7 +39,7 @@ impl RemoteProvider {
         }
         if let Some(change) = change {
             let error = self.error(fault.clone());
-            tracing::warn!(provider = error.provider, model = chat.model, change, %error, "the service refuses a part of the request; asked again without it, and so from now on");
+            tracing::warn!(provider = error.provider, model = chat.model, change, %error, "the service refuses a part of the request; retrying without it, and leaving it out from now on");
         }
         Some(again)
     }
@@ -66,10 +66,10 @@ impl RemoteProvider {
         match objection {
             ImageObjection::ToAny => {
                 self.image_support.mark_refusing(model);
-                tracing::warn!(provider, model, %error, "the model takes no images; asked again without them, and so from now on");
+                tracing::warn!(provider, model, %error, "the model takes no images; retrying without them, and leaving them out from now on");
             }
             ImageObjection::ToThese => {
-                tracing::warn!(provider, model, %error, "the service does not take these images; asked again without them");
+                tracing::warn!(provider, model, %error, "the service does not take these images; retrying without them");
             }
         }
         Some(again)

@@ -7,7 +7,7 @@ use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use crate::guard::redact;
-use crate::llm::{Blame, LlmError, LlmErrorKind};
+use crate::llm::{FailureScope, LlmError, LlmErrorKind};
 use crate::text::{one_line, truncate};
 
 /// The most characters of a service's own text that are passed on.
@@ -21,7 +21,7 @@ pub(in crate::llm) struct AttemptError {
     /// As [`LlmError::public`].
     pub public: Option<String>,
     pub retry_after: Option<Duration>,
-    pub blame: Blame,
+    pub blame: FailureScope,
     /// As [`LlmError::for_owner`].
     pub for_owner: String,
 }
@@ -33,14 +33,14 @@ impl AttemptError {
             message: message.into(),
             public: None,
             retry_after: None,
-            blame: Blame::Request,
+            blame: FailureScope::Request,
             for_owner: String::new(),
         }
     }
 
     /// Creates the error of a service that cannot be reached at all.
     pub(in crate::llm) fn outage(kind: LlmErrorKind, message: impl Into<String>) -> Self {
-        Self { blame: Blame::Service, ..Self::new(kind, message) }
+        Self { blame: FailureScope::Service, ..Self::new(kind, message) }
     }
 
     /// Sets what a caller may read in place of the message.
@@ -118,8 +118,8 @@ impl ErrorBody {
                 Self::of(value.get("error").filter(|error| !error.is_null()).unwrap_or(value))
             }
             // A proxy's page helps nobody.
-            Err(_) if body.trim_ascii_start().starts_with(b"<") => Self { is_page: true, ..Self::words("") },
-            Err(_) => Self::words(&String::from_utf8_lossy(body)),
+            Err(_) if body.trim_ascii_start().starts_with(b"<") => Self { is_page: true, ..Self::of_message("") },
+            Err(_) => Self::of_message(&String::from_utf8_lossy(body)),
         }
     }
 
@@ -140,10 +140,10 @@ impl ErrorBody {
         // The name of the refused parameter says more than "invalid request".
         let param = field("param");
         let said = if param.is_empty() || words.contains(&param) { words } else { format!("{words} ({param})") };
-        Self { code: field("code"), type_: field("type"), ..Self::words(&said) }
+        Self { code: field("code"), type_: field("type"), ..Self::of_message(&said) }
     }
 
-    fn words(words: &str) -> Self {
+    fn of_message(words: &str) -> Self {
         Self { words: shorten(words), is_page: false, code: String::new(), type_: String::new() }
     }
 
@@ -174,12 +174,12 @@ impl ErrorBody {
         }
     }
 
-    fn blame(&self, status: u16, kind: LlmErrorKind) -> Blame {
+    fn blame(&self, status: u16, kind: LlmErrorKind) -> FailureScope {
         match kind {
             // 520 to 527 are Cloudflare's codes for a service that it cannot reach, 529 is Anthropic's for overload.
-            LlmErrorKind::Server if matches!(status, 502..=504 | 520..=529) => Blame::Service,
-            LlmErrorKind::BadRequest if status == 404 || self.names_no_model() => Blame::Model,
-            _ => Blame::Request,
+            LlmErrorKind::Server if matches!(status, 502..=504 | 520..=529) => FailureScope::Service,
+            LlmErrorKind::BadRequest if status == 404 || self.names_no_model() => FailureScope::Model,
+            _ => FailureScope::Request,
         }
     }
 
@@ -288,20 +288,20 @@ mod tests {
             assert!(public.starts_with(&format!("HTTP {status}")) && !public.contains("No"), "{public}");
         }
         for (status, body, blame) in [
-            (400, r#"{"error":{"message":"Unknown parameter"}}"#, Blame::Request),
-            (400, r#"{"error":{"message":"Model Not Exist"}}"#, Blame::Model),
-            (400, r#"{"error":{"message":"no","code":"model_not_found"}}"#, Blame::Model),
-            (404, "", Blame::Model),
-            (429, "", Blame::Request),
-            (500, "", Blame::Request),
-            (501, "", Blame::Request),
-            (502, "", Blame::Service),
-            (503, "", Blame::Service),
-            (504, "", Blame::Service),
-            (505, "", Blame::Request),
-            (522, "", Blame::Service),
-            (529, "", Blame::Service),
-            (503, r#"{"error":{"code":"context_length_exceeded"}}"#, Blame::Request),
+            (400, r#"{"error":{"message":"Unknown parameter"}}"#, FailureScope::Request),
+            (400, r#"{"error":{"message":"Model Not Exist"}}"#, FailureScope::Model),
+            (400, r#"{"error":{"message":"no","code":"model_not_found"}}"#, FailureScope::Model),
+            (404, "", FailureScope::Model),
+            (429, "", FailureScope::Request),
+            (500, "", FailureScope::Request),
+            (501, "", FailureScope::Request),
+            (502, "", FailureScope::Service),
+            (503, "", FailureScope::Service),
+            (504, "", FailureScope::Service),
+            (505, "", FailureScope::Request),
+            (522, "", FailureScope::Service),
+            (529, "", FailureScope::Service),
+            (503, r#"{"error":{"code":"context_length_exceeded"}}"#, FailureScope::Request),
         ] {
             let fault = AttemptError::from_status(status, &HeaderMap::new(), body.as_bytes(), Timestamp::UNIX_EPOCH);
             assert_eq!(fault.blame, blame, "{status} {body}");

@@ -1,8 +1,8 @@
 //! The HTTP clients, and with them the connections, that all providers share.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 
@@ -53,7 +53,7 @@ impl HttpClients {
     /// # Errors
     /// The machine's certificate authorities cannot be loaded.
     pub fn get(&self, reach: ClientProfile) -> Result<Client, reqwest::Error> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         if let Some((_, client)) = made.iter().find(|(other, _)| *other == reach) {
             return Ok(client.clone());
         }
@@ -96,9 +96,9 @@ mod tests {
         for url in ["http://localhost:1/v1", "http://127.0.0.1:2/v1", "http://[::1]:3/v1"] {
             clients.get(reach(url, 10)).unwrap();
         }
-        assert_eq!(clients.made.lock().unwrap().len(), 1);
+        assert_eq!(clients.made.lock().len(), 1);
         clients.get(reach("http://localhost:1/v1", 5)).unwrap();
-        assert_eq!(clients.made.lock().unwrap().len(), 2);
+        assert_eq!(clients.made.lock().len(), 2);
         assert_eq!(reach("https://a.example/v1", 10), reach("http://10.0.0.1/v1", 10));
         assert_ne!(reach("https://127.0.0.1/v1", 10), reach("http://127.0.0.1/v1", 10));
     }

@@ -65,7 +65,14 @@ pub trait Assemble {
     ///
     /// # Errors
     /// As [`push`](Self::push).
-    fn push_whole(&mut self, body: &[u8], sink: &dyn DeltaSink) -> Result<(), AttemptError>;
+    fn push_whole(&mut self, body: &[u8], sink: &dyn DeltaSink) -> Result<(), AttemptError> {
+        self.push(&String::from_utf8_lossy(body), sink)?;
+        self.set_done();
+        Ok(())
+    }
+
+    /// Records that nothing more will come.
+    fn set_done(&mut self);
 
     /// Returns true if nothing more will come.
     fn is_done(&self) -> bool;

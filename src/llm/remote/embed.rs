@@ -22,7 +22,7 @@ const FRAME_BYTES: usize = 64 * 1024;
 
 /// How long a caller waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum EmbeddingDeadline {
     /// Somebody waits: one attempt within this time.
     Within(Duration),
     /// Nobody waits: the provider's own deadline and retries.
@@ -86,11 +86,11 @@ impl RemoteProvider {
         model: &str,
         dimensions: u32,
         texts: &[&str],
-        patience: Patience,
+        patience: EmbeddingDeadline,
     ) -> Result<EmbeddingBatch, LlmError> {
         let (retry, time) = match patience {
-            Patience::Within(time) => (Retry::new(0), time.min(self.timeout)),
-            Patience::Usual => (self.retry, self.timeout),
+            EmbeddingDeadline::Within(time) => (Retry::new(0), time.min(self.timeout)),
+            EmbeddingDeadline::Usual => (self.retry, self.timeout),
         };
         let asked = EmbeddingRequest { model, input: texts, dimensions };
         let mut retries = 0;

@@ -1,7 +1,8 @@
 //! Which models of a provider take images.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::AttemptError;
 use crate::llm::{LlmErrorKind, ModelFacts};
@@ -46,8 +47,8 @@ impl ImageSupport {
         blind.insert(model.to_owned());
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-        self.blind.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, BTreeSet<String>> {
+        self.blind.lock()
     }
 }
 

@@ -26,7 +26,7 @@ pub use body::read_capped;
 pub use client::is_loopback;
 pub use client::{ClientProfile, HttpClients, install_crypto};
 pub use dialect::{Assemble, Dialect};
-pub use embed::{EmbeddingBatch, Patience};
+pub use embed::{EmbeddingBatch, EmbeddingDeadline};
 pub use names::{ToolNames, is_json_object};
 pub use provider::{ProviderProbe, RemoteProvider};
 pub use serialized_tools::{SerializedTools, ToolSerializer};

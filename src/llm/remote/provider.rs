@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::settings::Secret;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
+use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url};
 use serde_json::Value;
@@ -188,7 +189,7 @@ impl RemoteProvider {
 
     /// Returns how the last call failed, for the owner; `None` after an answer, or if its request was at fault.
     pub fn last_failure(&self) -> Option<String> {
-        self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last_failure.lock().clone()
     }
 
     /// Returns the state of the breaker, and how often it has opened.
@@ -365,7 +366,7 @@ impl Provider for RemoteProvider {
         let passage = self.circuit.enter(&self.name)?;
         let result = self.try_chat(request, sink, self.retry).await;
         let failure = result.as_ref().err().filter(|error| error.may_fall_back()).map(LlmError::owner_words);
-        *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        *self.last_failure.lock() = failure;
         self.end(passage, result)
     }
 }
@@ -378,7 +379,7 @@ impl RemoteProvider {
         if let Err(error) = &mut result
             && matches!(error.kind, LlmErrorKind::Auth | LlmErrorKind::Quota)
         {
-            error.retry_after = self.circuit.left();
+            error.retry_after = self.circuit.remaining();
         }
         result
     }

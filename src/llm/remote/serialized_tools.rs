@@ -1,8 +1,9 @@
 //! Tool definitions in serialized form. They are the greater part of a short request and the same from turn to turn, so
 //! each set is serialized once.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -34,11 +35,11 @@ impl Serialize for SerializedTools {
 /// The sets of tools that one dialect has serialized. `Form` is what the text depends on besides the tools.
 #[derive(Debug)]
 pub struct ToolSerializer<Form> {
-    kept: Mutex<Vec<Kept<Form>>>,
+    kept: Mutex<Vec<CachedSerialization<Form>>>,
 }
 
 #[derive(Debug)]
-struct Kept<Form> {
+struct CachedSerialization<Form> {
     /// Kept alive, so that no other set gets the same address.
     tools: Arc<[ToolSpec]>,
     form: Form,
@@ -65,7 +66,7 @@ impl<Form: PartialEq> ToolSerializer<Form> {
         if tools.is_empty() {
             return Ok(None);
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         if let Some(known) = kept.iter().find(|known| Arc::ptr_eq(&known.tools, tools) && known.form == form) {
             return Ok(Some(known.written.clone()));
         }
@@ -73,7 +74,7 @@ impl<Form: PartialEq> ToolSerializer<Form> {
         if kept.len() >= SETS_LIMIT {
             kept.remove(0);
         }
-        kept.push(Kept { tools: Arc::clone(tools), form, written: written.clone() });
+        kept.push(CachedSerialization { tools: Arc::clone(tools), form, written: written.clone() });
         Ok(Some(written))
     }
 }
@@ -111,7 +112,7 @@ mod tests {
         for set in &sets {
             written.get(set, (), || set.to_vec()).unwrap();
         }
-        assert_eq!(written.kept.lock().unwrap().len(), SETS_LIMIT);
+        assert_eq!(written.kept.lock().len(), SETS_LIMIT);
         assert_eq!(Arc::strong_count(&sets[0]), 1);
     }
 }

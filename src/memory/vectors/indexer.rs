@@ -11,7 +11,7 @@ use super::query::InstalledEmbedder;
 use super::texts;
 use crate::crash;
 use crate::live::LivePart;
-use crate::llm::{Blame, LlmError, LlmErrorKind, Patience, backoff, random_fraction};
+use crate::llm::{EmbeddingDeadline, FailureScope, LlmError, LlmErrorKind, backoff, random_fraction};
 use crate::memory::MemoryService;
 use crate::store::search_index::SearchCorpus;
 use crate::store::vectors::{self, NewVector, SimilarityBaselines, TextHash};
@@ -201,7 +201,7 @@ impl ModelSession {
         let unlike: Vec<&str> = texts::UNLIKE.into_iter().flatten().collect();
         let mut vectors = Vec::with_capacity(unlike.len());
         for some in unlike.chunks(usize::try_from(batch).unwrap_or(usize::MAX)) {
-            vectors.extend(self.installed.embedder.embed(some, Patience::Usual).await?);
+            vectors.extend(self.installed.embedder.embed(some, EmbeddingDeadline::Usual).await?);
         }
         let (name, bases) = (self.name.clone(), bases_of(&vectors));
         tracing::debug!(model = name, ?bases, "how near texts are that have nothing in common");
@@ -258,16 +258,16 @@ impl ModelSession {
     /// The vectors of these texts. One that the model does not take, though it takes others, has an empty one.
     async fn make(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, LlmError> {
         let embedder = &self.installed.embedder;
-        let error = match embedder.embed(texts, Patience::Usual).await {
+        let error = match embedder.embed(texts, EmbeddingDeadline::Usual).await {
             Ok(vectors) => return Ok(vectors),
             Err(error) => error,
         };
         let may_be_a_text = match error.kind {
-            LlmErrorKind::BadRequest | LlmErrorKind::ContextTooLong => error.blame == Blame::Request,
-            LlmErrorKind::Server => error.blame == Blame::Request && self.failures >= MAYBE_A_TEXT,
+            LlmErrorKind::BadRequest | LlmErrorKind::ContextTooLong => error.blame == FailureScope::Request,
+            LlmErrorKind::Server => error.blame == FailureScope::Request && self.failures >= MAYBE_A_TEXT,
             _ => false,
         };
-        if !may_be_a_text || embedder.embed(&[PLAIN], Patience::Usual).await.is_err() {
+        if !may_be_a_text || embedder.embed(&[PLAIN], EmbeddingDeadline::Usual).await.is_err() {
             return Err(error);
         }
         let mut vectors = Vec::with_capacity(texts.len());
@@ -280,17 +280,17 @@ impl ModelSession {
     /// The vector of a text among which one was refused: of its beginning where the whole is too much, or an empty one.
     async fn make_one(&self, text: &str) -> Result<Vec<f32>, LlmError> {
         for text in [text, texts::cut(text, texts::SHORTER)] {
-            match self.installed.embedder.embed(&[text], Patience::Usual).await {
+            match self.installed.embedder.embed(&[text], EmbeddingDeadline::Usual).await {
                 Ok(vectors) => return Ok(vectors.into_iter().next().unwrap_or_default()),
                 Err(error) => match error.kind {
                     LlmErrorKind::BadRequest | LlmErrorKind::ContextTooLong | LlmErrorKind::Server
-                        if error.blame == Blame::Request => {}
+                        if error.blame == FailureScope::Request => {}
                     _ => return Err(error),
                 },
             }
         }
         // A service that is down takes nothing: that says nothing of this text.
-        self.installed.embedder.embed(&[PLAIN], Patience::Usual).await?;
+        self.installed.embedder.embed(&[PLAIN], EmbeddingDeadline::Usual).await?;
         tracing::warn!(model = self.name, "a text that the model of vectors does not take is found by its words alone");
         Ok(Vec::new())
     }

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::texts;
-use crate::llm::{Embedder, Patience};
+use crate::llm::{Embedder, EmbeddingDeadline};
 use crate::store::vectors::{self, TextHash};
 
 /// Questions whose vectors are kept at hand, and for how long: a turn and its tools ask the same again.
@@ -63,7 +63,7 @@ impl QueryEmbeddings {
         if let Some(vector) = self.recent(installed, &hash) {
             return Some(vector);
         }
-        let within = Patience::Within(timeout);
+        let within = EmbeddingDeadline::Within(timeout);
         match installed.embedder.embed(&[text], within).await {
             Ok(vectors) => {
                 let vector: Arc<[f32]> = vectors.into_iter().next()?.into();

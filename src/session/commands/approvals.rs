@@ -14,7 +14,7 @@ const LISTED: u32 = 20;
 const FOR_SESSION: &str = "session";
 
 /// What an answer of the owner came to.
-enum Answered {
+enum AnswerOutcome {
     Unknown,
     /// It was answered before.
     Over(ApprovalState),
@@ -48,24 +48,24 @@ pub(super) async fn answer(
         row.channel == "cli" || bus.as_ref().is_some_and(|bus| bus.is_owner_chat(&row.channel, &row.chat_id));
     let (wanted, session) = (code.to_owned(), row.session.clone());
     let write = move |connection: &Connection| {
-        let Some(known) = approvals::find_code(connection, &wanted)? else { return Ok(Answered::Unknown) };
+        let Some(known) = approvals::find_code(connection, &wanted)? else { return Ok(AnswerOutcome::Unknown) };
         if known.state != ApprovalState::Pending {
-            return Ok(Answered::Over(known.state));
+            return Ok(AnswerOutcome::Over(known.state));
         }
         if known.session == session && !known.taint.is_empty() && !is_own_chat {
-            return Ok(Answered::Elsewhere);
+            return Ok(AnswerOutcome::Elsewhere);
         }
         approvals::answer(connection, known.id, state, &reason)?;
         if for_session {
             approvals::grant(connection, &known)?;
         }
-        Ok(Answered::Done(Box::new(known)))
+        Ok(AnswerOutcome::Done(Box::new(known)))
     };
     let known = match context.store.write(Durability::Synced, write).await? {
-        Answered::Unknown => return Ok(fill(phrases.approval_unknown, &[code])),
-        Answered::Over(state) => return Ok(fill(phrases.approval_over, &[code, state.as_str()])),
-        Answered::Elsewhere => return Ok(phrases.approval_elsewhere.to_owned()),
-        Answered::Done(known) => known,
+        AnswerOutcome::Unknown => return Ok(fill(phrases.approval_unknown, &[code])),
+        AnswerOutcome::Over(state) => return Ok(fill(phrases.approval_over, &[code, state.as_str()])),
+        AnswerOutcome::Elsewhere => return Ok(phrases.approval_elsewhere.to_owned()),
+        AnswerOutcome::Done(known) => known,
     };
     if let Some(bus) = bus {
         bus.resume_turn(known.turn, SessionKey::from(known.session.as_str()));

@@ -5,16 +5,18 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use daoyou_channels::{InboundMessage, Trust};
+use jiff::Timestamp;
 
 use super::skill_folder::SkillFolder;
 use super::slash_command::{COMMANDS, CommandContext, CommandReply, SessionChange, SlashCommand, nearest_command};
-use super::{approvals, cost, history, memories, points};
+use super::{approvals, checkpoints, history, memories};
 use crate::bus::{CommandAnswer, ControlCommand, ControlCommands, InboundDraft, MessageBus};
 use crate::cron::{self, JobScope, JobService};
-use crate::llm::Models;
-use crate::phrases::{counted, fill};
+use crate::llm::{Models, costs_in_words};
+use crate::phrases::{Phrases, counted, fill};
 use crate::store::inbox::{InboxRow, InboxState};
 use crate::store::processes::ProcessRow;
+use crate::store::usage::{self, Costs, TokenCounts, UsageScope, UsageTotal};
 use crate::store::{StoreError, messages, spawns};
 use crate::tools::ToolExecutor;
 use crate::turn::error::ErrorCode;
@@ -75,14 +77,14 @@ impl CommandHandler {
             "model" => return self.model(&command.argument, row).await,
             "help" => self.help(in_terminal),
             "session" => self.session(session, in_terminal).await?,
-            "cost" => cost::describe(&self.context, session).await?,
+            "cost" => describe_cost(&self.context, session).await?,
             "cron" => self.jobs(row).await?,
             "memory" => memories::list(&self.context, row).await?,
             "approve" => approvals::answer(&self.context, &command.argument, row, true).await?,
             "deny" => approvals::answer(&self.context, &command.argument, row, false).await?,
             "forget" => return memories::forget(&self.context, &command.argument, row).await,
-            "checkpoint" => return points::checkpoint(&self.context, &command.argument, row).await,
-            "restore" => return points::restore(&self.context, &command.argument, row).await,
+            "checkpoint" => return checkpoints::checkpoint(&self.context, &command.argument, row).await,
+            "restore" => return checkpoints::restore(&self.context, &command.argument, row).await,
             "tools" => self.tools(),
             "skills" => self.skills().await,
             "history" if in_terminal => self.history(session, &command.argument).await?,
@@ -324,5 +326,41 @@ impl ControlCommands for CommandHandler {
         let CommandReply { reply, change, error } = self.answer(&command, &row).await?;
         let model = if let SessionChange::Model(model) = change { Some(model) } else { None };
         Ok(CommandAnswer { reply, error, model })
+    }
+}
+
+/// Returns what this session, and today all sessions, used and cost; by model if there are several, or costs.
+async fn describe_cost(context: &CommandContext, session: &str) -> Result<String, StoreError> {
+    let now = Timestamp::now().to_zoned(context.timezone.clone());
+    let midnight = now.start_of_day().map_or(0, |day| day.timestamp().as_millisecond());
+    let key = session.to_owned();
+    let (mine, all) = context
+        .store
+        .read(move |connection| {
+            let spent = |scope| usage::total(connection, scope);
+            Ok((spent(UsageScope::Session(&key))?, spent(UsageScope::Since(midnight))?))
+        })
+        .await?;
+    let phrases = context.phrases;
+    Ok([cost_line(phrases, phrases.cost_session, &mine), cost_line(phrases, phrases.cost_today, &all)].join("\n\n"))
+}
+
+fn cost_line(phrases: &Phrases, heading: &str, spent: &UsageTotal) -> String {
+    let turns = counted(phrases.turns, spent.tokens.turns);
+    let mut text = fill(heading, &[&turns, &usage_text(phrases, spent.tokens, &spent.costs)]);
+    if spent.models.len() > 1 || !spent.costs.is_empty() {
+        for model in &spent.models {
+            text.push_str(&format!("\n- `{}`: {}", model.model, usage_text(phrases, model.tokens, &model.costs)));
+        }
+    }
+    text
+}
+
+fn usage_text(phrases: &Phrases, used: TokenCounts, costs: &Costs) -> String {
+    let numbers = [used.input, used.cached, used.output].map(|number| number.to_string());
+    let tokens = fill(phrases.cost_tokens, &numbers.each_ref().map(String::as_str));
+    match costs_in_words(costs) {
+        Some(costs) => format!("{tokens}, **{costs}**"),
+        None => tokens,
     }
 }

@@ -75,7 +75,7 @@ fn forgets(context: &CommandContext, entry: &MemoryEntry) -> CommandReply {
 
 /// Searches for memories; none of them is forgotten by guess.
 async fn fitting(context: &CommandContext, words: &str, owner: &Owner) -> Result<Vec<MemoryEntry>, StoreError> {
-    let ask = RecallQuery {
+    let query = RecallQuery {
         text: words.to_owned(),
         owners: owners(owner),
         kinds: KINDS.to_vec(),
@@ -86,7 +86,7 @@ async fn fitting(context: &CommandContext, words: &str, owner: &Owner) -> Result
         least: 0.2,
         limit: LISTED,
     };
-    let hits = context.memory.find(ask).await?;
+    let hits = context.memory.find(query).await?;
     let ids = hits.into_iter().filter_map(|hit| match hit.found {
         HitLocation::Memory(id) => Some(id),
         HitLocation::Message { .. } => None,

@@ -4,10 +4,9 @@ mod handler;
 mod slash_command;
 
 mod approvals;
-mod cost;
+mod checkpoints;
 mod history;
 mod memories;
-mod points;
 mod skill_folder;
 
 pub use handler::CommandHandler;

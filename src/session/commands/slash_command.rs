@@ -99,7 +99,7 @@ pub enum SessionChange {
     /// `/model NAME`; `None` is the configured one.
     Model(Option<String>),
     /// `/checkpoint NAME`.
-    NamePoint {
+    NameCheckpoint {
         turn: Uuid,
         name: String,
     },

@@ -89,20 +89,20 @@ pub struct TimeParseError {
 }
 
 impl TimeFault {
-    fn words(self) -> (&'static str, &'static str) {
+    fn texts(self) -> (&'static str, &'static str) {
         let found = REASONS.iter().find(|(fault, ..)| *fault == self);
         found.map_or(("", ""), |(_, english, chinese)| (*english, *chinese))
     }
 
     /// Returns the fault in Chinese.
     pub fn chinese(self) -> &'static str {
-        self.words().1
+        self.texts().1
     }
 }
 
 impl fmt::Display for TimeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.words().0)
+        f.write_str(self.texts().0)
     }
 }
 

@@ -5,7 +5,7 @@ use super::error::{TimeFault, TimeParseError};
 use super::expression::TimeExpression;
 use super::token::{TimeToken, TokenCursor};
 use super::{grammar_en, grammar_zh, lexer_en, lexer_zh};
-use crate::text::Language;
+use crate::text::{Language, language_of};
 
 /// The longest text that is read, in bytes.
 pub const MAX_LENGTH: usize = 200;
@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Result<TimeExpression, TimeParseError> {
     if text.len() > MAX_LENGTH {
         return Err(parse_error("", text, None));
     }
-    let language = Language::of(text);
+    let language = language_of(text);
     let prefix = parse_prefix(text, &tokens(text, language), language)?;
     let (understood, rest) = text.split_at(prefix.end);
     if !prefix.is_any || !rest.trim_end_matches(is_final).is_empty() {
@@ -47,7 +47,7 @@ pub fn parse(text: &str) -> Result<TimeExpression, TimeParseError> {
 
 /// Reads a duration, in seconds: `10 minutes`, `1h30m`, `一个半小时`.
 pub fn parse_duration(text: &str) -> Option<u64> {
-    let language = Language::of(text);
+    let language = language_of(text);
     let tokens = tokens(text.get(..MAX_LENGTH.min(text.len()))?, language);
     let mut c = TokenCursor::new(&tokens);
     let seconds = match language {

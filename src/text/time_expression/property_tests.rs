@@ -4,7 +4,7 @@ use jiff::civil::date;
 use proptest::prelude::*;
 
 use super::{DueTime, MAX_SECONDS, explain_partial_time, parse, parse_duration, starts_with_time};
-use crate::text::Language;
+use crate::text::{Language, language_of};
 
 /// Words of time expressions in any order.
 fn phrase() -> impl Strategy<Value = String> {
@@ -28,7 +28,7 @@ proptest! {
         for more in ["banana", "香蕉"] {
             let longer = format!("{text} {more}");
             prop_assert!(parse(&longer).is_err(), "{longer}");
-            if let (Ok(_), Err(wrong)) = (&found, parse(&longer)) && Language::of(&text) == Language::of(&longer) {
+            if let (Ok(_), Err(wrong)) = (&found, parse(&longer)) && language_of(&text) == language_of(&longer) {
                 prop_assert_eq!(wrong.rest.as_str(), more, "{}", longer);
             }
         }
@@ -68,8 +68,8 @@ proptest! {
         prop_assert!(parse_duration(&text).is_none_or(|seconds| (1..=MAX_SECONDS).contains(&seconds)));
         // A time after another time is always detected.
         if parse(&text).is_ok() {
-            let and = if Language::of(&text) == Language::Zh { "和" } else { "and " };
-            prop_assert!(starts_with_time(&format!("{and}{text}"), Language::of(&text)), "{}", text);
+            let and = if language_of(&text) == Language::Zh { "和" } else { "and " };
+            prop_assert!(starts_with_time(&format!("{and}{text}"), language_of(&text)), "{}", text);
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::capture::OutputCapture;
-use crate::guard::{CommandExit, ExecReport, ExecRequest, signal_group};
+use crate::guard::{ExecReport, ExecRequest, ShellExit, signal_group};
 use crate::tools::supervisor_client::SupervisorClient;
 
 /// How long a supervisor may take to end everything, and its output to close afterwards.
@@ -26,7 +26,7 @@ const CHUNK: usize = 32 * 1_024;
 /// How a command ended, from the gateway's side.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CommandOutcome {
-    Exited(CommandExit),
+    Exited(ShellExit),
     TimedOut,
     Cancelled,
     Refused(String),

@@ -14,8 +14,8 @@ use super::capture::OutputCapture;
 use super::run::{CommandOutcome, run};
 use crate::chat::ToolSpec;
 use crate::guard::{
-    self, BackgroundOptions, CommandExit, CommandLimits, ExecRequest, NAMESPACE_HELP, NamespaceSupport, Sandbox,
-    SandboxMode, SandboxPolicy,
+    self, BackgroundOptions, CommandLimits, ExecRequest, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode,
+    SandboxPolicy, ShellExit,
 };
 use crate::tools::executor::SPILL_KEY;
 use crate::tools::private_folders::{FolderVisibility, PrivateFolders};
@@ -275,14 +275,14 @@ fn owner_only_error(sandbox: Sandbox) -> String {
 /// Returns the result of a command without its output.
 fn result_of(ended: CommandOutcome, limit: Duration) -> ToolResult {
     let code = match &ended {
-        CommandOutcome::Exited(CommandExit::Code(code)) => Some(*code),
+        CommandOutcome::Exited(ShellExit::Code(code)) => Some(*code),
         _ => None,
     };
     let mut result = match ended {
-        CommandOutcome::Exited(CommandExit::Code(0)) => ToolResult::ok(""),
-        CommandOutcome::Exited(CommandExit::Code(code)) => ToolResult::failed(format!("Exit code: {code}")),
-        CommandOutcome::Exited(CommandExit::Signal(signal)) => ToolResult::failed(format!("Killed by signal {signal}")),
-        CommandOutcome::Exited(CommandExit::Exceeded(limit)) => {
+        CommandOutcome::Exited(ShellExit::Code(0)) => ToolResult::ok(""),
+        CommandOutcome::Exited(ShellExit::Code(code)) => ToolResult::failed(format!("Exit code: {code}")),
+        CommandOutcome::Exited(ShellExit::Signal(signal)) => ToolResult::failed(format!("Killed by signal {signal}")),
+        CommandOutcome::Exited(ShellExit::Exceeded(limit)) => {
             ToolResult::failed(format!("The command was ended: {limit}"))
         }
         CommandOutcome::TimedOut => ToolResult::failed(format!("Command timed out after {} seconds", limit.as_secs())),

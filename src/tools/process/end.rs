@@ -7,7 +7,7 @@ use daoyou_channels::SessionKey;
 use daoyou_channels::settings::Span;
 
 use super::files::OutputTail;
-use crate::guard::CommandExit;
+use crate::guard::ShellExit;
 use crate::store::processes::ProcessRow;
 use crate::store::{Connection, StoreError};
 
@@ -15,11 +15,11 @@ use crate::store::{Connection, StoreError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessEnd {
     /// The shell ended.
-    Exited(CommandExit),
+    Exited(ShellExit),
     /// Killed after this time limit.
     TimedOut(Duration),
     /// Killed by the `process` tool; `ending` is how the shell ended.
-    Killed { ending: Option<CommandExit>, by: KillRequester },
+    Killed { ending: Option<ShellExit>, by: KillRequester },
     /// The gateway stopped.
     Interrupted,
     /// Its supervisor was killed from outside, and the process with it.
@@ -48,15 +48,15 @@ impl ProcessEnd {
 impl fmt::Display for ProcessEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exited(CommandExit::Code(code)) => write!(f, "exit {code}"),
-            Self::Exited(CommandExit::Signal(signal)) => write!(f, "killed by signal {signal}"),
-            Self::Exited(CommandExit::Exceeded(limit)) => write!(f, "killed, as {limit}"),
+            Self::Exited(ShellExit::Code(code)) => write!(f, "exit {code}"),
+            Self::Exited(ShellExit::Signal(signal)) => write!(f, "killed by signal {signal}"),
+            Self::Exited(ShellExit::Exceeded(limit)) => write!(f, "killed, as {limit}"),
             Self::TimedOut(limit) => write!(f, "killed, as its time of {} was up", Span(*limit)),
-            Self::Killed { ending: Some(CommandExit::Code(code)), .. } => write!(f, "ended on request (exit {code})"),
-            Self::Killed { ending: Some(CommandExit::Signal(signal)), .. } => {
+            Self::Killed { ending: Some(ShellExit::Code(code)), .. } => write!(f, "ended on request (exit {code})"),
+            Self::Killed { ending: Some(ShellExit::Signal(signal)), .. } => {
                 write!(f, "killed on request (signal {signal})")
             }
-            Self::Killed { ending: None | Some(CommandExit::Exceeded(_)), .. } => f.write_str("killed on request"),
+            Self::Killed { ending: None | Some(ShellExit::Exceeded(_)), .. } => f.write_str("killed on request"),
             Self::Interrupted => f.write_str("interrupted: the gateway stopped while it ran"),
             Self::Lost => f.write_str("killed from outside"),
             Self::Unwatched => f.write_str("ended while no gateway looked after it"),

@@ -244,11 +244,12 @@ impl Processes {
         Ok(supervised)
     }
 
-    /// Writes the end, and in the same commit its announcement if there is one; retries until the store accepts.
+    /// Writes the end, and in the same commit its announcement if there is one; retries until the store accepts. An
+    /// announcement that the store never accepts is left out.
     async fn write_end(&self, id: &str, folder: &ConversationFolder, end: &ProcessEnd) {
         let printed = self.read_tail(id, folder, ANNOUNCED_LINES, ANNOUNCED_CHARS).await.unwrap_or_default();
         let announcer = self.announcer.get().filter(|_| end.is_news()).cloned();
-        let make = || {
+        let make = |announcer: &Option<Arc<dyn ProcessEndAnnouncer>>| {
             let (id, end, printed, announcer) = (id.to_owned(), end.clone(), printed.clone(), announcer.clone());
             move |connection: &Connection| match (processes::record_end(connection, &id, &end.to_string())?, announcer)
             {
@@ -259,8 +260,15 @@ impl Processes {
         let failed = |error: &StoreError| {
             tracing::error!(%error, "the end of a background process could not be written; trying again");
         };
+        let mut written = self.store.write_until(Durability::Synced, || make(&announcer), failed).await;
+        if let Err(error) = written.as_ref()
+            && error.is_permanent()
+        {
+            tracing::error!(id, %error, "the end of a background process cannot be announced");
+            written = self.store.write_until(Durability::Synced, || make(&None), failed).await;
+        }
         // If the store is closed, the next start announces it.
-        let Some(session) = self.store.write_until(Durability::Synced, make, failed).await else { return };
+        let Ok(session) = written else { return };
         if let (Some(session), Some(announcer)) = (session, announcer) {
             announcer.committed(session);
         }

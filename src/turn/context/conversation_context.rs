@@ -208,7 +208,10 @@ impl ContextBuilder {
         };
         let known = self.models.known_name(&wanted);
         let factor = known.map_or_else(TokenFactor::default, |name| self.tokens.factor(&name));
-        HistoryWindow { messages: self.settings.memory_window, tokens: token_budget::left(parts, factor) }
+        HistoryWindow {
+            messages: self.settings.memory_window,
+            tokens: token_budget::remaining_for_history(parts, factor),
+        }
     }
 
     /// Stores the snapshot that was just taken, for all later turns of its epoch; an empty one in the background.
@@ -236,7 +239,7 @@ impl ContextBuilder {
 /// a session of its own, and its answer goes to a chat.
 fn others_read(connection: &Connection, last: &InboxRow, owner: Option<&Owner>) -> Result<bool, StoreError> {
     let origin = TurnOrigin::parse(&last.origin);
-    if !origin.is_errand() {
+    if !origin.runs_for_job_or_agent() {
         return Ok(false);
     }
     let place = (last.channel.as_str(), last.chat_id.as_str());

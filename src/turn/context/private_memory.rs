@@ -3,9 +3,11 @@
 
 use std::collections::HashSet;
 
+use serde_json::Value;
+
 use crate::chat::{ChatMessage, ToolCall};
 use crate::memory::{FORGOTTEN, tool_names, without_memory};
-use crate::tools::is_plan;
+use crate::tools::{PLANNED_CALLS_KEY, is_plan};
 
 const NOT_SHOWN: &str = "(not shown: this conversation has several people, and memory is private)";
 
@@ -46,13 +48,25 @@ fn take_out(messages: &mut [ChatMessage], instead: &str) -> bool {
 /// Returns true if the result of this call comes from somebody's memory, by whatever alias the tool was called.
 pub fn tells_memory(call: &ToolCall) -> bool {
     let name = call.name.trim().to_lowercase();
-    if is_plan(&name) {
-        // Parsed and written again, since a name may contain escapes.
-        let plan = serde_json::from_str::<serde_json::Value>(&call.arguments).map(|plan| plan.to_string());
-        let plan = plan.unwrap_or_else(|_| call.arguments.clone()).to_lowercase();
-        return tool_names().iter().any(|tool| plan.contains(tool.as_str()));
+    if !is_plan(&name) {
+        return tool_names().contains(&name);
     }
-    tool_names().contains(&name)
+    match planned_tools(&call.arguments) {
+        Some(tools) => tools.iter().any(|tool| tool_names().contains(tool)),
+        // What such a plan has run is unknown.
+        None => {
+            let plan = serde_json::from_str::<Value>(&call.arguments).map(|plan| plan.to_string());
+            let plan = plan.unwrap_or_else(|_| call.arguments.clone()).to_lowercase();
+            tool_names().iter().any(|tool| plan.contains(tool.as_str()))
+        }
+    }
+}
+
+/// Returns the names of the tools that a plan calls, in small letters; `None` if its form is another than the usual.
+fn planned_tools(arguments: &str) -> Option<Vec<String>> {
+    let plan: Value = serde_json::from_str(arguments).ok()?;
+    let tools = plan.get(PLANNED_CALLS_KEY)?.as_array()?.iter().map(|call| call.get("tool")?.as_str());
+    tools.map(|tool| Some(tool?.trim().to_lowercase()).filter(|tool| !is_plan(tool))).collect()
 }
 
 #[cfg(test)]
@@ -83,6 +97,11 @@ mod tests {
             ("multi_tool_use.parallel", r#"{"calls":[{"tool":"Search_Messages"}]}"#, false),
             ("parallel", r#"{"calls":[{"tool":"rec\u0061ll_memory"}]}"#, false),
             ("batch", r#"{"calls":[{"tool":"exec"}]}"#, true),
+            ("parallel", r#"{"calls":[{"tool":"write_file","arguments":{"content":"recall"}}]}"#, true),
+            ("parallel", r#"{"calls":[{"tool":"recall""#, false),
+            ("parallel", r#"{"calls":"[{\"tool\":\"rec\u0061ll\"}]"}"#, false),
+            ("parallel", r#"{"calls":[{"tool":"exec"},{"name":"recall"}]}"#, false),
+            ("parallel", r#"{"calls":[{"tool":"batch","arguments":{"calls":[{"tool":"recall"}]}}]}"#, false),
             ("exec", "recall", true),
         ] {
             let mut said =

@@ -66,7 +66,7 @@ fn note_use(store: Store, ids: Vec<i64>) {
 /// Returns true for a person's message: what daoyou asks of itself has its own instructions.
 fn is_talk(row: &InboxRow) -> bool {
     let origin = TurnOrigin::parse(&row.origin);
-    !origin.is_errand() && !origin.settings.fresh
+    !origin.runs_for_job_or_agent() && !origin.settings.fresh
 }
 
 /// Returns the best hits that the prompt does not contain, each as a line, within the limits of entries and tokens.

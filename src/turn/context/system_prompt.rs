@@ -2,10 +2,11 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use daoyou_channels::Trust;
 use daoyou_channels::text::hex;
+use parking_lot::Mutex;
 
 use crate::guard::{Jail, JailError};
 use crate::llm::estimate_tokens;
@@ -79,7 +80,7 @@ impl SystemPrompt {
     pub fn current(&self, trust: Trust) -> SystemText {
         let is_private = trust == Trust::Untrusted;
         let stamps = BOOTSTRAP_FILES.map(|name| stamp(&self.workspace.root().join(name)));
-        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.cached.lock();
         let cached = &mut cached[usize::from(is_private)];
         let fresh = match cached.take() {
             Some(known) if known.stamps == stamps => known,

@@ -45,7 +45,7 @@ pub fn choose(
     } else {
         let turns: Vec<(usize, bool)> =
             rows.iter().map(|row| (estimate_tokens(&row.body), row.role == "user")).collect();
-        let before = given_before(connection, &rows)?;
+        let before = previous_window_start(connection, &rows)?;
         let before = before.and_then(|before| rows.iter().position(|row| row.seq >= before)).unwrap_or(0);
         cut_at(&turns, before, window.tokens)
     };
@@ -99,7 +99,7 @@ const FULL: usize = 90;
 const LOOKED_BACK: usize = 8;
 
 /// Returns where the last turn's messages began.
-fn given_before(connection: &Connection, rows: &[MessageRow]) -> Result<Option<i64>, StoreError> {
+fn previous_window_start(connection: &Connection, rows: &[MessageRow]) -> Result<Option<i64>, StoreError> {
     let mut turns: Vec<&str> = rows.iter().rev().map(|row| row.turn.as_str()).collect();
     turns.dedup();
     for turn in turns.into_iter().take(LOOKED_BACK) {

@@ -1,11 +1,11 @@
 //! `agent.budget`: forbids model calls once a budget is used up.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use parking_lot::Mutex;
 
 use super::around::{LayerDecision, Middleware, ModelCall, ModelRequest, Operation};
 use super::config::BudgetConfig;
@@ -94,7 +94,7 @@ impl BudgetMiddleware {
         if cost.is_none() {
             return;
         }
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.warned.lock();
         for model in &spent.unpriced {
             if warned.len() < MAX_WARNED && warned.insert(model.clone()) {
                 tracing::warn!(

@@ -1,8 +1,11 @@
-//! A debug line for each call: sizes and ids, never contents.
+//! Observes calls without changing them: a debug line for each, with sizes and ids and never contents; and the time of model
+//! calls.
 
 use async_trait::async_trait;
 
-use super::around::{LayerDecision, Middleware, ModelCall, ModelRequest, Operation, ToolRun, TurnRequest, TurnRun};
+use super::around::{
+    LayerDecision, Middleware, ModelCall, ModelRequest, NextLayer, Operation, ToolRun, TurnRequest, TurnRun,
+};
 use crate::chat::ToolCall;
 use crate::llm::ChatResponse;
 use crate::tools::ToolOutcome;
@@ -97,4 +100,30 @@ impl Middleware<ToolRun> for LoggingMiddleware {
 
 fn log_error(at: &TurnScope<'_>, around: &str, error: &TurnError) {
     tracing::debug!(turn = %at.turn, session = %at.session, code = error.code.word(), around, "failed");
+}
+
+/// Measures model calls: their share of the turn's time, and each call by provider.
+pub struct TimingMiddleware;
+
+#[async_trait]
+impl Middleware<ModelCall> for TimingMiddleware {
+    fn name(&self) -> &'static str {
+        "timing"
+    }
+
+    /// Measures without the waits of a rate limit, which come before.
+    async fn run(
+        &self,
+        at: &TurnScope<'_>,
+        request: ModelRequest,
+        inner: &mut NextLayer<'_, ModelCall>,
+    ) -> Result<ChatResponse, TurnError> {
+        let asking = at.meter.ask_model(&request.provider);
+        let response = inner.run(request).await;
+        match &response {
+            Ok(response) if response.cached => asking.forget(),
+            response => asking.ended(response.is_ok()),
+        }
+        response
+    }
 }

@@ -15,7 +15,6 @@ mod cache;
 mod logging;
 mod rate_limit;
 mod redaction;
-mod timing;
 
 mod secret_filter;
 

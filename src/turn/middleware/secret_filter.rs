@@ -1,6 +1,6 @@
 //! Removes secrets from an answer while it arrives.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::guard::KnownSecrets;
 use crate::llm::{Delta, DeltaSink};
@@ -46,7 +46,7 @@ impl<'a> SecretFilter<'a> {
     }
 
     fn lock(&self) -> MutexGuard<'_, HeldText> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
                 Delta::ToolCall { name, .. } => format!("[{name}]"),
                 Delta::Restart => "!".to_owned(),
             };
-            self.0.lock().unwrap().push_str(&word);
+            self.0.lock().push_str(&word);
         }
     }
 
@@ -112,7 +112,7 @@ mod tests {
                 striking.delta(*delta);
             }
             striking.finish();
-            assert_eq!(*shown.0.lock().unwrap(), expected, "{deltas:?}");
+            assert_eq!(*shown.0.lock(), expected, "{deltas:?}");
         }
     }
 }

@@ -16,14 +16,14 @@ const MAX_LINK: usize = 1_500;
 /// between markers.
 pub fn markdown(html: &str, max: usize) -> (String, bool) {
     let tree = HtmlTree::parse(html);
-    let mut page = MarkdownRenderer { tree: &tree, out: MarkdownWriter::new(max), is_quote: false, has_size: true };
+    let mut page = HtmlToMarkdown { tree: &tree, out: MarkdownWriter::new(max), is_quote: false, has_size: true };
     page.children(0);
     let is_whole = !page.out.is_full() && !tree.is_truncated;
     (page.out.finish(), is_whole)
 }
 
 /// The state of rendering.
-struct MarkdownRenderer<'a> {
+struct HtmlToMarkdown<'a> {
     tree: &'a HtmlTree,
     out: MarkdownWriter,
     /// Inside a marked quotation.
@@ -32,10 +32,10 @@ struct MarkdownRenderer<'a> {
     has_size: bool,
 }
 
-impl<'a> MarkdownRenderer<'a> {
+impl<'a> HtmlToMarkdown<'a> {
     /// Renders a node of the page on its own, such as a table cell.
     fn render_node(tree: &'a HtmlTree, node: usize, max: usize) -> String {
-        let mut page = MarkdownRenderer { tree, out: MarkdownWriter::new(max), is_quote: true, has_size: true };
+        let mut page = HtmlToMarkdown { tree, out: MarkdownWriter::new(max), is_quote: true, has_size: true };
         page.children(node);
         page.out.finish()
     }

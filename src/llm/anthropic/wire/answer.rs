@@ -17,7 +17,7 @@ pub(in crate::llm) struct WireEvent<'a> {
     /// The index of the block.
     pub index: Option<u64>,
     #[serde(borrow)]
-    pub message: Option<WireMessage<'a>>,
+    pub message: Option<AnthropicWireMessage<'a>>,
     #[serde(borrow)]
     pub content_block: Option<WireBlock<'a>>,
     #[serde(borrow)]
@@ -36,7 +36,7 @@ pub(in crate::llm) struct WireEvent<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::llm) struct WireMessage<'a> {
+pub(in crate::llm) struct AnthropicWireMessage<'a> {
     #[serde(borrow)]
     pub model: Option<Cow<'a, str>>,
     pub usage: Option<Count>,

@@ -167,15 +167,17 @@ impl<'a> AnthropicConversation<'a> {
     }
 
     fn add_words(&mut self, text: &'a str) {
-        self.add(MessageRole::User, [SentBlock::said(SentContent::Text { text })]);
+        self.add(MessageRole::User, [SentBlock::content_block(SentContent::Text { text })]);
         self.newest = self.messages.len() - 1;
     }
 
     /// The service understands images best before the text about them.
     fn add_user(&mut self, text: &'a str, wanted: &'a [ImageRef], images: &'a Images) {
         let source = |image: &'a Image| ImageSource::Base64 { media_type: image.media_type(), data: image.base64() };
-        let pictures: Vec<_> =
-            images.of(wanted).map(|image| SentBlock::said(SentContent::Image { source: source(image) })).collect();
+        let pictures: Vec<_> = images
+            .of(wanted)
+            .map(|image| SentBlock::content_block(SentContent::Image { source: source(image) }))
+            .collect();
         if !pictures.is_empty() {
             self.add(MessageRole::User, pictures);
             self.newest = self.messages.len() - 1;
@@ -202,11 +204,11 @@ impl<'a> AnthropicConversation<'a> {
             self.add_words(BEGINNING);
         }
         let thoughts = thoughts.into_iter().flat_map(|reasoning| &reasoning.blocks).map(SentBlock::Thought);
-        let text = text.map(|text| SentBlock::said(SentContent::Text { text }));
+        let text = text.map(|text| SentBlock::content_block(SentContent::Text { text }));
         let calls = calls.iter().zip(sent_ids).map(|(call, id)| {
             // The service takes objects only; the result of any other input tells the model what it wrote.
             let input = serde_json::from_str(&call.arguments).unwrap_or_default();
-            SentBlock::said(SentContent::ToolUse { id: id.clone(), name: names.sent(&call.name), input })
+            SentBlock::content_block(SentContent::ToolUse { id: id.clone(), name: names.sent(&call.name), input })
         });
         self.add(MessageRole::Assistant, thoughts.chain(text).chain(calls));
     }
@@ -217,7 +219,7 @@ impl<'a> AnthropicConversation<'a> {
         for (call, tool_use_id) in calls.iter().zip(sent_ids) {
             let at = results.iter().position(|(id, _)| *id == call.id);
             let content = at.map_or(NO_RESULT, |at| results.remove(at).1);
-            self.add(MessageRole::User, [SentBlock::said(SentContent::ToolResult { tool_use_id, content })]);
+            self.add(MessageRole::User, [SentBlock::content_block(SentContent::ToolResult { tool_use_id, content })]);
         }
     }
 
@@ -236,7 +238,7 @@ impl AnthropicMessage<'_> {
 }
 
 impl<'a> SentBlock<'a> {
-    fn said(said: SentContent<'a>) -> Self {
+    fn content_block(said: SentContent<'a>) -> Self {
         Self::Said { said, cache_control: None }
     }
 }

@@ -90,7 +90,7 @@ fn marked(mut block: Value) -> Value {
 }
 
 #[test]
-fn a_plain_request_holds_nothing_but_what_is_asked() {
+fn a_plain_request_contains_only_the_required_fields() {
     let mut plain = request(vec![ChatMessage::user("hi")]);
     assert_eq!(
         sent(&plain, RequestOptions { stream: true, ..MANNER }),

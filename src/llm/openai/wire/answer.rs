@@ -29,10 +29,10 @@ pub(in crate::llm) struct WireChoice<'a> {
     pub index: Value,
     /// In a piece of a stream.
     #[serde(borrow)]
-    pub delta: Option<WireMessage<'a>>,
+    pub delta: Option<OpenaiWireMessage<'a>>,
     /// In a whole answer.
     #[serde(borrow)]
-    pub message: Option<WireMessage<'a>>,
+    pub message: Option<OpenaiWireMessage<'a>>,
     #[serde(borrow)]
     pub finish_reason: Text<'a>,
     /// Moonshot sends its count here.
@@ -41,7 +41,7 @@ pub(in crate::llm) struct WireChoice<'a> {
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-pub(in crate::llm) struct WireMessage<'a> {
+pub(in crate::llm) struct OpenaiWireMessage<'a> {
     #[serde(borrow)]
     pub content: Text<'a>,
     #[serde(borrow)]

@@ -5,6 +5,6 @@ mod answer;
 mod request;
 mod sent;
 
-pub(super) use answer::{WireAnswer, WireCall, WireFunction, WireMessage};
+pub(super) use answer::{OpenaiWireMessage, WireAnswer, WireCall, WireFunction};
 pub(super) use request::{OpenaiRequest, definitions};
 pub(super) use sent::call_block;

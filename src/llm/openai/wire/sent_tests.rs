@@ -49,7 +49,7 @@ fn request(messages: Vec<ChatMessage>, tools: Vec<ToolSpec>) -> ChatRequest {
 }
 
 #[test]
-fn a_plain_request_holds_nothing_but_what_is_asked() {
+fn a_plain_request_contains_only_the_required_fields() {
     let mut plain = request(vec![ChatMessage::user("hi")], vec![]);
     let messages = json!([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]);
     assert_eq!(sent(&plain, false), json!({"model": "m", "messages": messages}));

@@ -1,9 +1,10 @@
 //! Gives tools to a model that has none.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::format::{FINAL_ANSWER_NOTE, ReactForm, system_prompt};
@@ -37,7 +38,7 @@ impl Provider for ReactModel {
 
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
         let began = Instant::now();
-        let told = tell(request);
+        let react_request = to_react_request(request);
         let watch = ReactSink {
             tools: &request.tools,
             sink,
@@ -46,7 +47,7 @@ impl Provider for ReactModel {
         };
         let response = tokio::select! {
             biased;
-            response = self.inner.chat(&told, &watch) => response?,
+            response = self.inner.chat(&react_request, &watch) => response?,
             // Whatever the model writes from here on is made up; the request is dropped.
             () = watch.over.notified() => ChatResponse {
                 text: watch.lock().text.clone(),
@@ -70,7 +71,7 @@ impl Provider for ReactModel {
 }
 
 /// Returns the request in the ReAct format.
-fn tell(request: &ChatRequest) -> ChatRequest {
+fn to_react_request(request: &ChatRequest) -> ChatRequest {
     let mut messages = as_text(&request.messages, &ReactForm { tools: &request.tools });
     if request.tools.is_empty()
         && ends_with_results(&request.messages)
@@ -148,7 +149,7 @@ impl<'a> ReactSink<'a> {
             }
             self.delta(Delta::Text(&response.text));
         }
-        let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.into_inner();
         let held = state.filter.finish();
         let mut pieces = state.read(held);
         let (read, rest) = state.reader.finish(response.truncated);
@@ -158,7 +159,7 @@ impl<'a> ReactSink<'a> {
     }
 
     fn lock(&self) -> MutexGuard<'_, AnswerState<'a>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

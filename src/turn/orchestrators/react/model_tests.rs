@@ -29,8 +29,8 @@ impl Provider for Scripted {
     }
 
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
-        self.asked.lock().unwrap().push(request.clone());
-        let text = self.answers.lock().unwrap().pop_front().unwrap_or("Final Answer: done");
+        self.asked.lock().push(request.clone());
+        let text = self.answers.lock().pop_front().unwrap_or("Final Answer: done");
         let chars: Vec<char> = text.chars().collect();
         for piece in chars.chunks(self.size.max(1)).filter(|_| self.size > 0) {
             sink.delta(Delta::Text(&piece.iter().collect::<String>()));
@@ -47,7 +47,7 @@ struct Seen(Mutex<String>);
 
 impl DeltaSink for Seen {
     fn delta(&self, delta: Delta<'_>) {
-        let mut seen = self.0.lock().unwrap();
+        let mut seen = self.0.lock();
         match delta {
             Delta::Reasoning(text) => seen.push_str(&format!("({})", text.trim())),
             Delta::Text(text) => seen.push_str(text),
@@ -90,7 +90,7 @@ async fn text_becomes_calls_and_an_answer_however_it_is_streamed() {
             (first.text.as_str(), name.as_str(), arguments.as_str()),
             ("I read it.", "read_file", r#"{"path":"notes.txt"}"#)
         );
-        let shown = seen.0.lock().unwrap().replace(")(", "");
+        let shown = seen.0.lock().replace(")(", "");
         assert!(shown.starts_with("(Action:") && shown.ends_with("<read_file>"), "{shown}");
         asked.messages.push(ChatMessage::Assistant {
             content: first.text.clone(),
@@ -104,8 +104,8 @@ async fn text_becomes_calls_and_an_answer_however_it_is_streamed() {
         let second = model.chat(&asked, &seen).await.unwrap();
         assert_eq!((second.text.as_str(), second.tool_calls.len()), ("It says hello.\nTwice.", 0));
         assert!(second.reasoning.is_some_and(|thought| thought.text == "I know." && thought.provider.is_empty()));
-        assert!(seen.0.lock().unwrap().ends_with("It says hello.\nTwice."));
-        let asked = inner.asked.lock().unwrap();
+        assert!(seen.0.lock().ends_with("It says hello.\nTwice."));
+        let asked = inner.asked.lock();
         assert!(asked.iter().all(|request| request.tools.is_empty() && request.system.contains("## read_file")));
         let told = asked[1].messages.last();
         assert_eq!(told, Some(&ChatMessage::user("Observation: hello hello")));
@@ -119,7 +119,7 @@ async fn a_made_up_observation_ends_the_request_at_once() {
     let seen = Seen::default();
     let response = ReactModel::new(inner).chat(&request(vec![ChatMessage::user("read")]), &seen).await.unwrap();
     assert_eq!((response.tool_calls.len(), response.model.as_str()), (1, "small"));
-    assert_eq!(*seen.0.lock().unwrap(), "<read_file>");
+    assert_eq!(*seen.0.lock(), "<read_file>");
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn the_last_call_asks_for_the_answer() {
     asked.tools = Arc::default();
     let response = ReactModel::new(inner.clone()).chat(&asked, &Seen::default()).await.unwrap();
     assert_eq!(response.text, "all I know");
-    let asked = inner.asked.lock().unwrap();
+    let asked = inner.asked.lock();
     assert_eq!(
         asked[0].messages.last(),
         Some(&ChatMessage::user(format!("Observation: hello\n\n{FINAL_ANSWER_NOTE}")))

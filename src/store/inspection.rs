@@ -206,10 +206,12 @@ mod tests {
     fn a_sound_file_is_read_completely_and_not_changed() {
         let (_folder, path) = made();
         let before = fs::read(&path).unwrap();
-        let checkup = inspect(&path, LONG).unwrap();
-        let DatabaseIntegrity::Sound { tables, read, compared } = checkup.soundness else { panic!("{checkup:?}") };
+        let inspection = inspect(&path, LONG).unwrap();
+        let DatabaseIntegrity::Sound { tables, read, compared } = inspection.soundness else {
+            panic!("{inspection:?}")
+        };
         assert_eq!((tables > 8, read, compared), (true, tables, tables));
-        assert_eq!((checkup.format, checkup.overview), (checkup.known, Some(StoreOverview::default())));
+        assert_eq!((inspection.format, inspection.overview), (inspection.known, Some(StoreOverview::default())));
         assert!(fs::read(&path).unwrap() == before);
         assert!(!files::log_path(&path).exists(), "no log is left there");
         let writer = opening::open(&path).unwrap().connection;
@@ -237,7 +239,7 @@ mod tests {
         assert!(matches!(inspect(&path, LONG), Err(StoreError::Open { .. })));
         fs::write(&path, &whole[..whole.len() / 2]).unwrap();
         match inspect(&path, LONG) {
-            Ok(checkup) => assert!(matches!(checkup.soundness, DatabaseIntegrity::Damaged(_)), "{checkup:?}"),
+            Ok(inspection) => assert!(matches!(inspection.soundness, DatabaseIntegrity::Damaged(_)), "{inspection:?}"),
             Err(error) => assert!(error.to_string().contains("malformed"), "{error}"),
         }
         fs::write(&path, &whole).unwrap();

@@ -30,7 +30,7 @@ pub struct AwaitingTurn {
 
 /// Returns what follows from the end of a sub-agent. Nothing is delivered to the chat: a turn that waits for the end
 /// resumes with it; otherwise the asking session gets a message.
-pub fn ended(
+pub fn follow_ups_of(
     connection: &Connection,
     task: &SubAgentTurn,
     end: &EndedTurn<'_>,
@@ -47,7 +47,7 @@ pub fn ended(
     let head = head(connection, task, end, phrases)?;
     let is_stopped = error == Some("stopped");
     // The asking turn ran on an errand and has ended, so the report is only noted.
-    let ran_errand = asking.iter().any(|row| TurnOrigin::parse(&row.origin).is_errand());
+    let ran_errand = asking.iter().any(|row| TurnOrigin::parse(&row.origin).runs_for_job_or_agent());
     let draft = if is_stopped || ran_errand {
         InboundDraft::of_note(&SessionNote { note: head, said: answer }, task.session.clone())
     } else {

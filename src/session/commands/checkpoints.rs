@@ -27,10 +27,10 @@ pub async fn checkpoint(context: &CommandContext, name: &str, row: &InboxRow) ->
         return Ok(list(context, &lines).into());
     }
     let Some(turn) = context.store.read(move |connection| checkpoints::current_turn(connection, &key)).await? else {
-        return Ok(context.phrases.no_points.to_owned().into());
+        return Ok(context.phrases.no_checkpoints.to_owned().into());
     };
     let reply = fill(context.phrases.point_named, &[&name, &name]);
-    Ok(CommandReply { reply, change: SessionChange::NamePoint { turn, name }, error: None })
+    Ok(CommandReply { reply, change: SessionChange::NameCheckpoint { turn, name }, error: None })
 }
 
 /// Restores the session to a point, given by name or id.
@@ -70,7 +70,7 @@ pub async fn restore(context: &CommandContext, wanted: &str, row: &InboxRow) -> 
 
 fn list(context: &CommandContext, lines: &[CheckpointSummary]) -> String {
     if lines.is_empty() {
-        return context.phrases.no_points.to_owned();
+        return context.phrases.no_checkpoints.to_owned();
     }
     let line = |line: &CheckpointSummary| {
         let name = line.name.as_ref().map(|name| format!("**{name}** ")).unwrap_or_default();
@@ -78,7 +78,7 @@ fn list(context: &CommandContext, lines: &[CheckpointSummary]) -> String {
         format!("- `{}` {at} {name}{}", checkpoints::short_id(line.turn), first_words(line))
     };
     let lines = lines.iter().map(line).collect::<Vec<_>>().join("\n");
-    format!("{}\n{lines}\n\n{}", context.phrases.points_are, context.phrases.points_use)
+    format!("{}\n{lines}\n\n{}", context.phrases.checkpoints_are, context.phrases.checkpoints_use)
 }
 
 /// Returns the beginning of the message that the point's turn answered.
