@@ -15,7 +15,7 @@ use crate::store::memories::{self, NewMemory};
 use crate::store::session_memory::{self, SessionMemory};
 use crate::store::{Connection, StoreError, notes, now_ms, usage};
 
-/// Failed tries in a row, after which an extract has to do.
+/// The most failed tries in a row; after them an extract replaces the summary.
 pub(super) const TRIES: i64 = 3;
 /// The waits after the first and the second failed try.
 const FIRST_WAIT_MS: i64 = 60_000;
@@ -40,9 +40,9 @@ pub(super) enum CommitResult {
 pub(super) enum SummaryOutcome {
     /// A model has written the summary.
     Written(SummaryAnswer),
-    /// No model writes it: an extract has to do.
+    /// No model writes the summary; an extract replaces it.
     Extract,
-    /// A model was asked in vain.
+    /// A model failed to write the summary.
     Failed,
 }
 

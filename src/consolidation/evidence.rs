@@ -13,7 +13,7 @@ const EMPTY: &[&str] = &[
     "用户", "我的", "喜欢",
 ];
 
-/// One in so many words of a fact must be the person's own.
+/// At least one in so many words of a fact must be the person's own.
 const SHARE: usize = 3;
 
 /// What a person said, and its context.
@@ -32,7 +32,7 @@ impl Evidence {
     pub fn supports(&self, fact: &str) -> bool {
         let (fact, found) = (stemmed_words(fact), stemmed_words(&self.found));
         let mut said = stemmed_words(&self.said);
-        // A yes to the text of a page does not say it.
+        // Agreement with the text of a page is no evidence.
         said.extend(stemmed_words(&self.asked).into_iter().filter(|word| !found.contains(word)));
         let only = |of: &BTreeSet<String>, not: &BTreeSet<String>| {
             fact.iter().filter(|word| of.contains(*word) && !not.contains(*word)).count()

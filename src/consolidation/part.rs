@@ -146,7 +146,7 @@ pub(super) fn next(
     let (rows, lines) = if is_backlog { (rows, lines) } else { cut(rows, lines, limits.input_tokens) };
     let Some(to) = rows.last().map(|row| row.seq + 1) else { return Ok(None) };
     let is_last = to >= target;
-    // Whichever part covers them.
+    // These messages may be covered by an earlier part.
     let overlap = if why == ConsolidationReason::Idle && is_last {
         IDLE_KEPT.min(limits.keep).min(to - head.first_seq)
     } else {

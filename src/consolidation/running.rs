@@ -14,7 +14,7 @@ pub(super) type SessionEpoch = (String, i64);
 /// The running tasks.
 #[derive(Default)]
 pub(super) struct RunningConsolidations {
-    /// What is consolidated now, and what panicked.
+    /// The epochs that are being consolidated, and those that panicked.
     taken: HashSet<SessionEpoch>,
     tasks: JoinSet<SessionEpoch>,
 }
@@ -25,7 +25,7 @@ impl RunningConsolidations {
         self.tasks.len() < AT_ONCE
     }
 
-    /// Begins `telling`, unless this epoch is being consolidated or has panicked.
+    /// Begins `consolidation`, unless this epoch is being consolidated or has panicked.
     pub fn begin(&mut self, epoch_key: SessionEpoch, telling: impl Future<Output = ()> + Send + 'static) {
         if self.taken.insert(epoch_key.clone()) {
             self.tasks.spawn(async move {

@@ -30,7 +30,7 @@ use crate::turn::token_budget::{TokenBudget, estimate_usage};
 /// The longest answer, in tokens.
 const ANSWER_TOKENS: u32 = 8_000;
 
-/// Known facts that the model is shown, so that it can replace them: the newest, and those near to what was said.
+/// Known facts that the model is shown, so that it can replace them: the newest, and those near to the messages.
 const KNOWN: u32 = 40;
 const NEAR: usize = 40;
 /// The newest messages for which near facts are searched, and how many facts for each.
@@ -69,7 +69,7 @@ pub(super) struct SummaryUsage {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SummaryError {
-    /// There is no model or no budget for one; an extract has to do.
+    /// There is no model or no budget for one; an extract replaces the summary.
     #[error("no model writes the summary: {0}")]
     Nobody(String),
     #[error("the model did not answer in {0:?}")]

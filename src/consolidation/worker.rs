@@ -34,8 +34,8 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The pause after a turn, to handle turns together that end at the same time.
 const SETTLE: Duration = Duration::from_millis(300);
-/// The pause after a turn in a process that runs one conversation alone: such a process often ends with its turn, and
-/// would begin in vain.
+/// The pause after a turn in a process that runs a single conversation. Such a process often ends with its turn, before a
+/// consolidation could finish.
 const FINAL_SETTLE: Duration = Duration::from_secs(1);
 
 /// The worker that consolidates sessions.
@@ -163,7 +163,7 @@ impl Consolidator {
             };
             store.write(Durability::Logged, note).await?;
         }
-        // Only now: after an error the same conversations are looked at again.
+        // Set only after the write, so that an error leaves the same conversations to examine.
         self.idle_from = next_from;
         Ok(if is_all { next.map(|used| until(used + idle, now)) } else { Some(LOOK_PAUSE) })
     }

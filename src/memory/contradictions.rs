@@ -1,16 +1,16 @@
-//! Plain sentences that say one thing of one subject, of which only one can hold: "My cat is called Momo", 我住在北京. A new
-//! one takes the old one's place. Whatever might hold beside another says nothing here.
+//! Detects plain sentences that claim the only value of an attribute, such as "My cat is called Momo" or 我住在北京. A newer
+//! claim about the same attribute replaces the older one. A sentence that can be true beside others claims nothing here.
 
 use crate::text::{comparison_key, is_han_or_kana};
 
-/// What a sentence claims: of what, and which value it has.
+/// A claim that an attribute of a subject has one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExclusiveClaim {
     pub subject: String,
     pub value: String,
 }
 
-/// Words that let both hold, at other times or in other places, or let neither be judged.
+/// Words with which two claims may both hold, at other times or in other places, or which leave a claim unclear.
 const EN_BOTH: [&str; 24] = [
     "also",
     "too",
@@ -62,7 +62,7 @@ const ZH_BOTH: [&str; 22] = [
     "期间",
 ];
 
-/// What ends a subject and begins its value.
+/// Verbs between a subject and its value, each with its normal form.
 const EN_VERBS: [(&str, &str); 11] = [
     (" is called ", "is called"),
     (" is named ", "is called"),
@@ -77,7 +77,7 @@ const EN_VERBS: [(&str, &str); 11] = [
     (" was born on ", "was born on"),
 ];
 
-/// What something has one of: only of these "is" leaves no room for another value.
+/// Attributes that have a single value: only for these does "is" exclude another value.
 const EN_SINGLE: [&str; 24] = [
     "name",
     "full name",
@@ -130,9 +130,9 @@ const ZH_SINGLE: [&str; 22] = [
     "老板",
 ];
 
-/// What a sentence claims, if it is one of those that are understood.
+/// Returns the claim of a sentence; `None` if the sentence has another form.
 pub fn exclusive_claim(sentence: &str) -> Option<ExclusiveClaim> {
-    // A second sentence, or an aside, may say anything.
+    // A second sentence or an aside may change the meaning.
     if sentence.chars().count() > 120 || sentence.contains(['\n', '?', '？', ';', '；', '(', '（']) {
         return None;
     }
@@ -160,18 +160,18 @@ fn english(text: &str) -> Option<ExclusiveClaim> {
     is_single.then(|| made(&subject.replace("favorite ", "favourite "), "is", value)).flatten()
 }
 
-/// Whether it is the cat's name: what follows another's.
+/// Returns true if `attribute` is `single` of something else, as in "cat's name".
 fn ends_so(attribute: &str, single: &str) -> bool {
     attribute.strip_suffix(single).is_some_and(|before| before.ends_with("'s "))
 }
 
-/// Of whom or what: whoever writes is called "user", whichever words say so.
+/// Returns the normal form of a subject. The writer is always called "user".
 fn english_subject(words: &str) -> Option<String> {
     let words = words.strip_prefix("the ").unwrap_or(words);
     let subject = match words.split_once(' ') {
         None if matches!(words, "i" | "user" | "me") => "user".to_owned(),
         Some(("my" | "user's", rest)) => format!("user's {rest}"),
-        // Who "he" or "it" is, the sentence does not say.
+        // The sentence does not say who "he" or "it" is.
         _ if matches!(words, "he" | "she" | "it" | "they" | "we" | "you" | "there" | "this" | "that") => return None,
         _ => words.to_owned(),
     };

@@ -19,18 +19,18 @@ pub struct ForgetOutcome {
     pub turns: usize,
 }
 
-/// Summaries that stand otherwise in HISTORY.md, as JSON, session and time of each: the keeper of the files tells these anew.
+/// The key in `meta` of the changed summaries, as JSON of session and time. The writer of HISTORY.md replaces them there.
 pub(super) const RETOLD: &str = "memory_retold";
-/// In the detail of what earlier versions guessed at from a word: it was not said where it comes from.
+/// The field in the detail of memories that earlier versions guessed from single words. Their sources are unreliable.
 const GUESS: &str = "guess";
-/// A summary's session, and when it was made.
+/// The session of a summary, and its creation time.
 type SummaryKey = (String, i64);
-/// How many of them are noted at most; more than a file holds.
+/// The most changed summaries that are recorded; more than a file holds.
 const MOST_RETOLD: usize = 10_000;
 
-/// Forgets entries in the caller's write, for good: the rows, what they had replaced, the words and vectors that they were
-/// found by, the snapshots and summaries that tell them, the words of the turns that they came from, and what other turns were
-/// given of them. What is not there is passed over.
+/// Forgets memories for good, in the caller's write: their rows, the rows that they replaced, their terms and embeddings,
+/// the snapshots and summaries that mention them, the words of the turns that stated them, and what other turns were shown
+/// of them. Unknown ids are ignored.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -65,7 +65,7 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<ForgetOutcome, Sto
         retold.extend(retell(connection, memory_lines::summaries_of(connection, owner.as_str())?, &telling)?);
         prompt_memory::redact_running_turns(connection, owner, telling)?;
     }
-    // Also of conversations in which others write, whose summaries are nobody's own.
+    // Summaries of shared conversations belong to no person.
     let telling: Vec<MentionDetector> = detectors.into_iter().map(|(_, detector)| detector).collect();
     for session in &sessions {
         retold.extend(retell(connection, memory_lines::summaries_of_session(connection, session)?, &telling)?);
@@ -102,7 +102,7 @@ pub fn drop_prompt_snapshots(connection: &Connection, owner: &Owner) -> Result<(
 /// Returns the turns in which the entries were stated.
 fn sources(connection: &Connection, entries: &[MemoryEntry]) -> Result<BTreeSet<(String, String)>, StoreError> {
     let mut turns = BTreeSet::new();
-    // A summary comes from all that it tells; that stays.
+    // The turns that a summary covers stay.
     let is_said = |entry: &&MemoryEntry| entry.kind != MemoryKind::Summary && entry.detail[GUESS] != true;
     for entry in entries.iter().filter(is_said) {
         turns.extend(also_said(&entry.detail));

@@ -1,4 +1,4 @@
-//! Indexes messages in the background: in small writes, from where the last one ended.
+//! Indexes messages in the background: in small writes, each of which continues where the last one ended.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,13 +24,14 @@ const BREATH: Duration = Duration::from_millis(20);
 /// The time in which more messages gather before they are indexed.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// How often all sessions are checked, and not only those that were used lately.
+/// The interval between checks of all sessions. The passes in between check recently used sessions only.
 const ROUND: Duration = Duration::from_secs(600);
 
-/// How far the clock may be set back before recent sessions are missed until the next round, in milliseconds.
+/// The tolerance for a clock that was set back: sessions that were used this long before the last pass are checked again. In
+/// milliseconds.
 const SLACK: i64 = 60_000;
 
-/// What stands in `meta` for words that are removed but in the file, while they are taken out of it.
+/// The state in `meta` while removed terms are deleted from the file.
 const PURGING: &str = "purging";
 
 /// Keeps the word index up to date with the messages of all sessions.
@@ -48,7 +49,7 @@ impl MessageIndexer {
         Self { service: live.get(), live, looked_at: 0, round: Instant::now() }
     }
 
-    /// Works after each [`MemoryService::notify_messages`], until `stop` or until the store is closed.
+    /// Runs after each [`MemoryService::notify_messages`], until `stop` or until the store is closed.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut sayings = self.service.subscribe_to_messages();
         loop {
@@ -79,7 +80,7 @@ impl MessageIndexer {
     /// Indexes all messages that are not indexed yet. Rebuilds a damaged index at once.
     ///
     /// # Errors
-    /// The store cannot be read or written; what was done stays.
+    /// The store cannot be read or written; the messages indexed so far stay indexed.
     pub async fn catch_up(&mut self) -> Result<(), StoreError> {
         self.go_through().await?;
         if !self.service.store.read_here(word_index::is_trusted)? {
@@ -97,7 +98,7 @@ impl MessageIndexer {
         self.put_memories(&store).await?;
         self.sweep(&store).await?;
         let begun = now_ms();
-        // A clock that was set back must not hide anything.
+        // A clock that was set back must not hide messages.
         let since = if begun < self.looked_at { 0 } else { self.looked_at - SLACK };
         let mut has_news = false;
         loop {
@@ -121,7 +122,7 @@ impl MessageIndexer {
         Ok(())
     }
 
-    /// Empties an index that is damaged, or was made by another version or for other identities.
+    /// Clears an index that is damaged, or that another version or other identities have built.
     async fn make_sound(&mut self, store: &Store, identities: &Identities) -> Result<(), StoreError> {
         let expected = word_index::made_by(identities);
         let mut is_sound = store.read_here(|connection| meta::get(connection, meta::WORDS))? == Some(expected);
@@ -164,7 +165,7 @@ impl MessageIndexer {
         if removed.is_none_or(|removed| removed.is_empty()) {
             return Ok(());
         }
-        // What is removed while this goes on says so again, and is left for the next time.
+        // A removal during this loop sets the state again, and the next pass handles it.
         store.write(Durability::Logged, |connection| meta::set(connection, meta::WORDS_REMOVED, PURGING)).await?;
         let mut begins = true;
         while store.write(Durability::Logged, move |connection| word_index::purge(connection, begins)).await? {
@@ -179,7 +180,7 @@ impl MessageIndexer {
     }
 }
 
-/// Rebuilds the whole index in one write, for a store that nobody else uses.
+/// Rebuilds the whole index in one write, for a store that no gateway uses.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -190,10 +191,10 @@ pub fn rebuild_index(connection: &Connection, identities: &Identities) -> Result
     Ok(())
 }
 
-/// Messages in one write, which takes some milliseconds of the writer's time at most.
+/// The most messages in one write, which takes the writer a few milliseconds.
 const BATCH: usize = 32;
 
-/// Sessions read at once.
+/// The most sessions that are read at once.
 const SESSIONS: usize = 32;
 
 /// The next messages of a session to index.
@@ -272,7 +273,7 @@ fn read_piece(
     Ok(MessageBatch { session, range: (from, to), messages })
 }
 
-/// The person that a turn speaks with.
+/// The person whose message a turn answers.
 struct MessageSpeaker {
     /// Empty if the person owns no memory.
     owner: String,
@@ -291,7 +292,7 @@ fn speaker_of(
         Err(_) => Vec::new(),
     };
     let least = rows.iter().min_by_key(|row| Trust::parse(&row.trust).rank());
-    // What is told to a session, or was imported, is of whoever the session belongs to.
+    // Notes to a session and imported messages belong to the session's owner.
     let Some(row) = least.filter(|row| TurnOrigin::parse(&row.origin).note().is_none()) else {
         let owner = search_index::session_owner(connection, session)?.unwrap_or_default();
         return Ok(MessageSpeaker { owner, name: String::new() });

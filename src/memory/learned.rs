@@ -1,25 +1,26 @@
-//! What is learned without a model: what somebody states about himself, and what a turn came to. Precision before recall: a
-//! wrong conclusion has to be forgotten by hand, a missed one is left to the model. A sentence counts only as a whole, from its
-//! first word to its last; whatever is quoted, asked, imagined or qualified states nothing. `tables/` has sentences of each kind.
+//! Extracts facts from messages, and tasks from finished turns, by rules, without a model. Precision comes before recall: a
+//! person must forget a wrong fact by hand, while a model can still extract a missed one. A clause counts only if it matches
+//! from its first word to its last; quotations, questions, hypotheses and qualified statements state nothing. `tables/` has
+//! sentences of each kind.
 
 use serde_json::{Value, json};
 
 use super::{MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, Owner};
 use crate::text::{is_han_or_kana, is_sentence_mark, narrow, one_line, sentences, truncate};
 
-/// How certain a statement is, and how certain it is that a programming language is preferred that is only liked or used.
+/// The confidence in a statement, and in a preference for a programming language that is only liked or used.
 const STATED: f64 = 0.7;
 pub(super) const IMPLIED: f64 = 0.5;
-/// The longest message that is looked through: a longer one is mostly a text that somebody else wrote. In characters.
+/// The longest message that is examined, in characters: longer ones mostly quote the text of somebody else.
 const LOOKED_AT: usize = 600;
 /// The longest value, in characters.
 const VALUE_CHARS: usize = 40;
-/// How much of a message and of its answer a task keeps, in characters.
+/// The longest excerpts of a request and of its result in a task, in characters.
 const TASK_CHARS: usize = 200;
-/// Tools of a turn that are named.
+/// The most tools that a task names.
 const TASK_TOOLS: usize = 20;
 
-/// What the words behind a beginning state.
+/// The kind of statement that a clause begins.
 #[derive(Clone, Copy, PartialEq)]
 enum StatementForm {
     Name,
@@ -28,12 +29,12 @@ enum StatementForm {
     Likes,
     Prefers,
     Dislikes,
-    /// Only of a programming language.
+    /// Programming languages only.
     Uses,
     Language,
 }
 
-/// How a clause begins that states something about its writer. Where two fit, the longer stands first.
+/// Beginnings of clauses that state something about their writer. Of two that match, the longer comes first.
 const ENGLISH: [(&str, StatementForm); 25] = [
     ("my name is ", StatementForm::Name),
     ("my name's ", StatementForm::Name),
@@ -89,7 +90,7 @@ const CHINESE: [(&str, StatementForm); 25] = [
     ("我主要用", StatementForm::Uses),
 ];
 
-/// Programming languages whose names mean little else, and what each is called here.
+/// Programming languages whose names have hardly another meaning, each with its normal form.
 const LANGUAGES: [(&str, &str); 16] = [
     ("python", "python"),
     ("javascript", "javascript"),
@@ -109,49 +110,50 @@ const LANGUAGES: [(&str, &str); 16] = [
     ("perl", "perl"),
 ];
 
-/// Parts are told apart by a bar. With one of these in it, a message states nothing: it is about a text, or about what is not so.
+/// Words that frame a text, separated by bars. A message with one of them states nothing: it is about a text or a
+/// hypothesis.
 const FRAMES: &str = "imagine|suppose|pretend|translat|rewrite|role-play|roleplay|for example|joke|kidding|翻译|假设|假如|扮演|\
     想象|例如|玩笑|造句";
 
-/// What may stand before a statement.
+/// Greetings that may precede a statement.
 const GREETINGS: &str = "hi|hello|hey|hi there|hello there|good morning|good evening|ok|okay|thanks|by the way|btw|你好|您好|\
     大家好|嗨|早上好|晚上好|谢谢|对了";
 
-/// How the last clause of a question begins where what stands before it is no part of the question.
+/// Beginnings of a last clause that is a question by itself, so that the clauses before it are statements.
 const REQUESTS: &str = "can you|could you|would you|will you|how |what |where |请问|你能|能不能|可以|怎么";
 
-/// What takes a statement back.
+/// Beginnings of clauses that limit or retract a statement.
 const BUTS: &str = "but |though |although |except |但|可是|不过";
 
-/// English words with which it is open what is meant, or that only hold here and now.
+/// English words that leave the meaning open or limit it to here and now.
 const OPEN: &str = "a about again all also an any anymore anything are as at be because being best better both but by can do \
     does doing either else even everything first for former from he her here him his how i if in is it its \
     just last latter me mine more most much my neither no none not nothing now of on one ones only option our \
     second she so some something still that the their them there these they thing third this those to today \
     too us version was way we what when where which who why with you your \
     myself yourself himself herself themselves monday tuesday wednesday thursday friday saturday sunday";
-/// Chinese ones.
+/// Chinese words that leave the meaning open or limit it to here and now.
 const OPEN_ZH: [&str; 39] = [
     "你", "您", "他", "她", "它", "我", "这", "那", "什么", "谁", "吗", "呢", "怎", "哪", "的", "了", "上", "过", "得",
     "着", "死", "就", "都", "个", "种", "款", "第", "者", "一点", "时候", "方案", "版", "多少", "几", "没", "不", "是",
     "会", "更",
 ];
-/// In what is written behind "I live in": no place, or none for long.
+/// Chinese words after "I live in" that show no place, or a temporary one.
 const NO_PLACES_ZH: [&str; 28] = [
     "里", "楼", "层", "号", "栋", "家", "店", "院", "馆", "边", "面", "近", "旁", "隔壁", "公司", "学校", "宿舍",
     "小区", "很", "久", "年", "月", "天", "时", "期间", "十", "工作", "方",
 ];
 
-/// The commonest surnames, without those that begin everyday words, as 车 and 米 do.
+/// The most common surnames, without those that begin everyday words, as 车 and 米 do.
 const SURNAMES: &str = "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范金石\
 廖贾夏韦付方邹熊孟秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤";
 const LONG_SURNAMES: [&str; 6] = ["欧阳", "司马", "上官", "诸葛", "夏侯", "皇甫"];
-/// Words that begin as a name does.
+/// Words that begin like a name.
 const NO_NAMES_ZH: [&str; 14] =
     ["马上", "方便", "高兴", "高声", "小心", "小声", "小点", "老是", "老实", "大声", "大家", "大点", "大概", "去"];
 const TITLES_ZH: [&str; 10] = ["老师", "先生", "女士", "小姐", "同学", "医生", "博士", "总", "哥", "姐"];
 
-/// Facts that somebody states about himself in what he writes: key, value, confidence.
+/// Returns the facts that a message states about its writer, as key, value and confidence.
 pub fn preferences_in(text: &str) -> Vec<(String, String, f64)> {
     let mut found: Vec<(String, String, f64)> = Vec::new();
     let text = narrow(text);
@@ -159,7 +161,7 @@ pub fn preferences_in(text: &str) -> Vec<(String, String, f64)> {
     if text.chars().count() > LOOKED_AT || FRAMES.split('|').any(|frame| lower.contains(frame)) {
         return found;
     }
-    // What stands behind a colon or a quotation mark may be anybody's words.
+    // Somebody else may have written the text after a colon or a quotation mark.
     let own = text.split([':', '"', '“', '”', '「', '『', '`', '>', '(']).next().unwrap_or_default();
     for sentence in sentences(own) {
         for said in stated_in(sentence) {
@@ -171,7 +173,7 @@ pub fn preferences_in(text: &str) -> Vec<(String, String, f64)> {
     found
 }
 
-/// What the clauses of a sentence state, up to the first that states nothing: what follows may depend on that.
+/// Returns the statements of a sentence, up to the first clause that states nothing: later clauses may depend on that one.
 fn stated_in(sentence: &str) -> Vec<(String, String, f64)> {
     let is_outside = |c: char| c.is_whitespace() || is_sentence_mark(c) || c == '~';
     let is_question = sentence[sentence.trim_end_matches(is_outside).len()..].contains('?');
@@ -223,7 +225,7 @@ fn language(word: &str) -> Option<String> {
     known.map(|(_, language)| (*language).to_owned())
 }
 
-/// What is liked: a few words of which none leaves open what is meant.
+/// Returns the thing that is liked: a few words, none of which leaves the meaning open.
 fn thing(rest: &str) -> Option<String> {
     let words: Vec<&str> = rest.split_whitespace().collect();
     let is_word = |word: &&str| {
@@ -264,7 +266,7 @@ fn place(rest: &str) -> Option<String> {
             None => proper(rest),
         };
     }
-    // 上海 and 成都 are places, and 地球上 says where something lies.
+    // 上海 and 成都 are places, while 地球上 is a position.
     let plain = rest.trim_start_matches('上').trim_end_matches('都');
     let is_open = OPEN_ZH.iter().chain(&NO_PLACES_ZH).any(|word| plain.contains(word));
     let most = if rest.ends_with(['市', '省', '县', '区', '镇', '州']) { 6 } else { 3 };
@@ -272,7 +274,7 @@ fn place(rest: &str) -> Option<String> {
         .then(|| rest.to_owned())
 }
 
-/// A name in Latin letters: words that begin with a capital; behind them may only stand what takes nothing back.
+/// Returns a name in Latin letters: capitalized words that nothing after them limits.
 fn proper(rest: &str) -> Option<String> {
     const PARTICLES: [&str; 9] = ["de", "van", "von", "der", "da", "la", "al", "bin", "del"];
     const GOES_ON: [&str; 5] = ["and", "with", "from", "now", "since"];
@@ -288,7 +290,7 @@ fn proper(rest: &str) -> Option<String> {
     fits.then(|| words[..count].join(" "))
 }
 
-/// A Chinese name: a common surname and one or two characters more.
+/// Returns a Chinese name: a common surname and one or two more characters.
 fn chinese_name(rest: &str) -> Option<String> {
     let is_long = LONG_SURNAMES.iter().any(|surname| rest.starts_with(surname));
     let length = if is_long { 3..=4 } else { 2..=3 };
@@ -307,7 +309,7 @@ fn is_surname(c: char) -> bool {
     SURNAMES.contains(c)
 }
 
-/// What is remembered of such preferences.
+/// Returns the facts that a message states about its writer, as memories.
 pub fn as_preferences(text: &str, owner: &Owner, source: &MemorySource) -> Vec<NewMemoryEntry> {
     let new = |(name, text, confidence)| NewMemoryEntry {
         owner: owner.clone(),
@@ -322,10 +324,10 @@ pub fn as_preferences(text: &str, owner: &Owner, source: &MemorySource) -> Vec<N
     preferences_in(text).into_iter().map(new).collect()
 }
 
-/// What a turn came to.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedTurn<'a> {
-    /// What was asked.
+    /// The user's request.
     pub input: &'a str,
     pub result: &'a str,
     pub success: bool,
@@ -333,8 +335,8 @@ pub struct FinishedTurn<'a> {
     pub agent: &'a str,
 }
 
-/// The task to be remembered of a turn that used `tools`; none of one that only talked and went well, or that only worked on
-/// the memory itself.
+/// Returns the task to remember of a turn that used `tools`. `None` for a successful turn that used no tool, or only those
+/// of memory.
 pub fn task_of<'a>(
     done: FinishedTurn<'_>,
     tools: impl Iterator<Item = &'a str>,

@@ -1,4 +1,4 @@
-//! Plain search over what was said, for the owner's command line: whoever's it was, with a piece of the text around it.
+//! Searches the messages of all owners for the owner's command line, with excerpts around the matches.
 
 use super::HitLocation;
 use super::message_text::spoken_text;
@@ -15,21 +15,21 @@ pub struct HistoryHit {
     pub seq: i64,
     /// `user` or `assistant`.
     pub role: String,
-    /// The owner of the conversation; empty if nobody owns it, as with an untrusted sender.
+    /// The owner of the conversation; empty if there is none, as with an untrusted sender.
     pub owner: String,
     /// UTC milliseconds.
     pub at: i64,
-    /// What was said around the first word that was looked for, in one line.
+    /// The text around the first match, on one line.
     pub excerpt: String,
-    /// How much of what was asked for is in it, 0 to 1.
+    /// The share of the query that the message holds, 0 to 1.
     pub similarity: f64,
 }
 
-/// Characters of an excerpt, and how many of them stand before the word.
+/// The length of an excerpt, and of its part before the match, in characters.
 const EXCERPT: usize = 160;
 const BEFORE: usize = 50;
 
-/// The most lines of one answer.
+/// The most hits of one answer.
 const LIMIT: usize = 200;
 
 impl HistoryHit {
@@ -38,8 +38,8 @@ impl HistoryHit {
     }
 }
 
-/// The messages that hold most of `text`, the best first, in one session or in all of them, whoever's they are. An index that
-/// is damaged finds nothing until it is made anew.
+/// Returns the messages of any owner that fit `text`, the best first, in one session or in all. A damaged index finds
+/// nothing until it is rebuilt.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -94,7 +94,7 @@ fn found(
     Ok(lines.into_iter().map(|(_, line)| line).collect())
 }
 
-/// One line of a text around a place in it.
+/// Returns a line of a text around an offset.
 fn excerpt(text: &str, at: usize) -> String {
     let before = text[..at].chars().count();
     let from = before.saturating_sub(BEFORE);

@@ -1,11 +1,10 @@
-//! Memories of one who has a name now, or another one: `[identities]` says who is who from today on, for what is known already,
-//! too.
+//! Moves memories to the owners that `[identities]` names after a change of the configuration.
 
 use super::{Identities, Owner};
 use crate::store::{Connection, StoreError, forgetting, inbox, memories, ownership};
 
-/// Gives what is known and the sessions to the names that their owners have now; answers whether anything changed hands. What
-/// a name had that nobody has any more goes back to whoever said it.
+/// Moves stored memories and sessions to the current names of their owners. Returns true if any moved. The memories of a
+/// name that no longer exists return to the senders who stated them.
 ///
 /// # Errors
 /// The store cannot be written.

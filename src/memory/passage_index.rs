@@ -1,8 +1,8 @@
-//! What of memory fits a message: the terms of what is known, held in memory, so that each message costs a look at its own words
-//! and nothing is read or cut into terms but what is attached.
+//! Finds the memories that fit a message, with an index of terms held in memory: a message costs a look-up of its own terms,
+//! and only the memories that are attached are read.
 //!
-//! The index of words in the store serves whoever searches. It costs too much for every turn: each of its words is a query over
-//! all segments of the index, and each candidate a text that is cut into terms again.
+//! The word index in the store serves searches. It is too slow for every turn: each term is a query over all segments of the
+//! index, and each candidate is a text that must be split into terms again.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -22,69 +22,69 @@ use crate::store::vectors::newest;
 use crate::store::{Connection, StoreError, forgetting};
 use crate::text::{query_terms, sentences, visit_terms};
 
-/// What is attached to messages.
+/// The kinds of memories that are attached to messages.
 pub(super) const ATTACHED_KINDS: [MemoryKind; 4] =
     [MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Case, MemoryKind::Summary];
 
-/// The least share of a message's weight that a memory holds, and that a passage of a summary holds: a summary tells of many
-/// things, and a word or two are in one of them by chance.
+/// The least share of a message's weight that a memory must hold, and that a passage of a summary must hold: a summary has
+/// many subjects, so one of them holds a word or two by chance.
 const LEAST: f64 = 0.3;
 const LEAST_OF_SUMMARY: f64 = 0.6;
 
-/// PassageIndexes that are held: of an owner that has more, facts, preferences and cases first, of each the newest, and of all
-/// owners together, but for those who are just asked about.
+/// The most passages that are held in memory, over all owners. Of an owner with more, facts, preferences and cases come
+/// first, the newest of each kind. The indexes of a running query stay in any case.
 const HELD: usize = 20_000;
 
-/// New passages beyond [`HELD`] before the index is made anew of the newest.
+/// The most new passages beyond [`MAX_PASSAGES`]; with more, the index is rebuilt from the newest.
 const SPARE: usize = 2_000;
 
-/// An index with so many passages of memories that are gone, and more of them than of others, is made anew.
+/// The most passages of removed memories; with more, if they outnumber the others, the index is rebuilt.
 const GONE: usize = 2_000;
 
-/// New memories, of anybody, and of these the owner's, that are read on the way of a message; where there are more, the index is
-/// made anew, on another thread.
+/// The most new memories, of all owners and of the index's owner, that are read while a message waits. With more, the index
+/// is rebuilt on another thread.
 const BEHIND: i64 = 500;
 const AT_ONCE: usize = 50;
 
-/// The longest passage of a summary, in characters, where it has sentences.
+/// The longest passage of a summary, in characters, if its line has several sentences.
 const PASSAGE_CHARS: usize = 160;
 
-/// Occurrences of a term that are told apart.
+/// The largest count of a term in a passage that is stored.
 const OCCURRENCES: u32 = 15;
 
-/// The indexes of those who talked last.
+/// The passage indexes of the owners that were active last.
 #[derive(Default)]
 pub(super) struct PassageIndexes {
-    /// The one that was used last comes last. Held only for what takes no time: turns ask for it on the runtime.
+    /// The most recently used index comes last. The lock is held for short work only, since turns take it on the runtime.
     indexes: Mutex<Vec<PassageIndex>>,
-    /// Held by who makes indexes; the others wait for it without a reader of the store.
+    /// Serializes the building of indexes. A waiting caller holds no reader of the store.
     pub(super) making: tokio::sync::Mutex<()>,
-    /// How often memories may have got other owners, or become known again.
+    /// The number of changes that may have moved or restored memories.
     changes: AtomicU64,
 }
 
-/// The terms of what is known of one owner.
+/// The terms of the memories of one owner.
 struct PassageIndex {
     owner: Owner,
-    /// The state of the store that it holds.
+    /// The state of the store that the index reflects.
     state: StoreState,
     passages: Vec<Passage>,
-    /// By the hash of a term: the passage, and how often it holds the term.
+    /// The passages that hold a term, each with its count, by the hash of the term.
     terms: HashMap<u64, Vec<u32>>,
-    /// The first passage of each memory, and how many it has.
+    /// The first passage of each memory, and the number of its passages.
     memories: HashMap<i64, (usize, usize)>,
-    /// PassageIndexes of memories that are gone.
+    /// The number of passages whose memory is gone.
     gone: usize,
-    /// MemorySettings of all passages.
+    /// The number of terms of all passages.
     length: usize,
 }
 
-/// By what it is seen that memories were added, forgotten or given away.
+/// The state of the store by which an index detects added, forgotten and moved memories.
 #[derive(Clone, Copy)]
 struct StoreState {
-    /// The newest memory of anybody.
+    /// The id of the newest memory of all owners.
     newest: i64,
-    /// How often something was forgotten.
+    /// The number of forgettings.
     forgets: i64,
     /// [`PassageIndexes::changes`].
     changes: u64,
@@ -103,15 +103,15 @@ impl StoreState {
 
 struct Passage {
     memory: i64,
-    /// Its place among the memory's passages.
+    /// The position among the passages of the memory.
     place: usize,
-    /// In terms.
+    /// The number of terms.
     length: usize,
     kind: MemoryKind,
     is_gone: bool,
 }
 
-/// How well a memory fits.
+/// The score of a memory, with its best passage.
 #[derive(Clone, Copy, Default)]
 struct PassageScore {
     place: usize,
@@ -119,7 +119,7 @@ struct PassageScore {
     score: f64,
 }
 
-/// What is alike by its vector. Of a summary the vector says nothing about which of its passages is meant.
+/// Returns memories with similar vectors. Summaries are left out, since their vectors do not show which passage fits.
 pub(super) fn similar_by_vector(
     connection: &Connection,
     fitting: &RelevanceQuery,
@@ -145,7 +145,7 @@ pub(super) fn similar_by_vector(
 }
 
 impl PassageIndexes {
-    /// Memories may have got other owners, or be known again.
+    /// Records that memories may have moved or been restored.
     pub(super) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
@@ -159,7 +159,7 @@ impl PassageIndexes {
         owners.iter().filter_map(|owner| of(&indexes, owner)).all(|index| index.memories.is_empty())
     }
 
-    /// Whether there is an index of each of these owners, with all that is known by now.
+    /// Returns true if each of these owners has an up-to-date index.
     pub(super) fn are_ready(&self, connection: &Connection, owners: &[Owner]) -> Result<bool, StoreError> {
         let (mut indexes, state) = (self.indexes(), StoreState::read(connection, &self.changes)?);
         for owner in owners {
@@ -172,8 +172,8 @@ impl PassageIndexes {
         Ok(true)
     }
 
-    /// Makes the indexes of these owners that are not there or too far behind. Of others those go that were used longest ago,
-    /// until no more than [`HELD`] passages are left, or these alone.
+    /// Builds the indexes of these owners that are missing or outdated. Drops the least recently used indexes of others
+    /// until at most [`MAX_PASSAGES`] passages are left.
     pub(super) fn make_ready(&self, connection: &Connection, owners: &[Owner]) -> Result<(), StoreError> {
         for owner in owners {
             let state = StoreState::read(connection, &self.changes)?;
@@ -194,7 +194,7 @@ impl PassageIndexes {
         Ok(())
     }
 
-    /// The best of what fits by its words, or is `alike`.
+    /// Returns the best memories by their terms or by `similar` vectors.
     pub(super) fn search(
         &self,
         connection: &Connection,
@@ -216,7 +216,7 @@ impl PassageIndexes {
                 break;
             }
             let row = memories::find(connection, id)?;
-            // What went in another way than by a new row is seen here.
+            // Changes that added no row are detected here.
             match row.filter(|row| {
                 row.replaced_by.is_none() && fitting.owners.iter().any(|owner| owner.as_str() == row.owner)
             }) {
@@ -232,7 +232,7 @@ fn of<'a>(indexes: &'a [PassageIndex], owner: &Owner) -> Option<&'a PassageIndex
     indexes.iter().find(|index| index.owner == *owner)
 }
 
-/// The memories that hold enough of the words, each with its best passage.
+/// Returns the memories that hold enough of the query's terms, each with its best passage.
 fn by_words(indexes: &[PassageIndex], fitting: &RelevanceQuery, kinds: &[MemoryKind]) -> HashMap<i64, PassageScore> {
     let indexes: Vec<&PassageIndex> = fitting.owners.iter().filter_map(|owner| of(indexes, owner)).collect();
     let terms = query_terms(&fitting.text);
@@ -248,7 +248,7 @@ fn by_words(indexes: &[PassageIndex], fitting: &RelevanceQuery, kinds: &[MemoryK
         lists.iter().map(|lists| as_f64(lists.iter().map(|list| list.len()).sum::<usize>())).collect();
     let weights = TermWeights::new(&terms, &counts, as_f64(total));
     let whole = weights.whole();
-    // Rare words first: they weigh most, and few passages hold them.
+    // Rare terms come first: they weigh most, and few passages hold them.
     let mut order: Vec<usize> = (0..terms.len()).collect();
     order.sort_by_key(|term| lists[*term].iter().map(|list| list.len()).sum::<usize>());
     let mut best: HashMap<i64, PassageScore> = HashMap::new();
@@ -274,19 +274,19 @@ fn by_words(indexes: &[PassageIndex], fitting: &RelevanceQuery, kinds: &[MemoryK
     best
 }
 
-/// What the passages of an index hold of a question, counted up word by word.
+/// The scores of an index's passages for a query, summed term by term.
 struct ScoreSums<'a> {
     index: &'a PassageIndex,
-    /// Share of the question's weight and score, of each passage.
+    /// The share of the query's weight and the score, of each passage.
     of: Vec<(f64, f64)>,
-    /// Those that hold any of the words so far and can still hold enough of them.
+    /// Passages that hold a term so far and can still reach their least share.
     candidates: Vec<usize>,
-    /// Those that anything was counted for.
+    /// Passages whose sums must be reset.
     touched: Vec<usize>,
 }
 
 thread_local! {
-    /// Kept from one look to the next, as zeros: new memory for each has the system find pages for it, which costs more than the look.
+    /// A buffer of zeros that searches reuse, since allocating a new one costs more than a search.
     static ZEROS: Cell<Vec<(f64, f64)>> = const { Cell::new(Vec::new()) };
 }
 
@@ -297,10 +297,10 @@ impl<'a> ScoreSums<'a> {
         Self { index, of, candidates: Vec::new(), touched: Vec::new() }
     }
 
-    /// Counts a word that is in the passages of `list`; it and all words after it have the share `left` of the weight. A
-    /// passage without any word so far that could not come up to its least any more is passed over, and once that is true of
-    /// all of them, the list is merely looked up for each candidate (the "MaxScore" of Turtle and Flood, 1995): the words
-    /// that come last are in most passages.
+    /// Counts a term that the passages of `list` hold. This term and all later ones have the share `left` of the weight. A
+    /// passage without a term so far is skipped if it can no longer reach its least share. Once that is true of all
+    /// passages, only the candidates are searched for in the list ("MaxScore", Turtle and Flood, 1995), since the last terms
+    /// are in most passages.
     fn count(&mut self, list: &[u32], left: f64, mut add: impl FnMut(&mut (f64, f64), usize, f64)) {
         let Self { index, of, candidates, touched } = self;
         if left >= LEAST {
@@ -341,7 +341,7 @@ impl Drop for ScoreSums<'_> {
 }
 
 impl Passage {
-    /// The least share of a question's weight that it must hold.
+    /// Returns the least share of a query's weight that the passage must hold.
     fn least(&self) -> f64 {
         if self.kind == MemoryKind::Summary { LEAST_OF_SUMMARY } else { LEAST }
     }
@@ -368,7 +368,7 @@ impl PassageIndex {
         Ok(index)
     }
 
-    /// Takes up what is new, unless that is so much that the index is made anew; answers whether it knows all now.
+    /// Adds new memories, unless there are so many that the index must be rebuilt. Returns true if the index is up to date.
     fn catch_up(&mut self, connection: &Connection, now: StoreState) -> Result<bool, StoreError> {
         let is_worn = self.gone > GONE && self.gone * 2 > self.passages.len();
         let is_full = self.passages.len() > HELD + SPARE;
@@ -399,7 +399,7 @@ impl PassageIndex {
         Ok(true)
     }
 
-    /// Whether something is known that is not here.
+    /// Returns true if the store has a current memory that the index lacks.
     fn lacks_any(&self, connection: &Connection) -> Result<bool, StoreError> {
         let mut known = 0;
         for kind in ATTACHED_KINDS {
@@ -453,7 +453,7 @@ fn hit(row: &MemoryRow, fit: PassageScore) -> Option<RecallHit> {
     })
 }
 
-/// The passages of a summary: its lines, and of long lines some sentences each.
+/// Splits a summary into passages: its lines, with long lines split between sentences.
 fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -479,7 +479,7 @@ fn hashed(term: &str) -> u64 {
     hasher.finish()
 }
 
-/// A passage and a count in one number: there are very many of them.
+/// Packs a passage and a count into one number, since there are very many of them.
 fn packed(passage: usize, count: u32) -> u32 {
     u32::try_from(passage).unwrap_or(u32::MAX >> 4) << 4 | count.min(OCCURRENCES)
 }

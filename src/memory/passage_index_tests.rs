@@ -16,7 +16,7 @@ use crate::store::memories::{self, NewMemory};
 use crate::store::{Durability, Store};
 use crate::text::without_fillers;
 
-/// Hits that a turn is given at most.
+/// The most hits that a turn gets.
 const GIVEN: usize = 3;
 
 struct World {
@@ -38,7 +38,7 @@ impl World {
         Self { service: Arc::new(MemoryService::new(store, settings)), _folder: folder }
     }
 
-    /// Of an owner, with a kind and a name.
+    /// Stores memories of an owner, each with a kind and a name.
     async fn know(&self, owner: &'static str, entries: Vec<(&'static str, String, String)>) -> Vec<i64> {
         let put = move |connection: &Connection| {
             entries.iter().map(|(kind, name, text)| insert(connection, (owner, kind, name, text))).collect()
@@ -55,7 +55,7 @@ impl World {
         self.relevant(text).await.into_iter().map(|hit| hit.text).collect()
     }
 
-    /// What the search of the `recall` tool finds, of what holds as much.
+    /// Returns the hits of the `recall` tool's search with the same least share.
     async fn recalled(&self, text: &str) -> Vec<HitLocation> {
         let ask = RecallQuery {
             text: text.to_owned(),
@@ -89,7 +89,7 @@ fn pairs(list: &Value) -> Vec<(String, String)> {
     serde_json::from_value(list.clone()).unwrap()
 }
 
-/// Facts, and what was said in other conversations.
+/// Stores facts, and summaries of other conversations.
 async fn filled(world: &World) -> BTreeMap<String, i64> {
     let facts = pairs(&own_set()["facts"]);
     let entries = facts.iter().map(|(_, text)| ("fact", String::new(), text.clone())).collect();
@@ -106,7 +106,7 @@ async fn filled(world: &World) -> BTreeMap<String, i64> {
     facts.into_iter().map(|(name, _)| name).zip(ids).collect()
 }
 
-/// Of 60 messages that have nothing to do with what is known, how many are given something.
+/// Returns those of 60 unrelated messages that get a memory, with what they get.
 async fn given(world: &World) -> Vec<(String, Vec<String>)> {
     let unrelated: Vec<String> = serde_json::from_str(include_str!("../../benches/memory/unrelated.json")).unwrap();
     assert_eq!(unrelated.len(), 60);
@@ -120,7 +120,7 @@ async fn given(world: &World) -> Vec<(String, Vec<String>)> {
     given
 }
 
-/// A question is given the fact that answers it, wherever a search finds that.
+/// Checks that a question gets the fact that answers it, wherever a search finds that fact.
 async fn answers_what_a_search_finds(world: &World, ids: &BTreeMap<String, i64>) {
     let questions = pairs(&own_set()["questions"]);
     let mut answered = 0;
@@ -171,7 +171,7 @@ async fn with_vectors_what_is_unrelated_is_given_nothing() {
     assert_eq!(found.first().map(String::as_str), Some(automobile));
 }
 
-/// Words as they come, of Zipf's law.
+/// A generator of words that follow Zipf's law.
 struct Dice(u64);
 
 impl Dice {
@@ -227,7 +227,7 @@ async fn the_index_keeps_up_with_what_is_known() {
         both.sort_unstable();
         both
     });
-    // What is replaced, deleted, given away or known again.
+    // Replaced, deleted, restored and moved memories.
     let new = world.know("owner", fact("The red bicycle was sold to Bob")).await[0];
     let write = |work: fn(&Connection, i64, i64) -> Result<(), StoreError>| {
         world.service.store.write(Durability::Logged, move |connection| work(connection, old, new))
@@ -249,7 +249,7 @@ async fn the_index_keeps_up_with_what_is_known() {
     assert!(!world.texts("red bicycle cellar").await.contains(&both[0].to_owned()));
 }
 
-/// So many facts that none of anybody else has room beside them.
+/// The owner has so many facts that there is no room for another index.
 #[tokio::test]
 async fn one_with_very_much_keeps_his_index_beside_what_everyone_may_know() {
     let world = World::new();
@@ -262,7 +262,7 @@ async fn one_with_very_much_keeps_his_index_beside_what_everyone_may_know() {
         assert_eq!(world.texts("what does shelf 20001 hold?").await.first().unwrap(), "SearchCorpus 20001 holds a jar");
         assert_eq!(world.texts("where is the red bicycle pump?").await, ["The red bicycle pump hangs at the door"]);
     }
-    // What comes later is found without all being read again, and replaces nothing that has room.
+    // Later memories are found without a rebuild, and displace nothing.
     let later = world.know("owner", vec![("fact", String::new(), "The canoe lies below the bridge".to_owned())]).await;
     let near = world.service.facts_near(
         Owner::from_stored("owner"),

@@ -1,5 +1,5 @@
-//! What turns were given of a memory: in their prompt, found for their messages, or looked up by a tool. It stands in the logs of
-//! other conversations than the one that it comes from, and is forgotten there, too.
+//! Removes forgotten memories from the turns that used them: from prompts, from the memories attached to messages, and from
+//! tool results. These are logged in other conversations than the one in which the memory was stated.
 
 use std::collections::BTreeSet;
 
@@ -14,17 +14,17 @@ use crate::store::forgetting::{self, ExposedMessage, FORGOTTEN};
 use crate::store::{Connection, StoreError, meta};
 use crate::text::{comparison_key, narrow, one_line};
 
-/// A session and a turn of it.
+/// A session and one of its turns.
 type TurnKey = (String, String);
 
-/// A clock that was set back may have written a message before the memory that it was given; in milliseconds.
+/// The tolerance for a clock that was set back: a message may seem older than a memory that it used. In milliseconds.
 const SLACK: i64 = 86_400_000;
-/// What begins a line that tells a memory.
+/// The beginning of a line that shows a memory.
 const BULLET: &str = "- ";
 
-/// Takes memories of `owner` that are forgotten out of what turns were given of them, and their words out of what was said and
-/// answered then; `sources` are the turns in which they were said. The prompt of any turn that ran for him since they are known
-/// may have held them. Answers the sessions in which something stood.
+/// Removes forgotten memories of `owner` from the turns that used them, and the words that mention the memories from the
+/// messages of those turns. `sources` are the turns in which the memories were stated. Any later turn of the owner may have
+/// had the memories in its prompt. Returns the sessions that changed.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -55,7 +55,7 @@ pub(super) fn redact_prompts(
         },
     )?;
     struck.extend(open.struck(&marks));
-    // A conversation that began with another one's messages has the same turns.
+    // A forked conversation contains the same turns.
     for (session, turn) in copies.difference(sources) {
         forget_turn(connection, session, turn)?;
     }
@@ -67,17 +67,18 @@ pub(super) fn redact_prompts(
     Ok(sessions)
 }
 
-/// Takes out the words of a turn in which something was said, and what was noted beside; answers whether it had ended.
+/// Removes the words of a turn in which a memory was stated, and the task recorded of it. Returns true if the turn had
+/// ended.
 pub(super) fn forget_turn(connection: &Connection, session: &str, turn: &str) -> Result<bool, StoreError> {
     for task in forgetting::task_memories(connection, session, turn)? {
         remove(connection, task)?;
     }
-    // First what the words are found by, which may need the words.
+    // The index entries come first, since their removal may need the words.
     word_index::remove_turn(connection, session, turn)?;
     forgetting::forget_turn(connection, session, turn)
 }
 
-/// Messages of one turn that follow each other: seq and body.
+/// Consecutive messages of one turn, as seq and body.
 #[derive(Default)]
 struct TurnRows {
     place: TurnKey,
@@ -85,7 +86,7 @@ struct TurnRows {
 }
 
 impl TurnRows {
-    /// Which of them are struck, and what is left of those.
+    /// Returns the redacted messages; `None` if nothing changes.
     fn struck(self, marks: &ForgottenMarks) -> Option<(TurnKey, Vec<(i64, RedactedMessage)>)> {
         if !self.rows.iter().any(|(_, body)| marks.may_be_in(body)) {
             return None;
@@ -97,7 +98,7 @@ impl TurnRows {
     }
 }
 
-/// Takes what was given out of one turn, and with it what was made of it.
+/// Writes the redacted messages of a turn, and removes what was derived from the originals.
 fn strike_turn(
     connection: &Connection,
     (session, turn): (&str, &str),
@@ -117,7 +118,7 @@ fn strike_turn(
     if !unsaid.is_empty() {
         word_index::remove_said(connection, session, &unsaid)?;
         forgetting::forget_delivered(connection, turn)?;
-        // What is noted of a turn holds its answer.
+        // The task of a turn contains its answer.
         for task in forgetting::task_memories(connection, session, turn)? {
             remove(connection, task)?;
         }
@@ -125,16 +126,16 @@ fn strike_turn(
     Ok(())
 }
 
-/// What is left of a message.
+/// A redacted message.
 struct RedactedMessage {
     body: String,
     is_wordless: bool,
-    /// The user's.
+    /// The message is the user's.
     is_asked: bool,
 }
 
-/// What a turn that still ran adds to its session when it has ended, without what was forgotten meanwhile; answers whether
-/// anything was struck.
+/// Redacts the messages that a turn adds to its session at its end, if memories were forgotten while it ran. Returns true if
+/// any message changed.
 ///
 /// # Errors
 /// The store cannot be read or written.
@@ -155,8 +156,8 @@ pub fn redact_ended_turn(connection: &Connection, turn: &str, said: &mut [ChatMe
     Ok(is_struck)
 }
 
-/// Turns that still run and were begun before something was forgotten: their prompts may hold it, and what they come to.
-/// Kept in the store until they have ended, each with that by which it is seen.
+/// Redactions of turns that were running when a memory was forgotten: their prompts and outputs may contain it. The store
+/// keeps these turns with the detectors of the memory until they end.
 #[derive(Default, Deserialize, Serialize)]
 struct PendingRedactions(Vec<(BTreeSet<String>, Vec<MentionDetector>)>);
 
@@ -168,7 +169,7 @@ impl PendingRedactions {
         Ok(noted.and_then(|noted| serde_json::from_str(&noted).ok()).unwrap_or_default())
     }
 
-    /// Writes it, without turns that have ended.
+    /// Writes the redactions, without turns that have ended.
     fn write(mut self, connection: &Connection) -> Result<(), StoreError> {
         let open = forgetting::running_turns(connection, Owner::everyone().as_str())?;
         for (turns, _) in &mut self.0 {
@@ -188,7 +189,7 @@ impl PendingRedactions {
     }
 }
 
-/// Has the turns that run now for `owner` struck when they end, and those that rest begin anew where they have read what is told.
+/// Schedules the redaction of the running turns of `owner`, and restarts parked turns that have read a forgotten memory.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -216,7 +217,7 @@ fn read(body: &str) -> Option<ChatMessage> {
     serde_json::from_str(body).ok()
 }
 
-/// Returns how tools name the messages that are forgotten: ` · cli:direct #12 · `.
+/// Returns the labels of forgotten messages in tool results: ` · cli:direct #12 · `.
 fn places(connection: &Connection, sources: &BTreeSet<TurnKey>) -> Result<Vec<String>, StoreError> {
     let mut places = Vec::new();
     for (session, turn) in sources {
@@ -226,24 +227,24 @@ fn places(connection: &Connection, sources: &BTreeSet<TurnKey>) -> Result<Vec<St
     Ok(places)
 }
 
-/// By what it is seen that a line tells what is forgotten.
+/// The marks of lines that show forgotten memories.
 #[derive(Default)]
 struct ForgottenMarks {
     telling: Vec<MentionDetector>,
-    /// The memories as they are shown, in normal form.
+    /// The memories as they are shown, as comparison keys.
     shown: Vec<String>,
-    /// `- id 12 ·`, as a tool begins the line of a memory.
+    /// `- id 12 ·`, the beginning of a memory's line in a tool result.
     ids: Vec<String>,
-    /// ` · cli:direct #12 · `, as a tool names a message that was forgotten with it.
+    /// ` · cli:direct #12 · `, the label of a forgotten message in a tool result.
     places: Vec<String>,
 }
 
 impl ForgottenMarks {
-    /// What is left of each message of a turn; `None` for one that stays as it is.
+    /// Redacts the messages of a turn; `None` for each one that stays as it is.
     fn without(&self, bodies: &[String]) -> Vec<Option<RedactedMessage>> {
         let messages: Vec<Option<ChatMessage>> = bodies.iter().map(|body| read(body)).collect();
         let given = |message: &ChatMessage| self.without_given(message);
-        // Whatever a turn has found for it, it speaks of.
+        // A turn that found a memory also writes about it.
         let was_found = messages.iter().flatten().any(|message| given(message).is_some());
         let mut question = String::new();
         let left = bodies.iter().zip(&messages).map(|(body, message)| {
@@ -278,7 +279,7 @@ impl ForgottenMarks {
         }
     }
 
-    /// Whether it is worth to read a text: it may be one of many.
+    /// Returns true if a text may contain a mark. This check is cheaper than parsing the text.
     fn may_be_in(&self, text: &str) -> bool {
         let narrow = narrow(text).to_lowercase();
         self.telling.iter().any(|telling| telling.may_be_in(&narrow))
@@ -286,7 +287,7 @@ impl ForgottenMarks {
             || self.telling.len() < self.shown.len()
     }
 
-    /// A message without the lines that tell a memory which it was given; `None` where it has none.
+    /// Removes the lines that show a memory from a message or a tool result; `None` if there is none.
     fn without_given(&self, message: &ChatMessage) -> Option<ChatMessage> {
         match message {
             ChatMessage::User { content, images } => {
@@ -310,7 +311,7 @@ impl ForgottenMarks {
         (left.len() < text.len()).then_some(left)
     }
 
-    /// Whether a line tells something of it. What else stands there goes with it.
+    /// Returns true if a line shows a forgotten memory. The whole line is then removed.
     fn is_line(&self, line: &str) -> bool {
         let Some(text) = line.strip_prefix(BULLET) else { return false };
         let is_marked = self.ids.iter().any(|id| line.starts_with(id.as_str()))
@@ -318,7 +319,7 @@ impl ForgottenMarks {
         is_marked || self.is_shown(text) || without_mentions(text, &self.telling).is_some()
     }
 
-    /// Whether a text is a memory as it is shown, which may have been cut.
+    /// Returns true if a text is a memory as it is shown, which may be truncated.
     fn is_shown(&self, text: &str) -> bool {
         let (is_cut, text) = text.strip_suffix('…').map_or((false, text), |text| (true, text));
         let text = comparison_key(text);
@@ -326,13 +327,13 @@ impl ForgottenMarks {
             && self.shown.iter().any(|shown| if is_cut { shown.starts_with(&text) } else { *shown == text })
     }
 
-    /// Whether a message of a turn tells it, which was asked `question`: what the agent said, thought or called, what another tool
-    /// than those of the memory gave, or the question itself.
+    /// Returns true if a message of a turn about `question` mentions a forgotten memory: the question, the agent's answer,
+    /// reasoning or calls, or the result of a tool that is none of the memory's.
     fn is_told(&self, message: &ChatMessage, question: &str, was_found: bool) -> bool {
         let any = |tells: &dyn Fn(&MentionDetector) -> bool| self.telling.iter().any(tells);
         match message {
             ChatMessage::User { content, .. } => any(&|it| it.is_stated_in(written(content))),
-            // What was found in memory goes line by line.
+            // Results of the memory tools are redacted line by line.
             ChatMessage::Tool { content, .. } if content.contains(IS_DATA) => false,
             ChatMessage::Tool { content, .. } => any(&|it| it.is_whole_in(content) || it.is_named_in(content)),
             ChatMessage::Assistant { content, reasoning, tool_calls } => {

@@ -1,4 +1,4 @@
-//! Finds what was remembered and said.
+//! Searches memories and messages, by words and by vectors.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,26 +13,26 @@ use crate::store::memories::{self, MemoryRow};
 use crate::store::search_index::{self, IndexedMessage, SearchCorpus};
 use crate::store::{Connection, StoreError};
 
-/// The nearest from this one on are the crowd: alike merely because all is, in this question's light.
+/// The rank of the neighbour whose similarity is taken as the level that any text has for this query.
 const CROWD: usize = 100;
 
-/// The newer one of hits that fit as well comes first, by the reciprocal of its place.
+/// The weight of recency, by which the newer of two equal hits comes first, and the offset of its reciprocal rank.
 const RECENCY: f64 = 0.02;
 const RANKS: f64 = 60.0;
 
-/// What vectors find beside words.
+/// The most hits by vectors.
 const BY_VECTOR: usize = 50;
 
-/// How much each sign counts that something is meant. The defaults were chosen on one half of the conversations of LoCoMo
-/// (`cargo xtask bench memory --choose`); what they find in the other half is in `docs/benchmarks.md`.
+/// The weights of the signals of relevance. The defaults were chosen on one half of the LoCoMo conversations (`cargo xtask
+/// bench memory --choose`); `docs/benchmarks.md` has the results on the other half.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecallWeights {
-    /// The share of a neighbour's score by words that counts for the messages right before and after it: an answer is found by
-    /// its question.
+    /// The share of a neighbour's word score that counts for the messages directly before and after it: a question helps to
+    /// find its answer.
     pub neighbour_words: f64,
-    /// The same of likeness.
+    /// The share of a neighbour's vector score that counts for the messages directly before and after it.
     pub neighbour_likeness: f64,
-    /// Likeness, where the question's words count 1.
+    /// The weight of vector similarity, relative to words.
     pub likeness: f64,
 }
 
@@ -42,14 +42,14 @@ impl Default for RecallWeights {
     }
 }
 
-/// The best hits whose neighbours are looked at.
+/// The number of best hits whose neighbours are read.
 const WITH_NEIGHBOURS: usize = 30;
 
 /// The most hits of one answer.
 const LIMIT: usize = 200;
 
-/// The best hits, the best first. `vector` is that of the text, where there is one. An index that is damaged finds nothing
-/// until it is made anew.
+/// Returns the hits of a query, the best first. `vector` is the embedding of its text, if there is one. A damaged word index
+/// finds nothing until it is rebuilt.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -61,7 +61,7 @@ pub fn recall(
     recall_weighted(connection, ask, vector, &RecallWeights::default())
 }
 
-/// The same with other weights, for measuring them.
+/// Returns the hits of a query as [`recall`] does, with other weights, for benchmarks.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -75,7 +75,7 @@ pub fn recall_weighted(
     if ask.owners.is_empty() || (ask.kinds.is_empty() && !ask.messages) {
         return Ok(Vec::new());
     }
-    // What has too few of the words may be meant all the same.
+    // A hit by vector may hold few of the words.
     let least = if vector.is_some() { 0.0 } else { ask.least };
     let by_words = match search.by_words(least) {
         Err(error) if error.is_index_fault() => {
@@ -98,19 +98,20 @@ struct RecallSearch<'a> {
     entries: HashMap<HitLocation, RecallCandidate>,
 }
 
-/// Something that passed the filters.
+/// A memory or message that passed the filters.
 #[derive(Clone, Debug)]
 struct RecallCandidate {
     kind: Option<MemoryKind>,
     text: String,
-    /// What it is found by besides.
+    /// Indexed text that is not shown.
     beside: String,
     at: i64,
     similarity: f64,
 }
 
 impl RecallSearch<'_> {
-    /// What holds the words, each with how much of the question's weight; memories only that hold at `least` so much.
+    /// Returns the candidates that hold the words, each with its share of the query's weight. Memories with less than
+    /// `least` are left out.
     fn by_words(&mut self, least: f64) -> Result<Vec<(HitLocation, f64)>, StoreError> {
         let mut shelves = Vec::new();
         for (shelf, is_asked) in
@@ -170,8 +171,8 @@ impl RecallSearch<'_> {
         scored
     }
 
-    /// Has a `share` of the neighbours of the best messages counted for them, and of them for their neighbours; `fit` says how well one counts
-    /// that was not found itself.
+    /// Adds a `share` of the scores of neighbours to the best messages, and of their scores to the neighbours. `fit` scores
+    /// a neighbour that was not found itself.
     fn add_neighbours(
         &mut self,
         scored: &mut Vec<(HitLocation, f64)>,
@@ -206,7 +207,8 @@ impl RecallSearch<'_> {
         Ok(())
     }
 
-    /// What means about the same, each with its likeness times what of it stands out of the crowd.
+    /// Returns the candidates with similar vectors. The score is the similarity times its margin over the level of unrelated
+    /// texts.
     fn by_vector(&mut self, vector: &[f32]) -> Result<Vec<(HitLocation, f64)>, StoreError> {
         let near = nearest(self.connection, self.ask, vector, CROWD)?;
         let crowd = near.get(CROWD - 1).map_or(0.0, |(_, likeness)| f64::from(*likeness));
@@ -234,8 +236,9 @@ impl RecallSearch<'_> {
         Ok(scored)
     }
 
-    /// One list of all, the best first, by the sum of two measures from 0 to about 1: the share of the question's weight that a hit
-    /// holds in words, and its likeness as far as it stands out. A sum of reciprocal ranks would have poor vectors shake good words.
+    /// Merges all candidates into one list, the best first, by the sum of two measures from 0 to about 1: the share of the
+    /// query's weight that a hit holds in words, and its weighted vector similarity. A sum of reciprocal ranks would let
+    /// weak vectors displace good word matches.
     fn fused(mut self, by_words: Vec<(HitLocation, f64)>, by_vector: Vec<(HitLocation, f64)>) -> Vec<RecallHit> {
         let mut by_time: Vec<HitLocation> = self.entries.keys().cloned().collect();
         by_time.sort_by(|a, b| self.entries[b].at.cmp(&self.entries[a].at).then_with(|| b.cmp(a)));
@@ -252,7 +255,7 @@ impl RecallSearch<'_> {
         let mut hits = Vec::new();
         for (found, score) in order {
             let Some(entry) = self.entries.remove(&found) else { continue };
-            // A conversation that went back to a point holds the same words twice.
+            // A conversation that was reset to a checkpoint contains the same text twice.
             if entry.similarity >= self.ask.least && told.insert(entry.text.clone()) {
                 let RecallCandidate { kind, text, at, similarity, .. } = entry;
                 hits.push(RecallHit { found, kind, text, at, similarity, score });

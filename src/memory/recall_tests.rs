@@ -43,7 +43,7 @@ impl World {
         self.service.store.write(Durability::Logged, work).await.unwrap()
     }
 
-    /// A turn: what `sender` said and what was answered; with the runtime context and a tool's result as turns have them.
+    /// Stores a turn with the message of `sender` and the answer, with a runtime context and a tool result as in real turns.
     async fn turn(&self, session: &str, sender: &str, trust: &'static str, said: &str, answer: &str) -> Uuid {
         let (session, sender) = (session.to_owned(), sender.to_owned());
         let log = [
@@ -109,7 +109,7 @@ impl World {
     }
 
     async fn texts(&self, owner: &str, text: &str) -> Vec<String> {
-        // What was said beside a hit comes along.
+        // Neighbours of a hit come along with similarity 0.
         let hits = self.hits(owner, text).await.into_iter().filter(|hit| hit.similarity > 0.0);
         hits.map(|hit| hit.text).collect()
     }
@@ -217,7 +217,7 @@ async fn nobody_finds_what_is_anothers() {
         found.sort();
         assert_eq!(found, expected, "{owner}");
     }
-    // The command line of the gateway's owner alone sees all.
+    // Only the owner's command line searches all conversations.
     let lines =
         world.service.store.read(|connection| search_messages(connection, "secret", None, None, 10)).await.unwrap();
     assert_eq!(lines.len(), 4);
@@ -231,7 +231,7 @@ async fn nobody_finds_what_is_anothers() {
     assert_eq!(of_one.iter().map(|line| line.excerpt.as_str()).collect::<Vec<_>>(), ["my secret is a hazelnut"]);
 }
 
-/// Which terms lead to which messages and memories.
+/// Returns the terms of the index, with the messages and memories that they lead to.
 fn content(connection: &Connection) -> Result<Vec<(String, String)>, StoreError> {
     connection.execute_batch(
         "CREATE VIRTUAL TABLE temp.v1 USING fts5vocab(main, said_words, instance);
@@ -265,7 +265,7 @@ async fn an_index_made_anew_is_the_one_that_grew() {
     world
         .write(move |connection| {
             terms::remove_turn(connection, "s1", &forgotten.to_string())?;
-            // As forgetting does: the log says no more than that something was there.
+            // Forgetting leaves a placeholder in the log as well.
             let body = serde_json::to_string(&ChatMessage::user(super::super::FORGOTTEN)).unwrap();
             connection.execute("UPDATE messages SET body = ? WHERE turn = ?", [body, forgotten.to_string()])?;
             connection.execute("DELETE FROM messages WHERE session = 's2' AND seq < 10", [])?;
@@ -327,7 +327,7 @@ async fn a_damaged_index_is_made_anew_and_harms_nothing_else() {
         world.write(move |connection| Ok(connection.execute(&damage, [])?)).await;
         assert!(!world.service.store.read(terms::check).await.unwrap().is_empty(), "{table}");
         assert!(world.service.store.check().await.is_ok(), "it is no reason to distrust the file");
-        // A write beside it goes on, and readers find nothing rather than fail.
+        // Other writes succeed, and searches find nothing instead of failing.
         world.fact("owner", "Herons eat fish").await;
         world.hits("owner", "heron").await;
         world.service.store.read(|connection| search_messages(connection, "heron", None, None, 9)).await.unwrap();

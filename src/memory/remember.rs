@@ -32,7 +32,7 @@ impl RememberOutcome {
     }
 }
 
-/// The changes that remembering an entry needs, by the state of the store when the plan was made.
+/// The changes that remembering an entry needs, based on the state of the store when the plan was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RememberPlan {
     /// The entry as it is stored.
@@ -43,15 +43,16 @@ pub struct RememberPlan {
     pub replaces: Option<MemoryEntry>,
 }
 
-/// How much of what is missing to certainty is added when something is said again.
+/// The share of the missing confidence that a repetition adds.
 const CONFIRMED: f64 = 0.3;
-/// Other turns of the same words that are noted with a memory, the newest.
+/// The most further turns that are recorded of a memory, the newest.
 const ALSO: usize = 16;
-/// What a memory has replaced, and what that had: so many of them stay.
+/// The most replaced memories that are kept as the history of one memory.
 const HISTORY: usize = 10;
 
-/// Remembers `new` in the caller's write: its row, and the words that it is found by. What says the same is not written again,
-/// what contradicts a known fact replaces it, and what is too long is cut; `fit` tells whoever can shorten it.
+/// Remembers `new` in the caller's write, and indexes it. An entry that is known already confirms the known one, an entry
+/// that contradicts a known fact replaces it, and a text that is too long is truncated. [`super::validate_entry`] reports
+/// such a text to callers that can shorten it.
 ///
 /// # Errors
 /// The store cannot be written, or there are no words to remember.
@@ -65,10 +66,10 @@ pub fn remember(
     apply_plan(connection, &plan, None, config)
 }
 
-/// As [`remember`], in the place of the memory `old` of the same owner.
+/// Remembers `new` as [`remember`] does, and replaces the memory `old` of the same owner.
 ///
 /// # Errors
-/// As [`remember`].
+/// The same as those of [`remember`].
 pub fn remember_replacing(
     connection: &Connection,
     new: &NewMemoryEntry,
@@ -81,7 +82,7 @@ pub fn remember_replacing(
     apply_plan(connection, &plan, None, config)
 }
 
-/// Looks what is to be done to remember `entry`, which fits; `instead` is what its teller wants it to replace.
+/// Plans how to remember a valid `entry`; `instead` is the memory that the caller wants to replace.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -117,15 +118,15 @@ pub fn plan(
             Some(known) if comparison_key(&known.text) == same => (Some(known), None),
             old => (None, old),
         },
-        // Each builds on the one before, as long as it is of the same conversation.
+        // A summary continues the one before it, as long as both are of the same epoch.
         MemoryKind::Summary => (None, named()?.filter(|old| old.detail["epoch"] == entry.detail["epoch"])),
     };
     let instead = instead.filter(|old| known.as_ref().is_none_or(|known| known.id != old.id));
     Ok(RememberPlan { entry, replaces: instead.or(rival), known })
 }
 
-/// What was concluded from few words does not weigh against what somebody said or wrote himself; what is only implied replaces
-/// nothing that is surer.
+/// Returns true if `new` must not replace `known`: an extracted preference does not outweigh a more certain one that was
+/// stated or written by hand, and an implied one does not outweigh any that is more certain.
 fn outweighs(known: &MemoryEntry, new: &NewMemoryEntry) -> bool {
     new.origin == MemoryOrigin::Noticed
         && known.confidence > new.confidence
@@ -138,7 +139,7 @@ fn contradicted(texts: &[(i64, String)], new: &ExclusiveClaim) -> Option<i64> {
     texts.iter().find(|(_, text)| contradicts(text)).map(|(id, _)| *id)
 }
 
-/// Carries out a plan, under a reserved id if there is one.
+/// Executes a plan, with a reserved id if there is one.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -191,16 +192,16 @@ fn insert(connection: &Connection, new: &NewMemoryEntry, reserved: Option<i64>) 
         confidence: new.confidence,
     };
     match reserved {
-        // A commit that is tried again has taken it back before.
+        // A commit that is retried was rolled back before.
         Some(id) => memories::insert_with_id(connection, id, &row, now_ms()).map(|()| id),
         None => memories::insert(connection, &row),
     }
 }
 
-/// It was said again, by `again`: it is more certain, and the turn is noted, since forgetting has to find it.
+/// Confirms a memory that was stated again: raises its confidence, and records the turn, which forgetting needs.
 fn confirm(connection: &Connection, id: i64, again: &NewMemoryEntry) -> Result<(), StoreError> {
     let Some(known) = memories::find(connection, id)?.and_then(MemoryEntry::from_row) else { return Ok(()) };
-    // What does not outweigh it says nothing for it either.
+    // Another value that did not outweigh it does not confirm it either.
     if comparison_key(&known.text) != comparison_key(&again.text) {
         return Ok(());
     }
@@ -227,7 +228,7 @@ fn confirm(connection: &Connection, id: i64, again: &NewMemoryEntry) -> Result<(
     memories::confirm(connection, id, confidence, &detail.to_string())
 }
 
-/// Other turns in which a memory was said: session and turn.
+/// Returns the further turns in which a memory was stated, as session and turn.
 pub(super) fn also_said(detail: &Value) -> Vec<(String, String)> {
     let pairs = detail["also"].as_array().into_iter().flatten();
     pairs.filter_map(|pair| Some((pair[0].as_str()?.to_owned(), pair[1].as_str()?.to_owned()))).collect()
@@ -245,7 +246,7 @@ fn keep_history_short(connection: &Connection, id: i64) -> Result<(), StoreError
 /// # Errors
 /// The store cannot be read.
 pub fn current_entry(connection: &Connection, id: i64) -> Result<Option<MemoryEntry>, StoreError> {
-    // As many as a chain of replaced ones may have, and a few more.
+    // More than a chain of replaced memories can have.
     const STEPS: usize = 32;
     let mut found = memories::find(connection, id)?.and_then(MemoryEntry::from_row);
     for _ in 0..STEPS {
@@ -268,7 +269,7 @@ pub(super) fn replaced_before(connection: &Connection, id: i64) -> Result<Vec<Me
     Ok(found)
 }
 
-/// Removes the least used memory if there are more than the limit.
+/// Removes surplus tasks, or the least used memory, if an owner has more than the limit.
 fn keep_within(
     connection: &Connection,
     owner: &Owner,

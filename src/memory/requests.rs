@@ -1,4 +1,4 @@
-//! What people ask of the memory, by the command line and the API.
+//! Requests of people to the memory, by the command line and the API.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -12,10 +12,10 @@ use super::{Identities, InvalidEntry, MemoryKind, MemoryOrigin, NewMemoryEntry, 
 use crate::store::StoreError;
 use daoyou_channels::settings::Span;
 
-/// What is asked for cannot be done.
+/// The reason why a request fails.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// What is wrong and what would be right.
+    /// The fault, and what would be right.
     #[error("{0}")]
     Wrong(String),
     #[error("there is no memory {0}; `daoyou memory show` lists those that there are")]
@@ -30,29 +30,29 @@ impl From<InvalidEntry> for MemoryError {
     }
 }
 
-/// What is to be remembered.
+/// A memory to add.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EntryRequest {
     pub text: String,
     /// `fact` when absent, or `preference`.
     pub kind: Option<String>,
-    /// A preference's.
+    /// The key of a preference.
     pub key: Option<String>,
-    /// The gateway's owner when absent.
+    /// The owner; the gateway's when absent.
     pub owner: Option<String>,
 }
 
-/// Which memories are looked at.
+/// A selection of memories.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemorySelection {
-    /// Everybody's without.
+    /// All owners when absent.
     pub owner: Option<String>,
     pub kind: Option<String>,
 }
 
-/// A memory as it stands in an export, one a line.
+/// A memory in an export, one per line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportedMemory {
@@ -67,7 +67,7 @@ pub struct ExportedMemory {
     pub origin: String,
     #[serde(default = "certain")]
     pub confidence: f64,
-    /// When it was remembered; an import remembers it anew.
+    /// The time when it was remembered. An import ignores it.
     #[serde(default)]
     pub created_at: Option<Timestamp>,
 }
@@ -77,10 +77,10 @@ fn certain() -> f64 {
 }
 
 impl EntryRequest {
-    /// What is to be written.
+    /// Returns the memory to store.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The request is invalid.
     pub fn plan(&self, settings: &MemorySettings) -> Result<NewMemoryEntry, MemoryError> {
         let kind = kind(self.kind.as_deref())?.unwrap_or(MemoryKind::Fact);
         let name = match (kind, self.key.as_deref().map(str::trim)) {
@@ -110,7 +110,7 @@ impl MemorySelection {
     /// Returns the owners that the selection names.
     ///
     /// # Errors
-    /// Nobody is called that.
+    /// The text names no owner.
     pub fn whose(&self, identities: &Identities) -> Result<OwnerSelection, MemoryError> {
         match &self.owner {
             None => Ok(OwnerSelection::All),
@@ -118,7 +118,7 @@ impl MemorySelection {
         }
     }
 
-    /// Of which kind, if one is asked for.
+    /// Returns the selected kind, if there is one.
     ///
     /// # Errors
     /// There is no such kind.
@@ -128,10 +128,10 @@ impl MemorySelection {
 }
 
 impl ExportedMemory {
-    /// What is to be written.
+    /// Returns the memory to store.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The line is invalid.
     pub fn plan(&self, identities: &Identities) -> Result<NewMemoryEntry, MemoryError> {
         let Some(kind) = kind(Some(&self.kind))? else { return Err(wrong("the kind is missing")) };
         if !(0.0..=1.0).contains(&self.confidence) {
@@ -157,10 +157,10 @@ impl ExportedMemory {
     }
 }
 
-/// Reads since when something is looked for: a time, a date, or how long ago. UTC milliseconds.
+/// Parses the start of a search: a time, a date, or a duration before `now`. Returns UTC milliseconds.
 ///
 /// # Errors
-/// It is none of them.
+/// The text is none of these.
 pub fn parse_since(text: &str, now: Timestamp, zone: &TimeZone) -> Result<i64, MemoryError> {
     let text = text.trim();
     if let Ok(at) = text.parse::<Timestamp>() {

@@ -1,34 +1,34 @@
-//! What is kept of conversations that are gone, and goes with them. In small pieces, between which others write.
+//! Removes what belongs to deleted conversations, in small batches.
 
 use super::remember::remove;
 use super::word_index;
 use crate::store::{Connection, StoreError, memory_lists, meta, retention};
 
-/// Sessions whose rest goes in one piece.
+/// The most sessions of one batch.
 const SESSIONS: u32 = 20;
 
-/// Messages of sessions that nobody has used since `before_ms`, and with them what they are found by; answers how many were
-/// deleted.
+/// Removes the messages of sessions that were last used before `before_ms`, and their index entries. Returns the number of
+/// deleted messages.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     let pruned = retention::prune_sessions(connection, before_ms)?;
     if pruned > 0 {
-        // The store notes each message that is gone; the indexer takes the last of their words out of the file.
+        // The store records each removed message; the indexer then removes the last of their terms from the file.
         meta::set(connection, meta::WORDS_REMOVED, "yes")?;
     }
     Ok(pruned)
 }
 
-/// The summaries of sessions whose messages are gone, and what stood in their prompts; answers how many rows were deleted.
+/// Removes the summaries and prompt snapshots of sessions whose messages are gone. Returns the number of deleted rows.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn prune_orphaned_summaries(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     let mut rows = 0;
     for session in memory_lists::unused_sessions(connection, before_ms, SESSIONS)? {
-        // Before the others go, and take with them what they had replaced.
+        // This comes before the removal of the other summaries, which includes those that they replaced.
         for kept in memory_lists::release_summaries(connection, &session)? {
             word_index::put(connection, kept)?;
         }
@@ -41,7 +41,7 @@ pub fn prune_orphaned_summaries(connection: &Connection, before_ms: i64) -> Resu
     Ok(rows)
 }
 
-/// Snapshots that are in nobody's prompt any more; answers how many were deleted.
+/// Removes snapshots that no prompt uses any more. Returns the number of deleted rows.
 ///
 /// # Errors
 /// The store cannot be written.

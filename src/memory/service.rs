@@ -30,13 +30,13 @@ pub struct MemorySettings {
     pub workspace: PathBuf,
 }
 
-/// Memory as the rest of the gateway sees it. Its settings never change: a reload makes another service over the same memory,
-/// and a turn keeps the one with which it began.
+/// The memory as the rest of the gateway uses it. Its settings never change: a reload creates another service over the same
+/// memory, and a turn keeps its own.
 #[derive(Clone)]
 pub struct MemoryService {
     pub store: Store,
     pub settings: Arc<MemorySettings>,
-    /// Secrets that are removed from whatever is remembered.
+    /// Secrets that are removed from new memories.
     pub secrets: Arc<KnownSecrets>,
     pub(super) embedder: Option<Arc<InstalledEmbedder>>,
     pub(super) queries: Arc<QueryEmbeddings>,
@@ -67,13 +67,13 @@ impl MemoryService {
         Self { settings: Arc::new(settings), ..self.clone() }
     }
 
-    /// Removes `secrets` from whatever is remembered.
+    /// Removes `secrets` from new memories.
     #[must_use]
     pub fn with_secrets(self, secrets: KnownSecrets) -> Self {
         Self { secrets: Arc::new(secrets), ..self }
     }
 
-    /// Makes vectors with `embedder`, or none.
+    /// Creates embeddings with `embedder`, or none.
     #[must_use]
     pub fn with_embedder(self, embedder: Option<Embedder>) -> Self {
         Self { embedder: embedder.map(|embedder| Arc::new(InstalledEmbedder::new(embedder))), ..self }
@@ -88,8 +88,8 @@ impl MemoryService {
         self.store.read(move |connection| recall(connection, &ask, vector.as_deref())).await
     }
 
-    /// Returns the memories that fit a message well enough to be attached to it, the best first. Of a summary, only the passage
-    /// that fits is returned. A greeting or the like has no hits, and no vector is made of it.
+    /// Returns the memories that fit a message well enough to be attached to it, the best first. Of a summary, only the
+    /// passage that fits is returned. A greeting has no hits and gets no embedding.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -110,7 +110,7 @@ impl MemoryService {
         self.store.read_here(|connection| self.passages.search(connection, &query, &ATTACHED_KINDS, found))
     }
 
-    /// Returns the facts of an owner that share words with any of the messages `said`, at most `each` for each message.
+    /// Returns the facts of an owner that share words with any of `texts`, at most `each` for each text.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -145,8 +145,8 @@ impl MemoryService {
         self.store.read(move |connection| passages.make_ready(connection, &owners)).await
     }
 
-    /// Returns the vector of a text that is searched for, of length 1. `None` if there is no model, its vectors are not ready, or
-    /// it does not answer within `memory.embeddings.timeout`: then the text is searched by its words alone.
+    /// Returns the embedding of a query, of length 1. `None` if there is no model, the stored embeddings are not ready, or
+    /// the model does not answer within `memory.embeddings.timeout`: then the query is searched by its words alone.
     pub async fn vector_of(&self, text: &str) -> Option<Arc<[f32]>> {
         self.queries.embed(self.embedder.as_ref()?, text, self.settings.config.embeddings.timeout.0).await
     }
@@ -164,12 +164,13 @@ impl MemoryService {
         }
     }
 
-    /// Tells the indexer and the consolidation that messages were committed. Both wait for more, as every turn calls this.
+    /// Notifies the indexer and the consolidation that messages were committed. Both wait for more, as every turn calls
+    /// this.
     pub fn notify_messages(&self) {
         self.said.send_replace(());
     }
 
-    /// Tells the writer of the files and the indexers that memories were committed: remembered, forgotten or given away.
+    /// Notifies the writer of the files and the indexers that memories were committed: remembered, forgotten or moved.
     pub fn notify_changes(&self) {
         self.passages.changed();
         self.changed.send_replace(());

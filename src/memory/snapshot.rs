@@ -1,4 +1,4 @@
-//! What of the long-term memory stands in the prompts of a session.
+//! The snapshot of long-term memory in the prompts of a session.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -7,17 +7,17 @@ use super::{MemoryEntry, MemoryKind, Owner, list};
 use crate::store::{Connection, StoreError, now_ms};
 use crate::text::{one_line, truncate};
 
-/// Entries of one kind that are looked at, the newest.
+/// The most entries of one kind that are considered, the newest.
 const LOOKED_AT: u32 = 1_000;
-/// Tasks that are told.
+/// The most tasks of a snapshot.
 const TASKS: u32 = 5;
-/// How much of an entry is told, in characters.
+/// The most characters of an entry.
 const ENTRY_CHARS: usize = 500;
 
 const DAY_MS: f64 = 86_400_000.0;
 
-/// What is known of `owner`, if he has a memory, and of everyone, in at most `tokens` as `count` estimates them; empty where
-/// nothing is. Where there is more, what was told more surely, used more often and learned later stays.
+/// Formats the memories of `owner`, if there is one, and of everyone, in at most `tokens` as `count` estimates them; empty
+/// if there are none. If they do not fit, the more certain, more used and newer ones stay.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -76,7 +76,7 @@ impl SnapshotLine {
     }
 }
 
-/// What was told surely counts most, then what is used, then what is new.
+/// Returns the priority of an entry: confidence counts most, then use, then recency.
 fn worth(entry: &MemoryEntry, now: i64) -> f64 {
     let last = entry.used_at.unwrap_or(entry.created_at).max(entry.created_at);
     let days = (now - last).max(0) as f64 / DAY_MS;
@@ -95,7 +95,7 @@ fn choose(lines: &mut Vec<SnapshotLine>, tokens: usize, count: impl Fn(&str) -> 
     });
 }
 
-/// The same entries give the same bytes, however they were chosen.
+/// Formats the lines in a fixed order, so that the same entries give the same bytes.
 fn render(lines: &mut [SnapshotLine]) -> String {
     lines.sort_by_key(|line| (line.section, line.id));
     let mut text = String::new();
@@ -113,7 +113,7 @@ fn render(lines: &mut [SnapshotLine]) -> String {
     text
 }
 
-/// One line: nothing that was remembered can end its bullet and begin a section of the prompt.
+/// Returns a text on one line, so that no memory can end its bullet and begin a section of the prompt.
 fn entry_line(text: &str) -> String {
     truncate(&one_line(text), ENTRY_CHARS)
 }

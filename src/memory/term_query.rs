@@ -1,4 +1,4 @@
-//! Which entries hold most of what is asked for: few are looked up by their words, and those are read and scored.
+//! Ranks entries by the terms of a query: an index look-up selects a few candidates, which are then read and scored.
 
 use std::collections::HashMap;
 
@@ -7,56 +7,56 @@ use crate::store::search_index::{SearchCorpus, find, size};
 use crate::store::{Connection, StoreError};
 use crate::text::{SearchTerm, TermPrefixes, query_terms, visit_terms};
 
-/// Of a term that is as common as this only the newest are looked at by themselves.
+/// The number of hits that makes a term common. Of a common term only the newest hits are listed.
 const COMMON: usize = 400;
 
-/// Candidates that are scored, of each shelf: twice as many as are wanted, within these.
+/// The least and the most candidates that are scored in each corpus. Between these, it is twice the number of hits.
 const CANDIDATES: (usize, usize) = (40, 100);
 
-/// Candidates that are read to find them: not all that holds the words is of the owners, kinds and times that are asked for.
+/// The most candidates that are read. Not all that hold the terms have the owners, kinds and times of the query.
 pub const READ: usize = 1_000;
 
-/// Common terms of a question that are looked at together with others.
+/// The most common terms of a query that are combined with others.
 const TOGETHER: usize = 2;
 
-/// Entries that are taken of two terms together.
+/// The most entries that are read for two terms together.
 const OF_TWO: usize = 300;
 
-/// Where so much of everything is within the scope, what is out of it is left out when it is read: that costs less than to
-/// have every list cut down.
+/// The share of a corpus within the scope from which on entries out of scope are skipped when they are read: that costs less
+/// than restricting every list.
 const MOST: f64 = 0.5;
 
-/// What is asked for, and how rare it is in what is looked through.
+/// The terms of a query, with their rarity in the searched corpora.
 pub struct TermQuery {
     terms: Vec<SearchTerm>,
-    /// Where each term stands among them.
+    /// The position of each term in `terms`.
     places: HashMap<String, usize>,
     beginnings: TermPrefixes,
     weights: TermWeights,
     shelves: Vec<PostingLists>,
 }
 
-/// What one shelf has of each term.
+/// The index entries of each term in one corpus.
 struct PostingLists {
     shelf: SearchCorpus,
     scope: Option<String>,
     lists: Vec<Vec<i64>>,
     counts: Vec<f64>,
-    /// How many are to be scored.
+    /// The number of candidates to score.
     wanted: usize,
 }
 
-/// How well something fits.
+/// The score of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TermScore {
-    /// By BM25; comparable within one question.
+    /// The BM25 score; comparable within one query only.
     pub score: f64,
-    /// How much of the question it holds, 0 to 1.
+    /// The share of the query's weight that the entry holds, 0 to 1.
     pub similarity: f64,
 }
 
 impl TermQuery {
-    /// Looks the terms of a text up on shelves, each with the expression that all of its hits must fit, for so many hits.
+    /// Looks up the terms of a text for so many hits in corpora, each with the expression that all hits must match.
     pub fn ask(
         connection: &Connection,
         text: &str,
@@ -99,18 +99,18 @@ impl TermQuery {
         self.weights.whole()
     }
 
-    /// How many candidates of a shelf are to be scored.
+    /// Returns the number of candidates to score in each corpus.
     pub fn wanted(&self) -> usize {
         self.shelves.first().map_or(0, |lists| lists.wanted)
     }
 
-    /// The ids on a shelf that may fit at least so well (see [`TermScore::similarity`]), the likeliest first, without having read
-    /// them: they may be anybody's.
+    /// Returns the ids in a corpus that may have at least this similarity (see [`TermScore::similarity`]), the most likely
+    /// first. They are not read yet, so they may belong to any owner.
     pub fn candidates(&self, connection: &Connection, shelf: SearchCorpus, least: f64) -> Result<Vec<i64>, StoreError> {
         let Some(lists) = self.shelves.iter().find(|lists| lists.shelf == shelf) else { return Ok(Vec::new()) };
         let mut held = lists.rare();
         lists.look_together(connection, &self.terms, &mut held)?;
-        // Of a common term it is not known who does not hold it.
+        // The list of a common term is incomplete, so any entry may hold it.
         let common = (0..self.terms.len()).filter(|term| lists.is_common(*term)).fold(0, |all, term| all | 1 << term);
         held.retain(|_, held| self.weights.sums(*held | common).1 >= least);
         let mut best: Vec<(f64, i64)> = held.into_iter().map(|(id, held)| (self.weights.sums(held).0, id)).collect();
@@ -118,7 +118,7 @@ impl TermQuery {
         Ok(best.into_iter().take(READ).map(|(_, id)| id).collect())
     }
 
-    /// Reads texts and says how well each fits; `beside` is what each is found by besides.
+    /// Scores texts, each with its extra indexed text.
     pub fn fits<'a>(&self, texts: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<TermScore> {
         let read: Vec<(Vec<u32>, usize)> = texts
             .map(|(text, beside)| {
@@ -138,7 +138,7 @@ impl TermQuery {
         read.iter().map(|(counts, terms)| self.fit(counts, length(*terms) / average.max(1.0))).collect()
     }
 
-    /// `length` is that of the text beside the usual one.
+    /// Computes a score. `length` is relative to the average text.
     fn fit(&self, counts: &[u32], length: f64) -> TermScore {
         let mut fit = TermScore::default();
         for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
@@ -152,7 +152,7 @@ impl TermQuery {
 }
 
 impl PostingLists {
-    /// `narrow` is the scope where most of the shelf is within it, so that it is not worth asking for each time.
+    /// Looks up terms. `narrow` is the scope if most of the corpus is within it: then it restricts common terms only.
     fn probe(
         connection: &Connection,
         (shelf, scope, narrow): (SearchCorpus, Option<String>, Option<&str>),
@@ -164,7 +164,7 @@ impl PostingLists {
         for term in terms {
             let mut list = find(connection, shelf, &probed.within(&quoted(term)), COMMON)?;
             probed.counts.push(count(&list, highest));
-            // Of so many only the newest stand there, and these may all be somebody else's.
+            // Only the newest entries of a common term are listed, and all of them may be out of scope.
             if let Some(scope) = narrow.filter(|_| list.len() >= COMMON) {
                 list = find(connection, shelf, &format!("{scope} AND {}", quoted(term)), COMMON)?;
             }
@@ -184,7 +184,7 @@ impl PostingLists {
         self.lists[term].len() >= COMMON
     }
 
-    /// What holds rare terms, each with which of them.
+    /// Returns the entries that hold rare terms, each with the bit set of these terms.
     fn rare(&self) -> HashMap<i64, u64> {
         let mut held = HashMap::new();
         for term in (0..self.lists.len()).filter(|term| !self.is_common(*term)) {
@@ -195,8 +195,8 @@ impl PostingLists {
         held
     }
 
-    /// Adds what holds common terms: where rare ones are in too many, which of these hold common ones, too; where they are in
-    /// few, what holds several common ones.
+    /// Adds the entries that hold common terms. If rare terms have too many hits, these are checked for common terms.
+    /// Otherwise the hits of each common term and of each pair are added.
     fn look_together(
         &self,
         connection: &Connection,
@@ -232,12 +232,12 @@ impl PostingLists {
     }
 }
 
-/// No term of ours holds a quote.
+/// Quotes a term for an index expression; terms never contain quotes.
 fn quoted(term: &SearchTerm) -> String {
     format!("\"{}\"", term.text)
 }
 
-/// How many there are of what these are the newest of, as far as the newest tell.
+/// Estimates the number of hits from the newest ones.
 fn count(newest: &[i64], highest: i64) -> f64 {
     let length = as_f64(i64::try_from(newest.len()).unwrap_or(i64::MAX));
     match newest.last() {

@@ -1,4 +1,4 @@
-//! What a text becomes before it is kept, and when two texts say the same.
+//! Cleans and validates memories before they are stored.
 
 use super::{MemoryKind, NewMemoryEntry};
 use crate::text::{comparison_key, is_invisible, one_line, truncate};
@@ -10,7 +10,7 @@ const SUMMARY_CHARS: usize = 20_000;
 /// The longest key of a preference or title of a case, in characters.
 const NAME_CHARS: usize = 120;
 
-/// Why something cannot be remembered; the words are for a model and for people.
+/// The reason why a memory is not stored, as text for a model and for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEntry {
     #[error("there is nothing to remember: the text is empty; write it as one plain sentence")]
@@ -25,10 +25,10 @@ pub enum InvalidEntry {
     LongName { what: &'static str, found: usize, limit: usize },
 }
 
-/// `new` as it is kept: a fact on one line, no control characters, a key in lower case.
+/// Returns `new` as it is stored: facts on one line, keys in lower case, no control characters.
 ///
 /// # Errors
-/// It is empty, or too long, or lacks its name.
+/// The text is empty, the text or the name is too long, or the name is missing.
 pub fn validate_entry(new: &NewMemoryEntry) -> Result<NewMemoryEntry, InvalidEntry> {
     let cleaned = cleaned(new);
     let limit = limit(new.kind);
@@ -44,10 +44,10 @@ pub fn validate_entry(new: &NewMemoryEntry) -> Result<NewMemoryEntry, InvalidEnt
     whole(cleaned, what)
 }
 
-/// As [`validate_entry`], for what nobody can be asked to shorten: it is cut.
+/// Returns `new` as it is stored, as [`validate_entry`] does, but truncates a long text that nobody can shorten.
 ///
 /// # Errors
-/// It is empty, or lacks its name.
+/// The text is empty, or the name is missing.
 pub fn validate_truncated(new: &NewMemoryEntry) -> Result<NewMemoryEntry, InvalidEntry> {
     let mut cleaned = cleaned(new);
     cleaned.text = truncate(&cleaned.text, limit(new.kind));
@@ -90,7 +90,7 @@ fn limit(kind: MemoryKind) -> usize {
     }
 }
 
-/// Line by line, without control characters and empty lines in a row.
+/// Cleans a text of several lines: removes control characters and repeated empty lines.
 fn block(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {

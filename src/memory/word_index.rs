@@ -1,4 +1,4 @@
-//! The words that memories and messages are found by.
+//! The word index, by which searches find memories and messages.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,11 +11,10 @@ use crate::store::memories::{self, MemoryRow};
 use crate::store::{Connection, StoreError, meta, search_index};
 use crate::text::{SEGMENT_VERSION, index_terms};
 
-/// A reader, which cannot say so in the store, met damage in an index. A false alarm costs one check.
+/// Set by readers that met damage in an index, since they cannot record it in the store. A false alarm costs one check.
 static SUSPECTED: AtomicBool = AtomicBool::new(false);
 
-/// Has a memory found by what stands in its row, in the caller's write; the row is there already. One that was replaced is not
-/// found.
+/// Indexes a memory, in the caller's write; its row must exist. A replaced memory is removed from the index instead.
 ///
 /// # Errors
 /// The store cannot be written, or has no such row.
@@ -29,7 +28,7 @@ pub fn put(connection: &Connection, id: i64) -> Result<(), StoreError> {
     tolerate(connection, search_index::put_memory(connection, id, &memory_words(&row)))
 }
 
-/// Has a memory found no more, in the caller's write. Its words leave the file with [`purge_memories`], or with time.
+/// Removes a memory from the index, in the caller's write. Its terms leave the file with [`purge_memories`], or with time.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -37,8 +36,8 @@ pub fn remove(connection: &Connection, id: i64) -> Result<(), StoreError> {
     tolerate(connection, search_index::remove_memory(connection, id))
 }
 
-/// Has the messages of a turn found no more, in the caller's write; their rows are still there. The indexer then takes the
-/// last of their words out of the file.
+/// Removes the messages of a turn from the index, in the caller's write, while their rows still exist. The indexer then
+/// removes the last of their terms from the file.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -48,7 +47,7 @@ pub fn remove_turn(connection: &Connection, session: &str, turn: &str) -> Result
     sweep(connection, usize::from(u16::MAX)).map(drop)
 }
 
-/// As [`remove_turn`], of these messages of a session.
+/// Removes these messages of a session from the index, as [`remove_turn`] does.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -61,7 +60,7 @@ pub fn remove_said(connection: &Connection, session: &str, seqs: &[i64]) -> Resu
     sweep(connection, usize::from(u16::MAX)).map(drop)
 }
 
-/// What is wrong with the index; nothing if it is sound. Reads all of it.
+/// Reads the whole index and returns its faults; none if it is sound.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -72,7 +71,8 @@ pub fn check(connection: &Connection) -> Result<Vec<String>, StoreError> {
     }
 }
 
-/// Has a running gateway make the index anew, beside its other work: at once after [`super::MemoryService::notify_changes`].
+/// Marks the index as damaged. A running gateway rebuilds it in the background, at once after
+/// [`super::MemoryService::notify_changes`].
 ///
 /// # Errors
 /// The store cannot be written.
@@ -80,13 +80,13 @@ pub fn distrust(connection: &Connection) -> Result<(), StoreError> {
     meta::set(connection, meta::WORDS, "")
 }
 
-/// Removes the words of messages that are gone, of so many at most; answers whether the index is sound.
+/// Removes the terms of deleted messages, of at most `limit`. Returns true if the index is not marked as damaged.
 pub(super) fn sweep(connection: &Connection, limit: usize) -> Result<bool, StoreError> {
     tolerate(connection, search_index::sweep(connection, limit))?;
     is_trusted(connection)
 }
 
-/// Takes the last of the words of memories that were removed out of the index, in the caller's write.
+/// Removes the last terms of removed memories from the index, in the caller's write.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -94,7 +94,7 @@ pub fn purge_memories(connection: &Connection) -> Result<(), StoreError> {
     tolerate(connection, search_index::purge_memories(connection))
 }
 
-/// Takes the last of what was removed out of the file, a piece at a time; answers whether there is more to do.
+/// Removes the last terms of removed entries from the file, one step at a time. Returns true if there is more to do.
 pub(super) fn purge(connection: &Connection, begins: bool) -> Result<bool, StoreError> {
     if begins {
         purge_memories(connection)?;
@@ -105,28 +105,28 @@ pub(super) fn purge(connection: &Connection, begins: bool) -> Result<bool, Store
     }
 }
 
-/// Whether nobody has found the index damaged.
+/// Returns true if the index is not marked as damaged.
 pub(super) fn is_trusted(connection: &Connection) -> Result<bool, StoreError> {
     Ok(meta::get(connection, meta::WORDS)?.is_some_and(|made_by| !made_by.is_empty()))
 }
 
-/// Whether somebody met damage in an index since this was asked last.
+/// Returns true if a reader met damage in an index since the last call.
 pub(super) fn was_suspected() -> bool {
     SUSPECTED.swap(false, Ordering::Relaxed)
 }
 
-/// The index was damaged when it was read.
+/// Reports damage that a reader met in the index.
 pub(super) fn suspect(error: &StoreError) {
     tracing::warn!(%error, "the index of words is damaged, and is made anew if a check finds the same; nothing else is harmed");
     SUSPECTED.store(true, Ordering::Relaxed);
 }
 
-/// What the index must have been made by to be of use.
+/// Returns the version that a usable index has: that of the segmentation and of the identities.
 pub(super) fn made_by(identities: &Identities) -> String {
     format!("{} {}", SEGMENT_VERSION, identities.digest())
 }
 
-/// Empties the index; what is to stand in it follows in pieces. Where others are one and the same now, so are their memories.
+/// Clears the index, which is then filled in steps, and moves memories to the owners that the identities name now.
 pub(super) fn begin_anew(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
     migrate_owners(connection, identities)?;
     search_index::clear(connection)?;
@@ -135,7 +135,7 @@ pub(super) fn begin_anew(connection: &Connection, identities: &Identities) -> Re
     meta::set(connection, meta::WORDS, &made_by(identities))
 }
 
-/// Puts the next memories into an index that is made anew; answers whether there are more.
+/// Adds the next memories to an index that is being rebuilt. Returns true if there are more.
 pub(super) fn put_memories(connection: &Connection) -> Result<bool, StoreError> {
     const PIECE: usize = 32;
     let next = meta::get(connection, meta::WORDS_MEMORIES)?.unwrap_or_default();
@@ -149,7 +149,7 @@ pub(super) fn put_memories(connection: &Connection) -> Result<bool, StoreError> 
     Ok(!next.is_empty())
 }
 
-/// What stands in the index for a message.
+/// Returns the terms of a message, as the index stores them.
 pub(super) fn said_words(text: &str, session: &str, owner: &str, speaker: &str) -> String {
     let mut terms = index_terms(text);
     terms.extend(index_terms(speaker));
@@ -158,7 +158,7 @@ pub(super) fn said_words(text: &str, session: &str, owner: &str, speaker: &str) 
     terms.join(" ")
 }
 
-/// What a memory is found by besides its name and its text: its tags, and what a task came to.
+/// Returns the indexed text of a memory besides its name and text: its tags, and the result of a task.
 pub(super) fn beside(row: &MemoryRow) -> String {
     let detail: serde_json::Value = serde_json::from_str(&row.detail).unwrap_or_default();
     let tags = detail["tags"].as_array().into_iter().flatten().filter_map(|tag| tag.as_str());
@@ -175,7 +175,7 @@ fn memory_words(row: &MemoryRow) -> String {
     terms.join(" ")
 }
 
-/// The terms that keep owners and sessions apart. They begin with a character that no term of a text holds.
+/// Returns the term by which searches select an owner. It begins with a character that no term of a text contains.
 fn of_owner(owner: &str) -> String {
     format!("\u{e000}{}", short_hash(owner))
 }
@@ -188,7 +188,7 @@ fn short_hash(text: &str) -> String {
     hex(&Sha256::digest(text)[..8])
 }
 
-/// The expression that all hits fit; `None` where there is nothing to keep apart.
+/// Returns the expression that all hits must match; `None` without a restriction.
 pub(super) fn scope(owners: Option<&[Owner]>, session: Option<&str>) -> Option<String> {
     let owners = owners.map(|owners| {
         let terms: Vec<_> = owners.iter().map(|owner| format!("\"{}\"", of_owner(owner.as_str()))).collect();
@@ -199,7 +199,7 @@ pub(super) fn scope(owners: Option<&[Owner]>, session: Option<&str>) -> Option<S
     (!both.is_empty()).then(|| both.join(" AND "))
 }
 
-/// What met damage in an index is done without it: the index is made anew, and nobody's write fails for it.
+/// Marks a damaged index for a rebuild instead of failing the caller's write.
 fn tolerate(connection: &Connection, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
     match outcome {
         Err(error) if error.is_index_fault() => {

@@ -1,4 +1,4 @@
-//! What a person did to the bullets of MEMORY.md since they were last read.
+//! Compares the bullets of MEMORY.md with the recorded ones, to find the edits of a person.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,42 +9,42 @@ use super::page::Bullet;
 use crate::memory::Owner;
 use crate::text::{comparison_key, one_line};
 
-/// A bullet as it stood there.
+/// A bullet as it was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownBullet {
-    /// The memory that it tells.
+    /// The memory that it states.
     pub id: i64,
     /// The owner of the memory.
     pub owner: Owner,
     pub hash: String,
-    /// What the memory says.
+    /// The text of the memory.
     pub text: String,
 }
 
-/// What was done; bullets by their place in the page.
+/// The edits of a page; bullets by their position in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageDiff {
     pub kept: Vec<(i64, usize)>,
-    /// To what is somebody else's.
+    /// Bullets in the section of another owner.
     pub moved: Vec<(i64, usize)>,
     pub changed: Vec<(i64, usize)>,
     pub added: Vec<usize>,
     pub removed: Vec<i64>,
 }
 
-/// How alike two texts must be for one to be the other, changed: in the same place, and anywhere. 0 to 1.
+/// The least similarity of a changed bullet and its former text, in the same place and anywhere, from 0 to 1.
 const ALIKE_THERE: f64 = 0.3;
 const ALIKE: f64 = 0.6;
 
-/// Pairs of lines that are compared letter by letter at most; some tens of milliseconds.
+/// The most pairs of lines that are compared by their characters, which takes some tens of milliseconds.
 const COMPARED: usize = 2_500;
 
-/// By what a bullet is known again.
+/// Returns the hash that identifies a bullet.
 pub fn hash(text: &str) -> String {
     hex(&Sha256::digest(one_line(text))[..8])
 }
 
-/// Compares what stood there, in its order, with the page.
+/// Compares the recorded bullets, in their order, with those of the page.
 pub fn diff(stood: &[KnownBullet], bullets: &[Bullet]) -> PageDiff {
     let hashes: Vec<String> = bullets.iter().map(|bullet| hash(&bullet.text)).collect();
     let mut of_hash: HashMap<&str, Vec<usize>> = HashMap::new();
@@ -52,7 +52,7 @@ pub fn diff(stood: &[KnownBullet], bullets: &[Bullet]) -> PageDiff {
         of_hash.entry(hash).or_default().push(at);
     }
     let mut found = PageDiff::default();
-    // Which bullet is which line of before.
+    // The bullet of each recorded line.
     let mut of_stood: Vec<Option<usize>> = vec![None; stood.len()];
     let mut taken: BTreeSet<usize> = BTreeSet::new();
     for is_same_section in [true, false] {
@@ -75,7 +75,7 @@ pub fn diff(stood: &[KnownBullet], bullets: &[Bullet]) -> PageDiff {
     found
 }
 
-/// A bullet that is new where one is missing is that one, if they are alike.
+/// Pairs new bullets with missing lines that are similar.
 fn pair_changed(
     stood: &[KnownBullet],
     bullets: &[Bullet],
@@ -83,7 +83,7 @@ fn pair_changed(
     taken: &mut BTreeSet<usize>,
     found: &mut PageDiff,
 ) {
-    // By what stands before them in their section.
+    // Missing lines, by the bullet before them in their section.
     let mut missing: BTreeMap<(&Owner, Option<usize>), Vec<usize>> = BTreeMap::new();
     let mut before: BTreeMap<&Owner, usize> = BTreeMap::new();
     for (place, line) in stood.iter().enumerate() {
@@ -94,7 +94,7 @@ fn pair_changed(
         }
     }
     let known: BTreeSet<usize> = of_stood.iter().flatten().copied().collect();
-    // By what stands before the bullets that are new.
+    // New bullets, by the bullet before them.
     let mut new: BTreeMap<(&Owner, Option<usize>), Vec<usize>> = BTreeMap::new();
     let mut before: BTreeMap<&Owner, usize> = BTreeMap::new();
     for (at, bullet) in bullets.iter().enumerate() {
@@ -109,7 +109,7 @@ fn pair_changed(
         taken.insert(at);
         found.changed.push((stood[place].id, at));
     };
-    // Many that were changed at once, as by search and replace, stand in the same order.
+    // Bullets that were changed together, as by search and replace, keep their order.
     let (mut missing_still, mut new_still) = (Vec::new(), Vec::new());
     for (gap, places) in &missing {
         let there = new.remove(gap).unwrap_or_default();
@@ -130,8 +130,8 @@ fn pair_changed(
     pair_best(&mut missing_still, &mut new_still, stood, bullets, ALIKE, &mut pair);
 }
 
-/// Pairs each missing line with the new bullet that is most like it, if one is enough so. Where there are too many to compare,
-/// they are others.
+/// Pairs each missing line with the most similar new bullet, if it is similar enough. Too many pairs are not compared, and
+/// count as different.
 fn pair_best(
     places: &mut Vec<usize>,
     there: &mut Vec<usize>,
@@ -153,7 +153,7 @@ fn pair_best(
     });
 }
 
-/// How many pairs of characters two texts share, 0 to 1 (Dice).
+/// Returns the share of character pairs that two texts have in common, from 0 to 1 (Dice's coefficient).
 fn likeness(one: &str, other: &str) -> f64 {
     let pairs = |text: &str| {
         let chars: Vec<char> = comparison_key(text).chars().collect();

@@ -1,4 +1,4 @@
-//! HISTORY.md as text: a dated log of what conversations came to.
+//! The text of HISTORY.md: a dated log of summaries.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::store::memory_lines::SummaryRow;
 
-/// What stands around a summary in one language.
+/// The headings of a section in one language.
 struct Words {
     title: &'static str,
     session: &'static str,
@@ -22,10 +22,10 @@ const EN: Words =
     Words { title: "Conversation summary", session: "Conversation", messages: "Messages", content: "What matters" };
 const ZH: Words = Words { title: "会话摘要", session: "会话", messages: "消息数", content: "关键内容" };
 
-/// What ends a section.
+/// The line that ends a section.
 const END: &str = "---";
 
-/// A summary as it stands in the log.
+/// Formats a summary as a section of the log.
 pub fn section(row: &SummaryRow, language: Language, zone: &TimeZone) -> String {
     let words = match language {
         Language::En => &EN,
@@ -42,10 +42,10 @@ pub fn section(row: &SummaryRow, language: Language, zone: &TimeZone) -> String 
     format!("{head}- {}: {count}\n\n### {}\n{text}\n{END}\n", words.messages, words.content)
 }
 
-/// Bytes that somebody may have written at the end of the log after a process that ended before it had noted its own sections.
+/// The bytes that a person may have appended after a process stopped before it had recorded its own sections.
 const WRITTEN_SINCE: usize = 64 * 1024;
 
-/// `log` with further sections; those that a process wrote before it ended stand at its end and are not written again.
+/// Appends sections to a log. Sections that a stopped process has written already are not repeated.
 pub fn with(log: &str, sections: &[String]) -> String {
     let length = sections.iter().map(|section| section.len() + 2).sum::<usize>() + WRITTEN_SINCE;
     let end = &log[log.floor_char_boundary(log.len().saturating_sub(length))..];
@@ -59,7 +59,7 @@ pub fn with(log: &str, sections: &[String]) -> String {
     text
 }
 
-/// `log` with the sections of a session and a minute as `rows` tell them now; without those that nobody tells any more.
+/// Replaces the sections of a session and a minute by those of `rows`, and removes those without a row.
 pub fn retold(log: &str, session: &str, at: i64, rows: &[SummaryRow], language: Language, zone: &TimeZone) -> String {
     let heads: BTreeSet<String> = [&EN, &ZH].into_iter().map(|words| head(words, session, at, zone)).collect();
     let ranges: Vec<Range<usize>> = heads.iter().flat_map(|head| sections(log, head)).collect();
@@ -90,7 +90,7 @@ fn minute(at: i64, zone: &TimeZone) -> String {
     at.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-/// Where the sections with this head stand, their ends included.
+/// Returns the ranges of the sections with this head, their last lines included.
 fn sections(log: &str, head: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (start, _) in log.match_indices(head) {

@@ -1,4 +1,4 @@
-//! Between MEMORY.md and the store: what a person did there is done in the store, and what is new in the store is to stand there.
+//! Synchronizes MEMORY.md with the store: applies the edits of the page to the store, and adds new memories to the page.
 
 use serde_json::json;
 
@@ -13,40 +13,41 @@ use crate::memory::{
 use crate::store::memory_lines::{self, LineRow};
 use crate::store::{Connection, StoreError, memories, memory_lists};
 
-/// What a page was compared for.
+/// The outcome of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportOutcome {
-    /// Much of it is missing, and it was written this moment: it is looked at again.
+    /// Much of the page is missing, and it was written just now: it is read again later.
     NotYet,
     Ready(RenderedPage),
 }
 
-/// The page as it is to be, and what is noted once it is.
+/// The new page, and the records to write once it is in place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RenderedPage {
     pub text: String,
-    /// Memories that stand there then.
+    /// Memories that the page gains.
     pub more: NewBullets,
-    /// Memories that stand there no more.
+    /// Memories that the page loses.
     pub gone: Vec<i64>,
 }
 
-/// So many bullets that go at once are a reason to look again, if they are also half of all.
+/// The number of bullets lost at once, if they are also the majority, after which a page that was just written is read
+/// again.
 const MANY: usize = 2;
 
-/// What other people told stands there up to this length of the page, in bytes; the rest of it is in the store alone.
+/// The length of the page up to which it shows the memories of other people, in bytes. Further ones are only in the store.
 const OF_OTHERS: usize = 1_000_000;
 
-/// By what a page is read and written.
+/// The settings for reading and writing a page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageContext<'a> {
     pub config: &'a MemoryConfig,
     pub identities: &'a Identities,
-    /// What stands above what is private.
+    /// The heading above private bullets.
     pub heading: &'a str,
 }
 
-/// Brings what was done to `page` into the store, in the caller's write. `strike` takes secrets out.
+/// Applies the edits of `page` to the store, in the caller's write. `redact` removes secrets.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -90,7 +91,7 @@ pub fn import(
         || !done.changed.is_empty()
         || !done.moved.is_empty()
     {
-        // What was written by hand may have taken the place of another line.
+        // A bullet written by hand may have replaced the memory of another one.
         let mut standing = Vec::with_capacity(lines.len());
         for (id, at) in lines {
             let is_known = memories::find(connection, id)?.is_some_and(|row| row.replaced_by.is_none());
@@ -103,10 +104,10 @@ pub fn import(
     Ok(ImportOutcome::Ready(RenderedPage { text, more, gone: stale.into_iter().map(|row| row.memory).collect() }))
 }
 
-/// Facts that come to stand on the page: id, whose, hash.
+/// The facts that the page gains: id, owner and hash.
 type NewBullets = Vec<(i64, Owner, String)>;
 
-/// The page with all that is known and does not stand there.
+/// Adds all current memories that the page lacks.
 fn with_new(
     connection: &Connection,
     mut text: String,
@@ -135,7 +136,7 @@ fn with_new(
     Ok((text, more))
 }
 
-/// Notes what stands there once `rendering` is written.
+/// Records the bullets once `rendering` is written.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -143,10 +144,11 @@ pub fn settle(connection: &Connection, rendering: &RenderedPage) -> Result<(), S
     for id in &rendering.gone {
         memory_lines::remove(connection, *id)?;
     }
-    // Behind all others of its kind; the next look counts anew.
+    // The place after all others of its kind; the next import numbers them again.
     const LAST: usize = 1_000_000_000;
     for (place, (id, owner, hash)) in rendering.more.iter().enumerate() {
-        // Also of one that was forgotten while the page was written: without its line, its bullet would be a new one, by hand.
+        // This includes a memory forgotten while the page was written: without a record, its bullet would count as a new
+        // one.
         memory_lines::put(connection, *id, owner.as_str(), hash, LAST + place)?;
     }
     Ok(())
@@ -163,14 +165,14 @@ fn note(
         let bullet = &bullets[*at];
         memory_lines::put(connection, *id, bullet.owner.as_str(), &diff::hash(&bullet.text), place)?;
     }
-    // They stand there until the page is written.
+    // Stale bullets stay on the page until it is written.
     for (place, row) in (lines.len()..).zip(stale) {
         memory_lines::put(connection, row.memory, &row.owner, &row.hash, place)?;
     }
     Ok(())
 }
 
-/// Does in the store what a person did on the page; answers which memory each bullet tells.
+/// Applies the edits of a person to the store. Returns the memory of each bullet.
 fn apply_diff(
     connection: &Connection,
     done: &PageDiff,
@@ -200,7 +202,7 @@ fn apply_diff(
         lines.push((*id, *at));
     }
     for (id, at) in &done.changed {
-        // One that cannot be kept as it is stays known as it was.
+        // A memory keeps its text if the new one is invalid.
         let Ok(new) = by_hand(&bullets[*at]) else {
             lines.push((*id, *at));
             continue;
@@ -218,7 +220,7 @@ fn apply_diff(
             push_once(&mut lines, (remember(connection, &new, config)?.id(), *at));
         }
     }
-    // A bullet that says the same as another may have gone: the other one still says it.
+    // If one of two equal bullets was removed, the other one still states the memory.
     let gone: Vec<i64> = done.removed.iter().copied().filter(|id| lines.iter().all(|(known, _)| known != id)).collect();
     forget(connection, &gone)?;
     let is_changed = !(done.moved.is_empty() && done.changed.is_empty() && done.added.is_empty() && gone.is_empty());
@@ -228,21 +230,22 @@ fn apply_diff(
     Ok(lines)
 }
 
-/// Two bullets may say the same; the first of them is the line of the memory.
+/// Adds the line of a memory unless it has one: of two equal bullets, the first counts.
 fn push_once(lines: &mut Vec<(i64, usize)>, line: (i64, usize)) {
     if lines.iter().all(|(known, _)| *known != line.0) {
         lines.push(line);
     }
 }
 
-/// Whether a heading is read as it is meant: a name may hold what ends a line, or be told from another one by spaces alone.
+/// Returns true if the heading is read back as this owner. A name may contain a line break, or differ from another by spaces
+/// only.
 fn names(heading: &str, owner: &Owner, whose: impl Fn(&str) -> Owner) -> bool {
     let read = page::bullets(&format!("## {heading}\n- x\n"), whose);
     read.len() == 1 && read.iter().all(|bullet| bullet.owner == *owner)
 }
 
-/// Who is meant by a name in a heading: whoever has facts and is called so now, though the configuration names him no more.
-/// Below the name of nobody stands what is the gateway's owner's, as all that is private.
+/// Returns the owner that a name in a heading means: one that the configuration knows, or else one with facts and this
+/// label. Any other name means the gateway's owner, who owns all private bullets.
 fn whose(name: &str, identities: &Identities, owners: &[Owner]) -> Owner {
     parse_owner(name, identities)
         .ok()

@@ -1,4 +1,4 @@
-//! MEMORY.md as text: where its bullets stand, and the same text with some of them fewer or more. All else stays byte for byte.
+//! Parses and edits the text of MEMORY.md: finds, removes and adds bullets, and keeps all else byte for byte.
 
 use std::ops::Range;
 
@@ -8,23 +8,24 @@ use crate::text::one_line;
 /// A bullet, with the lines that belong to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bullet {
-    /// Its lines whole, in bytes of the text.
+    /// The range of its whole lines, in bytes.
     pub range: Range<usize>,
     /// The owner that the heading above it names.
     pub owner: Owner,
-    /// On one line, without its mark.
+    /// The text on one line, without the bullet mark.
     pub text: String,
 }
 
-/// The headings below which bullets are the owner's own; with a name behind a colon, those of whoever is called that.
+/// The headings above private bullets: the owner's, or with a name after a colon, those of the person with that name.
 const PRIVATE: [&str; 2] = ["Private", "私人"];
 
-/// The bullets of a text, in order. Those in code and in comments are none. `whose` says who is called so in a heading.
+/// Returns the bullets of a text, in order, without those in code and in comments. `whose` returns the owner that a name in
+/// a heading means.
 pub fn bullets(text: &str, whose: impl Fn(&str) -> Owner) -> Vec<Bullet> {
     read(text, whose).0
 }
 
-/// `text` without the lines of some bullets.
+/// Removes the lines of bullets from a text.
 pub fn without(text: &str, ranges: &[Range<usize>]) -> String {
     let mut left = String::with_capacity(text.len());
     let mut at = 0;
@@ -38,8 +39,8 @@ pub fn without(text: &str, ranges: &[Range<usize>]) -> String {
     left
 }
 
-/// `text` with bullets more, behind those of the same owner. `heading` is what stands above what is his where there is no such
-/// heading yet. What is the gateway's owner's stays last: he may write at the end without looking at headings.
+/// Adds bullets after those of the same owner. `heading` begins a new section if the owner has none. The section of the
+/// gateway's owner stays last, so that the owner can append a bullet without a look at the headings.
 pub fn with(text: &str, owner: &Owner, more: &[String], heading: &str, whose: impl Fn(&str) -> Owner) -> String {
     if more.is_empty() {
         return text.to_owned();
@@ -67,7 +68,7 @@ pub fn with(text: &str, owner: &Owner, more: &[String], heading: &str, whose: im
     format!("{before}{break_before}{lines}{after}")
 }
 
-/// The bullets, and the headings of what is somebody's.
+/// Returns the bullets, and the headings of private sections.
 fn read(text: &str, whose: impl Fn(&str) -> Owner) -> (Vec<Bullet>, Vec<(Owner, Range<usize>)>) {
     let mut bullets: Vec<Bullet> = Vec::new();
     let mut headings: Vec<(Owner, Range<usize>)> = Vec::new();

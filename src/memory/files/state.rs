@@ -1,4 +1,4 @@
-//! What of the files was seen last, and reading and writing them.
+//! Reads and writes the memory files, and tracks their last known state.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -7,30 +7,30 @@ use std::time::{Duration, SystemTime};
 use crate::guard::{Jail, JailError};
 use crate::store::memory_lists::OwnerFacts;
 
-/// Their folder in the workspace: what is in it is the owner's to read and write.
+/// The folder of the files in the workspace. Only the owner reads and writes it.
 pub const FOLDER: &str = "memory";
-/// Where they lie in the workspace.
+/// The paths of the files in the workspace.
 pub const MEMORY: &str = "memory/MEMORY.md";
 pub const HISTORY: &str = "memory/HISTORY.md";
-/// A larger file is not read, in bytes.
+/// The largest file that is read, in bytes.
 const LIMIT: u64 = 4_000_000;
 
-/// When a file was changed last, and its length; `None`: there is none.
+/// The modification time and the length of a file; `None` if there is none.
 pub type FileStamp = Option<(SystemTime, u64)>;
 
-/// The state of the files, of which one at a time is worked on.
+/// The last known state of the memory files, which are handled one at a time.
 #[derive(Debug, Default)]
 pub struct MemoryFileState {
     pub(super) working: tokio::sync::Mutex<()>,
     seen: Mutex<Option<FileStamp>>,
-    /// The facts that MEMORY.md was brought up to.
+    /// The facts that MEMORY.md contains.
     kept: Mutex<Option<Vec<OwnerFacts>>>,
-    /// Why each cannot be used, as it was told last.
+    /// The reasons that were logged last, by file.
     told: Mutex<Vec<(&'static str, String)>>,
 }
 
 impl MemoryFileState {
-    /// Whether MEMORY.md is another than it was.
+    /// Returns true if MEMORY.md has changed since it was last seen.
     pub(super) fn is_edited(&self, workspace: &Path) -> bool {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) != Some(stamp(workspace))
     }
@@ -39,7 +39,7 @@ impl MemoryFileState {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
     }
 
-    /// Whether MEMORY.md was brought up to these facts.
+    /// Returns true if MEMORY.md contains exactly these facts.
     pub(super) fn is_kept(&self, facts: &[OwnerFacts]) -> bool {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).as_deref() == Some(facts)
     }
@@ -48,7 +48,7 @@ impl MemoryFileState {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(facts);
     }
 
-    /// Says once why a file cannot be used.
+    /// Logs once why a file is unusable.
     pub(super) fn tell(&self, file: &'static str, reason: Option<&str>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let known = told.iter().find(|(name, _)| *name == file).map(|(_, reason)| reason.as_str());
@@ -67,27 +67,27 @@ impl MemoryFileState {
     }
 }
 
-/// The stamp of MEMORY.md.
+/// Returns the stamp of MEMORY.md.
 pub fn stamp(workspace: &Path) -> FileStamp {
     let metadata = workspace.join(MEMORY).symlink_metadata().ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
-/// A file as it was read.
+/// The result of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileRead {
     Missing,
     Text {
         text: String,
-        /// It was written a moment ago, maybe not to its end.
+        /// The file was written a moment ago, maybe not completely.
         is_fresh: bool,
         stamp: FileStamp,
     },
-    /// Why it is left alone.
+    /// The file is left alone, for this reason.
     Unusable(String),
 }
 
-/// How long a file must have been left alone for what is missing in it to be believed.
+/// The time without a change after which missing bullets count as removed.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Reads a file of the workspace.
@@ -110,7 +110,7 @@ pub fn read(workspace: &Path, file: &str) -> FileRead {
     }
 }
 
-/// The logs of before, by name.
+/// Returns the paths of older history files, sorted by name.
 pub fn older_histories(workspace: &Path) -> Vec<String> {
     let folder = jail(workspace).ok().and_then(|jail| jail.folder(FOLDER).ok());
     let names = folder.into_iter().filter_map(|(folder, _)| folder.entries().ok()).flatten().flatten();
@@ -121,16 +121,16 @@ pub fn older_histories(workspace: &Path) -> Vec<String> {
     files
 }
 
-/// Whether there is nothing by this name, not even a link that leads nowhere.
+/// Returns true if nothing has this name, not even a dangling link.
 fn is_nowhere(workspace: &Path, file: &str) -> bool {
     workspace.join(file).symlink_metadata().is_err()
 }
 
-/// Writes `text` if the file still says `before`. Returns the stamp of what was written, taken before anybody could edit it
-/// in its place; `None`: the file says something else.
+/// Writes `text` if the file still contains `before`. Returns the stamp of the new file, taken before anybody can edit it;
+/// `None` if the file has changed.
 ///
 /// # Errors
-/// The file cannot be written, in words.
+/// The file cannot be written; the error is a text.
 pub fn replace(workspace: &Path, file: &str, before: Option<&str>, text: &str) -> Result<Option<FileStamp>, String> {
     let jail = jail(workspace).map_err(|error| error.to_string())?;
     let mut unusable = None;

@@ -1,4 +1,4 @@
-//! Keeps MEMORY.md and HISTORY.md: after each commit that concerns them, and when a person has edited MEMORY.md.
+//! Keeps MEMORY.md and HISTORY.md up to date: after each commit that concerns them, and after edits of MEMORY.md.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -21,49 +21,49 @@ use crate::store::memory_lines::{self, SummaryRow};
 use crate::store::{Connection, Durability, StoreError, forgetting, memory_lists, meta};
 use crate::tools::SpillStore;
 
-/// How often the file is looked at for edits, and again where it was not written to its end.
+/// The interval between checks of the file for edits, and before the next try if the file was incomplete.
 const LOOK: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_secs(2);
-/// What is committed meanwhile is written along.
+/// The pause in which more commits gather.
 const SETTLE: Duration = Duration::from_millis(100);
-/// Between two writes of HISTORY.md, at least: each writes all of it.
+/// The least time between two writes of HISTORY.md, each of which writes the whole file.
 const LOG_PAUSE: Duration = Duration::from_secs(5);
-/// How often a file is read anew because somebody edits it meanwhile.
+/// The most tries to update a file that is being edited.
 const TRIES: usize = 3;
-/// A longer log goes on in a new file, in bytes.
+/// The size above which the log continues in a new file, in bytes.
 const LOG_BYTES: usize = 500_000;
-/// Summaries that are written at once.
+/// The most summaries of one write.
 const PIECE: u32 = 200;
 
-/// Up to which summary HISTORY.md tells all.
+/// The key in `meta` of the last summary that HISTORY.md contains.
 const TOLD: &str = "memory_history";
 
-/// What MEMORY.md is where there is none.
+/// The initial MEMORY.md.
 const TEMPLATE: &str = include_str!("../../../workspace/memory/MEMORY.md");
 
-/// Keeps the files of one home.
+/// The worker that keeps the files of one home up to date.
 pub struct MemoryFileWriter {
     live: LivePart<MemoryService>,
-    /// When HISTORY.md was written last.
+    /// The time of the last write of HISTORY.md.
     logged: Option<Instant>,
-    /// A file cannot be removed, and that was said.
+    /// A file could not be removed, and this is logged already.
     is_stuck: bool,
 }
 
-/// Whether all that is to be done is done.
+/// The progress of an update.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FileProgress {
     Whole,
-    /// Somebody writes there, or it was written a moment ago.
+    /// A file is being edited, or was written a moment ago.
     NotYet,
 }
 
-/// What became of HISTORY.md.
+/// The outcome of an update of HISTORY.md.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HistoryProgress {
     Nothing,
     Written,
-    /// There is something to write, which has time.
+    /// There is something to write, and it can wait.
     Waits,
 }
 
@@ -72,7 +72,7 @@ impl MemoryFileWriter {
         Self { live, logged: None, is_stuck: false }
     }
 
-    /// Works until `stop`, and once more then, so that the files are right when the process ends.
+    /// Runs until `stop`, and then updates the files once more, so that they are complete when the process ends.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut changes = self.live.get().subscribe_to_changes();
         let mut is_due = true;
@@ -128,8 +128,8 @@ fn tell(error: &StoreError) {
 }
 
 impl MemoryService {
-    /// Takes over what a person has written into MEMORY.md since it was looked at last: before what is known is told to
-    /// anybody. Costs one look at the file where nothing has changed. That it cannot be read is logged, once.
+    /// Imports the edits of MEMORY.md since the last check, before memories are shown to anybody. Without edits this costs
+    /// one check of the file. An unreadable file is logged once.
     pub async fn import_by_hand(&self) {
         if !self.files.is_edited(&self.settings.workspace) {
             return;
@@ -139,7 +139,7 @@ impl MemoryService {
         }
     }
 
-    /// Brings both files up to the store, where nobody keeps them: after a change in a home at rest.
+    /// Updates both files in a home where no gateway does: after a change by a command.
     pub async fn keep_files(&self) {
         let kept = [
             self.keep_memory_file().await.map(drop),
@@ -171,7 +171,7 @@ impl MemoryService {
                 }
             };
             self.files.tell(MEMORY, None);
-            // An empty file is a lost one: whoever wants all forgotten takes the bullets out and leaves the heading.
+            // An empty file is a lost one. To forget everything, a person removes the bullets and keeps the heading.
             let is_lost = before.as_ref().is_none_or(|text| text.trim().is_empty());
             let page = if is_lost { TEMPLATE.to_owned() } else { before.clone().unwrap_or_default() };
             if is_lost && is_fresh {
@@ -187,7 +187,7 @@ impl MemoryService {
                 let imported = import(connection, &page, is_fresh, ways, |new| {
                     secrets.redact(&mut new.text);
                 })?;
-                // In the same write: what comes later is not on this page.
+                // Read in the same write: later facts are not on this page.
                 Ok((imported, memory_lists::facts_of_owners(connection)?))
             };
             let (ImportOutcome::Ready(rendering), facts) = self.store.write(Durability::Logged, write).await? else {
@@ -220,7 +220,7 @@ impl MemoryService {
         Ok(FileProgress::NotYet)
     }
 
-    /// Removes the long outputs of turns that were struck since.
+    /// Removes the spilled outputs of turns that were redacted.
     async fn remove_outputs(&self, is_stuck: &mut bool) -> Result<FileProgress, StoreError> {
         let noted = self.store.read(forgetting::marked_outputs).await?;
         if noted.is_empty() {
@@ -239,7 +239,7 @@ impl MemoryService {
         self.store.write(Durability::Logged, done).await.map(|()| FileProgress::Whole)
     }
 
-    /// What was forgotten stands in logs that have grown too long and lie aside, too.
+    /// Removes forgotten text from older history files.
     async fn retell_older(&self, settings: &MemorySettings, due: &DueHistory) {
         for file in in_file(settings.workspace.clone(), |at| older_histories(&at)).await {
             let name = file.clone();
@@ -260,7 +260,7 @@ impl MemoryService {
         }
     }
 
-    /// `may_wait`: what is only added has time. What was forgotten never has.
+    /// Updates HISTORY.md. With `may_wait`, additions wait; the removal of forgotten text never does.
     async fn keep_history_file(&self, may_wait: bool) -> Result<HistoryProgress, StoreError> {
         let _alone = self.files.working.lock().await;
         let settings = self.settings.clone();
@@ -302,7 +302,7 @@ impl MemoryService {
             });
             match replaced.await {
                 Ok(Some(_)) => logged = HistoryProgress::Written,
-                // Somebody wrote there; the next change looks again.
+                // The file was edited meanwhile; the next change tries again.
                 Ok(None) => return Ok(logged),
                 Err(reason) => {
                     self.files.tell(HISTORY, Some(&reason));
@@ -315,21 +315,21 @@ impl MemoryService {
     }
 }
 
-/// Runs work on files beside the turns.
+/// Runs work on files on a blocking thread.
 async fn in_file<T: Send + 'static>(workspace: PathBuf, work: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(move || work(workspace)).await {
         Ok(done) => done,
-        // The runtime stops, and with it whoever waits here; or there is a bug, which the panic has told.
+        // A panic continues in the caller. Any other error means that the runtime stops, and this task with it.
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(_) => std::future::pending().await,
     }
 }
 
-/// What HISTORY.md does not tell yet, or otherwise.
+/// The changes that HISTORY.md lacks.
 struct DueHistory {
     rows: Vec<SummaryRow>,
     retold: Vec<(String, i64, Vec<SummaryRow>)>,
-    /// As it was noted.
+    /// The list of changed summaries, as stored.
     noted: Option<String>,
 }
 
@@ -338,7 +338,7 @@ impl DueHistory {
         if let Some(last) = self.rows.last() {
             meta::set(connection, TOLD, &last.id.to_string())?;
         }
-        // What was forgotten meanwhile is still to be done.
+        // Summaries that have changed since then stay on the list.
         if self.noted.is_some() && meta::get(connection, RETOLD)? == self.noted {
             meta::set(connection, RETOLD, "")?;
         }

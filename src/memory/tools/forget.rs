@@ -43,7 +43,7 @@ impl Tool for ForgetTool {
         ReplayPolicy::Atomic
     }
 
-    /// What a page says must not choose what is forgotten.
+    /// Returns the arguments that the text of a page must not choose.
     fn literal_arguments(&self) -> &'static [&'static str] {
         &["id"]
     }
@@ -71,7 +71,7 @@ async fn go(
         other => Ok(other),
     });
     let id = looked.await??.id;
-    // What it was is not said again: it would stand in the log anew.
+    // The text is not repeated, since the log would then contain it again.
     let told = format!("Forgotten for good (id {id}). Do not repeat what it was.");
     let rows = ToolEffect::Rows(RowEffect(Arc::new(ForgetWrite { service, id })));
     Ok(ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] })

@@ -1,4 +1,4 @@
-//! `remember`: keeps what is to outlast the conversation.
+//! `remember`: stores memories for later conversations.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use crate::tools::{
     ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
 };
 
-/// How certain it is what somebody had remembered.
+/// The confidence in a memory that was stated.
 const TOLD: f64 = 0.8;
-/// Tags of a case, and how long each may be, in characters.
+/// The most tags of a case, and the longest tag, in characters.
 const TAGS: usize = 10;
 const TAG_CHARS: usize = 40;
 
@@ -94,7 +94,7 @@ async fn remember(
     let owner = owner(&service, context)?;
     let is_shared = is_shared(&service, context).await?;
     let (at, source) = (service.clone(), source(context));
-    // A write, as it takes an id; what is remembered is committed with the result.
+    // A write, since it reserves an id; the memory itself is committed with the result.
     let looked = service.store.write(Durability::Logged, move |connection| {
         match prepare(connection, &at, args, owner, source) {
             Err(MemoryCallError::Store(error)) => Err(error),
@@ -102,7 +102,7 @@ async fn remember(
         }
     });
     let (plan, id) = looked.await??;
-    // Where others read along, nothing is told of what was known before.
+    // In a shared conversation, the text of known memories is not repeated.
     let told = match (&plan.known, &plan.replaces, is_shared) {
         (Some(known), _, false) => format!("Already known (id {}): {}", known.id, line(known)),
         (Some(known), _, true) => format!("Already known (id {}): {}", known.id, said(&plan.entry)),
@@ -120,7 +120,7 @@ fn said(new: &NewMemoryEntry) -> String {
     if new.name.is_empty() { text } else { format!("{}: {text}", new.name) }
 }
 
-/// Looks what is to be done, and takes an id for it.
+/// Plans the changes, and reserves an id for them.
 fn prepare(
     connection: &Connection,
     service: &MemoryService,
@@ -135,10 +135,10 @@ fn prepare(
             "a {kind} cannot be replaced; remember a fact without \"replaces\""
         )));
     }
-    // What everyone knows stays everyone's.
+    // A memory of everyone stays everyone's.
     let owner = instead.as_ref().map_or(owner, |old| old.owner.clone());
     let kind = args.kind.map(MemoryKind::from).or(instead.as_ref().map(|old| old.kind));
-    // Who gives a key means a preference.
+    // A key without tags means a preference.
     let kind = kind.unwrap_or(if args.key.is_some() && args.tags.is_none() {
         MemoryKind::Preference
     } else {
@@ -151,7 +151,7 @@ fn prepare(
         owner,
         kind,
         name,
-        // Some models copy what the gateway has put behind the message.
+        // Some models copy the context that the gateway appends to a message.
         text: written(&args.content).to_owned(),
         detail,
         origin: MemoryOrigin::Told,
@@ -175,19 +175,19 @@ fn case(content: &str, tags: Vec<String>) -> Value {
     json!({"problem": problem.trim(), "solution": solution.trim(), "tags": tags})
 }
 
-/// A memory on its way into the commit of its call's result.
+/// A memory that is committed with the result of its call.
 #[derive(Debug)]
 struct PlannedWrite {
     service: Arc<MemoryService>,
     plan: RememberPlan,
-    /// The reserved one, where it is new.
+    /// The reserved id, if the memory is new.
     id: i64,
 }
 
 impl WriteRows for PlannedWrite {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         let config = &self.service.settings.config;
-        // Looked at again: another call of the same response may have remembered it, or it was forgotten meanwhile.
+        // Planned again: another call of the same response may have stored it, or it was forgotten meanwhile.
         let now = plan(connection, self.plan.entry.clone(), self.plan.replaces.clone())?;
         apply_plan(connection, &now, Some(self.id), config).map(|_| ())
     }

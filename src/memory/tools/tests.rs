@@ -1,4 +1,4 @@
-//! The tools of memory, each call committed as the journal does it.
+//! Tests of the memory tools; each call is committed as the journal does it.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl World {
         Self { folder, service: Arc::new(service) }
     }
 
-    /// What the model reads of a call, and its effects committed.
+    /// Calls a tool, commits its effects, and returns the result that the model reads.
     async fn says_to(&self, context: &ToolContext, name: &str, arguments: Value) -> String {
         let tool = tools(Some(&self.service)).into_iter().find(|tool| tool.spec().name == name).unwrap();
         let outcome = tool.call(arguments, context).await;
@@ -170,7 +170,7 @@ async fn in_a_chat_of_several_people_nobodys_memory_is_told() {
             let body = json!({"role": "user", "content": text}).to_string();
             messages::append(connection, session, Uuid::now_v7(), [("user", body)].into_iter())?;
             let of_several = session != "email:ann";
-            // Among several people another one said it.
+            // In the shared conversation, another person wrote it.
             let owner = Some(if of_several { "name:bob" } else { "name:ann" }.to_owned());
             ownership::set(connection, session, &Ownership { owner, is_shared: of_several })?;
         }

@@ -1,4 +1,4 @@
-//! Makes vectors in the background: of what is new, and of all when another model is set.
+//! Creates embeddings in the background: of new texts, and of all texts after a change of the model.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,44 +17,45 @@ use crate::store::search_index::SearchCorpus;
 use crate::store::vectors::{self, NewVector, SimilarityBaselines, TextHash};
 use crate::store::{Connection, Durability, StoreError};
 
-/// The wait after a service failed, backoff, and after it refused: nothing that a machine does will change that.
+/// The pauses after the service failed, with backoff, and after it refused, which only a person can change.
 const FIRST_REST: Duration = Duration::from_secs(10);
 const LONGEST_REST: Duration = Duration::from_secs(600);
 const REFUSED_REST: Duration = Duration::from_secs(3_600);
-/// The wait after the store failed.
+/// The pause after the store failed.
 const STORE_REST: Duration = Duration::from_secs(60);
 
-/// Bytes of texts that go into one request at most.
+/// The most bytes of texts in one request.
 const REQUEST_BYTES: usize = 256 * 1024;
 
-/// Failures of a server in a row after which it may be a text that it cannot take.
+/// The number of server errors in a row after which a text may be their cause.
 const MAYBE_A_TEXT: u32 = 2;
 
-/// So many standard deviations above the mean hardly any of some thousand memories reaches by chance.
+/// The number of standard deviations above the mean that hardly any of some thousand memories exceeds by chance.
 const DEVIATIONS: f64 = 3.0;
 
-/// What every model of vectors takes.
+/// A text that every embedding model accepts.
 const PLAIN: &str = "hello";
 
-/// Keeps the vectors of memories, and of what people say, while a model of vectors is set; without one it does nothing.
+/// The worker that keeps the embeddings of memories and messages up to date, while a model is set.
 pub struct EmbeddingIndexer {
     live: LivePart<MemoryService>,
     shift: Option<ModelSession>,
 }
 
-/// The work with one model.
+/// The state of the work with one model.
 struct ModelSession {
     installed: Arc<InstalledEmbedder>,
     /// The model's name in the store.
     name: String,
-    /// Up to this id all memories have one. Of messages the store says how far it is: their ids change with their index.
+    /// All memories up to this id have an embedding. The store records the progress of messages, whose ids change with their
+    /// index.
     memories: i64,
-    /// In a row.
+    /// The number of failures in a row.
     failures: u32,
     resting: Option<Instant>,
 }
 
-/// A text that is to have a vector, and who says it.
+/// A text that needs an embedding, with the ids of its rows.
 struct TextToEmbed {
     text: String,
     hash: TextHash,
@@ -62,24 +63,24 @@ struct TextToEmbed {
     known: Option<Vec<f32>>,
 }
 
-/// The texts of one request, each once.
+/// The texts of one request, without duplicates.
 struct EmbeddingBatch {
     place: TextLocation,
     wanted: Vec<TextToEmbed>,
-    /// The last of those that have a vector then, or need none.
+    /// The last row that the request completes.
     last: i64,
 }
 
-/// Where texts come from.
+/// The source of texts.
 enum TextLocation {
     Memories,
-    /// Messages behind this one, as it stands in the store.
+    /// Messages after this one, as stored.
     Said(String),
 }
 
 enum BatchProgress {
     More,
-    /// All that there is has vectors.
+    /// All texts have embeddings.
     Done,
 }
 
@@ -119,7 +120,7 @@ impl EmbeddingIndexer {
         }
     }
 
-    /// Makes all vectors that are missing; answers when to look again though nothing has changed.
+    /// Creates all missing embeddings. Returns when to check again without a change.
     pub(in crate::memory) async fn round(&mut self) -> Option<Duration> {
         loop {
             let service = self.live.get();
@@ -143,7 +144,7 @@ impl EmbeddingIndexer {
         }
     }
 
-    /// Returns the work with the model that is set now, begun if it is another one than before.
+    /// Returns the session of the current model, which begins after a change of the model.
     async fn shift(&mut self, service: &MemoryService) -> Result<Option<&mut ModelSession>, StoreError> {
         let Some(installed) = service.embedder.clone() else {
             self.shift = None;
@@ -151,7 +152,7 @@ impl EmbeddingIndexer {
         };
         if !self.shift.as_ref().is_some_and(|shift| Arc::ptr_eq(&shift.installed, &installed)) {
             let name = installed.embedder.name();
-            // A turn that began with another model must not compare its vectors with those of this one.
+            // A turn that began with another model must not compare its embeddings with those of this one.
             if let Some(before) = self.shift.take().filter(|before| before.name != name) {
                 before.installed.is_ready.store(false, Ordering::Release);
             }
@@ -164,7 +165,7 @@ impl EmbeddingIndexer {
             if dropped {
                 tracing::info!(model = name, "another model makes vectors now: all are made anew");
             }
-            // By a base that is not known nobody could say what is near.
+            // Without baselines, no similarity can be judged.
             installed.is_ready.store(bases.is_some(), Ordering::Release);
             self.shift = Some(ModelSession { installed, name, memories: 0, failures: 0, resting: None });
         }
@@ -173,7 +174,7 @@ impl EmbeddingIndexer {
 }
 
 impl ModelSession {
-    /// How long it is still left alone.
+    /// Returns the rest of the current pause.
     fn rest_left(&mut self) -> Option<Duration> {
         let left = self.resting.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_none_or(|left| left.is_zero()) {
@@ -182,7 +183,7 @@ impl ModelSession {
         left.filter(|left| !left.is_zero())
     }
 
-    /// The next step; what a failure before it meant is over when it goes well.
+    /// Takes the next step. Success ends a series of failures.
     async fn work(&mut self, service: &MemoryService) -> Result<BatchProgress, EmbeddingFailure> {
         let batch = service.settings.config.embeddings.batch.clamp(1, 2_048);
         if !self.installed.is_ready.load(Ordering::Acquire) {
@@ -196,7 +197,7 @@ impl ModelSession {
         Ok(step)
     }
 
-    /// Learns how near the model finds texts that have nothing in common: with some models that is very near.
+    /// Measures how similar the model finds unrelated texts: with some models, very similar.
     async fn learn_base(&mut self, service: &MemoryService, batch: u32) -> Result<(), EmbeddingFailure> {
         let unlike: Vec<&str> = texts::UNLIKE.into_iter().flatten().collect();
         let mut vectors = Vec::with_capacity(unlike.len());
@@ -211,10 +212,10 @@ impl ModelSession {
         Ok(())
     }
 
-    /// Makes the next vectors, as many as go into one request.
+    /// Creates the next embeddings, as many as fit into one request.
     async fn step(&mut self, service: &MemoryService, batch: u32) -> Result<BatchProgress, EmbeddingFailure> {
         for shelf in SearchCorpus::ALL {
-            // As after an update of the program, and when a memory was given to another owner.
+            // Needed after an update of the program, and after a memory moved to another owner.
             if service.store.read(move |connection| vectors::are_missing(connection, shelf)).await? {
                 let put = move |connection: &Connection| vectors::put_missing(connection, shelf);
                 if service.store.write(Durability::Logged, put).await? {
@@ -225,7 +226,7 @@ impl ModelSession {
         let memories = self.memories;
         let page = service.store.read(move |connection| next(connection, memories, batch)).await?;
         let Some(EmbeddingBatch { place, wanted, last }) = page else {
-            // The next round begins anew: what is told in other words, or belongs to somebody else now, has lost its vector.
+            // The next round starts over, since memories that were reworded or moved have lost their embeddings.
             self.memories = 0;
             return Ok(BatchProgress::Done);
         };
@@ -255,7 +256,7 @@ impl ModelSession {
         Ok(BatchProgress::More)
     }
 
-    /// The vectors of these texts. One that the model does not take, though it takes others, has an empty one.
+    /// Creates the embeddings of texts. A text that the model rejects, although it accepts others, gets an empty one.
     async fn make(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, LlmError> {
         let embedder = &self.installed.embedder;
         let error = match embedder.embed(texts, Patience::Usual).await {
@@ -277,7 +278,7 @@ impl ModelSession {
         Ok(vectors)
     }
 
-    /// The vector of a text among which one was refused: of its beginning where the whole is too much, or an empty one.
+    /// Creates the embedding of a text from a rejected request: of its beginning if the whole is too long, or an empty one.
     async fn make_one(&self, text: &str) -> Result<Vec<f32>, LlmError> {
         for text in [text, texts::cut(text, texts::SHORTER)] {
             match self.installed.embedder.embed(&[text], Patience::Usual).await {
@@ -289,13 +290,13 @@ impl ModelSession {
                 },
             }
         }
-        // A service that is down takes nothing: that says nothing of this text.
+        // A service that is down rejects everything, which says nothing about this text.
         self.installed.embedder.embed(&[PLAIN], Patience::Usual).await?;
         tracing::warn!(model = self.name, "a text that the model of vectors does not take is found by its words alone");
         Ok(Vec::new())
     }
 
-    /// Leaves the service alone for a while; said once, until it answers again.
+    /// Pauses requests to the service. Logs the first failure of a series.
     fn rest(&mut self, error: &LlmError) -> Duration {
         let rest = if error.is_retryable() {
             let asked = error.retry_after.unwrap_or_default().min(REFUSED_REST);
@@ -313,7 +314,7 @@ impl ModelSession {
     }
 }
 
-/// What is to have vectors next, memories first; `None` when all that there is has some.
+/// Returns the next texts without embeddings, memories first; `None` if there are none.
 fn next(connection: &Connection, memories: i64, batch: u32) -> Result<Option<EmbeddingBatch>, StoreError> {
     if vectors::newest(connection, SearchCorpus::Memories)? > memories {
         return page(connection, TextLocation::Memories, memories, batch).map(Some);
@@ -332,7 +333,7 @@ fn page(connection: &Connection, place: TextLocation, after: i64, batch: u32) ->
         TextLocation::Memories => SearchCorpus::Memories,
         TextLocation::Said(_) => SearchCorpus::Messages,
     };
-    // Read first: what is written meanwhile is none of those that need nothing.
+    // Read before the rows, so that rows written meanwhile do not count as completed.
     let newest = vectors::newest(connection, shelf)?;
     let rows = vectors::unembedded(connection, shelf, after, batch)?;
     let last = if rows.is_empty() { newest } else { after };
@@ -357,9 +358,9 @@ fn page(connection: &Connection, place: TextLocation, after: i64, batch: u32) ->
     Ok(page)
 }
 
-/// The bases of the vectors (of length 1) of [`texts::UNLIKE`], in its order.
+/// Computes the baselines from the embeddings (of length 1) of [`texts::UNRELATED`], in its order.
 fn bases_of(vectors: &[Vec<f32>]) -> SimilarityBaselines {
-    /// A model that finds all the same tells nothing apart; without a bound nothing would ever be near.
+    /// An upper bound: without it, a model that finds all texts alike would make nothing similar.
     const MOST: f64 = 0.95;
     let cosine = |one: &[f32], other: &[f32]| -> f64 {
         one.iter().zip(other).map(|(one, other)| f64::from(*one) * f64::from(*other)).sum()

@@ -1,4 +1,5 @@
-//! What is nearest to a vector: by their codes the likeliest of all, and the exact products of those that the ask is for.
+//! Finds the nearest embeddings: their codes select the likeliest candidates, and exact products rank those that match the
+//! query.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -12,26 +13,26 @@ use crate::store::vector_codes::{self, VectorCode};
 use crate::store::vectors::SimilarityBaselines;
 use crate::store::{Connection, StoreError, vectors};
 
-/// Hits at most.
+/// The most hits.
 const LIMIT: usize = 1_000;
 
-/// What is less alike has nothing in common but chance.
+/// The least similarity of a hit; texts with less are similar by chance.
 const LEAST: f32 = 0.15;
 
-/// Vectors that are read, of those that the ask is for: where there are no more, none is missed.
+/// The most embeddings that are read of candidates that match the query. With no more candidates, the result is exact.
 const LOOKED_AT: usize = 150;
 
-/// Numbers that are multiplied at once.
+/// The numbers that are multiplied at once.
 const LANES: usize = 8;
 
-/// Something near.
+/// A memory or message that is near.
 #[derive(Debug, PartialEq)]
 struct Neighbour {
     likeness: f32,
     found: HitLocation,
 }
 
-/// Something that may be near: the fewer bits differ, the likelier.
+/// A memory or message that may be near: the fewer bits of its code differ, the likelier.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct NeighbourCandidate {
     distance: u32,
@@ -39,19 +40,19 @@ struct NeighbourCandidate {
     read: vector_codes::CodeDistance,
 }
 
-/// The nearest so far, the farthest of them on top.
+/// The nearest ones so far, with the farthest of them on top.
 struct NearestHeap<'a> {
     vector: &'a [f32],
-    /// The cosine of texts that have nothing in common.
+    /// The cosine of unrelated texts.
     base: f32,
     limit: usize,
     nearest: BinaryHeap<Reverse<Neighbour>>,
 }
 
-/// The memories and messages that mean what is nearest to `vector` (of length 1), the nearest first: of the owners and kinds
-/// that `ask` is for, known now, within its session and times. Each with how alike they are, 0 to 1: the cosine above that
-/// of texts that have nothing in common, which with some models is high. What has no vector yet is not found. Among very many
-/// something that is hardly nearer than the rest may be missed.
+/// Returns the memories and messages whose embeddings are nearest to `vector` (of length 1), the nearest first, each with
+/// its similarity from 0 to 1: the cosine above that of unrelated texts, which is high for some models. Hits are current and
+/// match the owners, kinds, session and times of `query`. A text without an embedding is not found yet. Among very many
+/// texts, one that is hardly nearer than the others may be missed.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -82,7 +83,7 @@ pub fn nearest(
     )?;
     let is_asked = |owner: &str| ask.owners.iter().any(|asked| asked.as_str() == owner);
     let mut looked_at = 0;
-    // What does not fit the ask costs a look and no place among those that are read.
+    // A candidate that does not match the query costs a look-up, but does not count towards the limit.
     while let Some(Reverse(NeighbourCandidate { read, is_said, .. })) = likely.pop().filter(|_| looked_at < LOOKED_AT) {
         let statement = if is_said { &mut said } else { &mut memories };
         let mut rows = statement.query(params![read.id, read.place, session, since, until])?;
@@ -104,8 +105,8 @@ pub fn nearest(
     Ok(best.into_sorted())
 }
 
-/// Of what is [`nearest`] to the vector of `text`, what is clearly nearer to it than a sentence of its language is that has nothing to
-/// do with it. Short texts are near to everything with many models.
+/// Returns those of the [`nearest`] that are clearly nearer to `text` than an unrelated sentence of its language. With many
+/// models, short texts are near to everything.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -122,7 +123,7 @@ pub fn standing_out(
     Ok(near)
 }
 
-/// All that may be near by its code, the likeliest on top.
+/// Returns the candidates of a query, the likeliest by their codes on top.
 fn likely(
     connection: &Connection,
     ask: &RecallQuery,
@@ -154,14 +155,14 @@ fn likely(
 }
 
 impl NearestHeap<'_> {
-    /// Takes a row whose first column is a vector, if it is near enough; `found` reads the others.
+    /// Adds a row whose first column is an embedding, if it is near enough; `found` reads its location.
     fn take(
         &mut self,
         row: &Row<'_>,
         found: impl Fn(&Row<'_>) -> rusqlite::Result<HitLocation>,
     ) -> Result<(), StoreError> {
         let blob = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
-        // Made by another model, or none: nothing can be said of it.
+        // An embedding of another model, or an empty one, cannot be compared.
         if blob.len() != self.vector.len() * 4 {
             return Ok(());
         }
@@ -186,7 +187,7 @@ impl NearestHeap<'_> {
 impl Eq for Neighbour {}
 
 impl Ord for Neighbour {
-    /// Of equals the older one is the nearer, so that the same ask has the same answer.
+    /// Orders the older of two equal ones as nearer, so that the same query has the same answer.
     fn cmp(&self, other: &Self) -> Ordering {
         self.likeness.total_cmp(&other.likeness).then_with(|| other.found.cmp(&self.found))
     }
@@ -198,7 +199,7 @@ impl PartialOrd for Neighbour {
     }
 }
 
-/// The product of a vector and a stored one. In lanes, which the processor takes at once; one sum could not be split.
+/// Returns the product of a vector and a stored one, summed in lanes: the processor cannot parallelize a single sum.
 fn product(vector: &[f32], blob: &[u8]) -> f32 {
     let (numbers, _) = blob.as_chunks::<4>();
     let (ours, rest) = vector.as_chunks::<LANES>();

@@ -1,4 +1,4 @@
-//! The vectors of questions, and the model that makes them.
+//! Embeddings of queries, and the model that creates them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,21 +12,21 @@ use super::texts;
 use crate::llm::{Embedder, Patience};
 use crate::store::vectors::{self, TextHash};
 
-/// Questions whose vectors are kept at hand, and for how long: a turn and its tools ask the same again.
+/// The number of cached query embeddings, and their lifetime: a turn and its tools search for the same text again.
 const QUESTIONS: usize = 32;
 const KEPT: Duration = Duration::from_secs(600);
 
-/// The vectors of recent questions.
+/// A cache of the embeddings of recent queries.
 #[derive(Default)]
 pub struct QueryEmbeddings {
     asked: Mutex<VecDeque<CachedQuery>>,
     indexed: Notify,
 }
 
-/// The model that makes vectors.
+/// An embedding model in use.
 pub struct InstalledEmbedder {
     pub(super) embedder: Embedder,
-    /// What is kept was made by it, and not by one before it, and how near it finds what is not is known.
+    /// All stored embeddings are by this model, and its baselines are known.
     pub(super) is_ready: AtomicBool,
 }
 
@@ -37,7 +37,7 @@ impl InstalledEmbedder {
 }
 
 struct CachedQuery {
-    /// Who made the vector: after a reload two embedders are in use until the last turn with the old one ends.
+    /// The model of the embedding: after a reload, two are in use until the last turn with the old one ends.
     by: Weak<InstalledEmbedder>,
     hash: TextHash,
     vector: Arc<[f32]>,
@@ -45,7 +45,7 @@ struct CachedQuery {
 }
 
 impl QueryEmbeddings {
-    /// Returns the vector of a text, of length 1; `None` if the model is not ready, or does not answer in time.
+    /// Returns the embedding of a text, of length 1; `None` if the model is not ready, or does not answer in time.
     pub(in crate::memory) async fn embed(
         &self,
         installed: &Arc<InstalledEmbedder>,
@@ -77,12 +77,12 @@ impl QueryEmbeddings {
         }
     }
 
-    /// What was said can be found now, and may be made vectors of.
+    /// Notifies the indexer of embeddings that new messages are in the word index.
     pub fn notify_indexed(&self) {
         self.indexed.notify_one();
     }
 
-    /// Returns when [`Self::notify_indexed`] was called.
+    /// Waits for [`Self::notify_indexed`].
     pub(super) async fn indexed(&self) {
         self.indexed.notified().await;
     }
@@ -103,7 +103,7 @@ impl QueryEmbeddings {
     }
 
     fn asked(&self) -> MutexGuard<'_, VecDeque<CachedQuery>> {
-        // Nothing panics while it holds the lock halfway through a change.
+        // A poisoned lock still guards a complete list: no change panics halfway.
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

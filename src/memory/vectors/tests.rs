@@ -1,4 +1,4 @@
-//! Tests of vectors from end to end, with a server on this machine.
+//! Tests of embeddings from end to end, with a local server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl World {
         (kept.memories, kept.model)
     }
 
-    /// What means what is nearest to a text, with how alike they are in tenths.
+    /// Returns what is nearest to a text, with the similarity in tenths.
     async fn nearest(&self, text: &str) -> Vec<(HitLocation, i32)> {
         let vector = self.service.vector_of(text).await.expect("a vector");
         let near = self.write(move |connection| nearest(connection, &ask(&["owner"]), &vector, 2)).await;
@@ -153,7 +153,7 @@ async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
     world.nearest(" automobile ").await;
     assert_eq!(world.server.requests().len(), requests, "the question was asked before");
 
-    // What is told again has the vector that is known; what is replaced or forgotten has none.
+    // A repeated text reuses its embedding; a replaced or forgotten one has none.
     let again = world.told(&["Tea is green"]).await[0];
     let (first, second) = (ids[0], ids[2]);
     world
@@ -166,7 +166,7 @@ async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
     assert_eq!((world.server.requests().len(), world.count().await.0), (requests, 5));
     assert_eq!(world.nearest("automobile").await, []);
 
-    // Another model, or other numbers of it: all are made anew.
+    // Another model or another dimension: all embeddings are rebuilt.
     for (model, dimensions, name) in [("p/other", 0, "p/other"), ("p/other", 16, "p/other@16")] {
         world.embed_by(model, dimensions);
         assert_eq!(world.service.vector_of("automobile").await, None, "what is kept is another model's");
@@ -210,12 +210,12 @@ async fn a_service_that_fails_or_refuses_is_left_alone_and_a_text_that_it_does_n
         world.server.refuse(move |_| Some(status));
         let (before, rest) = (world.server.requests().len(), world.keeper.round().await.expect("a rest").as_secs());
         assert!((low..=high).contains(&rest), "{status}: {rest} s");
-        // Whatever is remembered meanwhile, nobody is asked.
+        // New memories cause no request meanwhile.
         let left = world.keeper.round().await.expect("the rest of it").as_secs();
         assert!(left <= rest && world.server.requests().len() == before + 1, "{status}");
         assert_eq!(world.service.vector_of("a question").await, None, "{status}: words alone");
     }
-    // A model that takes nothing at all is not asked for each text.
+    // A model that rejects everything is not asked for each text.
     world.embed_by("p/m", 0);
     world.server.refuse(|_| Some(400));
     let before = world.server.requests().len();
@@ -247,7 +247,7 @@ async fn who_asks_does_not_wait_longer_than_is_set() {
     assert_eq!(asked, 5, "then it is left alone for a while");
 }
 
-/// What is asked for, and what is found.
+/// Each query and its expected hits.
 #[tokio::test]
 async fn only_what_is_asked_for_is_near() {
     let home = tempfile::tempdir().unwrap();
@@ -273,7 +273,7 @@ async fn only_what_is_asked_for_is_near() {
             let other = insert(connection, ("owner", "fact", "", "of another length"))?;
             let odd = |size| [NewVector { hash: vectors::hash("odd"), vector: vec![1.0; size], ids: vec![other] }];
             vectors::put(connection, "m", &odd(2))?;
-            // Nobody keeps the vectors of these.
+            // Embeddings of another model are not stored.
             vectors::put(connection, "other", &odd(3))
         })
         .await
@@ -306,7 +306,7 @@ async fn only_what_is_asked_for_is_near() {
     }
 }
 
-/// A message of a session's log, as the index of words has it.
+/// Adds a message to a session's log, with its row in the word index.
 fn say(connection: &Connection, (owner, role, text): (&str, &str, &str)) -> Result<(), StoreError> {
     let message = match role {
         "user" => ChatMessage::user(text),
@@ -343,7 +343,7 @@ async fn what_people_say_is_near_too_and_goes_with_its_message() {
     let near = world.nearest("bike").await;
     assert_eq!(near, [(HitLocation::Message { session: "of:owner".to_owned(), seq: 1 }, 4)]);
 
-    // An index that is made anew has other ids.
+    // A rebuilt index has other ids.
     world.write(search_index::clear).await;
     assert_eq!(world.write(vectors::count).await.said, 0);
     let again = "INSERT INTO said (session, seq, owner, speaker)
@@ -355,7 +355,7 @@ async fn what_people_say_is_near_too_and_goes_with_its_message() {
     assert_eq!((world.nearest("bike").await, world.write(vectors::count).await.said), (Vec::new(), 0));
 }
 
-/// What a test says, as numbers that look like chance: of length 1, the same for the same seed.
+/// Returns a pseudo-random vector of length 1, the same for the same seed.
 fn noise(seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut number = || {
@@ -369,7 +369,7 @@ fn noise(seed: u64) -> Vec<f32> {
     vector.into_iter().map(|number| number / length).collect()
 }
 
-/// Memories of an owner, each with the noise of its id.
+/// Stores memories of an owner, each with the noise of its id as embedding.
 async fn fill(store: &Store, owner: &'static str, count: usize) -> Vec<i64> {
     let work = move |connection: &Connection| {
         (0..count)
@@ -393,7 +393,7 @@ async fn first(store: &Store, owner: &str, of: i64) -> Option<i64> {
     })
 }
 
-/// How many codes there are, and rows that hold them.
+/// Returns the number of codes, and of the rows that hold them.
 async fn codes(store: &Store) -> (i64, i64) {
     let sql = "SELECT ifnull(sum(held), 0), count(*) FROM memory_codes";
     store
@@ -415,7 +415,7 @@ async fn codes_come_and_go_with_their_vectors() {
     }
     assert_eq!(first(&store, "owner", anns[3]).await, None);
 
-    // What is forgotten is gone from the codes, too; an emptied row goes.
+    // A forgotten memory has no code, and an empty row is deleted.
     let gone: Vec<i64> = ours[10..256].iter().copied().chain([ours[300]]).collect();
     let of_one = vector_codes::VectorCode::of(&noise(ours[300].unsigned_abs()));
     let forget = gone.clone();
@@ -439,7 +439,7 @@ async fn codes_come_and_go_with_their_vectors() {
     store.write(Durability::Logged, delete).await.unwrap();
     assert_eq!(codes(&store).await, (720 - 257, 3));
 
-    // What is given to another owner, or has lost its code, has one again, once.
+    // A memory that was moved, or has lost its code, gets exactly one again.
     let given = ours[400];
     store
         .write(Durability::Logged, move |connection| {

@@ -1,4 +1,4 @@
-//! What of memories and messages is made vectors of.
+//! The texts of memories and messages that get embeddings.
 
 use crate::memory::MemoryKind;
 use crate::memory::entry::entry_text;
@@ -7,13 +7,13 @@ use crate::store::search_index::SearchCorpus;
 use crate::store::vectors::UnembeddedText;
 use crate::text::is_cjk;
 
-/// Characters of a text that are told a model of vectors: as much as the smaller ones take in English.
+/// The most characters of a text that are embedded: about as many as the smaller models accept in English.
 pub(super) const LONGEST: usize = 2_000;
 
-/// Of a text that a model does not take.
+/// The most characters of a text that the model has rejected.
 pub(super) const SHORTER: usize = 400;
 
-/// Texts that have nothing in common, by [`class`]: by them it is learned how near a model finds such ones.
+/// Unrelated texts, by [`class`]. They show how similar a model finds unrelated texts.
 pub(super) const UNLIKE: [[&str; 8]; 4] = [
     [
         "good morning",
@@ -48,28 +48,28 @@ pub(super) const UNLIKE: [[&str; 8]; 4] = [
     ],
 ];
 
-/// The language and the length of a text: which of [`UNLIKE`] it resembles.
+/// Returns the class of [`UNRELATED`] that a text resembles, by its language and length.
 pub(super) fn class(text: &str) -> usize {
     let letters = text.chars().filter(|char| char.is_alphanumeric()).count();
     let wide = text.chars().filter(|c| is_cjk(*c)).count();
     usize::from(wide * 2 > letters) * 2 + usize::from(says_something(text))
 }
 
-/// Where in the list of all [`UNLIKE`] those of a class stand.
+/// Returns the positions of a class in the flattened [`UNRELATED`].
 pub(super) fn texts_of(class: usize) -> std::ops::Range<usize> {
     class * UNLIKE[0].len()..(class + 1) * UNLIKE[0].len()
 }
 
-/// As [`texts_of`], the whole sentences of the language.
+/// Returns the positions of the whole sentences in the language of a class, as [`texts_of`] does.
 pub(super) fn sentences_of(class: usize) -> std::ops::Range<usize> {
     texts_of(class | 1)
 }
 
-/// Of what somebody says, a few words mean nothing by themselves: "yes", "go on", 好的.
+/// The fewest words or characters of a message with a meaning of its own, unlike "yes", "go on" or 好的.
 const FEW_WORDS: usize = 5;
 const FEW_CHARACTERS: usize = 8;
 
-/// The sentence that stands for a memory or a message; `None` for a message that is not worth it.
+/// Returns the text of a memory or message that is embedded; `None` for a message without a meaning of its own.
 pub(super) fn of(shelf: SearchCorpus, row: &UnembeddedText) -> Option<String> {
     let text = match shelf {
         SearchCorpus::Messages => spoken_text(&row.text).filter(|text| says_something(text))?,
@@ -78,7 +78,7 @@ pub(super) fn of(shelf: SearchCorpus, row: &UnembeddedText) -> Option<String> {
     Some(cut(text.trim(), LONGEST).to_owned())
 }
 
-/// The first characters of a text.
+/// Returns the first characters of a text.
 pub(super) fn cut(text: &str, most: usize) -> &str {
     text.char_indices().nth(most).map_or(text, |(at, _)| &text[..at])
 }
