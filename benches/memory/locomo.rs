@@ -27,7 +27,7 @@ const CHAT: &str = "webhook:locomo:chat";
 const HITS: [usize; 4] = [5, 10, 20, 50];
 
 /// One utterance.
-struct Turn {
+struct LocomoTurn {
     speaker: String,
     id: String,
     text: String,
@@ -236,7 +236,7 @@ impl Told {
     }
 }
 
-fn plain(turns: &[Turn]) -> Result<Connection> {
+fn plain(turns: &[LocomoTurn]) -> Result<Connection> {
     let store = Connection::open_in_memory()?;
     store.execute_batch("CREATE VIRTUAL TABLE turns USING fts5(speaker, text, tokenize = 'porter unicode61')")?;
     for (seq, turn) in (0_i64..).zip(turns) {
@@ -246,7 +246,7 @@ fn plain(turns: &[Turn]) -> Result<Connection> {
     Ok(store)
 }
 
-fn turns(conversation: &Value) -> Vec<Turn> {
+fn turns(conversation: &Value) -> Vec<LocomoTurn> {
     let sessions = (1..).map_while(|number| conversation[format!("session_{number}")].as_array());
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     sessions
@@ -256,7 +256,7 @@ fn turns(conversation: &Value) -> Vec<Turn> {
             if let Some(caption) = turn["blip_caption"].as_str() {
                 said += &format!("\n[image: {caption}]");
             }
-            Turn { speaker: text(&turn["speaker"]), id: text(&turn["dia_id"]), text: said }
+            LocomoTurn { speaker: text(&turn["speaker"]), id: text(&turn["dia_id"]), text: said }
         })
         .collect()
 }
@@ -271,7 +271,7 @@ fn questions(qa: &Value, known: &HashSet<&String>) -> Vec<Question> {
 }
 
 /// Stores each turn as a message of its speaker, as a channel with two people would deliver it.
-fn tell(connection: &Connection, turns: &[Turn]) -> Result<(), StoreError> {
+fn tell(connection: &Connection, turns: &[LocomoTurn]) -> Result<(), StoreError> {
     for turn in turns {
         let id = Uuid::now_v7();
         let message = NewInboxRow {

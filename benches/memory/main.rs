@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 /// The command line.
 #[derive(Default)]
-struct Arguments {
+struct BenchArguments {
     locomo: Option<PathBuf>,
     /// A service that speaks OpenAI's `/embeddings`, and its model.
     embeddings: Option<String>,
@@ -33,7 +33,7 @@ struct Arguments {
     is_choosing: bool,
 }
 
-impl Arguments {
+impl BenchArguments {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Self> {
         let mut arguments = Self::default();
         while let Some(word) = words.next() {
@@ -67,7 +67,7 @@ impl Arguments {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let arguments = Arguments::read(std::env::args().skip(1))?;
+    let arguments = BenchArguments::read(std::env::args().skip(1))?;
     let service = Service::of(&arguments)?;
     if arguments.is_choosing {
         let file = arguments.locomo.as_deref().context("--choose wants --locomo FILE beside it")?;

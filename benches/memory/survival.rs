@@ -16,7 +16,7 @@ const PLANTED: usize = CONSOLIDATIONS + 1;
 
 /// The writer of the summaries.
 #[derive(Clone, Copy, PartialEq)]
-enum Writer {
+enum SurvivalWriter {
     /// A model that carries over the previous summary.
     Carries,
     /// A model whose summaries are empty, and which saves everything as facts.
@@ -34,9 +34,9 @@ pub async fn measure() -> Result<String> {
          | summaries are written by | in the prompt | found |\n|---|---|---|\n"
     );
     for (what, writer) in [
-        ("a model that carries on what the last one said", Writer::Carries),
-        ("a model that saves facts, and says nothing else", Writer::Saves),
-        ("nobody (extracts)", Writer::Nobody),
+        ("a model that carries on what the last one said", SurvivalWriter::Carries),
+        ("a model that saves facts, and says nothing else", SurvivalWriter::Saves),
+        ("nobody (extracts)", SurvivalWriter::Nobody),
     ] {
         let (in_prompt, found) = one(writer).await?;
         table += &format!("| {what} | {in_prompt} of {CONSOLIDATIONS} | {found} of {PLANTED} |\n");
@@ -44,14 +44,14 @@ pub async fn measure() -> Result<String> {
     Ok(table)
 }
 
-async fn one(writer: Writer) -> Result<(usize, usize)> {
+async fn one(writer: SurvivalWriter) -> Result<(usize, usize)> {
     let model = Model::start().await;
     model.script(move |asked: &ModelRequest<'_>| {
         let text = asked.body["messages"].as_array()?.last()?["content"].as_str()?;
         let is_summary = asked.body["tools"][0]["function"]["name"] == "save_memory";
         is_summary.then(|| Reply::tool("save_memory", &saved(writer, text)))
     });
-    let summariser = if writer == Writer::Nobody { "offline/offline" } else { "" };
+    let summariser = if writer == SurvivalWriter::Nobody { "offline/offline" } else { "" };
     let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("memory.model", summariser);
     let gateway = Gateway::start(setup.set("memory.consolidate_at", 4).set("memory.keep", 2)).await;
     for n in 0..PLANTED {
@@ -84,8 +84,8 @@ async fn one(writer: Writer) -> Result<(usize, usize)> {
 }
 
 /// Returns what the scripted model saves of a part of the conversation.
-fn saved(writer: Writer, text: &str) -> Value {
-    if writer == Writer::Carries {
+fn saved(writer: SurvivalWriter, text: &str) -> Value {
+    if writer == SurvivalWriter::Carries {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.starts_with("shade"));
         let mut planted: Vec<_> = words.collect();
         planted.sort_unstable();
