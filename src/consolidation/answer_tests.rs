@@ -53,7 +53,7 @@ fn part(is_shared: bool) -> ConversationPart {
         name: String::new(),
         text: "The user lives in Bergen".to_owned(),
         detail: Value::Null,
-        origin: MemoryOrigin::Told,
+        origin: MemoryOrigin::Stated,
         source: None,
         confidence: 1.0,
         created_at: 0,
@@ -154,7 +154,7 @@ fn statements_in_another_script_are_matched_by_their_message() {
         part.lines.extend(more);
         part
     };
-    let told = |message: Value, text: &str, part: &ConversationPart| {
+    let source_seq = |message: Value, text: &str, part: &ConversationPart| {
         let arguments = json!({"summary": "s", "facts": [{"text": text, "message": message}]});
         let answer = read(&called(&arguments.to_string()), part).unwrap();
         answer.entries.first().and_then(|noticed| noticed.entry.source.as_ref()?.seq)
@@ -175,7 +175,7 @@ fn statements_in_another_script_are_matched_by_their_message() {
         (json!(1), "The user lives in Berlin", page("error: no such file"), Some(10)),
         (json!(1), "用户住在柏林", page("银行换成了恶银行"), Some(10)),
     ] {
-        assert_eq!(told(message.clone(), text, &talk(more)), expected, "{text} {message}");
+        assert_eq!(source_seq(message.clone(), text, &talk(more)), expected, "{text} {message}");
     }
 }
 

@@ -16,7 +16,7 @@ use crate::store::session_memory::{self, SessionMemory};
 use crate::store::{Connection, StoreError, notes, now_ms, usage};
 
 /// The most failed tries in a row; after them an extract replaces the summary.
-pub(super) const TRIES: i64 = 3;
+pub(super) const MAX_TRIES: i64 = 3;
 /// The waits after the first and the second failed try.
 const FIRST_WAIT_MS: i64 = 60_000;
 const SECOND_WAIT_MS: i64 = 900_000;
@@ -24,7 +24,7 @@ const SECOND_WAIT_MS: i64 = 900_000;
 /// The note that holds the day's tokens.
 const NOTES: (&str, &str, &str) = ("memory", "spent", "day");
 
-/// What the commit of a part came to.
+/// The outcome of the commit of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommitResult {
     /// The summary covers the part.
@@ -78,7 +78,7 @@ impl ConsolidationCommit {
                 self.write_summary(connection, &answer.summary, now)?;
                 Ok(CommitResult::Summarised { noticed })
             }
-            SummaryOutcome::Failed if now.failures < TRIES => {
+            SummaryOutcome::Failed if now.failures < MAX_TRIES => {
                 let wait = if now.failures > 1 { SECOND_WAIT_MS } else { FIRST_WAIT_MS };
                 let state = SessionMemory { retry_at: now_ms() + wait, ..now };
                 session_memory::put(connection, session, epoch, &state)?;
@@ -98,8 +98,8 @@ impl ConsolidationCommit {
         for noticed in &answer.entries {
             let (entry, config) = (&noticed.entry, &self.config);
             // A memory without text or name is skipped.
-            if let Err(unfit @ (InvalidEntry::Empty | InvalidEntry::NoName(_))) = memory::validate_entry(entry) {
-                tracing::debug!(%unfit, "an extracted memory is skipped");
+            if let Err(invalid @ (InvalidEntry::Empty | InvalidEntry::NoName(_))) = memory::validate_entry(entry) {
+                tracing::debug!(%invalid, "an extracted memory is skipped");
                 continue;
             }
             let remembered = match noticed.replaces {

@@ -8,7 +8,7 @@ const B: f64 = 0.75;
 
 /// The number of imaginary texts without any term that [`TermWeights::share`] adds to a collection. In a small one, every
 /// term would seem common.
-const IMAGINED: f64 = 1_000.0;
+const SMOOTHING_TEXTS: f64 = 1_000.0;
 
 /// The weights of the terms of a query in a collection of texts.
 pub struct TermWeights {
@@ -23,7 +23,7 @@ impl TermWeights {
             let rare = |count: f64| (1.0 + (total - count + 0.5).max(0.5) / (count + 0.5)).ln();
             terms.iter().zip(counts).map(|(term, count)| term.weight * rare(*count)).collect()
         };
-        let shares = rarity(total + IMAGINED);
+        let shares = rarity(total + SMOOTHING_TEXTS);
         let whole = sum(&shares);
         Self { rarity: rarity(total), share: shares.iter().map(|share| share / whole).collect() }
     }

@@ -11,7 +11,7 @@ pub struct ExclusiveClaim {
 }
 
 /// Words with which two claims may both hold, at other times or in other places, or which leave a claim unclear.
-const EN_BOTH: [&str; 24] = [
+const EN_QUALIFIERS: [&str; 24] = [
     "also",
     "too",
     "another",
@@ -37,7 +37,7 @@ const EN_BOTH: [&str; 24] = [
     "half",
     "weekends",
 ];
-const ZH_BOTH: [&str; 22] = [
+const ZH_QUALIFIERS: [&str; 22] = [
     "也",
     "还",
     "另",
@@ -137,31 +137,32 @@ pub fn exclusive_claim(sentence: &str) -> Option<ExclusiveClaim> {
         return None;
     }
     let normal = comparison_key(sentence);
-    if normal.chars().any(is_han_or_kana) { chinese(&normal) } else { english(&normal) }
+    if normal.chars().any(is_han_or_kana) { chinese_claim(&normal) } else { english_claim(&normal) }
 }
 
-fn english(text: &str) -> Option<ExclusiveClaim> {
-    let lets_both = |words: &str| words.split(' ').any(|word| EN_BOTH.contains(&word)) || words.contains("n't");
-    for (verb, kept) in EN_VERBS {
+fn english_claim(text: &str) -> Option<ExclusiveClaim> {
+    let is_qualified =
+        |words: &str| words.split(' ').any(|word| EN_QUALIFIERS.contains(&word)) || words.contains("n't");
+    for (verb, normal) in EN_VERBS {
         if let Some((subject, value)) = text.split_once(verb) {
-            let is_open = lets_both(subject) || lets_both(value);
-            return if is_open { None } else { made(&english_subject(subject)?, kept, value) };
+            let is_unclear = is_qualified(subject) || is_qualified(value);
+            return if is_unclear { None } else { claim(&english_subject(subject)?, normal, value) };
         }
     }
-    if lets_both(text) {
+    if is_qualified(text) {
         return None;
     }
     let (subject, value) = text.split_once(" is ")?;
     let subject = english_subject(subject)?;
     let (_, attribute) = subject.split_once("'s ")?;
     let favourite = attribute.strip_prefix("favourite ").or(attribute.strip_prefix("favorite "));
-    let is_single =
-        favourite.is_some() || EN_SINGLE.iter().any(|single| attribute == *single || ends_so(attribute, single));
-    is_single.then(|| made(&subject.replace("favorite ", "favourite "), "is", value)).flatten()
+    let is_single = favourite.is_some()
+        || EN_SINGLE.iter().any(|single| attribute == *single || is_attribute_of_other(attribute, single));
+    is_single.then(|| claim(&subject.replace("favorite ", "favourite "), "is", value)).flatten()
 }
 
 /// Returns true if `attribute` is `single` of something else, as in "cat's name".
-fn ends_so(attribute: &str, single: &str) -> bool {
+fn is_attribute_of_other(attribute: &str, single: &str) -> bool {
     attribute.strip_suffix(single).is_some_and(|before| before.ends_with("'s "))
 }
 
@@ -180,24 +181,24 @@ fn english_subject(words: &str) -> Option<String> {
     ((1..=5).contains(&words) && !opaque).then_some(subject)
 }
 
-fn chinese(text: &str) -> Option<ExclusiveClaim> {
-    if ZH_BOTH.iter().any(|word| text.contains(word)) || text.ends_with(['吗', '么', '呢']) {
+fn chinese_claim(text: &str) -> Option<ExclusiveClaim> {
+    if ZH_QUALIFIERS.iter().any(|word| text.contains(word)) || text.ends_with(['吗', '么', '呢']) {
         return None;
     }
     let text = text.strip_prefix("用户").map_or_else(|| text.to_owned(), |rest| format!("我{rest}"));
-    for (verb, kept) in
+    for (verb, normal) in
         [("住在", "住在"), ("出生于", "出生于"), ("就职于", "就职于"), ("名叫", "叫"), ("叫做", "叫"), ("叫", "叫")]
     {
         if let Some((subject, value)) = text.split_once(verb) {
             let subject = chinese_subject(subject)?;
-            return made(&subject, kept, value);
+            return claim(&subject, normal, value);
         }
     }
     let (subject, value) = text.split_once('是')?;
     let subject = chinese_subject(subject)?;
     let (of, attribute) = subject.rsplit_once('的')?;
     let is_single = ZH_SINGLE.contains(&attribute) || of.ends_with("最喜欢");
-    is_single.then(|| made(&subject, "是", value)).flatten()
+    is_single.then(|| claim(&subject, "是", value)).flatten()
 }
 
 fn chinese_subject(words: &str) -> Option<String> {
@@ -207,7 +208,7 @@ fn chinese_subject(words: &str) -> Option<String> {
     (!opaque && (1..=12).contains(&words.chars().count())).then(|| words.to_owned())
 }
 
-fn made(subject: &str, verb: &str, value: &str) -> Option<ExclusiveClaim> {
+fn claim(subject: &str, verb: &str, value: &str) -> Option<ExclusiveClaim> {
     let value = value.trim();
     let is_plain = !value.is_empty() && !value.starts_with("not ") && value.chars().count() <= 60;
     is_plain.then(|| ExclusiveClaim { subject: format!("{subject}|{verb}"), value: value.to_owned() })
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_the_place_of_what() {
+    fn newer_claims_replace_claims_about_the_same_attribute() {
         for (old, new, replaces) in [
             ("My cat is called Momo", "My cat is called Nini.", true),
             ("My cat is called Momo", "The user's cat is named Nini", true),
@@ -257,11 +258,11 @@ mod tests {
             ("我不住在北京", "我住在上海", false),
         ] {
             let (old_claim, new_claim) = (exclusive_claim(old), exclusive_claim(new));
-            let takes = match (&old_claim, &new_claim) {
+            let is_replaced = match (&old_claim, &new_claim) {
                 (Some(old), Some(new)) => old.subject == new.subject && old.value != new.value,
                 _ => false,
             };
-            assert_eq!(takes, replaces, "{old} → {new}: {old_claim:?} {new_claim:?}");
+            assert_eq!(is_replaced, replaces, "{old} → {new}: {old_claim:?} {new_claim:?}");
         }
     }
 }

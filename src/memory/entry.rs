@@ -43,7 +43,7 @@ impl MemoryKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryOrigin {
     /// Stated in a turn of its owner, and recorded by the `remember` tool.
-    Told,
+    Stated,
     /// Extracted by rules or by consolidation.
     Noticed,
     /// Written into MEMORY.md by hand.
@@ -54,12 +54,12 @@ pub enum MemoryOrigin {
 }
 
 impl MemoryOrigin {
-    pub const ALL: [Self; 5] = [Self::Told, Self::Noticed, Self::ByHand, Self::Command, Self::Imported];
+    pub const ALL: [Self; 5] = [Self::Stated, Self::Noticed, Self::ByHand, Self::Command, Self::Imported];
 
     /// Returns the stored name.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Told => "told",
+            Self::Stated => "told",
             Self::Noticed => "noticed",
             Self::ByHand => "by_hand",
             Self::Command => "command",

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_gateway_added_is_cut_off() {
+    fn gateway_additions_are_removed() {
         for (text, expected) in [
             ("hello", "hello"),
             ("hello\n\n[Runtime Context]\nCurrent Time: 1\n\n[Memory]\n- a", "hello"),

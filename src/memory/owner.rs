@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
-use crate::store::{Connection, StoreError, memory_lists};
+use crate::store::{Connection, StoreError, memory_queries};
 
 /// The owner of memories, in the stored form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,7 +82,7 @@ impl Identities {
     }
 
     /// Returns true if a person has this name.
-    pub fn has(&self, name: &str) -> bool {
+    pub fn has_name(&self, name: &str) -> bool {
         self.names.values().any(|known| known == name)
     }
 
@@ -159,7 +159,7 @@ pub enum OwnerSelection {
 }
 
 /// The forms of an owner that [`parse_owner`] accepts.
-const ALLOWED: &str =
+const ALLOWED_FORMS: &str =
     "\"owner\", \"everyone\", a name of [identities], or CHANNEL:SENDER such as \"email:ann@example.org\"";
 
 impl OwnerSelection {
@@ -172,8 +172,10 @@ impl OwnerSelection {
             Self::One(owner) => vec![owner.clone()],
             Self::All => {
                 let mut owners = vec![Owner::gateway(), Owner::everyone()];
-                let all =
-                    memory_lists::owners(connection)?.iter().map(|owner| Owner::from_stored(owner)).collect::<Vec<_>>();
+                let all = memory_queries::owners(connection)?
+                    .iter()
+                    .map(|owner| Owner::from_stored(owner))
+                    .collect::<Vec<_>>();
                 owners
                     .extend(all.into_iter().filter(|owner| *owner != Owner::gateway() && *owner != Owner::everyone()));
                 owners
@@ -190,13 +192,13 @@ pub fn parse_owner(text: &str, identities: &Identities) -> Result<Owner, String>
     match text.trim() {
         "owner" => Ok(Owner::gateway()),
         "everyone" => Ok(Owner::everyone()),
-        name if identities.has(name) => Ok(Owner::named(name)),
+        name if identities.has_name(name) => Ok(Owner::named(name)),
         text => {
             // The channel of a webhook contains a colon. The stored form is the same wherever the text is split.
             let sender = text.split_once(':').filter(|(channel, sender)| !channel.is_empty() && !sender.is_empty());
             sender
                 .and_then(|(channel, sender)| identities.owner_of(channel, sender, Trust::Known))
-                .ok_or_else(|| format!("{text:?} is no owner; allowed: {ALLOWED}"))
+                .ok_or_else(|| format!("{text:?} is no owner; allowed: {ALLOWED_FORMS}"))
         }
     }
 }
@@ -215,7 +217,7 @@ mod tests {
     use crate::store::inbox::InboxState;
 
     #[test]
-    fn who_is_who() {
+    fn owners_depend_on_sender_and_trust() {
         let all =
             BTreeMap::from([("ann".to_owned(), vec!["email:ann@example.org".to_owned(), "webhook:in:ann".to_owned()])]);
         let identities = Identities::new(&all);
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_behind_a_message_goes_along_with_what_it_brings_about() {
+    fn origins_carry_the_sender_that_a_message_acts_for() {
         let row = |sender: &str, trust: Trust, origin: &str| InboxRow {
             seq: 1,
             id: Uuid::nil(),
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_are_read_as_they_are_shown() {
+    fn owner_labels_are_parsed_back() {
         let all = BTreeMap::from([("ann".to_owned(), vec!["webhook:in:ann".to_owned()])]);
         let identities = Identities::new(&all);
         for (text, stored, shown) in [

@@ -16,9 +16,9 @@ pub fn migrate_owners(connection: &Connection, identities: &Identities) -> Resul
     }
     for (memory, owner, turn) in ownership::memories_of_names(connection)? {
         let Some(turn) = turn.and_then(|turn| turn.parse().ok()) else { continue };
-        let said_by = inbox::of_turn(connection, turn)?.pop().and_then(|row| identities.owner_of_row(&row));
-        if let Some(said_by) = said_by.filter(|said_by| said_by.as_str() != owner) {
-            memories::set_owner(connection, memory, said_by.as_str())?;
+        let stated_by = inbox::of_turn(connection, turn)?.pop().and_then(|row| identities.owner_of_row(&row));
+        if let Some(stated_by) = stated_by.filter(|stated_by| stated_by.as_str() != owner) {
+            memories::set_owner(connection, memory, stated_by.as_str())?;
             is_changed = true;
         }
     }
@@ -41,8 +41,8 @@ mod tests {
     use crate::store::inbox::{InboxState, NewInboxRow};
     use crate::store::{Durability, Store};
 
-    /// Ann writes by webhook and by mail; each says one thing.
-    fn told(connection: &Connection) -> Result<(), StoreError> {
+    /// Stores one fact by webhook and one by mail, both of Ann.
+    fn remember_facts(connection: &Connection) -> Result<(), StoreError> {
         for (channel, sender, text) in [("webhook:in", "ann", "My cat is Momo"), ("email", "ann@x.org", "I like tea")] {
             let turn = Uuid::now_v7();
             let message = NewInboxRow {
@@ -68,7 +68,7 @@ mod tests {
                 name: String::new(),
                 text: text.to_owned(),
                 detail: json!({}),
-                origin: MemoryOrigin::Told,
+                origin: MemoryOrigin::Stated,
                 source: Some(MemorySource { session: format!("{channel}:1"), seq: None, turn: Some(turn.to_string()) }),
                 confidence: 0.9,
             };
@@ -78,10 +78,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_given_a_name_keeps_what_is_known_of_him() {
+    async fn memories_follow_the_identities_of_their_senders() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        store.write(Durability::Logged, told).await.unwrap();
+        store.write(Durability::Logged, remember_facts).await.unwrap();
         let both = vec!["webhook:in:ann".to_owned(), "email:ann@x.org".to_owned()];
         let known = async |owner: Owner| {
             let read = move |connection: &Connection| list(connection, &owner, MemoryKind::Fact, 9);
@@ -94,8 +94,8 @@ mod tests {
             (both, vec!["I like tea", "My cat is Momo"], vec![]),
         ] {
             let identities = Identities::new(&[("ann".to_owned(), senders.clone())].into());
-            let anew = move |connection: &Connection| rebuild_index(connection, &identities);
-            store.write(Durability::Logged, anew).await.unwrap();
+            let rebuild = move |connection: &Connection| rebuild_index(connection, &identities);
+            store.write(Durability::Logged, rebuild).await.unwrap();
             assert_eq!(
                 (known(ann.clone()).await, known(by_mail.clone()).await),
                 (

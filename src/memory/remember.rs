@@ -44,11 +44,11 @@ pub struct RememberPlan {
 }
 
 /// The share of the missing confidence that a repetition adds.
-const CONFIRMED: f64 = 0.3;
+const CONFIRMATION_GAIN: f64 = 0.3;
 /// The most further turns that are recorded of a memory, the newest.
-const ALSO: usize = 16;
+const MAX_FURTHER_TURNS: usize = 16;
 /// The most replaced memories that are kept as the history of one memory.
-const HISTORY: usize = 10;
+const MAX_HISTORY: usize = 10;
 
 /// Remembers `new` in the caller's write, and indexes it. An entry that is known already confirms the known one, an entry
 /// that contradicts a known fact replaces it, and a text that is too long is truncated. [`super::validate_entry`] reports
@@ -61,7 +61,7 @@ pub fn remember(
     new: &NewMemoryEntry,
     config: &MemoryConfig,
 ) -> Result<RememberOutcome, StoreError> {
-    let entry = validate_truncated(new).map_err(|unfit| StoreError::Row(unfit.to_string()))?;
+    let entry = validate_truncated(new).map_err(|invalid| StoreError::Row(invalid.to_string()))?;
     let plan = plan(connection, entry, None)?;
     apply_plan(connection, &plan, None, config)
 }
@@ -76,7 +76,7 @@ pub fn remember_replacing(
     old: i64,
     config: &MemoryConfig,
 ) -> Result<RememberOutcome, StoreError> {
-    let entry = validate_truncated(new).map_err(|unfit| StoreError::Row(unfit.to_string()))?;
+    let entry = validate_truncated(new).map_err(|invalid| StoreError::Row(invalid.to_string()))?;
     let old = memories::find(connection, old)?.and_then(MemoryEntry::from_row);
     let plan = plan(connection, entry, old)?;
     apply_plan(connection, &plan, None, config)
@@ -98,16 +98,16 @@ pub fn plan(
         )
     };
     let same = comparison_key(&entry.text);
-    let (known, rival) = match entry.kind {
+    let (known, contradicted) = match entry.kind {
         MemoryKind::Task => (None, None),
         MemoryKind::Fact => {
             let texts = memories::current_texts(connection, owner, kind)?;
             let known = texts.iter().find(|(_, text)| comparison_key(text) == same).map(|(id, _)| *id);
-            let rival = || exclusive_claim(&entry.text).and_then(|new| contradicted(&texts, &new));
+            let contradicted = || exclusive_claim(&entry.text).and_then(|new| contradicted_fact(&texts, &new));
             let get = |id: i64| Ok::<_, StoreError>(memories::find(connection, id)?.and_then(MemoryEntry::from_row));
             match known {
                 Some(id) => (get(id)?, None),
-                None => (None, rival().map(get).transpose()?.flatten()),
+                None => (None, contradicted().map(get).transpose()?.flatten()),
             }
         }
         MemoryKind::Preference => match named()? {
@@ -122,7 +122,7 @@ pub fn plan(
         MemoryKind::Summary => (None, named()?.filter(|old| old.detail["epoch"] == entry.detail["epoch"])),
     };
     let instead = instead.filter(|old| known.as_ref().is_none_or(|known| known.id != old.id));
-    Ok(RememberPlan { entry, replaces: instead.or(rival), known })
+    Ok(RememberPlan { entry, replaces: instead.or(contradicted), known })
 }
 
 /// Returns true if `new` must not replace `known`: an extracted preference does not outweigh a more certain one that was
@@ -133,7 +133,7 @@ fn outweighs(known: &MemoryEntry, new: &NewMemoryEntry) -> bool {
         && (known.origin != MemoryOrigin::Noticed || new.confidence <= IMPLIED)
 }
 
-fn contradicted(texts: &[(i64, String)], new: &ExclusiveClaim) -> Option<i64> {
+fn contradicted_fact(texts: &[(i64, String)], new: &ExclusiveClaim) -> Option<i64> {
     let contradicts =
         |text: &str| exclusive_claim(text).is_some_and(|old| old.subject == new.subject && old.value != new.value);
     texts.iter().find(|(_, text)| contradicts(text)).map(|(id, _)| *id)
@@ -171,8 +171,8 @@ pub fn apply_plan(
             word_index::remove(connection, old)?;
         }
     }
-    keep_history_short(connection, id)?;
-    keep_within(connection, &new.owner, new.kind, id, config)?;
+    prune_history(connection, id)?;
+    enforce_limit(connection, &new.owner, new.kind, id, config)?;
     Ok(old.map_or(RememberOutcome::New(id), |old| RememberOutcome::Replaced { id, old }))
 }
 
@@ -205,8 +205,8 @@ fn confirm(connection: &Connection, id: i64, again: &NewMemoryEntry) -> Result<(
     if comparison_key(&known.text) != comparison_key(&again.text) {
         return Ok(());
     }
-    let surer = known.confidence + (1.0 - known.confidence) * CONFIRMED;
-    let confidence = surer.max(again.confidence).min(1.0);
+    let raised = known.confidence + (1.0 - known.confidence) * CONFIRMATION_GAIN;
+    let confidence = raised.max(again.confidence).min(1.0);
     let mut detail = known.detail;
     let is_other = |source: &&super::MemorySource| known.source.as_ref().is_none_or(|known| known.turn != source.turn);
     if let Some(turn) = again
@@ -221,7 +221,7 @@ fn confirm(connection: &Connection, id: i64, again: &NewMemoryEntry) -> Result<(
             && !also.contains(&turn)
         {
             also.push(turn);
-            let surplus = also.len().saturating_sub(ALSO);
+            let surplus = also.len().saturating_sub(MAX_FURTHER_TURNS);
             also.drain(..surplus);
         }
     }
@@ -229,13 +229,13 @@ fn confirm(connection: &Connection, id: i64, again: &NewMemoryEntry) -> Result<(
 }
 
 /// Returns the further turns in which a memory was stated, as session and turn.
-pub(super) fn also_said(detail: &Value) -> Vec<(String, String)> {
+pub(super) fn further_turns(detail: &Value) -> Vec<(String, String)> {
     let pairs = detail["also"].as_array().into_iter().flatten();
     pairs.filter_map(|pair| Some((pair[0].as_str()?.to_owned(), pair[1].as_str()?.to_owned()))).collect()
 }
 
-fn keep_history_short(connection: &Connection, id: i64) -> Result<(), StoreError> {
-    for row in replaced_before(connection, id)?.into_iter().skip(HISTORY) {
+fn prune_history(connection: &Connection, id: i64) -> Result<(), StoreError> {
+    for row in replaced_before(connection, id)?.into_iter().skip(MAX_HISTORY) {
         remove(connection, row.id)?;
     }
     Ok(())
@@ -247,9 +247,9 @@ fn keep_history_short(connection: &Connection, id: i64) -> Result<(), StoreError
 /// The store cannot be read.
 pub fn current_entry(connection: &Connection, id: i64) -> Result<Option<MemoryEntry>, StoreError> {
     // More than a chain of replaced memories can have.
-    const STEPS: usize = 32;
+    const MAX_STEPS: usize = 32;
     let mut found = memories::find(connection, id)?.and_then(MemoryEntry::from_row);
-    for _ in 0..STEPS {
+    for _ in 0..MAX_STEPS {
         let Some(next) = found.as_ref().and_then(|entry| entry.replaced_by) else { break };
         found = memories::find(connection, next)?.and_then(MemoryEntry::from_row).or(found);
     }
@@ -270,7 +270,7 @@ pub(super) fn replaced_before(connection: &Connection, id: i64) -> Result<Vec<Me
 }
 
 /// Removes surplus tasks, or the least used memory, if an owner has more than the limit.
-fn keep_within(
+fn enforce_limit(
     connection: &Connection,
     owner: &Owner,
     kind: MemoryKind,
@@ -284,7 +284,7 @@ fn keep_within(
             let over = memories::count_known(connection, owner.as_str())? - i64::from(config.max_entries);
             let least = if over > 0 { memories::least_used(connection, owner.as_str(), newest)? } else { None };
             if let Some(id) = least {
-                tracing::info!(id, %owner, most = config.max_entries, "a memory goes, as there are more than may be kept");
+                tracing::info!(id, %owner, most = config.max_entries, "the least used memory is deleted: the owner has more than the limit");
             }
             least.into_iter().collect()
         }

@@ -14,31 +14,31 @@ const COMMON: usize = 400;
 const CANDIDATES: (usize, usize) = (40, 100);
 
 /// The most candidates that are read. Not all that hold the terms have the owners, kinds and times of the query.
-pub const READ: usize = 1_000;
+const MAX_READ: usize = 1_000;
 
 /// The most common terms of a query that are combined with others.
-const TOGETHER: usize = 2;
+const MAX_COMBINED: usize = 2;
 
 /// The most entries that are read for two terms together.
-const OF_TWO: usize = 300;
+const MAX_OF_PAIR: usize = 300;
 
 /// The share of a corpus within the scope from which on entries out of scope are skipped when they are read: that costs less
 /// than restricting every list.
-const MOST: f64 = 0.5;
+const SCOPE_SHARE: f64 = 0.5;
 
 /// The terms of a query, with their rarity in the searched corpora.
 pub struct TermQuery {
     terms: Vec<SearchTerm>,
     /// The position of each term in `terms`.
-    places: HashMap<String, usize>,
-    beginnings: TermPrefixes,
+    positions: HashMap<String, usize>,
+    prefixes: TermPrefixes,
     weights: TermWeights,
-    shelves: Vec<PostingLists>,
+    corpora: Vec<PostingLists>,
 }
 
 /// The index entries of each term in one corpus.
 struct PostingLists {
-    shelf: SearchCorpus,
+    corpus: SearchCorpus,
     scope: Option<String>,
     lists: Vec<Vec<i64>>,
     counts: Vec<f64>,
@@ -57,36 +57,36 @@ pub struct TermScore {
 
 impl TermQuery {
     /// Looks up the terms of a text for so many hits in corpora, each with the expression that all hits must match.
-    pub fn ask(
+    pub fn search(
         connection: &Connection,
         text: &str,
-        shelves: Vec<(SearchCorpus, Option<String>)>,
+        corpora: Vec<(SearchCorpus, Option<String>)>,
         hits: usize,
     ) -> Result<Self, StoreError> {
         let wanted = hits.saturating_mul(2).clamp(CANDIDATES.0, CANDIDATES.1);
         let terms = query_terms(text);
         let mut total = 0.0;
-        let mut lists = Vec::with_capacity(shelves.len());
-        for (shelf, scope) in shelves {
-            let highest = size(connection, shelf)?;
+        let mut lists = Vec::with_capacity(corpora.len());
+        for (corpus, scope) in corpora {
+            let highest = size(connection, corpus)?;
             let within = match &scope {
-                Some(scope) => count(&find(connection, shelf, scope, COMMON)?, highest),
+                Some(scope) => estimate_count(&find(connection, corpus, scope, COMMON)?, highest),
                 None => as_f64(highest),
             };
             total += within;
-            let holds_most = within >= MOST * as_f64(highest);
+            let holds_most = within >= SCOPE_SHARE * as_f64(highest);
             let (scope, narrow) = if holds_most { (None, scope) } else { (scope, None) };
             let narrow = narrow.as_deref();
-            lists.push(PostingLists::probe(connection, (shelf, scope, narrow), &terms, highest, wanted)?);
+            lists.push(PostingLists::look_up(connection, (corpus, scope, narrow), &terms, highest, wanted)?);
         }
         let counts = (0..terms.len()).map(|term| lists.iter().map(|lists| lists.counts[term]).sum::<f64>());
         let counts: Vec<f64> = counts.collect();
         Ok(Self {
             weights: TermWeights::new(&terms, &counts, total),
-            places: terms.iter().enumerate().map(|(at, term)| (term.text.clone(), at)).collect(),
-            beginnings: TermPrefixes::of(&terms),
+            positions: terms.iter().enumerate().map(|(at, term)| (term.text.clone(), at)).collect(),
+            prefixes: TermPrefixes::of(&terms),
             terms,
-            shelves: lists,
+            corpora: lists,
         })
     }
 
@@ -101,82 +101,87 @@ impl TermQuery {
 
     /// Returns the number of candidates to score in each corpus.
     pub fn wanted(&self) -> usize {
-        self.shelves.first().map_or(0, |lists| lists.wanted)
+        self.corpora.first().map_or(0, |lists| lists.wanted)
     }
 
     /// Returns the ids in a corpus that may have at least this similarity (see [`TermScore::similarity`]), the most likely
     /// first. They are not read yet, so they may belong to any owner.
-    pub fn candidates(&self, connection: &Connection, shelf: SearchCorpus, least: f64) -> Result<Vec<i64>, StoreError> {
-        let Some(lists) = self.shelves.iter().find(|lists| lists.shelf == shelf) else { return Ok(Vec::new()) };
-        let mut held = lists.rare();
-        lists.look_together(connection, &self.terms, &mut held)?;
+    pub fn candidates(
+        &self,
+        connection: &Connection,
+        corpus: SearchCorpus,
+        least: f64,
+    ) -> Result<Vec<i64>, StoreError> {
+        let Some(lists) = self.corpora.iter().find(|lists| lists.corpus == corpus) else { return Ok(Vec::new()) };
+        let mut held = lists.rare_hits();
+        lists.add_common_hits(connection, &self.terms, &mut held)?;
         // The list of a common term is incomplete, so any entry may hold it.
         let common = (0..self.terms.len()).filter(|term| lists.is_common(*term)).fold(0, |all, term| all | 1 << term);
         held.retain(|_, held| self.weights.sums(*held | common).1 >= least);
         let mut best: Vec<(f64, i64)> = held.into_iter().map(|(id, held)| (self.weights.sums(held).0, id)).collect();
         best.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
-        Ok(best.into_iter().take(READ).map(|(_, id)| id).collect())
+        Ok(best.into_iter().take(MAX_READ).map(|(_, id)| id).collect())
     }
 
     /// Scores texts, each with its extra indexed text.
-    pub fn fits<'a>(&self, texts: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<TermScore> {
+    pub fn scores<'a>(&self, texts: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<TermScore> {
         let read: Vec<(Vec<u32>, usize)> = texts
-            .map(|(text, beside)| {
+            .map(|(text, extra_text)| {
                 let mut counts = vec![0_u32; self.terms.len()];
                 let mut take = |term: &str| {
-                    if let Some(at) = self.places.get(term) {
+                    if let Some(at) = self.positions.get(term) {
                         counts[*at] += 1;
                     }
                 };
-                let length = visit_terms(text, |word| self.beginnings.may_match(word), &mut take);
-                visit_terms(beside, |word| self.beginnings.may_match(word), &mut take);
+                let length = visit_terms(text, |word| self.prefixes.may_match(word), &mut take);
+                visit_terms(extra_text, |word| self.prefixes.may_match(word), &mut take);
                 (counts, length)
             })
             .collect();
         let length = |length: usize| as_f64(i64::try_from(length).unwrap_or(i64::MAX));
         let average = read.iter().map(|(_, terms)| length(*terms)).sum::<f64>() / length(read.len().max(1));
-        read.iter().map(|(counts, terms)| self.fit(counts, length(*terms) / average.max(1.0))).collect()
+        read.iter().map(|(counts, terms)| self.score(counts, length(*terms) / average.max(1.0))).collect()
     }
 
     /// Computes a score. `length` is relative to the average text.
-    fn fit(&self, counts: &[u32], length: f64) -> TermScore {
-        let mut fit = TermScore::default();
+    fn score(&self, counts: &[u32], length: f64) -> TermScore {
+        let mut score = TermScore::default();
         for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             let count = f64::from(*count);
-            fit.score += self.weights.score(at, count, length);
-            fit.similarity += self.weights.share(at);
+            score.score += self.weights.score(at, count, length);
+            score.similarity += self.weights.share(at);
         }
-        fit.similarity = fit.similarity.clamp(0.0, 1.0);
-        fit
+        score.similarity = score.similarity.clamp(0.0, 1.0);
+        score
     }
 }
 
 impl PostingLists {
     /// Looks up terms. `narrow` is the scope if most of the corpus is within it: then it restricts common terms only.
-    fn probe(
+    fn look_up(
         connection: &Connection,
-        (shelf, scope, narrow): (SearchCorpus, Option<String>, Option<&str>),
+        (corpus, scope, narrow): (SearchCorpus, Option<String>, Option<&str>),
         terms: &[SearchTerm],
         highest: i64,
         wanted: usize,
     ) -> Result<Self, StoreError> {
-        let mut probed = Self { shelf, scope, lists: Vec::new(), counts: Vec::new(), wanted };
+        let mut lists = Self { corpus, scope, lists: Vec::new(), counts: Vec::new(), wanted };
         for term in terms {
-            let mut list = find(connection, shelf, &probed.within(&quoted(term)), COMMON)?;
-            probed.counts.push(count(&list, highest));
+            let mut list = find(connection, corpus, &lists.within(&quote(term)), COMMON)?;
+            lists.counts.push(estimate_count(&list, highest));
             // Only the newest entries of a common term are listed, and all of them may be out of scope.
             if let Some(scope) = narrow.filter(|_| list.len() >= COMMON) {
-                list = find(connection, shelf, &format!("{scope} AND {}", quoted(term)), COMMON)?;
+                list = find(connection, corpus, &format!("{scope} AND {}", quote(term)), COMMON)?;
             }
-            probed.lists.push(list);
+            lists.lists.push(list);
         }
-        Ok(probed)
+        Ok(lists)
     }
 
-    fn within(&self, ask: &str) -> String {
+    fn within(&self, expression: &str) -> String {
         match &self.scope {
-            Some(scope) => format!("{scope} AND {ask}"),
-            None => ask.to_owned(),
+            Some(scope) => format!("{scope} AND {expression}"),
+            None => expression.to_owned(),
         }
     }
 
@@ -185,7 +190,7 @@ impl PostingLists {
     }
 
     /// Returns the entries that hold rare terms, each with the bit set of these terms.
-    fn rare(&self) -> HashMap<i64, u64> {
+    fn rare_hits(&self) -> HashMap<i64, u64> {
         let mut held = HashMap::new();
         for term in (0..self.lists.len()).filter(|term| !self.is_common(*term)) {
             for id in &self.lists[term] {
@@ -197,7 +202,7 @@ impl PostingLists {
 
     /// Adds the entries that hold common terms. If rare terms have too many hits, these are checked for common terms.
     /// Otherwise the hits of each common term and of each pair are added.
-    fn look_together(
+    fn add_common_hits(
         &self,
         connection: &Connection,
         terms: &[SearchTerm],
@@ -205,7 +210,7 @@ impl PostingLists {
     ) -> Result<(), StoreError> {
         let mut common: Vec<usize> = (0..terms.len()).filter(|term| self.is_common(*term)).collect();
         common.sort_by(|a, b| self.counts[*a].total_cmp(&self.counts[*b]));
-        common.truncate(TOGETHER);
+        common.truncate(MAX_COMBINED);
         let has_too_many = held.len() > self.wanted;
         let mut add = |ids: &[i64], terms: u64| {
             for id in ids {
@@ -213,19 +218,19 @@ impl PostingLists {
             }
         };
         if has_too_many {
-            let rare = (0..terms.len()).filter(|term| !self.is_common(*term)).map(|term| quoted(&terms[term]));
+            let rare = (0..terms.len()).filter(|term| !self.is_common(*term)).map(|term| quote(&terms[term]));
             let rare = rare.collect::<Vec<_>>().join(" OR ");
             for term in &common {
-                let ask = self.within(&format!("({rare}) AND {}", quoted(&terms[*term])));
-                add(&find(connection, self.shelf, &ask, OF_TWO)?, 1 << term);
+                let expression = self.within(&format!("({rare}) AND {}", quote(&terms[*term])));
+                add(&find(connection, self.corpus, &expression, MAX_OF_PAIR)?, 1 << term);
             }
             return Ok(());
         }
         for (at, first) in common.iter().enumerate() {
             add(&self.lists[*first], 1 << first);
             for second in &common[at + 1..] {
-                let ask = self.within(&format!("{} AND {}", quoted(&terms[*first]), quoted(&terms[*second])));
-                add(&find(connection, self.shelf, &ask, OF_TWO)?, 1 << first | 1 << second);
+                let expression = self.within(&format!("{} AND {}", quote(&terms[*first]), quote(&terms[*second])));
+                add(&find(connection, self.corpus, &expression, MAX_OF_PAIR)?, 1 << first | 1 << second);
             }
         }
         Ok(())
@@ -233,12 +238,12 @@ impl PostingLists {
 }
 
 /// Quotes a term for an index expression; terms never contain quotes.
-fn quoted(term: &SearchTerm) -> String {
+fn quote(term: &SearchTerm) -> String {
     format!("\"{}\"", term.text)
 }
 
 /// Estimates the number of hits from the newest ones.
-fn count(newest: &[i64], highest: i64) -> f64 {
+fn estimate_count(newest: &[i64], highest: i64) -> f64 {
     let length = as_f64(i64::try_from(newest.len()).unwrap_or(i64::MAX));
     match newest.last() {
         Some(last) if newest.len() >= COMMON => length * as_f64(highest) / as_f64((highest - last + 1).max(1)),

@@ -12,7 +12,7 @@ use crate::store::{Connection, StoreError, meta, search_index};
 use crate::text::{SEGMENT_VERSION, index_terms};
 
 /// Set by readers that met damage in an index, since they cannot record it in the store. A false alarm costs one check.
-static SUSPECTED: AtomicBool = AtomicBool::new(false);
+static DAMAGE_REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Indexes a memory, in the caller's write; its row must exist. A replaced memory is removed from the index instead.
 ///
@@ -20,12 +20,12 @@ static SUSPECTED: AtomicBool = AtomicBool::new(false);
 /// The store cannot be written, or has no such row.
 pub fn put(connection: &Connection, id: i64) -> Result<(), StoreError> {
     let Some(row) = memories::find(connection, id)? else {
-        return Err(StoreError::Row(format!("memory {id} has no row, so no words can lead to it")));
+        return Err(StoreError::Row(format!("memory {id} has no row, so it cannot be indexed")));
     };
     if row.replaced_by.is_some() {
         return remove(connection, id);
     }
-    tolerate(connection, search_index::put_memory(connection, id, &memory_words(&row)))
+    mark_if_damaged(connection, search_index::put_memory(connection, id, &memory_terms(&row)))
 }
 
 /// Removes a memory from the index, in the caller's write. Its terms leave the file with [`purge_memories`], or with time.
@@ -33,7 +33,7 @@ pub fn put(connection: &Connection, id: i64) -> Result<(), StoreError> {
 /// # Errors
 /// The store cannot be written.
 pub fn remove(connection: &Connection, id: i64) -> Result<(), StoreError> {
-    tolerate(connection, search_index::remove_memory(connection, id))
+    mark_if_damaged(connection, search_index::remove_memory(connection, id))
 }
 
 /// Removes the messages of a turn from the index, in the caller's write, while their rows still exist. The indexer then
@@ -51,7 +51,7 @@ pub fn remove_turn(connection: &Connection, session: &str, turn: &str) -> Result
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn remove_said(connection: &Connection, session: &str, seqs: &[i64]) -> Result<(), StoreError> {
+pub fn remove_messages(connection: &Connection, session: &str, seqs: &[i64]) -> Result<(), StoreError> {
     if seqs.is_empty() {
         return Ok(());
     }
@@ -76,13 +76,13 @@ pub fn check(connection: &Connection) -> Result<Vec<String>, StoreError> {
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn distrust(connection: &Connection) -> Result<(), StoreError> {
+pub fn mark_damaged(connection: &Connection) -> Result<(), StoreError> {
     meta::set(connection, meta::WORDS, "")
 }
 
 /// Removes the terms of deleted messages, of at most `limit`. Returns true if the index is not marked as damaged.
 pub(super) fn sweep(connection: &Connection, limit: usize) -> Result<bool, StoreError> {
-    tolerate(connection, search_index::sweep(connection, limit))?;
+    mark_if_damaged(connection, search_index::sweep(connection, limit))?;
     is_trusted(connection)
 }
 
@@ -91,7 +91,7 @@ pub(super) fn sweep(connection: &Connection, limit: usize) -> Result<bool, Store
 /// # Errors
 /// The store cannot be written.
 pub fn purge_memories(connection: &Connection) -> Result<(), StoreError> {
-    tolerate(connection, search_index::purge_memories(connection))
+    mark_if_damaged(connection, search_index::purge_memories(connection))
 }
 
 /// Removes the last terms of removed entries from the file, one step at a time. Returns true if there is more to do.
@@ -100,47 +100,47 @@ pub(super) fn purge(connection: &Connection, begins: bool) -> Result<bool, Store
         purge_memories(connection)?;
     }
     match search_index::purge_messages(connection, begins) {
-        Err(error) if error.is_index_fault() => distrust(connection).map(|()| false),
+        Err(error) if error.is_index_fault() => mark_damaged(connection).map(|()| false),
         other => other,
     }
 }
 
 /// Returns true if the index is not marked as damaged.
 pub(super) fn is_trusted(connection: &Connection) -> Result<bool, StoreError> {
-    Ok(meta::get(connection, meta::WORDS)?.is_some_and(|made_by| !made_by.is_empty()))
+    Ok(meta::get(connection, meta::WORDS)?.is_some_and(|version| !version.is_empty()))
 }
 
 /// Returns true if a reader met damage in an index since the last call.
-pub(super) fn was_suspected() -> bool {
-    SUSPECTED.swap(false, Ordering::Relaxed)
+pub(super) fn was_damage_reported() -> bool {
+    DAMAGE_REPORTED.swap(false, Ordering::Relaxed)
 }
 
 /// Reports damage that a reader met in the index.
-pub(super) fn suspect(error: &StoreError) {
-    tracing::warn!(%error, "the index of words is damaged, and is made anew if a check finds the same; nothing else is harmed");
-    SUSPECTED.store(true, Ordering::Relaxed);
+pub(super) fn report_damage(error: &StoreError) {
+    tracing::warn!(%error, "the word index may be damaged, and is rebuilt if a check confirms it; nothing else is affected");
+    DAMAGE_REPORTED.store(true, Ordering::Relaxed);
 }
 
 /// Returns the version that a usable index has: that of the segmentation and of the identities.
-pub(super) fn made_by(identities: &Identities) -> String {
+pub(super) fn expected_version(identities: &Identities) -> String {
     format!("{} {}", SEGMENT_VERSION, identities.digest())
 }
 
 /// Clears the index, which is then filled in steps, and moves memories to the owners that the identities name now.
-pub(super) fn begin_anew(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
+pub(super) fn reset_index(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
     migrate_owners(connection, identities)?;
     search_index::clear(connection)?;
     meta::set(connection, meta::WORDS_MEMORIES, "0")?;
     meta::set(connection, meta::WORDS_REMOVED, "")?;
-    meta::set(connection, meta::WORDS, &made_by(identities))
+    meta::set(connection, meta::WORDS, &expected_version(identities))
 }
 
 /// Adds the next memories to an index that is being rebuilt. Returns true if there are more.
 pub(super) fn put_memories(connection: &Connection) -> Result<bool, StoreError> {
-    const PIECE: usize = 32;
+    const MEMORIES_PER_STEP: usize = 32;
     let next = meta::get(connection, meta::WORDS_MEMORIES)?.unwrap_or_default();
     let Ok(from) = next.parse::<i64>() else { return Ok(false) };
-    let ids = search_index::memory_ids(connection, from, PIECE)?;
+    let ids = search_index::memory_ids(connection, from, MEMORIES_PER_STEP)?;
     for id in &ids {
         put(connection, *id)?;
     }
@@ -150,37 +150,37 @@ pub(super) fn put_memories(connection: &Connection) -> Result<bool, StoreError> 
 }
 
 /// Returns the terms of a message, as the index stores them.
-pub(super) fn said_words(text: &str, session: &str, owner: &str, speaker: &str) -> String {
+pub(super) fn message_terms(text: &str, session: &str, owner: &str, speaker: &str) -> String {
     let mut terms = index_terms(text);
     terms.extend(index_terms(speaker));
-    terms.push(of_owner(owner));
-    terms.push(of_session(session));
+    terms.push(owner_term(owner));
+    terms.push(session_term(session));
     terms.join(" ")
 }
 
 /// Returns the indexed text of a memory besides its name and text: its tags, and the result of a task.
-pub(super) fn beside(row: &MemoryRow) -> String {
+pub(super) fn extra_indexed_text(row: &MemoryRow) -> String {
     let detail: serde_json::Value = serde_json::from_str(&row.detail).unwrap_or_default();
     let tags = detail["tags"].as_array().into_iter().flatten().filter_map(|tag| tag.as_str());
     tags.chain(detail["result"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
-fn memory_words(row: &MemoryRow) -> String {
+fn memory_terms(row: &MemoryRow) -> String {
     let name = if row.kind == MemoryKind::Summary.as_str() { "" } else { row.name.as_str() };
-    let mut terms = index_terms(&format!("{name}\n{}\n{}", row.text, beside(row)));
-    terms.push(of_owner(&row.owner));
+    let mut terms = index_terms(&format!("{name}\n{}\n{}", row.text, extra_indexed_text(row)));
+    terms.push(owner_term(&row.owner));
     if let Some(session) = &row.session {
-        terms.push(of_session(session));
+        terms.push(session_term(session));
     }
     terms.join(" ")
 }
 
 /// Returns the term by which searches select an owner. It begins with a character that no term of a text contains.
-fn of_owner(owner: &str) -> String {
+fn owner_term(owner: &str) -> String {
     format!("\u{e000}{}", short_hash(owner))
 }
 
-fn of_session(session: &str) -> String {
+fn session_term(session: &str) -> String {
     format!("\u{e001}{}", short_hash(session))
 }
 
@@ -191,20 +191,20 @@ fn short_hash(text: &str) -> String {
 /// Returns the expression that all hits must match; `None` without a restriction.
 pub(super) fn scope(owners: Option<&[Owner]>, session: Option<&str>) -> Option<String> {
     let owners = owners.map(|owners| {
-        let terms: Vec<_> = owners.iter().map(|owner| format!("\"{}\"", of_owner(owner.as_str()))).collect();
+        let terms: Vec<_> = owners.iter().map(|owner| format!("\"{}\"", owner_term(owner.as_str()))).collect();
         format!("({})", terms.join(" OR "))
     });
-    let session = session.map(|session| format!("\"{}\"", of_session(session)));
+    let session = session.map(|session| format!("\"{}\"", session_term(session)));
     let both: Vec<_> = owners.into_iter().chain(session).collect();
     (!both.is_empty()).then(|| both.join(" AND "))
 }
 
 /// Marks a damaged index for a rebuild instead of failing the caller's write.
-fn tolerate(connection: &Connection, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
+fn mark_if_damaged(connection: &Connection, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
     match outcome {
         Err(error) if error.is_index_fault() => {
-            tracing::warn!(%error, "the index of words is damaged, and is made anew; nothing else is harmed");
-            distrust(connection)
+            tracing::warn!(%error, "the word index is damaged and is rebuilt; nothing else is affected");
+            mark_damaged(connection)
         }
         other => other,
     }

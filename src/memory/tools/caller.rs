@@ -42,12 +42,12 @@ impl<A: DeserializeOwned> MemoryCall<A> {
 /// Returns the owner of the memory that a call works on.
 pub fn owner(service: &MemoryService, context: &ToolContext) -> Result<Owner, MemoryCallError> {
     let ToolContext { channel, sender, trust, .. } = context;
-    let nobody = || {
+    let no_owner = || {
         MemoryCallError::Wrong(
             "an outside sender has no memory here: nothing is remembered or looked up for him".to_owned(),
         )
     };
-    service.settings.identities.owner_of(channel, sender, *trust).ok_or_else(nobody)
+    service.settings.identities.owner_of(channel, sender, *trust).ok_or_else(no_owner)
 }
 
 /// Returns true if others than the caller read the conversation. Private memories are not shown in it then.
@@ -57,25 +57,25 @@ pub async fn is_shared(service: &MemoryService, context: &ToolContext) -> Result
 }
 
 /// Returns the turn of a call as the source of a memory.
-pub fn source(context: &ToolContext) -> MemorySource {
+pub fn turn_source(context: &ToolContext) -> MemorySource {
     MemorySource { session: context.session.to_string(), seq: None, turn: Some(context.turn.to_string()) }
 }
 
 /// Returns the memory with this id, or the one that replaced it, if `owner` may change it.
-pub fn own(connection: &Connection, owner: &Owner, id: i64) -> Result<MemoryEntry, MemoryCallError> {
+pub fn changeable_memory(connection: &Connection, owner: &Owner, id: i64) -> Result<MemoryEntry, MemoryCallError> {
     let found = current_entry(connection, id)?;
     let may_change =
         |entry: &MemoryEntry| entry.owner == *owner || (*owner == Owner::gateway() && entry.owner == Owner::everyone());
-    let wrong = || {
+    let unknown = || {
         MemoryCallError::Wrong(format!(
             "there is no memory with the id {id}; recall shows the ids of those that there are"
         ))
     };
-    found.filter(may_change).ok_or_else(wrong)
+    found.filter(may_change).ok_or_else(unknown)
 }
 
 /// Formats a memory on one line: a preference with its key, a case with its title.
-pub fn line(entry: &MemoryEntry) -> String {
+pub fn entry_line(entry: &MemoryEntry) -> String {
     let text = one_line(&entry.text);
     if entry.name.is_empty() || entry.kind == crate::memory::MemoryKind::Summary {
         text

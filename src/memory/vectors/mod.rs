@@ -8,8 +8,8 @@ mod texts;
 
 pub use crate::store::vectors::remove;
 pub use indexer::EmbeddingIndexer;
+pub(super) use nearest::clearly_similar;
 pub use nearest::nearest;
-pub(super) use nearest::standing_out;
 pub(super) use query::{InstalledEmbedder, QueryEmbeddings};
 
 #[cfg(test)]

@@ -14,13 +14,13 @@ use crate::store::vectors::SimilarityBaselines;
 use crate::store::{Connection, StoreError, vectors};
 
 /// The most hits.
-const LIMIT: usize = 1_000;
+const MAX_HITS: usize = 1_000;
 
 /// The least similarity of a hit; texts with less are similar by chance.
-const LEAST: f32 = 0.15;
+const MIN_SIMILARITY: f32 = 0.15;
 
 /// The most embeddings that are read of candidates that match the query. With no more candidates, the result is exact.
-const LOOKED_AT: usize = 150;
+const MAX_READ: usize = 150;
 
 /// The numbers that are multiplied at once.
 const LANES: usize = 8;
@@ -28,7 +28,7 @@ const LANES: usize = 8;
 /// A memory or message that is near.
 #[derive(Debug, PartialEq)]
 struct Neighbour {
-    likeness: f32,
+    similarity: f32,
     found: HitLocation,
 }
 
@@ -36,7 +36,7 @@ struct Neighbour {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct NeighbourCandidate {
     distance: u32,
-    is_said: bool,
+    is_message: bool,
     read: vector_codes::CodeDistance,
 }
 
@@ -58,42 +58,45 @@ struct NearestHeap<'a> {
 /// The store cannot be read.
 pub fn nearest(
     connection: &Connection,
-    ask: &RecallQuery,
+    query: &RecallQuery,
     vector: &[f32],
     limit: usize,
 ) -> Result<Vec<(HitLocation, f32)>, StoreError> {
     let base = vectors::bases(connection)?.unwrap_or_default().all;
-    let mut best = NearestHeap { vector, base, limit: limit.min(LIMIT), nearest: BinaryHeap::new() };
+    let mut best = NearestHeap { vector, base, limit: limit.min(MAX_HITS), nearest: BinaryHeap::new() };
     if best.limit == 0 || vector.is_empty() {
         return Ok(Vec::new());
     }
-    let mut likely = likely(connection, ask, &VectorCode::of(vector))?;
-    let (session, since, until) = (&ask.session, ask.since, ask.until);
+    let mut candidates = candidates(connection, query, &VectorCode::of(vector))?;
+    let (session, since, until) = (&query.session, query.since, query.until);
     let mut memories = connection.prepare_cached(
         "SELECT v.vector, m.id, m.owner, m.kind FROM memory_vectors v CROSS JOIN memories m ON m.id = v.memory
          WHERE v.memory = ?1 AND v.place = ?2 AND m.replaced_by IS NULL AND (?3 IS NULL OR m.session = ?3)
             AND (?4 IS NULL OR m.created_at >= ?4) AND (?5 IS NULL OR m.created_at < ?5)",
     )?;
-    let mut said = connection.prepare_cached(
+    let mut messages = connection.prepare_cached(
         "SELECT v.vector, s.session, s.owner, s.seq FROM said_vectors v CROSS JOIN said s ON s.id = v.said
          WHERE v.said = ?1 AND v.place = ?2 AND (?3 IS NULL OR s.session = ?3)
             AND ((?4 IS NULL AND ?5 IS NULL) OR EXISTS (
                 SELECT 1 FROM messages m WHERE m.session = s.session AND m.seq = s.seq
                     AND (?4 IS NULL OR m.at >= ?4) AND (?5 IS NULL OR m.at < ?5)))",
     )?;
-    let is_asked = |owner: &str| ask.owners.iter().any(|asked| asked.as_str() == owner);
-    let mut looked_at = 0;
+    let is_selected = |owner: &str| query.owners.iter().any(|selected| selected.as_str() == owner);
+    let mut read_count = 0;
     // A candidate that does not match the query costs a look-up, but does not count towards the limit.
-    while let Some(Reverse(NeighbourCandidate { read, is_said, .. })) = likely.pop().filter(|_| looked_at < LOOKED_AT) {
-        let statement = if is_said { &mut said } else { &mut memories };
+    while let Some(Reverse(NeighbourCandidate { read, is_message, .. })) =
+        candidates.pop().filter(|_| read_count < MAX_READ)
+    {
+        let statement = if is_message { &mut messages } else { &mut memories };
         let mut rows = statement.query(params![read.id, read.place, session, since, until])?;
         let Some(row) = rows.next()? else { continue };
-        let is_fit = is_asked(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)
-            && (is_said || MemoryKind::parse(&row.get::<_, String>(3)?).is_some_and(|kind| ask.kinds.contains(&kind)));
+        let is_fit = is_selected(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)
+            && (is_message
+                || MemoryKind::parse(&row.get::<_, String>(3)?).is_some_and(|kind| query.kinds.contains(&kind)));
         if is_fit {
-            looked_at += 1;
-            best.take(row, |row| {
-                let found = if is_said {
+            read_count += 1;
+            best.add(row, |row| {
+                let found = if is_message {
                     HitLocation::Message { session: row.get(1)?, seq: row.get(3)? }
                 } else {
                     HitLocation::Memory(row.get(1)?)
@@ -110,53 +113,53 @@ pub fn nearest(
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn standing_out(
+pub fn clearly_similar(
     connection: &Connection,
-    ask: &RecallQuery,
+    query: &RecallQuery,
     vector: &[f32],
     text: &str,
 ) -> Result<Vec<(HitLocation, f32)>, StoreError> {
     let SimilarityBaselines { all, classes } = vectors::bases(connection)?.unwrap_or_default();
     let least = (classes[texts::class(text)] - all) / (1.0 - all);
-    let mut near = nearest(connection, ask, vector, ask.limit)?;
-    near.retain(|(_, likeness)| *likeness >= least && f64::from(*likeness) >= ask.least);
+    let mut near = nearest(connection, query, vector, query.limit)?;
+    near.retain(|(_, similarity)| *similarity >= least && f64::from(*similarity) >= query.least);
     Ok(near)
 }
 
 /// Returns the candidates of a query, the likeliest by their codes on top.
-fn likely(
+fn candidates(
     connection: &Connection,
-    ask: &RecallQuery,
+    query: &RecallQuery,
     code: &VectorCode,
 ) -> Result<BinaryHeap<Reverse<NeighbourCandidate>>, StoreError> {
-    let mut owners: Vec<&str> = ask.owners.iter().map(Owner::as_str).collect();
+    let mut owners: Vec<&str> = query.owners.iter().map(Owner::as_str).collect();
     owners.sort_unstable();
     owners.dedup();
-    let of_session = match &ask.session {
-        Some(session) if ask.messages => Some(search_index::ids_of_session(connection, session)?),
+    let of_session = match &query.session {
+        Some(session) if query.messages => Some(search_index::ids_of_session(connection, session)?),
         _ => None,
     };
-    let mut likely = Vec::new();
+    let mut candidates = Vec::new();
     for owner in owners {
-        if !ask.kinds.is_empty() {
+        if !query.kinds.is_empty() {
             vector_codes::visit(connection, SearchCorpus::Memories, owner, code, |read| {
-                likely.push(Reverse(NeighbourCandidate { distance: read.distance, is_said: false, read }));
+                candidates.push(Reverse(NeighbourCandidate { distance: read.distance, is_message: false, read }));
             })?;
         }
-        if ask.messages && !owner.is_empty() {
+        if query.messages && !owner.is_empty() {
             vector_codes::visit(connection, SearchCorpus::Messages, owner, code, |read| {
                 if of_session.as_ref().is_none_or(|ids| ids.contains(&read.id)) {
-                    likely.push(Reverse(NeighbourCandidate { distance: read.distance, is_said: true, read }));
+                    candidates.push(Reverse(NeighbourCandidate { distance: read.distance, is_message: true, read }));
                 }
             })?;
         }
     }
-    Ok(likely.into())
+    Ok(candidates.into())
 }
 
 impl NearestHeap<'_> {
     /// Adds a row whose first column is an embedding, if it is near enough; `found` reads its location.
-    fn take(
+    fn add(
         &mut self,
         row: &Row<'_>,
         found: impl Fn(&Row<'_>) -> rusqlite::Result<HitLocation>,
@@ -166,21 +169,22 @@ impl NearestHeap<'_> {
         if blob.len() != self.vector.len() * 4 {
             return Ok(());
         }
-        let likeness = ((product(self.vector, blob) - self.base) / (1.0 - self.base)).min(1.0);
-        let is_near = likeness >= LEAST
-            && (self.nearest.len() < self.limit || self.nearest.peek().is_some_and(|far| likeness > far.0.likeness));
+        let similarity = ((dot_product(self.vector, blob) - self.base) / (1.0 - self.base)).min(1.0);
+        let is_near = similarity >= MIN_SIMILARITY
+            && (self.nearest.len() < self.limit
+                || self.nearest.peek().is_some_and(|far| similarity > far.0.similarity));
         if is_near {
             if self.nearest.len() == self.limit {
                 self.nearest.pop();
             }
-            self.nearest.push(Reverse(Neighbour { likeness, found: found(row)? }));
+            self.nearest.push(Reverse(Neighbour { similarity, found: found(row)? }));
         }
         Ok(())
     }
 
     fn into_sorted(self) -> Vec<(HitLocation, f32)> {
         let sorted = self.nearest.into_sorted_vec().into_iter();
-        sorted.map(|Reverse(Neighbour { likeness, found })| (found, likeness)).collect()
+        sorted.map(|Reverse(Neighbour { similarity, found })| (found, similarity)).collect()
     }
 }
 
@@ -189,7 +193,7 @@ impl Eq for Neighbour {}
 impl Ord for Neighbour {
     /// Orders the older of two equal ones as nearer, so that the same query has the same answer.
     fn cmp(&self, other: &Self) -> Ordering {
-        self.likeness.total_cmp(&other.likeness).then_with(|| other.found.cmp(&self.found))
+        self.similarity.total_cmp(&other.similarity).then_with(|| other.found.cmp(&self.found))
     }
 }
 
@@ -200,7 +204,7 @@ impl PartialOrd for Neighbour {
 }
 
 /// Returns the product of a vector and a stored one, summed in lanes: the processor cannot parallelize a single sum.
-fn product(vector: &[f32], blob: &[u8]) -> f32 {
+fn dot_product(vector: &[f32], blob: &[u8]) -> f32 {
     let (numbers, _) = blob.as_chunks::<4>();
     let (ours, rest) = vector.as_chunks::<LANES>();
     let (theirs, theirs_rest) = numbers.as_chunks::<LANES>();
