@@ -84,7 +84,7 @@ async fn vectors_are_computed_once_and_again_for_another_model() {
     assert!(!gateway.ask("in", "c", "hello").await.is_empty());
     server.hold(false);
     wait_vectors(&gateway, 10, "numbers/large@32").await;
-    assert!(gateway.logs().contains("all are made anew"), "{}", gateway.logs());
+    assert!(gateway.logs().contains("all embeddings are rebuilt"), "{}", gateway.logs());
     let page = gateway.client.get(gateway.url("/metrics")).bearer_auth(gateway.token()).send().await.unwrap();
     let page = page.text().await.unwrap();
     let page = Exposition::parse(&page).unwrap_or_else(|fault| panic!("{fault}"));

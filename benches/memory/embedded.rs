@@ -15,7 +15,7 @@ use indexmap::IndexMap;
 use jiff::tz::TimeZone;
 use tokio_util::sync::CancellationToken;
 
-use super::{Arguments, World};
+use super::{BenchArguments, World};
 
 /// If vectors are still missing after this long, the service has a problem.
 const LONGEST: Duration = Duration::from_secs(1_800);
@@ -27,7 +27,7 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn of(arguments: &Arguments) -> Result<Option<Self>> {
+    pub fn of(arguments: &BenchArguments) -> Result<Option<Self>> {
         let Some(url) = arguments.embeddings.clone() else { return Ok(None) };
         let model = arguments.embeddings_model.clone();
         let model =

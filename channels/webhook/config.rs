@@ -115,7 +115,7 @@ pub struct WebhookFault {
 }
 
 impl WebhookConfig {
-    /// What only this area can say of its settings; `name` is the webhook's.
+    /// Returns the faults of the settings that only this module detects; `name` is the webhook's.
     pub fn faults(&self, name: &str) -> Vec<WebhookFault> {
         let mut faults = Vec::new();
         let mut fault = |key, wrong: String, allowed: &str| {
@@ -142,7 +142,7 @@ impl WebhookConfig {
         faults
     }
 
-    /// What can be used and is hardly meant, as `(key, sentence)`; `name` is the webhook's.
+    /// Returns warnings about settings that work but are hardly intended, as `(key, sentence)`; `name` is the webhook's.
     pub fn warnings(&self, name: &str) -> Vec<(&'static str, String)> {
         let mut warnings = Vec::new();
         let is_elsewhere = |session: &&str| {
@@ -165,8 +165,8 @@ impl WebhookConfig {
         warnings
     }
 
-    /// What a message to this webhook can prove of its author at most, or why it can prove nothing: then nobody who writes
-    /// there can be trusted.
+    /// Returns the most that a message to this webhook proves about its author, or why it proves nothing: then none of its
+    /// senders can be trusted.
     pub fn author(&self) -> Result<Author, &'static str> {
         match self.verify {
             Verify::None => Err("with verify = \"none\" everybody on this machine can write under any name"),

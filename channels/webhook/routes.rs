@@ -367,7 +367,7 @@ fn discard(headers: &HeaderMap, body: Body, share: Option<BodyShare>) {
     }
 }
 
-/// In a task of its own: the refusal goes out at once, and who has yet to send his body hears it before he does.
+/// Reads the rest of a body in a separate task: the refusal is sent at once, and reaches a client that has not sent its body yet.
 fn drain(mut stream: BodyDataStream) {
     tokio::spawn(async move {
         let reading = async {

@@ -25,7 +25,7 @@ const NAMES: [&str; 4] = ["body", "headers", "query", "name"];
 /// Removed filters and functions: they could fill the memory, or reveal headers with secrets.
 const NO_FILTERS: [&str; 2] = ["format", "indent"];
 const NO_FUNCTIONS: [&str; 2] = ["debug", "namespace"];
-/// HeaderValues that hold secrets; a template would put them into the message.
+/// Headers that hold secrets; a template would put them into the message.
 const HIDDEN_HEADERS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
 /// A compiled template with its configuration key.
@@ -225,7 +225,7 @@ fn describe(error: &Error, source: &str) -> String {
     }
 }
 
-/// HeaderValues by name in lower case, `headers["x-github-event"]` or `headers.x_github_event`; several of one name are
+/// Header values by name in lower case, `headers["x-github-event"]` or `headers.x_github_event`; several of one name are
 /// joined by commas.
 struct HeaderValues(HeaderMap);
 

@@ -11,7 +11,7 @@ use super::translation::{fill_template, translate};
 use crate::cli::Output;
 use crate::text::{one_line, truncate};
 
-/// TableColumns of a list, as `(heading, key)`.
+/// The columns of a list, as `(heading, key)`.
 pub type TableColumns = &'static [(&'static str, &'static str)];
 
 pub const SESSIONS: TableColumns = &[

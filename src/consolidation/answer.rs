@@ -28,7 +28,7 @@ const TAGS: usize = 8;
 /// The confidence of a memory if the model gives none.
 const CONFIDENCE: f64 = 0.7;
 /// A message of fewer characters may answer the agent's question before it, as in "yes".
-const SHORT: usize = 40;
+const SHORT_CHARS: usize = 40;
 
 /// The usable content of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -115,11 +115,11 @@ pub(super) fn read(response: &ChatResponse, part: &ConversationPart) -> Result<S
     };
     let summary = tidy(arguments["summary"].as_str().unwrap_or_default(), SUMMARY_CHARS);
     let length = |text: &str| text.chars().count();
-    let told = part.lines.iter().map(|line| length(&line.text)).sum::<usize>() + length(&part.before);
+    let length_of_part = part.lines.iter().map(|line| length(&line.text)).sum::<usize>() + length(&part.before);
     if summary.is_empty() {
         return Err(UnusableAnswer::Empty);
     }
-    if call.is_none() && told > 1_000 && length(&summary) * 4 > told * 3 {
+    if call.is_none() && length_of_part > 1_000 && length(&summary) * 4 > length_of_part * 3 {
         return Err(UnusableAnswer::Repeated);
     }
     let list = |key: &str, most: usize| {
@@ -172,22 +172,22 @@ fn preference(value: &Value, part: &ConversationPart) -> Option<Result<Extracted
     if key.is_empty() || text.is_empty() {
         return None;
     }
-    let told = find_speaker(&format!("{key} {text}"), &value["message"], part);
-    let made = |(owner, source)| entry(owner, MemoryKind::Preference, key, text, (json!({}), source, CONFIDENCE));
-    Some(told.map(|told| ExtractedMemory { entry: made(told), replaces: None }))
+    let speaker = find_speaker(&format!("{key} {text}"), &value["message"], part);
+    let new_entry = |(owner, source)| entry(owner, MemoryKind::Preference, key, text, (json!({}), source, CONFIDENCE));
+    Some(speaker.map(|speaker| ExtractedMemory { entry: new_entry(speaker), replaces: None }))
 }
 
 fn case(value: &Value, part: &ConversationPart) -> Option<Result<ExtractedMemory, RejectReason>> {
     let of = |key: &str, chars| Some(line(value[key].as_str()?, chars)).filter(|text: &String| !text.is_empty());
     let (title, problem, solution) =
         (of("title", NAME_CHARS)?, of("problem", CASE_CHARS)?, of("solution", CASE_CHARS)?);
-    let told = find_speaker(&format!("{title} {problem}"), &value["message"], part);
+    let speaker = find_speaker(&format!("{title} {problem}"), &value["message"], part);
     let tags = value["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
     let tags: Vec<_> = tags.iter().filter_map(Value::as_str).take(TAGS).map(|tag| line(tag, NAME_CHARS)).collect();
     let detail = json!({"problem": problem, "solution": solution, "tags": tags});
     let text = format!("{problem}\n{solution}");
-    let made = |(owner, source)| entry(owner, MemoryKind::Case, title, text, (detail, source, CONFIDENCE));
-    Some(told.map(|told| ExtractedMemory { entry: made(told), replaces: None }))
+    let new_entry = |(owner, source)| entry(owner, MemoryKind::Case, title, text, (detail, source, CONFIDENCE));
+    Some(speaker.map(|speaker| ExtractedMemory { entry: new_entry(speaker), replaces: None }))
 }
 
 fn entry(
@@ -229,7 +229,7 @@ fn check_message<'a>(
     let LineAuthor::Person { owner: Some(owner), recalled, .. } = &line.who else { return Err(RejectReason::NoOwner) };
     let mut evidence = Evidence { said: line.text.clone(), asked: String::new(), found: recalled.clone() };
     let mut turns = vec![line.turn.as_str()];
-    if line.text.chars().count() < SHORT
+    if line.text.chars().count() < SHORT_CHARS
         && let Some(before) = part.lines[..place].iter().rev().find(|line| !matches!(line.who, LineAuthor::Tool { .. }))
         && before.who == LineAuthor::Agent
     {

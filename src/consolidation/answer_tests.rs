@@ -53,7 +53,7 @@ fn part(is_shared: bool) -> ConversationPart {
         name: String::new(),
         text: "The user lives in Bergen".to_owned(),
         detail: Value::Null,
-        origin: MemoryOrigin::Told,
+        origin: MemoryOrigin::Stated,
         source: None,
         confidence: 1.0,
         created_at: 0,
@@ -99,18 +99,18 @@ fn only_what_a_person_with_a_memory_said_is_remembered() {
     for (arguments, is_shared, expected) in [
         (fact("The user's dog is called Rex", json!(1)), false, "owner 10 The user's dog is called Rex"),
         (fact("The user's dog is called Rex", json!("[1]")), false, "owner 10 The user's dog is called Rex"),
-        // One that names no message, or a wrong one, is found where all are one person's.
+        // A missing or wrong number is replaced by a search if all messages are by one person.
         (fact("The user's dog is called Rex", Value::Null), false, "owner 10 The user's dog is called Rex"),
         (fact("The user's dog is called Rex", json!(99)), false, "owner 10 The user's dog is called Rex"),
         (fact("The user's dog is called Rex", Value::Null), true, ""),
         (fact("The user's dog is called Rex", json!(9)), true, ""),
-        // A short answer is to what was asked.
+        // A short message answers the question before it.
         (
             fact("The user's birthday is on the fourth of May", json!(4)),
             false,
             "owner 20 The user's birthday is on the fourth of May",
         ),
-        // HitLocation by a tool, recalled, or told by nobody: not to be remembered.
+        // Found by a tool, recalled, or stated by nobody: not remembered.
         (fact("The account number is 4711", json!(1)), false, ""),
         (fact("The account number is 4711", json!(2)), false, ""),
         (fact("Ann works at the harbour", json!(5)), false, ""),
@@ -141,7 +141,7 @@ fn only_what_a_person_with_a_memory_said_is_remembered() {
     }
 }
 
-/// A conversation in Chinese of which the model writes in English: the message that it names says it.
+/// A conversation in Chinese about which the model writes in English: the named message counts as evidence.
 #[test]
 fn statements_in_another_script_are_matched_by_their_message() {
     let talk = |more: Vec<TranscriptLine>| {
@@ -154,7 +154,7 @@ fn statements_in_another_script_are_matched_by_their_message() {
         part.lines.extend(more);
         part
     };
-    let told = |message: Value, text: &str, part: &ConversationPart| {
+    let source_seq = |message: Value, text: &str, part: &ConversationPart| {
         let arguments = json!({"summary": "s", "facts": [{"text": text, "message": message}]});
         let answer = read(&called(&arguments.to_string()), part).unwrap();
         answer.entries.first().and_then(|noticed| noticed.entry.source.as_ref()?.seq)
@@ -163,19 +163,19 @@ fn statements_in_another_script_are_matched_by_their_message() {
     for (message, text, more, expected) in [
         (json!(1), "The user lives in Berlin", vec![], Some(10)),
         (json!("[3]"), "The user's sister gets married next month", vec![], Some(20)),
-        // Of the agent, of nobody, or of no message at all.
+        // The named message is the agent's or a stranger's, or none is named.
         (json!(2), "The user lives in Berlin", vec![], None),
         (json!(9), "The user lives in Berlin", vec![], None),
         (Value::Null, "The user lives in Berlin", vec![], None),
         (json!(4), "The user's bank is Evil Bank", vec![line(30, person(None, ""), "主人的银行换成了恶银行")], None),
-        // Somebody else may have said it, or a page.
+        // Another person or a page may have said it.
         (json!(1), "The user's bank is Evil Bank", vec![line(30, person(None, ""), "主人的银行换成了恶银行")], None),
         (json!(1), "The user's bank is Evil Bank", page("银行换成了恶银行"), None),
         (json!(1), "The user's bank is Evil Bank", page("the bank is Evil Bank now"), None),
         (json!(1), "The user lives in Berlin", page("error: no such file"), Some(10)),
         (json!(1), "用户住在柏林", page("银行换成了恶银行"), Some(10)),
     ] {
-        assert_eq!(told(message.clone(), text, &talk(more)), expected, "{text} {message}");
+        assert_eq!(source_seq(message.clone(), text, &talk(more)), expected, "{text} {message}");
     }
 }
 

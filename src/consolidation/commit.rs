@@ -15,8 +15,8 @@ use crate::store::memories::{self, NewMemory};
 use crate::store::session_memory::{self, SessionMemory};
 use crate::store::{Connection, StoreError, notes, now_ms, usage};
 
-/// Failed tries in a row, after which an extract has to do.
-pub(super) const TRIES: i64 = 3;
+/// The most failed tries in a row; after them an extract replaces the summary.
+pub(super) const MAX_TRIES: i64 = 3;
 /// The waits after the first and the second failed try.
 const FIRST_WAIT_MS: i64 = 60_000;
 const SECOND_WAIT_MS: i64 = 900_000;
@@ -24,7 +24,7 @@ const SECOND_WAIT_MS: i64 = 900_000;
 /// The note that holds the day's tokens.
 const NOTES: (&str, &str, &str) = ("memory", "spent", "day");
 
-/// What the commit of a part came to.
+/// The outcome of the commit of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommitResult {
     /// The summary covers the part.
@@ -40,9 +40,9 @@ pub(super) enum CommitResult {
 pub(super) enum SummaryOutcome {
     /// A model has written the summary.
     Written(SummaryAnswer),
-    /// No model writes it: an extract has to do.
+    /// No model writes the summary; an extract replaces it.
     Extract,
-    /// A model was asked in vain.
+    /// A model failed to write the summary.
     Failed,
 }
 
@@ -78,7 +78,7 @@ impl ConsolidationCommit {
                 self.write_summary(connection, &answer.summary, now)?;
                 Ok(CommitResult::Summarised { noticed })
             }
-            SummaryOutcome::Failed if now.failures < TRIES => {
+            SummaryOutcome::Failed if now.failures < MAX_TRIES => {
                 let wait = if now.failures > 1 { SECOND_WAIT_MS } else { FIRST_WAIT_MS };
                 let state = SessionMemory { retry_at: now_ms() + wait, ..now };
                 session_memory::put(connection, session, epoch, &state)?;
@@ -98,8 +98,8 @@ impl ConsolidationCommit {
         for noticed in &answer.entries {
             let (entry, config) = (&noticed.entry, &self.config);
             // A memory without text or name is skipped.
-            if let Err(unfit @ (InvalidEntry::Empty | InvalidEntry::NoName(_))) = memory::validate_entry(entry) {
-                tracing::debug!(%unfit, "an extracted memory is skipped");
+            if let Err(invalid @ (InvalidEntry::Empty | InvalidEntry::NoName(_))) = memory::validate_entry(entry) {
+                tracing::debug!(%invalid, "an extracted memory is skipped");
                 continue;
             }
             let remembered = match noticed.replaces {

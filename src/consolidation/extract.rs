@@ -7,7 +7,7 @@ use crate::text::{one_line, sentences};
 
 /// The number of statements in an extract, and the characters of each.
 const MAX_STATEMENTS: usize = 5;
-const SAYING_CHARS: usize = 50;
+const STATEMENT_CHARS: usize = 50;
 
 /// The beginning of an extract, by language.
 const OPENINGS: [(Language, &str); 2] = [(Language::Zh, "用户关心: "), (Language::En, "The user was concerned with: ")];
@@ -20,19 +20,19 @@ pub(super) fn extend(before: &str, lines: &[TranscriptLine], language: Language,
         statements => extract(&statements, language),
     };
     let is_extract = |line: &str| OPENINGS.iter().any(|(_, opening)| line.starts_with(opening));
-    let (mut extracts, told): (Vec<&str>, Vec<&str>) = before.lines().partition(|line| is_extract(line));
-    let told = told.join("\n");
+    let (mut extracts, summary): (Vec<&str>, Vec<&str>) = before.lines().partition(|line| is_extract(line));
+    let summary = summary.join("\n");
     let length = |extracts: &[&str]| {
-        let parts = std::iter::once(told.as_str()).chain(extracts.iter().copied()).chain([new.as_str()]);
+        let parts = std::iter::once(summary.as_str()).chain(extracts.iter().copied()).chain([new.as_str()]);
         parts.filter(|part| !part.is_empty()).map(|part| part.chars().count() + 1).sum::<usize>().saturating_sub(1)
     };
     while length(&extracts) > chars && !extracts.is_empty() {
         extracts.remove(0);
     }
     let surplus = length(&extracts).saturating_sub(chars);
-    let least = told.chars().count().min(chars / 2);
-    let told = ending(&told, told.chars().count().saturating_sub(surplus).max(least));
-    let parts = std::iter::once(told).chain(extracts).chain([new.as_str()]).filter(|part| !part.is_empty());
+    let least = summary.chars().count().min(chars / 2);
+    let summary = ending(&summary, summary.chars().count().saturating_sub(surplus).max(least));
+    let parts = std::iter::once(summary).chain(extracts).chain([new.as_str()]).filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("\n").chars().take(chars).collect()
 }
 
@@ -76,7 +76,7 @@ fn extract(statements: &[String], language: Language) -> String {
 /// Returns the first characters of a text, without punctuation, on one line.
 fn statement(text: &str) -> String {
     let words: String = text.chars().map(|c| if c.is_alphanumeric() { c } else { ' ' }).collect();
-    one_line(&words).chars().take(SAYING_CHARS).collect::<String>().trim_end().to_owned()
+    one_line(&words).chars().take(STATEMENT_CHARS).collect::<String>().trim_end().to_owned()
 }
 
 #[cfg(test)]
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extract_holds_the_first_sayings() {
+    fn the_extract_holds_the_first_statements() {
         let many: Vec<_> = (0..9).map(|n| n.to_string()).collect();
         let many: Vec<_> = many.iter().map(String::as_str).collect();
         for (said, language, expected) in [
@@ -103,7 +103,7 @@ mod tests {
             assert_eq!(extract(&statements(&lines), language), expected);
         }
         let long = extract(&statements(&[line(&"word ".repeat(50))]), Language::Zh);
-        assert!(long.chars().count() <= "用户关心: ".chars().count() + SAYING_CHARS, "{long}");
+        assert!(long.chars().count() <= "用户关心: ".chars().count() + STATEMENT_CHARS, "{long}");
     }
 
     #[test]
@@ -119,22 +119,22 @@ mod tests {
 
     #[test]
     fn a_models_summary_is_cut_at_a_sentence_and_never_dropped() {
-        let told = "The cat is Momo. A plan was made. The boiler is old.";
+        let summary = "The cat is Momo. A plan was made. The boiler is old.";
         for (before, said, chars, expected) in [
             ("长长长长长长长长长长长长", "", 10, "长长长长长长长长长长"),
-            (told, "", 100, told),
-            (told, "", 20, "The boiler is old."),
-            (told, "", 40, "A plan was made. The boiler is old."),
+            (summary, "", 100, summary),
+            (summary, "", 20, "The boiler is old."),
+            (summary, "", 40, "A plan was made. The boiler is old."),
             ("", "", 40, "nothing in particular"),
-            // The oldest extract goes first.
+            // The oldest extract is dropped first.
             (
                 "It was told.\nThe user was concerned with: a\n用户关心: b",
                 "c",
                 70,
                 "It was told.\n用户关心: b\nThe user was concerned with: c",
             ),
-            (told, "c", 70, "A plan was made. The boiler is old.\nThe user was concerned with: c"),
-            (told, "c", 34, "he boiler is old.\nThe user was con"),
+            (summary, "c", 70, "A plan was made. The boiler is old.\nThe user was concerned with: c"),
+            (summary, "c", 34, "he boiler is old.\nThe user was con"),
         ] {
             let lines: Vec<_> = Some(said).filter(|said| !said.is_empty()).map(line).into_iter().collect();
             assert_eq!(extend(before, &lines, Language::En, chars), expected, "{before} {said} {chars}");

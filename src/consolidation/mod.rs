@@ -1,5 +1,5 @@
-//! Keeps conversations short: the older part becomes a summary, and what matters of it is remembered. It never delays a reply: a
-//! worker looks for what is due, a model writes the summary, and one commit puts it in the place of the messages.
+//! Keeps conversations short: a summary replaces the older part, and what matters of it is remembered. Replies are never
+//! delayed: a worker finds what is due, a model writes the summary, and one commit puts it in the place of the messages.
 
 mod worker;
 

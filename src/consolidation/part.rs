@@ -146,7 +146,7 @@ pub(super) fn next(
     let (rows, lines) = if is_backlog { (rows, lines) } else { cut(rows, lines, limits.input_tokens) };
     let Some(to) = rows.last().map(|row| row.seq + 1) else { return Ok(None) };
     let is_last = to >= target;
-    // Whichever part covers them.
+    // These messages may be covered by an earlier part.
     let overlap = if why == ConsolidationReason::Idle && is_last {
         IDLE_KEPT.min(limits.keep).min(to - head.first_seq)
     } else {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn parts_are_whole_turns_and_the_last_ones_stay() {
+    async fn parts_are_whole_turns_and_the_last_turns_stay() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let small = PartLimits { input_tokens: 130, ..LIMITS };
@@ -293,15 +293,15 @@ mod tests {
             ("uuuuu", "full", &LIMITS, "0..6."),
             ("uuttt", "full", &LIMITS, "0..12."),
             ("uu", "full", &LIMITS, ""),
-            // A long turn leaves room for nothing else; the last one always stays.
+            // A long turn leaves no room for others; the last turn always stays.
             ("uuulu", "tight", &LIMITS, "0..8."),
             ("uuul", "tight", &LIMITS, "0..6."),
             ("l", "tight", &LIMITS, ""),
             ("uuuu", "idle", &LIMITS, "0..8+4."),
             ("uuuu", "new", &LIMITS, "0..8."),
-            // More than is read at once.
+            // More messages than one part may have.
             ("llll", "new", &small, "0..2 2..4 4..6 6..8."),
-            // What stays as it was said may be more than the last part.
+            // More messages may stay verbatim than the last part has.
             ("llll", "idle", &small, "0..2 2..4 4..6 6..8+4."),
             ("l", "idle", &small, "0..2+2."),
         ]
@@ -339,7 +339,7 @@ mod tests {
                 "UPDATE memories SET uses = 7",
                 "UPDATE messages SET body = '{\"role\":\"user\",\"content\":\"[forgotten]\"}' WHERE seq = 8",
                 "UPDATE messages SET body = '{\"role\":\"user\",\"content\":\"[forgotten]\"}' WHERE seq = 2",
-                // What had to give way to others is no secret.
+                // A memory that was deleted because of the limit was not forgotten.
                 "DELETE FROM memories WHERE id = 1",
                 "",
             ] {

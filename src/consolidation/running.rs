@@ -6,7 +6,7 @@ use std::future::Future;
 use tokio::task::{JoinError, JoinSet};
 
 /// The most consolidations at the same time.
-const AT_ONCE: usize = 2;
+const MAX_RUNNING: usize = 2;
 
 /// A session and its epoch.
 pub(super) type SessionEpoch = (String, i64);
@@ -14,7 +14,7 @@ pub(super) type SessionEpoch = (String, i64);
 /// The running tasks.
 #[derive(Default)]
 pub(super) struct RunningConsolidations {
-    /// What is consolidated now, and what panicked.
+    /// The epochs that are being consolidated, and those that panicked.
     taken: HashSet<SessionEpoch>,
     tasks: JoinSet<SessionEpoch>,
 }
@@ -22,14 +22,14 @@ pub(super) struct RunningConsolidations {
 impl RunningConsolidations {
     /// Returns true if one more may begin. A panicked one blocks only its own epoch.
     pub fn has_room(&self) -> bool {
-        self.tasks.len() < AT_ONCE
+        self.tasks.len() < MAX_RUNNING
     }
 
-    /// Begins `telling`, unless this epoch is being consolidated or has panicked.
-    pub fn begin(&mut self, epoch_key: SessionEpoch, telling: impl Future<Output = ()> + Send + 'static) {
+    /// Begins `consolidation`, unless this epoch is being consolidated or has panicked.
+    pub fn begin(&mut self, epoch_key: SessionEpoch, consolidation: impl Future<Output = ()> + Send + 'static) {
         if self.taken.insert(epoch_key.clone()) {
             self.tasks.spawn(async move {
-                telling.await;
+                consolidation.await;
                 epoch_key
             });
         }
@@ -72,16 +72,16 @@ mod tests {
         }
         assert!(!running.has_room());
         while running.next_end().await.is_some() {}
-        let told = Arc::new(AtomicU32::new(0));
+        let runs = Arc::new(AtomicU32::new(0));
         for n in [0, 1, 2, 2] {
             assert!(running.has_room(), "{n}");
-            let told = told.clone();
+            let runs = runs.clone();
             running.begin(epoch_key(n), async move {
-                told.fetch_add(1, Ordering::Relaxed);
+                runs.fetch_add(1, Ordering::Relaxed);
             });
         }
         while running.next_end().await.is_some() {}
-        assert_eq!(told.load(Ordering::Relaxed), 1, "those that panicked rest, and nobody is told twice at once");
+        assert_eq!(runs.load(Ordering::Relaxed), 1, "a panicked epoch is blocked, and none runs twice at once");
         running.begin(epoch_key(2), async {});
         assert_eq!(running.next_end().await, Some(()));
     }

@@ -30,12 +30,12 @@ use crate::turn::token_budget::{TokenBudget, estimate_usage};
 /// The longest answer, in tokens.
 const ANSWER_TOKENS: u32 = 8_000;
 
-/// Known facts that the model is shown, so that it can replace them: the newest, and those near to what was said.
-const KNOWN: u32 = 40;
-const NEAR: usize = 40;
+/// Known facts that the model is shown, so that it can replace them: the newest, and those near to the messages.
+const NEWEST_FACTS: u32 = 40;
+const NEAR_FACTS: usize = 40;
 /// The newest messages for which near facts are searched, and how many facts for each.
-const SAID: usize = 60;
-const NEAR_EACH: usize = 3;
+const SEARCHED_MESSAGES: usize = 60;
+const FACTS_PER_MESSAGE: usize = 3;
 
 const TASK: &str = "You keep the memory of daoyou, a personal assistant. You are given a part of a conversation that the \
 assistant (\"you\" in it) had, and you answer with one call of save_memory.
@@ -69,7 +69,7 @@ pub(super) struct SummaryUsage {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SummaryError {
-    /// There is no model or no budget for one; an extract has to do.
+    /// There is no model or no budget for one; an extract replaces the summary.
     #[error("no model writes the summary: {0}")]
     Nobody(String),
     #[error("the model did not answer in {0:?}")]
@@ -165,7 +165,7 @@ impl Summarizer {
         let used = used(&response);
         match read(&response, part) {
             Ok(answer) => Ok(Summary { answer: self.redacted(answer), used }),
-            Err(nonsense) => Err(SummaryError::UnusableAnswer(Box::new(used), nonsense)),
+            Err(fault) => Err(SummaryError::UnusableAnswer(Box::new(used), fault)),
         }
     }
 
@@ -173,17 +173,17 @@ impl Summarizer {
     async fn known(&self, part: &ConversationPart) -> Result<Vec<MemoryEntry>, StoreError> {
         let owner = part.owner();
         let people = part.lines.iter().rev().filter(|line| matches!(line.who, LineAuthor::Person { .. }));
-        let said = people.take(SAID).map(|line| line.text.clone()).collect();
-        let near = self.memory.facts_near(owner.clone(), said, NEAR_EACH).await?;
-        let look = move |connection: &Connection| {
-            let mut known = list(connection, &owner, MemoryKind::Fact, KNOWN)?;
+        let texts = people.take(SEARCHED_MESSAGES).map(|line| line.text.clone()).collect();
+        let near = self.memory.facts_near(owner.clone(), texts, FACTS_PER_MESSAGE).await?;
+        let read = move |connection: &Connection| {
+            let mut known = list(connection, &owner, MemoryKind::Fact, NEWEST_FACTS)?;
             let newest: HashSet<i64> = known.iter().map(|entry| entry.id).collect();
-            for id in near.into_iter().filter(|id| !newest.contains(id)).take(NEAR) {
+            for id in near.into_iter().filter(|id| !newest.contains(id)).take(NEAR_FACTS) {
                 known.extend(memories::find(connection, id)?.and_then(MemoryEntry::from_row));
             }
             Ok(known)
         };
-        self.memory.store.read(look).await
+        self.memory.store.read(read).await
     }
 
     /// Opens the chain of models for summaries.

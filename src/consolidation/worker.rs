@@ -6,7 +6,7 @@ use std::time::Duration;
 use daoyou_channels::SessionKey;
 use tokio_util::sync::CancellationToken;
 
-use super::commit::{CommitResult, ConsolidationCommit, SummaryOutcome, TRIES, begin, close, tokens_today};
+use super::commit::{CommitResult, ConsolidationCommit, MAX_TRIES, SummaryOutcome, begin, close, tokens_today};
 use super::part::{ConsolidationTask, ConversationPart, PartLimits, next};
 use super::running::RunningConsolidations;
 use super::summarizer::{Summarizer, Summary, SummaryError, SummaryUsage};
@@ -20,22 +20,22 @@ use crate::turn::limits::wanted_model;
 use crate::turn::token_budget::TokenBudget;
 
 /// The most due sessions that are read at once.
-const LOOKED_AT: u32 = 32;
+const MAX_DUE: u32 = 32;
 /// The least messages of an idle conversation that gets a summary.
-const IDLE_LEAST_MESSAGES: i64 = 4;
-/// How far back idle conversations are searched at the start.
+const MIN_IDLE_MESSAGES: i64 = 4;
+/// The period before the start in which idle conversations are searched.
 const IDLE_LOOKBACK_MS: i64 = 7 * 86_400_000;
 /// The most tokens that a model reads at once.
 const INPUT_TOKENS: usize = 24_000;
 /// The pause after a failed write.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
 /// The least pause between two searches for idle conversations.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// The pause after a turn, to handle turns together that end at the same time.
 const SETTLE: Duration = Duration::from_millis(300);
-/// The pause after a turn in a process that runs one conversation alone: such a process often ends with its turn, and
-/// would begin in vain.
+/// The pause after a turn in a process that runs a single conversation. Such a process often ends with its turn, before a
+/// consolidation could finish.
 const FINAL_SETTLE: Duration = Duration::from_secs(1);
 
 /// The worker that consolidates sessions.
@@ -116,7 +116,7 @@ impl Consolidator {
         let read = move |connection: &Connection| {
             let due = match &only {
                 Some(only) => session_memory::due_of(connection, only.as_str(), now)?,
-                None => session_memory::due(connection, now, LOOKED_AT)?,
+                None => session_memory::due(connection, now, MAX_DUE)?,
             };
             Ok((due, session_memory::next_retry(connection, now)?))
         };
@@ -146,15 +146,15 @@ impl Consolidator {
         let now = now_ms();
         let (from, to) = (self.idle_from, now - idle);
         let read = move |connection: &Connection| {
-            let resting = session_memory::idle_sessions(connection, (from, to), IDLE_LEAST_MESSAGES, LOOKED_AT)?;
-            Ok((resting, session_memory::next_use_after(connection, to)?))
+            let idle_sessions = session_memory::idle_sessions(connection, (from, to), MIN_IDLE_MESSAGES, MAX_DUE)?;
+            Ok((idle_sessions, session_memory::next_use_after(connection, to)?))
         };
-        let (resting, next) = store.read(read).await?;
-        let is_all = resting.len() < usize::try_from(LOOKED_AT).unwrap_or(usize::MAX);
-        let next_from = if is_all { to + 1 } else { resting.last().map_or(to, |(.., at)| *at) };
-        if !resting.is_empty() {
+        let (idle_sessions, next) = store.read(read).await?;
+        let is_all = idle_sessions.len() < usize::try_from(MAX_DUE).unwrap_or(usize::MAX);
+        let next_from = if is_all { to + 1 } else { idle_sessions.last().map_or(to, |(.., at)| *at) };
+        if !idle_sessions.is_empty() {
             let note = move |connection: &Connection| {
-                for (session, epoch, _) in &resting {
+                for (session, epoch, _) in &idle_sessions {
                     if is_last_turn_conversation(connection, session)? {
                         session_memory::set_due(connection, session, *epoch, "idle")?;
                     }
@@ -163,14 +163,14 @@ impl Consolidator {
             };
             store.write(Durability::Logged, note).await?;
         }
-        // Only now: after an error the same conversations are looked at again.
+        // Set only after the write, so that an error leaves the same conversations to examine.
         self.idle_from = next_from;
-        Ok(if is_all { next.map(|used| until(used + idle, now)) } else { Some(LOOK_PAUSE) })
+        Ok(if is_all { next.map(|used| until(used + idle, now)) } else { Some(MIN_PAUSE) })
     }
 }
 
 fn until(at: i64, now: i64) -> Duration {
-    Duration::from_millis(u64::try_from(at - now).unwrap_or(0)).max(LOOK_PAUSE)
+    Duration::from_millis(u64::try_from(at - now).unwrap_or(0)).max(MIN_PAUSE)
 }
 
 /// Returns true if the session's last turn was part of a conversation.
@@ -254,7 +254,7 @@ async fn summarise_part(
         );
         return Ok((SummaryOutcome::Extract, None));
     }
-    if part.is_backlog || !part.has_talk() || part.task.state.failures >= TRIES {
+    if part.is_backlog || !part.has_talk() || part.task.state.failures >= MAX_TRIES {
         return Ok((SummaryOutcome::Extract, None));
     }
     let (key, epoch) = (session.clone(), part.task.epoch);
@@ -368,11 +368,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_session_alone_finds_its_own_row_behind_any_number_of_others() {
+    async fn a_single_session_finds_its_row_after_many_others() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let read = |connection: &Connection| {
-            for n in 0..LOOKED_AT {
+            for n in 0..MAX_DUE {
                 session_memory::set_due(connection, &format!("other{n}"), 0, "full")?;
             }
             session_memory::set_due(connection, "own", 3, "idle")?;

@@ -14,7 +14,7 @@ const RESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':').remove(b'@');
 
 impl StoreQuery {
-    /// The path of the API that answers it.
+    /// Returns the path of the API that answers the query.
     pub fn path(&self) -> String {
         match self {
             Self::Sessions => "/api/sessions".to_owned(),
@@ -32,7 +32,7 @@ impl StoreQuery {
 }
 
 impl StoreChange {
-    /// The method and the path of the API that makes it.
+    /// Returns the method and the path of the API that makes the change.
     pub fn request(&self) -> (Method, String) {
         match self {
             Self::ClearSession(key) => (Method::DELETE, format!("/api/sessions/{}", escape(key))),
@@ -64,7 +64,7 @@ impl StoreChange {
 }
 
 impl JobQuery {
-    /// The path of the API that answers it.
+    /// Returns the path of the API that answers the query.
     pub fn path(&self) -> String {
         match self {
             Self::List => "/api/cron".to_owned(),
@@ -76,7 +76,7 @@ impl JobQuery {
 }
 
 impl JobChange {
-    /// The method, the path and the body of the API that makes it.
+    /// Returns the method, the path and the body of the API that makes the change.
     pub fn request(&self) -> (Method, String, String) {
         let (method, path, body) = match self {
             Self::Add(job) => (Method::POST, "/api/cron".to_owned(), job.to_string()),
@@ -95,7 +95,7 @@ fn job_path(job: &str, rest: &str) -> String {
 }
 
 impl MemoryQuery {
-    /// The path of the API that answers it.
+    /// Returns the path of the API that answers the query.
     pub fn path(&self) -> String {
         let selected =
             |MemorySelection { owner, kind }: &MemorySelection| [("owner", owner.clone()), ("kind", kind.clone())];
@@ -124,7 +124,7 @@ impl MemoryQuery {
 }
 
 impl MemoryChange {
-    /// The method, the path and the body of the API that makes it.
+    /// Returns the method, the path and the body of the API that makes the change.
     pub fn request(&self) -> (Method, String, String) {
         let (path, body) = match self {
             Self::Add(entry) => ("/api/memory".to_owned(), entry.to_string()),
@@ -140,7 +140,7 @@ impl MemoryChange {
 }
 
 impl GatewayQuery {
-    /// The path of the API that answers it.
+    /// Returns the path of the API that answers the query.
     pub fn path(&self) -> String {
         match self {
             Self::Status => "/api/status".to_owned(),

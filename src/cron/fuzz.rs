@@ -34,7 +34,7 @@ pub fn words(data: &[u8]) {
     }
 }
 
-/// What is read comes true, is read whole, and is seen where it stands beside another time.
+/// Checks that a parsed time occurs, is parsed completely, and is found beside another time.
 fn words_of_time(text: &str, now: Timestamp, zone: &TimeZone) {
     let language = language_of(text);
     if let Some(wrong) = time_expression::explain_partial_time(text, language) {

@@ -219,7 +219,7 @@ impl Upkeep {
         let faults = self.store().read(memory::word_index::check).await?;
         if !faults.is_empty() {
             tracing::warn!(?faults, "the index of words is damaged and is rebuilt; nothing else is affected");
-            self.store().write(Durability::Logged, memory::word_index::distrust).await?;
+            self.store().write(Durability::Logged, memory::word_index::mark_damaged).await?;
             self.runtime.get().memory.notify_changes();
         }
         Ok(())

@@ -31,14 +31,14 @@ const OUTPUT_BYTES: u64 = 2_000;
 /// The support of this machine for namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceSupport {
-    /// NamespaceSupport work.
+    /// Namespaces work.
     Available {
         /// The bubblewrap program that creates them.
         bwrap: PathBuf,
         /// They cannot have their own `/proc`.
         shares_proc: bool,
     },
-    /// NamespaceSupport do not work, for this reason.
+    /// Namespaces do not work, for this reason.
     Unavailable(String),
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Price;
 
-/// What is known of a model at its provider.
+/// The known facts about a model at its provider.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelFacts {
     /// Tokens of a request and its answer together.

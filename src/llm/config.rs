@@ -34,7 +34,7 @@ pub enum ReasoningMode {
     Omit,
 }
 
-/// How a service is told of tools.
+/// The form in which a service gets the definitions of tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolMode {
@@ -84,7 +84,7 @@ pub struct ProviderConfig {
     pub retries: u32,
     /// Whether what a model thought is sent back to it.
     pub reasoning: ReasoningMode,
-    /// How the service is told of tools.
+    /// The form in which the service gets the definitions of tools.
     pub tools: ToolMode,
     /// Whether its models are shown images; known for known models, and no for others.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -17,22 +17,22 @@ const HOUR_WRITE: f64 = 2.0;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// What is sent.
+    /// The price of input tokens.
     #[schemars(range(min = 0))]
     pub input: f64,
-    /// What is answered.
+    /// The price of output tokens.
     #[schemars(range(min = 0))]
     pub output: f64,
-    /// What is sent and was in the service's cache; without it, as `input`.
+    /// The price of input tokens that the service's cache held; `input` when absent.
     #[schemars(range(min = 0))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<f64>,
-    /// What is sent and written to the service's cache, where it counts that (Anthropic); without it 1.25 times `input`, and
-    /// twice as much as `input` for what is kept for an hour.
+    /// The price of input tokens that are written to the service's cache, if the service counts them (Anthropic). When
+    /// absent, 1.25 times `input`, and twice `input` for tokens that stay for an hour.
     #[schemars(range(min = 0))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
-    /// What the prices are in.
+    /// The currency of the prices.
     #[serde(default = "dollars")]
     pub currency: String,
 }

@@ -2,12 +2,13 @@
 
 use crate::text::SearchTerm;
 
-/// How soon a repeated term stops counting, and how much longer texts count less; the usual values.
+/// The saturation of repeated terms, and the effect of a text's length; the usual values.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// Texts without any of the terms that [`TermWeights::share`] adds to a collection: in a small one, every term would seem common.
-const IMAGINED: f64 = 1_000.0;
+/// The number of imaginary texts without any term that [`TermWeights::share`] adds to a collection. In a small one, every
+/// term would seem common.
+const SMOOTHING_TEXTS: f64 = 1_000.0;
 
 /// The weights of the terms of a query in a collection of texts.
 pub struct TermWeights {
@@ -16,13 +17,13 @@ pub struct TermWeights {
 }
 
 impl TermWeights {
-    /// `counts` says how many of the `total` texts hold each term.
+    /// Creates the weights of `terms`; `counts` says how many of the `total` texts hold each term.
     pub fn new(terms: &[SearchTerm], counts: &[f64], total: f64) -> Self {
         let rarity = |total: f64| -> Vec<f64> {
             let rare = |count: f64| (1.0 + (total - count + 0.5).max(0.5) / (count + 0.5)).ln();
             terms.iter().zip(counts).map(|(term, count)| term.weight * rare(*count)).collect()
         };
-        let shares = rarity(total + IMAGINED);
+        let shares = rarity(total + SMOOTHING_TEXTS);
         let whole = sum(&shares);
         Self { rarity: rarity(total), share: shares.iter().map(|share| share / whole).collect() }
     }

@@ -4,38 +4,38 @@ use daoyou_channels::settings::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is kept of conversations, and given to the model.
+/// The settings of long-term memory and consolidation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryConfig {
-    /// Consolidate conversations, and give the model what is known. Off, nothing is written or given by itself; tools and
-    /// commands go on working.
+    /// Consolidate conversations, and show the model what is known. If false, nothing is stored or shown automatically;
+    /// tools and commands still work.
     pub enabled: bool,
-    /// Messages of a session that no summary tells, from which on the older ones are put into one.
+    /// The number of messages without a summary at which the older ones are summarized.
     #[schemars(range(min = 2, max = 10_000))]
     pub consolidate_at: u32,
-    /// The newest of them, which stay as they were said.
+    /// The number of newest messages that stay verbatim.
     #[schemars(range(min = 1, max = 10_000))]
     pub keep: u32,
-    /// After so long without a message what is left of a conversation is consolidated, too; `0s`: never.
+    /// The idle time after which the rest of a conversation is summarized as well; `0s` means never.
     pub idle: Span,
-    /// `PROVIDER/MODEL` that writes summaries; empty is the agent's.
+    /// The `PROVIDER/MODEL` that writes summaries; empty for the agent's.
     pub model: String,
-    /// How long writing one may take.
+    /// The longest time for writing a summary.
     pub timeout: Span,
-    /// Tokens that summaries may use in one day; then they are plain extracts until the next.
+    /// The most tokens that summaries use in a day; after that, extracts replace them until the next day.
     pub tokens_per_day: u64,
-    /// Of what is known, the most that stands in each prompt of a session, in tokens.
+    /// The most tokens of memories in each prompt of a session.
     pub snapshot_tokens: u32,
-    /// What fits the message best is given along with it: so many entries at most, 0 for none.
+    /// The most memories that are attached to a message; 0 for none.
     #[schemars(range(max = 50))]
     pub hits: u32,
-    /// And so many tokens of them, estimated.
+    /// The most tokens of attached memories, estimated.
     pub hit_tokens: u32,
-    /// Entries of one owner at most; beyond it the one that was of least use goes for each new one.
+    /// The most memories of one owner; beyond it, each new one deletes the least used one.
     #[schemars(range(min = 10, max = 1_000_000))]
     pub max_entries: u32,
-    /// Tasks that are kept of each owner, the newest.
+    /// The most tasks of each owner, the newest.
     #[schemars(range(max = 10_000))]
     pub keep_tasks: u32,
     pub embeddings: EmbeddingsConfig,
@@ -61,19 +61,19 @@ impl Default for MemoryConfig {
     }
 }
 
-/// Vectors, by which also what is said in other words is found.
+/// The settings of embeddings, through which searches find texts that say the same in other words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmbeddingsConfig {
-    /// `PROVIDER/MODEL` of a provider that speaks OpenAI's `/embeddings`; empty: only words are looked for.
+    /// The `PROVIDER/MODEL` of a provider with OpenAI's `/embeddings`; empty to search by words only.
     pub model: String,
-    /// Numbers of a vector, where the model lets one choose; 0 is the model's own.
+    /// The dimensions of a vector, if the model lets one choose; 0 for the model's default.
     #[schemars(range(max = 8_192))]
     pub dimensions: u32,
-    /// Texts of one request.
+    /// The most texts of one request.
     #[schemars(range(min = 1, max = 2_048))]
     pub batch: u32,
-    /// The longest that a turn waits for the vector of its message.
+    /// The longest time that a turn waits for the embedding of its message.
     pub timeout: Span,
 }
 

@@ -1,17 +1,17 @@
-//! Plain sentences that say one thing of one subject, of which only one can hold: "My cat is called Momo", 我住在北京. A new
-//! one takes the old one's place. Whatever might hold beside another says nothing here.
+//! Detects plain sentences that claim the only value of an attribute, such as "My cat is called Momo" or 我住在北京. A newer
+//! claim about the same attribute replaces the older one. A sentence that can be true beside others claims nothing here.
 
 use crate::text::{comparison_key, is_han_or_kana};
 
-/// What a sentence claims: of what, and which value it has.
+/// A claim that an attribute of a subject has one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExclusiveClaim {
     pub subject: String,
     pub value: String,
 }
 
-/// Words that let both hold, at other times or in other places, or let neither be judged.
-const EN_BOTH: [&str; 24] = [
+/// Words with which two claims may both hold, at other times or in other places, or which leave a claim unclear.
+const EN_QUALIFIERS: [&str; 24] = [
     "also",
     "too",
     "another",
@@ -37,7 +37,7 @@ const EN_BOTH: [&str; 24] = [
     "half",
     "weekends",
 ];
-const ZH_BOTH: [&str; 22] = [
+const ZH_QUALIFIERS: [&str; 22] = [
     "也",
     "还",
     "另",
@@ -62,7 +62,7 @@ const ZH_BOTH: [&str; 22] = [
     "期间",
 ];
 
-/// What ends a subject and begins its value.
+/// Verbs between a subject and its value, each with its normal form.
 const EN_VERBS: [(&str, &str); 11] = [
     (" is called ", "is called"),
     (" is named ", "is called"),
@@ -77,7 +77,7 @@ const EN_VERBS: [(&str, &str); 11] = [
     (" was born on ", "was born on"),
 ];
 
-/// What something has one of: only of these "is" leaves no room for another value.
+/// Attributes that have a single value: only for these does "is" exclude another value.
 const EN_SINGLE: [&str; 24] = [
     "name",
     "full name",
@@ -130,48 +130,49 @@ const ZH_SINGLE: [&str; 22] = [
     "老板",
 ];
 
-/// What a sentence claims, if it is one of those that are understood.
+/// Returns the claim of a sentence; `None` if the sentence has another form.
 pub fn exclusive_claim(sentence: &str) -> Option<ExclusiveClaim> {
-    // A second sentence, or an aside, may say anything.
+    // A second sentence or an aside may change the meaning.
     if sentence.chars().count() > 120 || sentence.contains(['\n', '?', '？', ';', '；', '(', '（']) {
         return None;
     }
     let normal = comparison_key(sentence);
-    if normal.chars().any(is_han_or_kana) { chinese(&normal) } else { english(&normal) }
+    if normal.chars().any(is_han_or_kana) { chinese_claim(&normal) } else { english_claim(&normal) }
 }
 
-fn english(text: &str) -> Option<ExclusiveClaim> {
-    let lets_both = |words: &str| words.split(' ').any(|word| EN_BOTH.contains(&word)) || words.contains("n't");
-    for (verb, kept) in EN_VERBS {
+fn english_claim(text: &str) -> Option<ExclusiveClaim> {
+    let is_qualified =
+        |words: &str| words.split(' ').any(|word| EN_QUALIFIERS.contains(&word)) || words.contains("n't");
+    for (verb, normal) in EN_VERBS {
         if let Some((subject, value)) = text.split_once(verb) {
-            let is_open = lets_both(subject) || lets_both(value);
-            return if is_open { None } else { made(&english_subject(subject)?, kept, value) };
+            let is_unclear = is_qualified(subject) || is_qualified(value);
+            return if is_unclear { None } else { claim(&english_subject(subject)?, normal, value) };
         }
     }
-    if lets_both(text) {
+    if is_qualified(text) {
         return None;
     }
     let (subject, value) = text.split_once(" is ")?;
     let subject = english_subject(subject)?;
     let (_, attribute) = subject.split_once("'s ")?;
     let favourite = attribute.strip_prefix("favourite ").or(attribute.strip_prefix("favorite "));
-    let is_single =
-        favourite.is_some() || EN_SINGLE.iter().any(|single| attribute == *single || ends_so(attribute, single));
-    is_single.then(|| made(&subject.replace("favorite ", "favourite "), "is", value)).flatten()
+    let is_single = favourite.is_some()
+        || EN_SINGLE.iter().any(|single| attribute == *single || is_attribute_of_other(attribute, single));
+    is_single.then(|| claim(&subject.replace("favorite ", "favourite "), "is", value)).flatten()
 }
 
-/// Whether it is the cat's name: what follows another's.
-fn ends_so(attribute: &str, single: &str) -> bool {
+/// Returns true if `attribute` is `single` of something else, as in "cat's name".
+fn is_attribute_of_other(attribute: &str, single: &str) -> bool {
     attribute.strip_suffix(single).is_some_and(|before| before.ends_with("'s "))
 }
 
-/// Of whom or what: whoever writes is called "user", whichever words say so.
+/// Returns the normal form of a subject. The writer is always called "user".
 fn english_subject(words: &str) -> Option<String> {
     let words = words.strip_prefix("the ").unwrap_or(words);
     let subject = match words.split_once(' ') {
         None if matches!(words, "i" | "user" | "me") => "user".to_owned(),
         Some(("my" | "user's", rest)) => format!("user's {rest}"),
-        // Who "he" or "it" is, the sentence does not say.
+        // The sentence does not say who "he" or "it" is.
         _ if matches!(words, "he" | "she" | "it" | "they" | "we" | "you" | "there" | "this" | "that") => return None,
         _ => words.to_owned(),
     };
@@ -180,24 +181,24 @@ fn english_subject(words: &str) -> Option<String> {
     ((1..=5).contains(&words) && !opaque).then_some(subject)
 }
 
-fn chinese(text: &str) -> Option<ExclusiveClaim> {
-    if ZH_BOTH.iter().any(|word| text.contains(word)) || text.ends_with(['吗', '么', '呢']) {
+fn chinese_claim(text: &str) -> Option<ExclusiveClaim> {
+    if ZH_QUALIFIERS.iter().any(|word| text.contains(word)) || text.ends_with(['吗', '么', '呢']) {
         return None;
     }
     let text = text.strip_prefix("用户").map_or_else(|| text.to_owned(), |rest| format!("我{rest}"));
-    for (verb, kept) in
+    for (verb, normal) in
         [("住在", "住在"), ("出生于", "出生于"), ("就职于", "就职于"), ("名叫", "叫"), ("叫做", "叫"), ("叫", "叫")]
     {
         if let Some((subject, value)) = text.split_once(verb) {
             let subject = chinese_subject(subject)?;
-            return made(&subject, kept, value);
+            return claim(&subject, normal, value);
         }
     }
     let (subject, value) = text.split_once('是')?;
     let subject = chinese_subject(subject)?;
     let (of, attribute) = subject.rsplit_once('的')?;
     let is_single = ZH_SINGLE.contains(&attribute) || of.ends_with("最喜欢");
-    is_single.then(|| made(&subject, "是", value)).flatten()
+    is_single.then(|| claim(&subject, "是", value)).flatten()
 }
 
 fn chinese_subject(words: &str) -> Option<String> {
@@ -207,7 +208,7 @@ fn chinese_subject(words: &str) -> Option<String> {
     (!opaque && (1..=12).contains(&words.chars().count())).then(|| words.to_owned())
 }
 
-fn made(subject: &str, verb: &str, value: &str) -> Option<ExclusiveClaim> {
+fn claim(subject: &str, verb: &str, value: &str) -> Option<ExclusiveClaim> {
     let value = value.trim();
     let is_plain = !value.is_empty() && !value.starts_with("not ") && value.chars().count() <= 60;
     is_plain.then(|| ExclusiveClaim { subject: format!("{subject}|{verb}"), value: value.to_owned() })
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_the_place_of_what() {
+    fn newer_claims_replace_claims_about_the_same_attribute() {
         for (old, new, replaces) in [
             ("My cat is called Momo", "My cat is called Nini.", true),
             ("My cat is called Momo", "The user's cat is named Nini", true),
@@ -257,11 +258,11 @@ mod tests {
             ("我不住在北京", "我住在上海", false),
         ] {
             let (old_claim, new_claim) = (exclusive_claim(old), exclusive_claim(new));
-            let takes = match (&old_claim, &new_claim) {
+            let is_replaced = match (&old_claim, &new_claim) {
                 (Some(old), Some(new)) => old.subject == new.subject && old.value != new.value,
                 _ => false,
             };
-            assert_eq!(takes, replaces, "{old} → {new}: {old_claim:?} {new_claim:?}");
+            assert_eq!(is_replaced, replaces, "{old} → {new}: {old_claim:?} {new_claim:?}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! A memory, and what is to become one.
+//! Memories, their kinds and their origins.
 
 use serde_json::Value;
 
 use super::Owner;
 use crate::store::memories::MemoryRow;
 
-/// What a memory is.
+/// The kind of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MemoryKind {
     /// One sentence.
@@ -14,16 +14,16 @@ pub enum MemoryKind {
     Preference,
     /// A problem and what solved it.
     Case,
-    /// What was asked for with tools, and how it ended.
+    /// A request that was handled with tools, and its outcome.
     Task,
-    /// What an epoch of a session came to.
+    /// The summary of an epoch of a session.
     Summary,
 }
 
 impl MemoryKind {
     pub const ALL: [Self; 5] = [Self::Fact, Self::Preference, Self::Case, Self::Task, Self::Summary];
 
-    /// The store's word.
+    /// Returns the stored name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Fact => "fact",
@@ -39,27 +39,27 @@ impl MemoryKind {
     }
 }
 
-/// How something came to be known.
+/// The way in which a memory was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryOrigin {
-    /// By the `remember` tool, in a turn of its owner.
-    Told,
-    /// By consolidation.
+    /// Stated in a turn of its owner, and recorded by the `remember` tool.
+    Stated,
+    /// Extracted by rules or by consolidation.
     Noticed,
-    /// Written into MEMORY.md.
+    /// Written into MEMORY.md by hand.
     ByHand,
-    /// By `daoyou memory add`.
+    /// Added by `daoyou memory add`.
     Command,
     Imported,
 }
 
 impl MemoryOrigin {
-    pub const ALL: [Self; 5] = [Self::Told, Self::Noticed, Self::ByHand, Self::Command, Self::Imported];
+    pub const ALL: [Self; 5] = [Self::Stated, Self::Noticed, Self::ByHand, Self::Command, Self::Imported];
 
-    /// The store's word.
+    /// Returns the stored name.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Told => "told",
+            Self::Stated => "told",
             Self::Noticed => "noticed",
             Self::ByHand => "by_hand",
             Self::Command => "command",
@@ -72,11 +72,11 @@ impl MemoryOrigin {
     }
 }
 
-/// The message that something is known from.
+/// The message that a memory comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemorySource {
     pub session: String,
-    /// Unknown as long as the turn has not ended.
+    /// `None` until the turn has ended.
     pub seq: Option<i64>,
     pub turn: Option<String>,
 }
@@ -87,7 +87,7 @@ pub struct MemoryEntry {
     pub id: i64,
     pub owner: Owner,
     pub kind: MemoryKind,
-    /// A preference's key, a case's title, a summary's session; else empty.
+    /// The key of a preference, the title of a case or the session of a summary; empty for other kinds.
     pub name: String,
     pub text: String,
     pub detail: Value,
@@ -99,11 +99,11 @@ pub struct MemoryEntry {
     pub created_at: i64,
     pub used_at: Option<i64>,
     pub uses: i64,
-    /// What is known instead.
+    /// The memory that replaced it.
     pub replaced_by: Option<i64>,
 }
 
-/// Returns a memory as one text: a preference behind its key, a case below its title.
+/// Returns a memory as one text, which begins with the key of a preference or the title of a case.
 pub(super) fn entry_text(kind: Option<MemoryKind>, name: &str, text: &str) -> String {
     match kind {
         Some(MemoryKind::Preference) => format!("{name}: {text}"),
@@ -112,7 +112,7 @@ pub(super) fn entry_text(kind: Option<MemoryKind>, name: &str, text: &str) -> St
     }
 }
 
-/// What is to be remembered.
+/// A memory to store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewMemoryEntry {
     pub owner: Owner,
@@ -127,7 +127,7 @@ pub struct NewMemoryEntry {
 }
 
 impl MemoryEntry {
-    /// Reads a row; `None` when it holds what no row of ours can.
+    /// Converts a row; `None` if its kind or origin is unknown, or its detail is no JSON.
     pub fn from_row(row: MemoryRow) -> Option<Self> {
         let (seq, turn) = (row.seq, row.turn);
         Some(Self {

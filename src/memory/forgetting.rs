@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use super::mentions::{MentionDetector, without_mentions};
 use super::prompt_memory::{self, forget_turn};
-use super::remember::{also_said, remove, replaced_before};
+use super::remember::{further_turns, remove, replaced_before};
 use super::{MemoryEntry, MemoryKind, Owner, vectors, word_index};
 use crate::store::forgetting::{self, FORGOTTEN};
 use crate::store::memory_lines::{self, SummaryRow};
 use crate::store::{Connection, StoreError, memories, messages, meta, session_memory};
 
-/// What [`forget`] removed.
+/// The outcome of [`forget`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ForgetOutcome {
     /// The entries, and those that they had replaced.
@@ -19,23 +19,23 @@ pub struct ForgetOutcome {
     pub turns: usize,
 }
 
-/// Summaries that stand otherwise in HISTORY.md, as JSON, session and time of each: the keeper of the files tells these anew.
-pub(super) const RETOLD: &str = "memory_retold";
-/// In the detail of what earlier versions guessed at from a word: it was not said where it comes from.
-const GUESS: &str = "guess";
-/// A summary's session, and when it was made.
+/// The key in `meta` of the changed summaries, as JSON of session and time. The writer of HISTORY.md replaces them there.
+pub(super) const CHANGED_SUMMARIES_KEY: &str = "memory_retold";
+/// The field in the detail of memories that earlier versions guessed from single words. Their sources are unreliable.
+const GUESS_FIELD: &str = "guess";
+/// The session of a summary, and its creation time.
 type SummaryKey = (String, i64);
-/// How many of them are noted at most; more than a file holds.
-const MOST_RETOLD: usize = 10_000;
+/// The most changed summaries that are recorded; more than a file holds.
+const MAX_CHANGED_SUMMARIES: usize = 10_000;
 
-/// Forgets entries in the caller's write, for good: the rows, what they had replaced, the words and vectors that they were
-/// found by, the snapshots and summaries that tell them, the words of the turns that they came from, and what other turns were
-/// given of them. What is not there is passed over.
+/// Forgets memories for good, in the caller's write: their rows, the rows that they replaced, their terms and embeddings,
+/// the snapshots and summaries that mention them, the words of the turns that stated them, and what other turns were shown
+/// of them. Unknown ids are ignored.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn forget(connection: &Connection, ids: &[i64]) -> Result<ForgetOutcome, StoreError> {
-    let entries = take(connection, ids)?;
+    let entries = remove_entries(connection, ids)?;
     if entries.is_empty() {
         return Ok(ForgetOutcome::default());
     }
@@ -49,7 +49,7 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<ForgetOutcome, Sto
         detectors.iter().filter(|(of, _)| *of == owner).map(|(_, detector)| detector.clone()).collect()
     };
     let (mut turns, mut sessions) = (0, BTreeSet::new());
-    let sources = sources(connection, &entries)?;
+    let sources = source_turns(connection, &entries)?;
     for owner in &owners {
         let of_owner: Vec<&MemoryEntry> = entries.iter().filter(|entry| entry.owner == **owner).collect();
         sessions.extend(prompt_memory::redact_prompts(connection, owner, (&of_owner, of(owner)), &sources)?);
@@ -59,24 +59,29 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<ForgetOutcome, Sto
         sessions.insert(session.clone());
     }
     let summaries = entries.iter().filter(|entry| entry.kind == MemoryKind::Summary);
-    let mut retold: Vec<SummaryKey> = summaries.map(|entry| (entry.name.clone(), entry.created_at)).collect();
+    let mut changed: Vec<SummaryKey> = summaries.map(|entry| (entry.name.clone(), entry.created_at)).collect();
     for owner in &owners {
-        let telling = of(owner);
-        retold.extend(retell(connection, memory_lines::summaries_of(connection, owner.as_str())?, &telling)?);
-        prompt_memory::redact_running_turns(connection, owner, telling)?;
+        let own_detectors = of(owner);
+        let summaries = memory_lines::summaries_of(connection, owner.as_str())?;
+        changed.extend(redact_summaries(connection, summaries, &own_detectors)?);
+        prompt_memory::redact_running_turns(connection, owner, own_detectors)?;
     }
-    // Also of conversations in which others write, whose summaries are nobody's own.
-    let telling: Vec<MentionDetector> = detectors.into_iter().map(|(_, detector)| detector).collect();
+    // Summaries of shared conversations belong to no person.
+    let detectors: Vec<MentionDetector> = detectors.into_iter().map(|(_, detector)| detector).collect();
     for session in &sessions {
-        retold.extend(retell(connection, memory_lines::summaries_of_session(connection, session)?, &telling)?);
+        changed.extend(redact_summaries(
+            connection,
+            memory_lines::summaries_of_session(connection, session)?,
+            &detectors,
+        )?);
     }
-    note_retold(connection, retold)?;
+    record_changed_summaries(connection, changed)?;
     word_index::purge_memories(connection)?;
     Ok(ForgetOutcome { entries, turns })
 }
 
 /// Removes the rows and those that they had replaced, and returns them.
-fn take(connection: &Connection, ids: &[i64]) -> Result<Vec<MemoryEntry>, StoreError> {
+fn remove_entries(connection: &Connection, ids: &[i64]) -> Result<Vec<MemoryEntry>, StoreError> {
     let mut entries = Vec::new();
     for id in ids {
         let Some(row) = memories::find(connection, *id)? else { continue };
@@ -100,12 +105,12 @@ pub fn drop_prompt_snapshots(connection: &Connection, owner: &Owner) -> Result<(
 }
 
 /// Returns the turns in which the entries were stated.
-fn sources(connection: &Connection, entries: &[MemoryEntry]) -> Result<BTreeSet<(String, String)>, StoreError> {
+fn source_turns(connection: &Connection, entries: &[MemoryEntry]) -> Result<BTreeSet<(String, String)>, StoreError> {
     let mut turns = BTreeSet::new();
-    // A summary comes from all that it tells; that stays.
-    let is_said = |entry: &&MemoryEntry| entry.kind != MemoryKind::Summary && entry.detail[GUESS] != true;
-    for entry in entries.iter().filter(is_said) {
-        turns.extend(also_said(&entry.detail));
+    // The turns that a summary covers stay.
+    let has_source_turn = |entry: &&MemoryEntry| entry.kind != MemoryKind::Summary && entry.detail[GUESS_FIELD] != true;
+    for entry in entries.iter().filter(has_source_turn) {
+        turns.extend(further_turns(&entry.detail));
         let Some(source) = &entry.source else { continue };
         let turn = match (&source.turn, source.seq) {
             (Some(turn), _) => Some(turn.clone()),
@@ -121,19 +126,19 @@ fn mention_detectors<'a>(
     connection: &Connection,
     entries: &'a [MemoryEntry],
 ) -> Result<Vec<(&'a Owner, MentionDetector)>, StoreError> {
-    let told = entries.iter().filter(|entry| entry.kind != MemoryKind::Summary);
-    told.map(|entry| Ok((&entry.owner, MentionDetector::with_rare_terms(connection, entry)?))).collect()
+    let mentionable = entries.iter().filter(|entry| entry.kind != MemoryKind::Summary);
+    mentionable.map(|entry| Ok((&entry.owner, MentionDetector::with_rare_terms(connection, entry)?))).collect()
 }
 
 /// Removes the sentences that mention the entries from summaries, and returns the changed ones.
-fn retell(
+fn redact_summaries(
     connection: &Connection,
     summaries: Vec<SummaryRow>,
-    telling: &[MentionDetector],
+    detectors: &[MentionDetector],
 ) -> Result<Vec<SummaryKey>, StoreError> {
     let mut changed = Vec::new();
     for SummaryRow { id, session, text, at, .. } in summaries {
-        let Some(left) = without_mentions(&text, telling) else { continue };
+        let Some(left) = without_mentions(&text, detectors) else { continue };
         let left = if left.is_empty() { FORGOTTEN.to_owned() } else { left };
         memories::set_text(connection, id, &left)?;
         word_index::remove(connection, id)?;
@@ -144,15 +149,15 @@ fn retell(
     Ok(changed)
 }
 
-fn note_retold(connection: &Connection, changed: Vec<SummaryKey>) -> Result<(), StoreError> {
+fn record_changed_summaries(connection: &Connection, changed: Vec<SummaryKey>) -> Result<(), StoreError> {
     if changed.is_empty() {
         return Ok(());
     }
-    let noted =
-        meta::get(connection, RETOLD)?.and_then(|text| serde_json::from_str::<BTreeSet<SummaryKey>>(&text).ok());
-    let all: BTreeSet<SummaryKey> = noted.unwrap_or_default().into_iter().chain(changed).collect();
-    let newest: Vec<SummaryKey> = all.into_iter().rev().take(MOST_RETOLD).collect();
-    meta::set(connection, RETOLD, &serde_json::to_string(&newest)?)
+    let stored = meta::get(connection, CHANGED_SUMMARIES_KEY)?
+        .and_then(|text| serde_json::from_str::<BTreeSet<SummaryKey>>(&text).ok());
+    let all: BTreeSet<SummaryKey> = stored.unwrap_or_default().into_iter().chain(changed).collect();
+    let newest: Vec<SummaryKey> = all.into_iter().rev().take(MAX_CHANGED_SUMMARIES).collect();
+    meta::set(connection, CHANGED_SUMMARIES_KEY, &serde_json::to_string(&newest)?)
 }
 
 #[cfg(test)]
@@ -165,7 +170,7 @@ mod tests {
     use crate::store::{Durability, Store, messages};
 
     #[tokio::test]
-    async fn nothing_is_left_of_what_is_forgotten() {
+    async fn forgetting_removes_all_traces_of_a_memory() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let left = store.write(Durability::Logged, |connection| {
@@ -176,7 +181,7 @@ mod tests {
                 name: name.to_owned(),
                 text: text.to_owned(),
                 detail: json!({}),
-                origin: MemoryOrigin::Told,
+                origin: MemoryOrigin::Stated,
                 source: Some(MemorySource { session: "s".to_owned(), seq: None, turn: Some(turn.to_owned()) }),
                 confidence: 0.5,
             };
@@ -194,8 +199,9 @@ mod tests {
             assert_eq!(now, RememberOutcome::Replaced { id: now.id(), old: old.id() });
             remember(connection, &new(MemoryKind::Task, "", "look for the cat Nini", &two), &config)?;
             let other = remember(connection, &new(MemoryKind::Fact, "", "Rex is a dog", &three), &config)?.id();
-            let told = new(MemoryKind::Summary, "s", "- The cat is called Momo, later Nini.\n- Rex is a dog.", &three);
-            let summary = remember(connection, &told, &config)?.id();
+            let summary =
+                new(MemoryKind::Summary, "s", "- The cat is called Momo, later Nini.\n- Rex is a dog.", &three);
+            let summary = remember(connection, &summary, &config)?.id();
             session_memory::keep_snapshot(connection, "h", "owner", "- My cat is called Nini")?;
             let forgotten = forget(connection, &[now.id()])?;
             assert_eq!((forgotten.entries.len(), forgotten.turns), (2, 2));
@@ -205,7 +211,7 @@ mod tests {
             }
             left.extend(messages::range(connection, "s", 0, 10)?.into_iter().map(|row| row.body));
             assert!(memories::find(connection, other)?.is_some());
-            assert!(meta::get(connection, RETOLD)?.is_some_and(|noted| noted.starts_with("[[\"s\",")));
+            assert!(meta::get(connection, CHANGED_SUMMARIES_KEY)?.is_some_and(|stored| stored.starts_with("[[\"s\",")));
             assert_eq!(forget(connection, &[now.id(), 99])?, ForgetOutcome::default());
             Ok(left)
         });

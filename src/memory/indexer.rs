@@ -1,4 +1,4 @@
-//! Indexes messages in the background: in small writes, from where the last one ended.
+//! Indexes messages in the background: in small writes, each of which continues where the last one ended.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,18 +19,19 @@ use crate::store::search_index::{self, NewIndexedMessage};
 use crate::store::{Connection, Durability, Store, StoreError, inbox, meta, now_ms};
 
 /// The pause between two writes.
-const BREATH: Duration = Duration::from_millis(20);
+const WRITE_PAUSE: Duration = Duration::from_millis(20);
 
 /// The time in which more messages gather before they are indexed.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// How often all sessions are checked, and not only those that were used lately.
-const ROUND: Duration = Duration::from_secs(600);
+/// The interval between checks of all sessions. The passes in between check recently used sessions only.
+const FULL_PASS_INTERVAL: Duration = Duration::from_secs(600);
 
-/// How far the clock may be set back before recent sessions are missed until the next round, in milliseconds.
-const SLACK: i64 = 60_000;
+/// The tolerance for a clock that was set back: sessions that were used this long before the last pass are checked again. In
+/// milliseconds.
+const CLOCK_TOLERANCE_MS: i64 = 60_000;
 
-/// What stands in `meta` for words that are removed but in the file, while they are taken out of it.
+/// The state in `meta` while removed terms are deleted from the file.
 const PURGING: &str = "purging";
 
 /// Keeps the word index up to date with the messages of all sessions.
@@ -39,39 +40,39 @@ pub struct MessageIndexer {
     /// The service of the current pass.
     service: Arc<MemoryService>,
     /// The start of the last pass that left nothing to index, UTC milliseconds.
-    looked_at: i64,
-    round: Instant,
+    last_pass: i64,
+    last_full_pass: Instant,
 }
 
 impl MessageIndexer {
     pub fn new(live: LivePart<MemoryService>) -> Self {
-        Self { service: live.get(), live, looked_at: 0, round: Instant::now() }
+        Self { service: live.get(), live, last_pass: 0, last_full_pass: Instant::now() }
     }
 
-    /// Works after each [`MemoryService::notify_messages`], until `stop` or until the store is closed.
+    /// Runs after each [`MemoryService::notify_messages`], until `stop` or until the store is closed.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut sayings = self.service.subscribe_to_messages();
+        let mut messages = self.service.subscribe_to_messages();
         loop {
-            let done = tokio::select! {
+            let outcome = tokio::select! {
                 () = stop.cancelled() => return,
-                done = self.catch_up() => done,
+                outcome = self.catch_up() => outcome,
             };
-            match done {
+            match outcome {
                 Ok(()) => {}
                 Err(StoreError::Closed) => return,
-                Err(error) => tracing::warn!(%error, "what was said could not be indexed; it is tried again later"),
+                Err(error) => tracing::warn!(%error, "messages could not be indexed; retrying later"),
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                _ = timeout_at(self.round + ROUND, sayings.changed()) => {}
+                _ = timeout_at(self.last_full_pass + FULL_PASS_INTERVAL, messages.changed()) => {}
             }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(SETTLE) => {}
             }
-            sayings.mark_unchanged();
-            if self.round.elapsed() >= ROUND {
-                (self.looked_at, self.round) = (0, Instant::now());
+            messages.mark_unchanged();
+            if self.last_full_pass.elapsed() >= FULL_PASS_INTERVAL {
+                (self.last_pass, self.last_full_pass) = (0, Instant::now());
             }
         }
     }
@@ -79,63 +80,63 @@ impl MessageIndexer {
     /// Indexes all messages that are not indexed yet. Rebuilds a damaged index at once.
     ///
     /// # Errors
-    /// The store cannot be read or written; what was done stays.
+    /// The store cannot be read or written; the messages indexed so far stay indexed.
     pub async fn catch_up(&mut self) -> Result<(), StoreError> {
-        self.go_through().await?;
+        self.run_pass().await?;
         if !self.service.store.read_here(word_index::is_trusted)? {
-            self.looked_at = 0;
-            self.go_through().await?;
+            self.last_pass = 0;
+            self.run_pass().await?;
         }
         Ok(())
     }
 
-    async fn go_through(&mut self) -> Result<(), StoreError> {
+    async fn run_pass(&mut self) -> Result<(), StoreError> {
         self.service = self.live.get();
         let store = self.service.store.clone();
         let identities = self.service.settings.identities.clone();
-        self.make_sound(&store, &identities).await?;
+        self.reset_if_invalid(&store, &identities).await?;
         self.put_memories(&store).await?;
         self.sweep(&store).await?;
-        let begun = now_ms();
-        // A clock that was set back must not hide anything.
-        let since = if begun < self.looked_at { 0 } else { self.looked_at - SLACK };
-        let mut has_news = false;
+        let started = now_ms();
+        // A clock that was set back must not hide messages.
+        let since = if started < self.last_pass { 0 } else { self.last_pass - CLOCK_TOLERANCE_MS };
+        let mut has_new = false;
         loop {
             let of_reader = identities.clone();
-            let pieces = store.read(move |connection| read_some(connection, &of_reader, since)).await?;
-            if pieces.is_empty() {
+            let batches = store.read(move |connection| next_batches(connection, &of_reader, since)).await?;
+            if batches.is_empty() {
                 break;
             }
-            has_news = true;
-            for pieces in in_writes(pieces) {
-                let put = move |connection: &Connection| pieces.iter().try_for_each(|piece| piece.put(connection));
+            has_new = true;
+            for batches in group_into_writes(batches) {
+                let put = move |connection: &Connection| batches.iter().try_for_each(|batch| batch.put(connection));
                 store.write(Durability::Logged, put).await?;
                 crash::point("messages_indexed", "");
-                sleep(BREATH).await;
+                sleep(WRITE_PAUSE).await;
             }
         }
-        if has_news {
+        if has_new {
             self.service.queries.notify_indexed();
         }
-        self.looked_at = begun;
+        self.last_pass = started;
         Ok(())
     }
 
-    /// Empties an index that is damaged, or was made by another version or for other identities.
-    async fn make_sound(&mut self, store: &Store, identities: &Identities) -> Result<(), StoreError> {
-        let expected = word_index::made_by(identities);
-        let mut is_sound = store.read_here(|connection| meta::get(connection, meta::WORDS))? == Some(expected);
-        if is_sound && word_index::was_suspected() {
+    /// Clears an index that is damaged, or that another version or other identities have built.
+    async fn reset_if_invalid(&mut self, store: &Store, identities: &Identities) -> Result<(), StoreError> {
+        let expected = word_index::expected_version(identities);
+        let mut is_valid = store.read_here(|connection| meta::get(connection, meta::WORDS))? == Some(expected);
+        if is_valid && word_index::was_damage_reported() {
             let faults = store.read(word_index::check).await?;
             if !faults.is_empty() {
-                tracing::warn!(?faults, "the index of words is damaged, and is made anew");
+                tracing::warn!(?faults, "the word index is damaged and is rebuilt");
             }
-            is_sound = faults.is_empty();
+            is_valid = faults.is_empty();
         }
-        if !is_sound {
-            self.looked_at = 0;
+        if !is_valid {
+            self.last_pass = 0;
             let identities = identities.clone();
-            store.write(Durability::Logged, move |connection| word_index::begin_anew(connection, &identities)).await?;
+            store.write(Durability::Logged, move |connection| word_index::reset_index(connection, &identities)).await?;
         }
         Ok(())
     }
@@ -145,7 +146,7 @@ impl MessageIndexer {
         let next = store.read_here(|connection| meta::get(connection, meta::WORDS_MEMORIES))?;
         if next.is_some_and(|next| !next.is_empty()) {
             while store.write(Durability::Logged, word_index::put_memories).await? {
-                sleep(BREATH).await;
+                sleep(WRITE_PAUSE).await;
             }
         }
         Ok(())
@@ -158,18 +159,18 @@ impl MessageIndexer {
             if !store.write(Durability::Logged, |connection| word_index::sweep(connection, ROWS)).await? {
                 return Ok(());
             }
-            sleep(BREATH).await;
+            sleep(WRITE_PAUSE).await;
         }
         let removed = store.read_here(|connection| meta::get(connection, meta::WORDS_REMOVED))?;
         if removed.is_none_or(|removed| removed.is_empty()) {
             return Ok(());
         }
-        // What is removed while this goes on says so again, and is left for the next time.
+        // A removal during this loop sets the state again, and the next pass handles it.
         store.write(Durability::Logged, |connection| meta::set(connection, meta::WORDS_REMOVED, PURGING)).await?;
         let mut begins = true;
         while store.write(Durability::Logged, move |connection| word_index::purge(connection, begins)).await? {
             begins = false;
-            sleep(BREATH).await;
+            sleep(WRITE_PAUSE).await;
         }
         let done = |connection: &Connection| match meta::get(connection, meta::WORDS_REMOVED)?.as_deref() {
             Some(PURGING) => meta::set(connection, meta::WORDS_REMOVED, ""),
@@ -179,21 +180,21 @@ impl MessageIndexer {
     }
 }
 
-/// Rebuilds the whole index in one write, for a store that nobody else uses.
+/// Rebuilds the whole index in one write, for a store that no gateway uses.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn rebuild_index(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
-    word_index::begin_anew(connection, identities)?;
+    word_index::reset_index(connection, identities)?;
     while word_index::put_memories(connection)? {}
-    while index_here(connection, identities)? {}
+    while index_next(connection, identities)? {}
     Ok(())
 }
 
-/// Messages in one write, which takes some milliseconds of the writer's time at most.
+/// The most messages in one write, which takes the writer a few milliseconds.
 const BATCH: usize = 32;
 
-/// Sessions read at once.
+/// The most sessions that are read at once.
 const SESSIONS: usize = 32;
 
 /// The next messages of a session to index.
@@ -206,23 +207,23 @@ pub(super) struct MessageBatch {
 impl MessageBatch {
     pub(super) fn put(&self, connection: &Connection) -> Result<(), StoreError> {
         match search_index::index_messages(connection, &self.session, self.range, &self.messages) {
-            Err(error) if error.is_index_fault() => word_index::distrust(connection),
+            Err(error) if error.is_index_fault() => word_index::mark_damaged(connection),
             other => other.map(drop),
         }
     }
 }
 
 /// Groups small batches of several sessions into one write.
-pub(super) fn in_writes(pieces: Vec<MessageBatch>) -> Vec<Vec<MessageBatch>> {
+pub(super) fn group_into_writes(batches: Vec<MessageBatch>) -> Vec<Vec<MessageBatch>> {
     let mut writes: Vec<Vec<MessageBatch>> = Vec::new();
     let mut count = 0;
-    for piece in pieces {
-        count += piece.messages.len();
+    for batch in batches {
+        count += batch.messages.len();
         match writes.last_mut() {
-            Some(last) if count <= BATCH => last.push(piece),
+            Some(last) if count <= BATCH => last.push(batch),
             _ => {
-                count = piece.messages.len();
-                writes.push(vec![piece]);
+                count = batch.messages.len();
+                writes.push(vec![batch]);
             }
         }
     }
@@ -230,22 +231,22 @@ pub(super) fn in_writes(pieces: Vec<MessageBatch>) -> Vec<Vec<MessageBatch>> {
 }
 
 /// Indexes the next messages. Returns true if there were any.
-pub(super) fn index_here(connection: &Connection, identities: &Identities) -> Result<bool, StoreError> {
-    let pieces = read_some(connection, identities, 0)?;
-    pieces.iter().try_for_each(|piece| piece.put(connection))?;
-    Ok(!pieces.is_empty())
+pub(super) fn index_next(connection: &Connection, identities: &Identities) -> Result<bool, StoreError> {
+    let batches = next_batches(connection, identities, 0)?;
+    batches.iter().try_for_each(|batch| batch.put(connection))?;
+    Ok(!batches.is_empty())
 }
 
-pub(super) fn read_some(
+pub(super) fn next_batches(
     connection: &Connection,
     identities: &Identities,
     since: i64,
 ) -> Result<Vec<MessageBatch>, StoreError> {
     let behind = search_index::unindexed_sessions(connection, since, SESSIONS)?;
-    behind.into_iter().map(|(session, from, end)| read_piece(connection, identities, session, from, end)).collect()
+    behind.into_iter().map(|(session, from, end)| read_batch(connection, identities, session, from, end)).collect()
 }
 
-fn read_piece(
+fn read_batch(
     connection: &Connection,
     identities: &Identities,
     session: String,
@@ -266,13 +267,13 @@ fn read_piece(
             }
         };
         let speaker = if unread.role == "user" { name.clone() } else { String::new() };
-        let words = word_index::said_words(&text, &session, owner, &speaker);
+        let words = word_index::message_terms(&text, &session, owner, &speaker);
         messages.push(NewIndexedMessage { seq: unread.seq, body: unread.body, owner: owner.clone(), speaker, words });
     }
     Ok(MessageBatch { session, range: (from, to), messages })
 }
 
-/// The person that a turn speaks with.
+/// The person whose message a turn answers.
 struct MessageSpeaker {
     /// Empty if the person owns no memory.
     owner: String,
@@ -291,7 +292,7 @@ fn speaker_of(
         Err(_) => Vec::new(),
     };
     let least = rows.iter().min_by_key(|row| Trust::parse(&row.trust).rank());
-    // What is told to a session, or was imported, is of whoever the session belongs to.
+    // Notes to a session and imported messages belong to the session's owner.
     let Some(row) = least.filter(|row| TurnOrigin::parse(&row.origin).note().is_none()) else {
         let owner = search_index::session_owner(connection, session)?.unwrap_or_default();
         return Ok(MessageSpeaker { owner, name: String::new() });

@@ -1,4 +1,4 @@
-//! What a text must say to tell a memory, and a text without that.
+//! Detects sentences that mention a memory, and removes them from texts.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -10,111 +10,112 @@ use crate::store::search_index::{SearchCorpus, find, size};
 use crate::store::{Connection, StoreError};
 use crate::text::{comparison_key, is_han_or_kana, query_terms, sentences, visit_terms};
 
-/// Of the words of a memory, as many must stand in a sentence for it to tell that memory.
-const TELLS: f64 = 0.7;
+/// The share of a memory's words that a sentence must hold to mention the memory.
+const MENTION_SHARE: f64 = 0.7;
 
-/// A term of a memory that stands in more messages than these, or in more than one of so many, tells nothing by itself.
+/// A term does not identify a memory by itself if more messages than this hold it, and more than one in `COMMON_SHARE`.
 const COMMON: usize = 50;
 const COMMON_SHARE: usize = 20;
-/// The shortest term with a digit that is taken for a number or a code, in bytes.
+/// The shortest term with a digit that counts as a number or a code, in bytes.
 const CODE_BYTES: usize = 4;
 
-/// By what a sentence that tells a memory is known.
+/// A detector of sentences that mention a memory.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct MentionDetector {
     whole: String,
     words: BTreeSet<String>,
-    /// Each of them tells the memory by itself.
+    /// Terms that identify the memory by themselves.
     terms: BTreeSet<String>,
 }
 
 impl MentionDetector {
-    /// By the words of `entry`, and by those of its terms that are rare in what was said.
+    /// Creates a detector from the words of `entry`, and from those of its terms that are rare in messages.
     pub(super) fn with_rare_terms(connection: &Connection, entry: &MemoryEntry) -> Result<Self, StoreError> {
-        let mut telling = Self::of_entry(entry);
+        let mut detector = Self::of_entry(entry);
         let most = COMMON.max(usize::try_from(size(connection, SearchCorpus::Messages)?).unwrap_or(0) / COMMON_SHARE);
-        for term in std::mem::take(&mut telling.terms) {
+        for term in std::mem::take(&mut detector.terms) {
             match find(connection, SearchCorpus::Messages, &format!("\"{term}\""), most + 1) {
                 Ok(found) if found.len() > most => {}
-                // An index that is damaged says nothing of what is common.
+                // A damaged index does not show which terms are common.
                 Err(error) if !error.is_index_fault() => return Err(error),
-                _ => drop(telling.terms.insert(term)),
+                _ => drop(detector.terms.insert(term)),
             }
         }
-        Ok(telling)
+        Ok(detector)
     }
 
-    /// By the words of `entry`.
+    /// Creates a detector from the words of `entry` and all its terms, common ones included.
     pub(super) fn of_entry(entry: &MemoryEntry) -> Self {
         let text = match entry.kind {
             MemoryKind::Preference => format!("{} {}", entry.name.replace(['_', '-'], " "), entry.text),
             _ => entry.text.clone(),
         };
-        // One word of a value ("python") stands in sentences that tell something else; key and value together tell it.
+        // A value of one word, such as "python", occurs in unrelated sentences as well. Key and value together identify it.
         let whole = comparison_key(&entry.text);
         let is_word =
             entry.kind == MemoryKind::Preference && !whole.contains(' ') && !whole.chars().any(is_han_or_kana);
         let whole = if is_word { String::new() } else { whole };
-        Self { whole, words: distinctive(&text), terms: telling_terms(entry) }
+        Self { whole, words: distinctive(&text), terms: identifying_terms(entry) }
     }
 
-    /// Whether a term stands there that tells the memory by itself.
+    /// Returns true if the text holds a term that identifies the memory by itself.
     pub(super) fn is_named_in(&self, text: &str) -> bool {
         let mut is_named = false;
         visit_terms(text, |_| !self.terms.is_empty(), |term| is_named |= self.terms.contains(term));
         is_named
     }
 
-    /// Whether somebody says the memory in this text: a word that it has in common with it is not enough, unless it is a code.
+    /// Returns true if the text states the memory. One word in common is not enough, unless it is a code.
     pub(super) fn is_stated_in(&self, text: &str) -> bool {
-        let mut is_said = false;
-        visit_terms(text, |_| true, |term| is_said |= is_code(term) && self.terms.contains(term));
-        is_said || self.is_whole_in(text) || sentences(text).any(|sentence| self.is_in(sentence))
+        let mut has_code = false;
+        visit_terms(text, |_| true, |term| has_code |= is_code(term) && self.terms.contains(term));
+        has_code || self.is_quoted_in(text) || sentences(text).any(|sentence| self.is_mentioned_in(sentence))
     }
 
-    /// Whether this answer to `question` tells the memory: it names it, or was asked for what is named, or both together say it.
+    /// Returns true if this answer to `question` discloses the memory: one of the two names it, or both together state it.
     pub(super) fn is_disclosed_by(&self, answer: &str, question: &str) -> bool {
         if answer.trim().is_empty() {
             return false;
         }
-        let (said, asked) = (distinctive(answer), distinctive(question));
-        let adds = self.words.iter().any(|word| said.contains(word) && !asked.contains(word));
-        let both: BTreeSet<String> = said.union(&asked).cloned().collect();
-        self.is_named_in(answer) || self.is_named_in(question) || (adds && self.share(&both) >= TELLS)
+        let (answered, asked) = (distinctive(answer), distinctive(question));
+        let adds = self.words.iter().any(|word| answered.contains(word) && !asked.contains(word));
+        let both: BTreeSet<String> = answered.union(&asked).cloned().collect();
+        self.is_named_in(answer) || self.is_named_in(question) || (adds && self.share(&both) >= MENTION_SHARE)
     }
 
-    fn share(&self, said: &BTreeSet<String>) -> f64 {
+    fn share(&self, words: &BTreeSet<String>) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a sentence has a handful of words")]
-        let share = self.words.intersection(said).count() as f64 / self.words.len().max(1) as f64;
+        let share = self.words.intersection(words).count() as f64 / self.words.len().max(1) as f64;
         share
     }
 
-    /// Whether this text holds the memory as it is.
-    pub(super) fn is_whole_in(&self, text: &str) -> bool {
+    /// Returns true if the text quotes the whole memory.
+    pub(super) fn is_quoted_in(&self, text: &str) -> bool {
         self.whole.chars().count() >= 4 && comparison_key(text).contains(&self.whole)
     }
 
-    /// Whether a text in lower case and usual width may tell it.
+    /// Returns true if a text in lower case and narrow characters may mention the memory.
     pub(super) fn may_be_in(&self, text: &str) -> bool {
         self.words.is_empty() || self.words.iter().any(|word| text.contains(word.as_str()))
     }
 
-    /// Whether an answer to `question` has words of the memory that the question has not.
+    /// Returns true if an answer to `question` holds words of the memory that the question lacks.
     pub(super) fn is_answered(&self, answer: &str, question: &str) -> bool {
-        let (said, asked) = (distinctive(answer), distinctive(question));
-        self.words.iter().any(|word| said.contains(word) && !asked.contains(word))
+        let (answered, asked) = (distinctive(answer), distinctive(question));
+        self.words.iter().any(|word| answered.contains(word) && !asked.contains(word))
     }
 
-    /// Whether this sentence tells the memory.
-    pub(super) fn is_in(&self, sentence: &str) -> bool {
-        self.is_whole_in(sentence) || self.share(&distinctive(sentence)) >= TELLS
+    /// Returns true if the sentence mentions the memory.
+    pub(super) fn is_mentioned_in(&self, sentence: &str) -> bool {
+        self.is_quoted_in(sentence) || self.share(&distinctive(sentence)) >= MENTION_SHARE
     }
 }
 
-/// The terms of a memory by which alone it is known, of a preference with its key ("likes mushrooms: no"). What a task or a case
-/// is made of stands in much that tells something else, and so do days, months and the names of what everybody has.
-fn telling_terms(entry: &MemoryEntry) -> BTreeSet<String> {
-    const PLAIN: [&str; 32] = [
+/// Returns the terms that identify a memory by themselves, those of a preference's key included ("likes mushrooms: no").
+/// Tasks and cases have none, as their words occur in unrelated texts. Days, months and attributes that everybody has do not
+/// count.
+fn identifying_terms(entry: &MemoryEntry) -> BTreeSet<String> {
+    const STOP_WORDS: [&str; 32] = [
         "user", "owner", "name", "call", "like", "love", "hate", "prefer", "favourit", "favorit", "live", "work",
         "want", "need", "use", "make", "know", "think", "time", "day", "year", "good", "new", "喜欢", "用户", "名字",
         "住在", "工作", "知道", "现在", "时候", "一个",
@@ -134,19 +135,20 @@ fn telling_terms(entry: &MemoryEntry) -> BTreeSet<String> {
     static COMMON_TERMS: LazyLock<BTreeSet<String>> =
         LazyLock::new(|| [DATES, KEYS].into_iter().flat_map(query_terms).map(|term| term.text).collect());
     let terms = query_terms(&text).into_iter().filter(|term| term.weight >= 1.0).map(|term| term.text);
-    let tells = |term: &String| term.len() > 1 && !PLAIN.contains(&term.as_str()) && !COMMON_TERMS.contains(term);
-    terms.filter(tells).collect()
+    let is_identifying =
+        |term: &String| term.len() > 1 && !STOP_WORDS.contains(&term.as_str()) && !COMMON_TERMS.contains(term);
+    terms.filter(is_identifying).collect()
 }
 
-/// Whether a term is a number or a code, which stands for nothing else.
+/// Returns true if a term is a number or a code, which has no second meaning.
 fn is_code(term: &str) -> bool {
     term.len() >= CODE_BYTES && term.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// Words that say what a sentence is about: those of three letters and more or with a capital or a digit, and pairs of
-/// ideographs. What all sentences are made of does not count.
+/// Returns the words that show what a sentence is about: those with at least three letters, a capital or a digit, and pairs
+/// of ideographs. Stop words do not count.
 fn distinctive(text: &str) -> BTreeSet<String> {
-    const PLAIN: [&str; 54] = [
+    const STOP_WORDS: [&str; 54] = [
         "my", "me", "he", "we", "it", "is", "in", "on", "at", "to", "of", "an", "as", "if", "the", "and", "for", "are",
         "was", "has", "had", "his", "her", "its", "you", "your", "not", "but", "all", "can", "our", "she", "who",
         "why", "how", "user", "user's", "that", "this", "with", "have", "they", "their", "called", "named", "said",
@@ -169,20 +171,21 @@ fn distinctive(text: &str) -> BTreeSet<String> {
         let word = latin.trim_matches(|c: char| !c.is_alphanumeric());
         let counts = word.chars().count() >= 3 || word.chars().any(|c| c.is_uppercase() || c.is_ascii_digit());
         let word = word.to_lowercase();
-        if counts && word.chars().count() > 1 && !PLAIN.contains(&word.as_str()) {
+        if counts && word.chars().count() > 1 && !STOP_WORDS.contains(&word.as_str()) {
             found.insert(word);
         }
     }
     found
 }
 
-/// A text without the sentences that tell; `None` when there is none.
-pub(super) fn without_mentions(text: &str, telling: &[MentionDetector]) -> Option<String> {
+/// Removes the sentences that mention a memory; `None` if there is none.
+pub(super) fn without_mentions(text: &str, detectors: &[MentionDetector]) -> Option<String> {
     let mut left = String::with_capacity(text.len());
     let mut is_changed = false;
     for line in text.split_inclusive('\n') {
-        let kept: String =
-            sentences(line).filter(|one| !telling.iter().any(|it| it.is_in(one) || it.is_named_in(one))).collect();
+        let kept: String = sentences(line)
+            .filter(|one| !detectors.iter().any(|it| it.is_mentioned_in(one) || it.is_named_in(one)))
+            .collect();
         if kept.len() == line.len() {
             left.push_str(line);
             continue;
@@ -202,8 +205,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sentences_that_tell_go_and_the_others_stay() {
-        let telling = |text: &str| MentionDetector {
+    fn only_sentences_that_mention_the_memory_are_removed() {
+        let detector = |text: &str| MentionDetector {
             whole: comparison_key(text),
             words: distinctive(text),
             terms: BTreeSet::new(),
@@ -221,7 +224,7 @@ mod tests {
             ("PIN is 4711", "The PIN, 4711, was told.", Some("")),
             ("I like tea", "They talked of coffee.", None),
         ] {
-            assert_eq!(without_mentions(summary, &[telling(memory)]).as_deref(), expected, "{memory} in {summary}");
+            assert_eq!(without_mentions(summary, &[detector(memory)]).as_deref(), expected, "{memory} in {summary}");
         }
     }
 }

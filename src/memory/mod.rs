@@ -1,5 +1,5 @@
 //! Long-term memory: owners, the rules of remembering and forgetting, search by words and by vectors, tools, MEMORY.md and
-//! HISTORY.md. This module stores and finds; the agent decides what of a conversation is worth remembering.
+//! HISTORY.md. This module stores and finds memories; the agent decides what to remember of a conversation.
 
 mod config;
 mod entry;

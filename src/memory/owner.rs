@@ -1,4 +1,4 @@
-//! Owners of memories and conversations. Nobody is shown the memory of another owner.
+//! Owners of memories and conversations. The memories of one owner are never shown to another.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -9,44 +9,44 @@ use sha2::{Digest, Sha256};
 
 use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
-use crate::store::{Connection, StoreError, memory_lists};
+use crate::store::{Connection, StoreError, memory_queries};
 
-/// The owner of memories, in the form that the store keeps.
+/// The owner of memories, in the stored form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner(String);
 
 impl Owner {
-    /// The owner of this gateway.
+    /// Returns the owner of this gateway.
     pub fn gateway() -> Self {
         Self("owner".to_owned())
     }
 
-    /// The workspace's: known to all who are trusted.
+    /// Returns the owner of memories that all trusted people share.
     pub fn everyone() -> Self {
         Self("everyone".to_owned())
     }
 
-    /// One who has several identities.
+    /// Returns the owner with this name in `[identities]`, who may have several senders.
     pub fn named(name: &str) -> Self {
         Self(format!("name:{name}"))
     }
 
-    /// Whoever writes by this name on this channel.
+    /// Returns the owner for a sender without a name.
     pub fn sender(channel: &str, sender: &str) -> Self {
         Self(format!("sender:{channel}:{sender}"))
     }
 
-    /// Somebody who cannot be told from others: he owns sessions, and no memory.
+    /// Returns the owner for a sender whose identity is not proven. Strangers own sessions, but no memories.
     pub fn stranger(channel: &str, sender: &str) -> Self {
         Self(format!("stranger:{channel}:{sender}"))
     }
 
-    /// A conversation itself: what is kept under this name is given to nobody outside of it.
+    /// Returns the conversation itself as an owner. Its memories are used in this conversation only.
     pub fn conversation(session: &str) -> Self {
         Self(format!("session:{session}"))
     }
 
-    /// Reads the store's form.
+    /// Converts the stored form.
     pub fn from_stored(text: &str) -> Self {
         Self(text.to_owned())
     }
@@ -62,31 +62,31 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Which senders are one and the same: `[identities]`.
+/// The senders that belong to the same person: `[identities]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identities {
-    /// By `CHANNEL:SENDER`.
+    /// The names, by `CHANNEL:SENDER`.
     names: HashMap<String, String>,
 }
 
 impl Identities {
-    /// Of names, each with its `CHANNEL:SENDER`s.
+    /// Creates identities from names, each with its `CHANNEL:SENDER`s.
     pub fn new(identities: &BTreeMap<String, Vec<String>>) -> Self {
         let pairs = identities.iter().flat_map(|(name, all)| all.iter().map(move |one| (one.clone(), name.clone())));
         Self { names: pairs.collect() }
     }
 
-    /// Each `CHANNEL:SENDER` that has a name, and the name.
+    /// Returns each `CHANNEL:SENDER` that has a name, with the name.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.names.iter().map(|(sender, name)| (sender.as_str(), name.as_str()))
     }
 
-    /// Whether somebody has this name.
-    pub fn has(&self, name: &str) -> bool {
+    /// Returns true if a person has this name.
+    pub fn has_name(&self, name: &str) -> bool {
         self.names.values().any(|known| known == name)
     }
 
-    /// The same for the same identities.
+    /// Returns a hash that is equal for equal identities.
     pub fn digest(&self) -> String {
         let mut pairs: Vec<_> = self.names.iter().collect();
         pairs.sort();
@@ -97,7 +97,7 @@ impl Identities {
         hex(&hash.finalize()[..8])
     }
 
-    /// Returns the owner whose memory a message reads and extends. `None` if the sender may be somebody else.
+    /// Returns the owner whose memory a message reads and extends. `None` if the sender's identity is not proven.
     pub fn owner_of(&self, channel: &str, sender: &str, trust: Trust) -> Option<Owner> {
         match trust {
             Trust::Untrusted => None,
@@ -109,39 +109,40 @@ impl Identities {
         }
     }
 
-    /// OwnerSelection memory the turn of this message is given, as [`Self::owner_of`]: a job and a sub-agent have their maker's.
+    /// Returns the owner whose memory the turn of this message reads, as [`Self::owner_of`]; a job or sub-agent has its
+    /// maker's.
     pub fn owner_of_row(&self, row: &InboxRow) -> Option<Owner> {
         self.owner_of(&row.channel, &sender_of(row), Trust::parse(&row.trust))
     }
 
-    /// Who somebody is now that was `owner` when it was written down.
+    /// Returns the current owner for one that was stored under earlier identities.
     pub fn now(&self, owner: &Owner) -> Owner {
         let name = owner.as_str().strip_prefix("sender:").and_then(|one| self.names.get(one));
         name.map_or_else(|| owner.clone(), |name| Owner::named(name))
     }
 
-    /// Who has written in a session when this message was: a stranger is somebody, too.
+    /// Returns the owner for the writer of a message. A writer without a memory counts as a stranger.
     pub fn writer_of(&self, row: &InboxRow) -> Owner {
         self.owner_of_row(row).unwrap_or_else(|| Owner::stranger(&row.channel, &row.sender))
     }
 }
 
-/// Names that daoyou itself writes by: jobs, sub-agents, background processes, the heartbeat, and what a session is told.
+/// Senders that stand for daoyou itself: jobs, sub-agents, background processes, the heartbeat, and notes to a session.
 const OWN_SENDERS: [&str; 5] = ["cron", "subagent", "process", "heartbeat", "daoyou"];
 
-/// Whether somebody wrote this himself. What daoyou sends on his behalf says nothing of him: it may be the words of a model,
-/// of a page or of a program.
+/// Returns true if a person wrote the message. A message that daoyou sends on behalf of a person may hold the words of a
+/// model, a page or a program.
 pub fn is_by_person(row: &InboxRow) -> bool {
     !OWN_SENDERS.contains(&row.sender.as_str())
 }
 
-/// Returns who wrote a message, or whom it acts for.
+/// Returns the sender of a message, or the sender that it acts for.
 pub fn sender_of(row: &InboxRow) -> String {
     TurnOrigin::parse(&row.origin).on_behalf_of.unwrap_or_else(|| row.sender.clone())
 }
 
-/// Returns the origin of a message, with the sender whom it acts for, as the messages that its turn brings about carry it. Where
-/// trust alone says whom, nothing is added.
+/// Returns the origin of a message with the sender that it acts for, as the messages of its turn carry it. Nothing is added
+/// if the trust of the message alone identifies that sender.
 pub fn origin_on_behalf(row: &InboxRow) -> TurnOrigin {
     let mut origin = TurnOrigin::parse(&row.origin);
     if Trust::parse(&row.trust) == Trust::Known && origin.on_behalf_of.is_none() {
@@ -150,19 +151,19 @@ pub fn origin_on_behalf(row: &InboxRow) -> TurnOrigin {
     origin
 }
 
-/// The owners whose memories are selected.
+/// A selection of owners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnerSelection {
     One(Owner),
     All,
 }
 
-/// What may stand for an owner.
-const ALLOWED: &str =
+/// The forms of an owner that [`parse_owner`] accepts.
+const ALLOWED_FORMS: &str =
     "\"owner\", \"everyone\", a name of [identities], or CHANNEL:SENDER such as \"email:ann@example.org\"";
 
 impl OwnerSelection {
-    /// Their names in the store.
+    /// Returns the selected owners.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -171,8 +172,10 @@ impl OwnerSelection {
             Self::One(owner) => vec![owner.clone()],
             Self::All => {
                 let mut owners = vec![Owner::gateway(), Owner::everyone()];
-                let all =
-                    memory_lists::owners(connection)?.iter().map(|owner| Owner::from_stored(owner)).collect::<Vec<_>>();
+                let all = memory_queries::owners(connection)?
+                    .iter()
+                    .map(|owner| Owner::from_stored(owner))
+                    .collect::<Vec<_>>();
                 owners
                     .extend(all.into_iter().filter(|owner| *owner != Owner::gateway() && *owner != Owner::everyone()));
                 owners
@@ -181,26 +184,26 @@ impl OwnerSelection {
     }
 }
 
-/// Reads an owner as a person writes him.
+/// Parses an owner in the form that people write.
 ///
 /// # Errors
-/// Nobody is called that; says what may be written.
+/// The text names no owner; the error lists the accepted forms.
 pub fn parse_owner(text: &str, identities: &Identities) -> Result<Owner, String> {
     match text.trim() {
         "owner" => Ok(Owner::gateway()),
         "everyone" => Ok(Owner::everyone()),
-        name if identities.has(name) => Ok(Owner::named(name)),
+        name if identities.has_name(name) => Ok(Owner::named(name)),
         text => {
-            // A webhook's name holds a colon itself; what stands behind it does not matter to the store's form.
+            // The channel of a webhook contains a colon. The stored form is the same wherever the text is split.
             let sender = text.split_once(':').filter(|(channel, sender)| !channel.is_empty() && !sender.is_empty());
             sender
                 .and_then(|(channel, sender)| identities.owner_of(channel, sender, Trust::Known))
-                .ok_or_else(|| format!("{text:?} is no owner; allowed: {ALLOWED}"))
+                .ok_or_else(|| format!("{text:?} is no owner; allowed: {ALLOWED_FORMS}"))
         }
     }
 }
 
-/// The owner as [`parse_owner`] reads him.
+/// Formats an owner as [`parse_owner`] reads it.
 pub fn owner_label(owner: &Owner) -> &str {
     let stored = owner.as_str();
     stored.strip_prefix("name:").or_else(|| stored.strip_prefix("sender:")).unwrap_or(stored)
@@ -214,7 +217,7 @@ mod tests {
     use crate::store::inbox::InboxState;
 
     #[test]
-    fn who_is_who() {
+    fn owners_depend_on_sender_and_trust() {
         let all =
             BTreeMap::from([("ann".to_owned(), vec!["email:ann@example.org".to_owned(), "webhook:in:ann".to_owned()])]);
         let identities = Identities::new(&all);
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_behind_a_message_goes_along_with_what_it_brings_about() {
+    fn origins_carry_the_sender_that_a_message_acts_for() {
         let row = |sender: &str, trust: Trust, origin: &str| InboxRow {
             seq: 1,
             id: Uuid::nil(),
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_are_read_as_they_are_shown() {
+    fn owner_labels_are_parsed_back() {
         let all = BTreeMap::from([("ann".to_owned(), vec!["webhook:in:ann".to_owned()])]);
         let identities = Identities::new(&all);
         for (text, stored, shown) in [

@@ -1,11 +1,10 @@
-//! Memories of one who has a name now, or another one: `[identities]` says who is who from today on, for what is known already,
-//! too.
+//! Moves memories to the owners that `[identities]` names after a change of the configuration.
 
 use super::{Identities, Owner};
 use crate::store::{Connection, StoreError, forgetting, inbox, memories, ownership};
 
-/// Gives what is known and the sessions to the names that their owners have now; answers whether anything changed hands. What
-/// a name had that nobody has any more goes back to whoever said it.
+/// Moves stored memories and sessions to the current names of their owners. Returns true if any moved. The memories of a
+/// name that no longer exists return to the senders who stated them.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -17,9 +16,9 @@ pub fn migrate_owners(connection: &Connection, identities: &Identities) -> Resul
     }
     for (memory, owner, turn) in ownership::memories_of_names(connection)? {
         let Some(turn) = turn.and_then(|turn| turn.parse().ok()) else { continue };
-        let said_by = inbox::of_turn(connection, turn)?.pop().and_then(|row| identities.owner_of_row(&row));
-        if let Some(said_by) = said_by.filter(|said_by| said_by.as_str() != owner) {
-            memories::set_owner(connection, memory, said_by.as_str())?;
+        let stated_by = inbox::of_turn(connection, turn)?.pop().and_then(|row| identities.owner_of_row(&row));
+        if let Some(stated_by) = stated_by.filter(|stated_by| stated_by.as_str() != owner) {
+            memories::set_owner(connection, memory, stated_by.as_str())?;
             is_changed = true;
         }
     }
@@ -42,8 +41,8 @@ mod tests {
     use crate::store::inbox::{InboxState, NewInboxRow};
     use crate::store::{Durability, Store};
 
-    /// Ann writes by webhook and by mail; each says one thing.
-    fn told(connection: &Connection) -> Result<(), StoreError> {
+    /// Stores one fact by webhook and one by mail, both of Ann.
+    fn remember_facts(connection: &Connection) -> Result<(), StoreError> {
         for (channel, sender, text) in [("webhook:in", "ann", "My cat is Momo"), ("email", "ann@x.org", "I like tea")] {
             let turn = Uuid::now_v7();
             let message = NewInboxRow {
@@ -69,7 +68,7 @@ mod tests {
                 name: String::new(),
                 text: text.to_owned(),
                 detail: json!({}),
-                origin: MemoryOrigin::Told,
+                origin: MemoryOrigin::Stated,
                 source: Some(MemorySource { session: format!("{channel}:1"), seq: None, turn: Some(turn.to_string()) }),
                 confidence: 0.9,
             };
@@ -79,10 +78,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_given_a_name_keeps_what_is_known_of_him() {
+    async fn memories_follow_the_identities_of_their_senders() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        store.write(Durability::Logged, told).await.unwrap();
+        store.write(Durability::Logged, remember_facts).await.unwrap();
         let both = vec!["webhook:in:ann".to_owned(), "email:ann@x.org".to_owned()];
         let known = async |owner: Owner| {
             let read = move |connection: &Connection| list(connection, &owner, MemoryKind::Fact, 9);
@@ -95,8 +94,8 @@ mod tests {
             (both, vec!["I like tea", "My cat is Momo"], vec![]),
         ] {
             let identities = Identities::new(&[("ann".to_owned(), senders.clone())].into());
-            let anew = move |connection: &Connection| rebuild_index(connection, &identities);
-            store.write(Durability::Logged, anew).await.unwrap();
+            let rebuild = move |connection: &Connection| rebuild_index(connection, &identities);
+            store.write(Durability::Logged, rebuild).await.unwrap();
             assert_eq!(
                 (known(ann.clone()).await, known(by_mail.clone()).await),
                 (

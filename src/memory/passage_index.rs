@@ -1,8 +1,8 @@
-//! What of memory fits a message: the terms of what is known, held in memory, so that each message costs a look at its own words
-//! and nothing is read or cut into terms but what is attached.
+//! Finds the memories that fit a message, with an index of terms held in memory: a message costs a look-up of its own terms,
+//! and only the memories that are attached are read.
 //!
-//! The index of words in the store serves whoever searches. It costs too much for every turn: each of its words is a query over
-//! all segments of the index, and each candidate a text that is cut into terms again.
+//! The word index in the store serves searches. It is too slow for every turn: each term is a query over all segments of the
+//! index, and each candidate is a text that must be split into terms again.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::bm25::TermWeights;
 use super::entry::entry_text;
 use super::query::{HitLocation, RecallHit, RecallQuery, RelevanceQuery};
-use super::vectors::standing_out;
-use super::word_index::beside;
+use super::vectors::clearly_similar;
+use super::word_index::extra_indexed_text;
 use super::{MemoryKind, Owner};
 use crate::store::memories::{self, MemoryRow};
 use crate::store::search_index::SearchCorpus;
@@ -22,69 +22,69 @@ use crate::store::vectors::newest;
 use crate::store::{Connection, StoreError, forgetting};
 use crate::text::{query_terms, sentences, visit_terms};
 
-/// What is attached to messages.
+/// The kinds of memories that are attached to messages.
 pub(super) const ATTACHED_KINDS: [MemoryKind; 4] =
     [MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Case, MemoryKind::Summary];
 
-/// The least share of a message's weight that a memory holds, and that a passage of a summary holds: a summary tells of many
-/// things, and a word or two are in one of them by chance.
-const LEAST: f64 = 0.3;
-const LEAST_OF_SUMMARY: f64 = 0.6;
+/// The least share of a message's weight that a memory must hold, and that a passage of a summary must hold: a summary has
+/// many subjects, so one of them holds a word or two by chance.
+const MIN_SHARE: f64 = 0.3;
+const MIN_SUMMARY_SHARE: f64 = 0.6;
 
-/// PassageIndexes that are held: of an owner that has more, facts, preferences and cases first, of each the newest, and of all
-/// owners together, but for those who are just asked about.
-const HELD: usize = 20_000;
+/// The most passages that are held in memory, over all owners. Of an owner with more, facts, preferences and cases come
+/// first, the newest of each kind. The indexes of a running query stay in any case.
+const MAX_PASSAGES: usize = 20_000;
 
-/// New passages beyond [`HELD`] before the index is made anew of the newest.
-const SPARE: usize = 2_000;
+/// The most new passages beyond [`MAX_PASSAGES`]; with more, the index is rebuilt from the newest.
+const MAX_SURPLUS: usize = 2_000;
 
-/// An index with so many passages of memories that are gone, and more of them than of others, is made anew.
-const GONE: usize = 2_000;
+/// The most passages of removed memories; with more, if they outnumber the others, the index is rebuilt.
+const MAX_REMOVED: usize = 2_000;
 
-/// New memories, of anybody, and of these the owner's, that are read on the way of a message; where there are more, the index is
-/// made anew, on another thread.
-const BEHIND: i64 = 500;
-const AT_ONCE: usize = 50;
+/// The most new memories, of all owners and of the index's owner, that are read while a message waits. With more, the index
+/// is rebuilt on another thread.
+const MAX_BEHIND: i64 = 500;
+const MAX_NEW: usize = 50;
 
-/// The longest passage of a summary, in characters, where it has sentences.
+/// The longest passage of a summary, in characters, if its line has several sentences.
 const PASSAGE_CHARS: usize = 160;
 
-/// Occurrences of a term that are told apart.
-const OCCURRENCES: u32 = 15;
+/// The largest count of a term in a passage that is stored.
+const MAX_COUNT: u32 = 15;
 
-/// The indexes of those who talked last.
+/// The passage indexes of the owners that were active last.
 #[derive(Default)]
 pub(super) struct PassageIndexes {
-    /// The one that was used last comes last. Held only for what takes no time: turns ask for it on the runtime.
+    /// The most recently used index comes last. The lock is held for short work only, since turns take it on the runtime.
     indexes: Mutex<Vec<PassageIndex>>,
-    /// Held by who makes indexes; the others wait for it without a reader of the store.
-    pub(super) making: tokio::sync::Mutex<()>,
-    /// How often memories may have got other owners, or become known again.
+    /// Serializes the building of indexes. A waiting caller holds no reader of the store.
+    pub(super) building: tokio::sync::Mutex<()>,
+    /// The number of changes that may have moved or restored memories.
     changes: AtomicU64,
 }
 
-/// The terms of what is known of one owner.
+/// The terms of the memories of one owner.
 struct PassageIndex {
     owner: Owner,
-    /// The state of the store that it holds.
+    /// The state of the store that the index reflects.
     state: StoreState,
     passages: Vec<Passage>,
-    /// By the hash of a term: the passage, and how often it holds the term.
+    /// The passages that hold a term, each with its count, by the hash of the term.
     terms: HashMap<u64, Vec<u32>>,
-    /// The first passage of each memory, and how many it has.
+    /// The first passage of each memory, and the number of its passages.
     memories: HashMap<i64, (usize, usize)>,
-    /// PassageIndexes of memories that are gone.
-    gone: usize,
-    /// MemorySettings of all passages.
+    /// The number of passages whose memory is gone.
+    removed: usize,
+    /// The number of terms of all passages.
     length: usize,
 }
 
-/// By what it is seen that memories were added, forgotten or given away.
+/// The state of the store by which an index detects added, forgotten and moved memories.
 #[derive(Clone, Copy)]
 struct StoreState {
-    /// The newest memory of anybody.
+    /// The id of the newest memory of all owners.
     newest: i64,
-    /// How often something was forgotten.
+    /// The number of forgettings.
     forgets: i64,
     /// [`PassageIndexes::changes`].
     changes: u64,
@@ -103,15 +103,15 @@ impl StoreState {
 
 struct Passage {
     memory: i64,
-    /// Its place among the memory's passages.
+    /// The position among the passages of the memory.
     place: usize,
-    /// In terms.
+    /// The number of terms.
     length: usize,
     kind: MemoryKind,
-    is_gone: bool,
+    is_removed: bool,
 }
 
-/// How well a memory fits.
+/// The score of a memory, with its best passage.
 #[derive(Clone, Copy, Default)]
 struct PassageScore {
     place: usize,
@@ -119,34 +119,34 @@ struct PassageScore {
     score: f64,
 }
 
-/// What is alike by its vector. Of a summary the vector says nothing about which of its passages is meant.
+/// Returns memories with similar vectors. Summaries are left out, since their vectors do not show which passage fits.
 pub(super) fn similar_by_vector(
     connection: &Connection,
-    fitting: &RelevanceQuery,
+    query: &RelevanceQuery,
     (vector, written): (&[f32], &str),
 ) -> Result<Vec<(i64, f64)>, StoreError> {
-    let ask = RecallQuery {
+    let vector_query = RecallQuery {
         text: String::new(),
-        owners: fitting.owners.clone(),
+        owners: query.owners.clone(),
         kinds: ATTACHED_KINDS.into_iter().filter(|kind| *kind != MemoryKind::Summary).collect(),
         messages: false,
         session: None,
         since: None,
         until: None,
-        least: LEAST,
-        limit: fitting.limit,
+        least: MIN_SHARE,
+        limit: query.limit,
     };
-    let found = standing_out(connection, &ask, vector, written)?.into_iter();
-    let memories = found.filter_map(|(found, likeness)| match found {
-        HitLocation::Memory(id) => Some((id, f64::from(likeness))),
+    let found = clearly_similar(connection, &vector_query, vector, written)?.into_iter();
+    let memories = found.filter_map(|(found, similarity)| match found {
+        HitLocation::Memory(id) => Some((id, f64::from(similarity))),
         HitLocation::Message { .. } => None,
     });
     Ok(memories.collect())
 }
 
 impl PassageIndexes {
-    /// Memories may have got other owners, or be known again.
-    pub(super) fn changed(&self) {
+    /// Records that memories may have moved or been restored.
+    pub(super) fn note_changes(&self) {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -156,10 +156,10 @@ impl PassageIndexes {
 
     pub(super) fn are_empty(&self, owners: &[Owner]) -> bool {
         let indexes = self.indexes();
-        owners.iter().filter_map(|owner| of(&indexes, owner)).all(|index| index.memories.is_empty())
+        owners.iter().filter_map(|owner| index_of(&indexes, owner)).all(|index| index.memories.is_empty())
     }
 
-    /// Whether there is an index of each of these owners, with all that is known by now.
+    /// Returns true if each of these owners has an up-to-date index.
     pub(super) fn are_ready(&self, connection: &Connection, owners: &[Owner]) -> Result<bool, StoreError> {
         let (mut indexes, state) = (self.indexes(), StoreState::read(connection, &self.changes)?);
         for owner in owners {
@@ -172,8 +172,8 @@ impl PassageIndexes {
         Ok(true)
     }
 
-    /// Makes the indexes of these owners that are not there or too far behind. Of others those go that were used longest ago,
-    /// until no more than [`HELD`] passages are left, or these alone.
+    /// Builds the indexes of these owners that are missing or outdated. Drops the least recently used indexes of others
+    /// until at most [`MAX_PASSAGES`] passages are left.
     pub(super) fn make_ready(&self, connection: &Connection, owners: &[Owner]) -> Result<(), StoreError> {
         for owner in owners {
             let state = StoreState::read(connection, &self.changes)?;
@@ -185,41 +185,41 @@ impl PassageIndexes {
             }
         }
         let mut indexes = self.indexes();
-        let mut held: usize = indexes.iter().map(|index| index.passages.len()).sum();
+        let mut count: usize = indexes.iter().map(|index| index.passages.len()).sum();
         indexes.retain(|index| {
-            let stays = held <= HELD || owners.contains(&index.owner);
-            held -= if stays { 0 } else { index.passages.len() };
+            let stays = count <= MAX_PASSAGES || owners.contains(&index.owner);
+            count -= if stays { 0 } else { index.passages.len() };
             stays
         });
         Ok(())
     }
 
-    /// The best of what fits by its words, or is `alike`.
+    /// Returns the best memories by their terms or by `similar` vectors.
     pub(super) fn search(
         &self,
         connection: &Connection,
-        fitting: &RelevanceQuery,
+        query: &RelevanceQuery,
         kinds: &[MemoryKind],
-        alike: Vec<(i64, f64)>,
+        similar: Vec<(i64, f64)>,
     ) -> Result<Vec<RecallHit>, StoreError> {
-        let mut fits = by_words(&self.indexes(), fitting, kinds);
-        for (id, likeness) in alike {
+        let mut fits = score_by_terms(&self.indexes(), query, kinds);
+        for (id, similarity) in similar {
             let fit = fits.entry(id).or_default();
-            fit.score += likeness;
-            fit.similarity = fit.similarity.max(likeness);
+            fit.score += similarity;
+            fit.similarity = fit.similarity.max(similarity);
         }
         let mut best: Vec<(i64, PassageScore)> = fits.into_iter().collect();
         best.sort_by(|(a, first), (b, second)| second.score.total_cmp(&first.score).then(b.cmp(a)));
         let mut hits = Vec::new();
         for (id, fit) in best {
-            if hits.len() >= fitting.limit {
+            if hits.len() >= query.limit {
                 break;
             }
             let row = memories::find(connection, id)?;
-            // What went in another way than by a new row is seen here.
-            match row.filter(|row| {
-                row.replaced_by.is_none() && fitting.owners.iter().any(|owner| owner.as_str() == row.owner)
-            }) {
+            // Changes that added no row are detected here.
+            match row
+                .filter(|row| row.replaced_by.is_none() && query.owners.iter().any(|owner| owner.as_str() == row.owner))
+            {
                 Some(row) => hits.extend(hit(&row, fit)),
                 None => self.indexes().iter_mut().for_each(|index| index.remove(id)),
             }
@@ -228,18 +228,22 @@ impl PassageIndexes {
     }
 }
 
-fn of<'a>(indexes: &'a [PassageIndex], owner: &Owner) -> Option<&'a PassageIndex> {
+fn index_of<'a>(indexes: &'a [PassageIndex], owner: &Owner) -> Option<&'a PassageIndex> {
     indexes.iter().find(|index| index.owner == *owner)
 }
 
-/// The memories that hold enough of the words, each with its best passage.
-fn by_words(indexes: &[PassageIndex], fitting: &RelevanceQuery, kinds: &[MemoryKind]) -> HashMap<i64, PassageScore> {
-    let indexes: Vec<&PassageIndex> = fitting.owners.iter().filter_map(|owner| of(indexes, owner)).collect();
-    let terms = query_terms(&fitting.text);
+/// Returns the memories that hold enough of the query's terms, each with its best passage.
+fn score_by_terms(
+    indexes: &[PassageIndex],
+    query: &RelevanceQuery,
+    kinds: &[MemoryKind],
+) -> HashMap<i64, PassageScore> {
+    let indexes: Vec<&PassageIndex> = query.owners.iter().filter_map(|owner| index_of(indexes, owner)).collect();
+    let terms = query_terms(&query.text);
     let lists: Vec<Vec<&[u32]>> = terms
         .iter()
         .map(|term| {
-            indexes.iter().map(|index| index.terms.get(&hashed(&term.text)).map_or(&[][..], Vec::as_slice)).collect()
+            indexes.iter().map(|index| index.terms.get(&hash_term(&term.text)).map_or(&[][..], Vec::as_slice)).collect()
         })
         .collect();
     let total = indexes.iter().map(|index| index.passages.len()).sum::<usize>();
@@ -248,12 +252,12 @@ fn by_words(indexes: &[PassageIndex], fitting: &RelevanceQuery, kinds: &[MemoryK
         lists.iter().map(|lists| as_f64(lists.iter().map(|list| list.len()).sum::<usize>())).collect();
     let weights = TermWeights::new(&terms, &counts, as_f64(total));
     let whole = weights.whole();
-    // Rare words first: they weigh most, and few passages hold them.
+    // Rare terms come first: they weigh most, and few passages hold them.
     let mut order: Vec<usize> = (0..terms.len()).collect();
     order.sort_by_key(|term| lists[*term].iter().map(|list| list.len()).sum::<usize>());
     let mut best: HashMap<i64, PassageScore> = HashMap::new();
-    for (at, index) in indexes.iter().enumerate() {
-        let mut sums = ScoreSums::of(index);
+    for (place, index) in indexes.iter().enumerate() {
+        let mut sums = ScoreSums::new(index);
         let mut left = 1.0;
         for term in &order {
             let add = |(similarity, score): &mut (f64, f64), passage: usize, count: f64| {
@@ -261,10 +265,10 @@ fn by_words(indexes: &[PassageIndex], fitting: &RelevanceQuery, kinds: &[MemoryK
                 *similarity += weights.share(*term);
                 *score += weights.score(*term, count, length) / whole;
             };
-            sums.count(lists[*term][at], left, add);
+            sums.count(lists[*term][place], left, add);
             left -= weights.share(*term);
         }
-        for (passage, similarity, score) in sums.enough(kinds) {
+        for (passage, similarity, score) in sums.matching(kinds) {
             let fit = best.entry(passage.memory).or_default();
             if score > fit.score {
                 *fit = PassageScore { place: passage.place, similarity: similarity.min(1.0), score };
@@ -274,37 +278,37 @@ fn by_words(indexes: &[PassageIndex], fitting: &RelevanceQuery, kinds: &[MemoryK
     best
 }
 
-/// What the passages of an index hold of a question, counted up word by word.
+/// The scores of an index's passages for a query, summed term by term.
 struct ScoreSums<'a> {
     index: &'a PassageIndex,
-    /// Share of the question's weight and score, of each passage.
+    /// The share of the query's weight and the score, of each passage.
     of: Vec<(f64, f64)>,
-    /// Those that hold any of the words so far and can still hold enough of them.
+    /// Passages that hold a term so far and can still reach their least share.
     candidates: Vec<usize>,
-    /// Those that anything was counted for.
+    /// Passages whose sums must be reset.
     touched: Vec<usize>,
 }
 
 thread_local! {
-    /// Kept from one look to the next, as zeros: new memory for each has the system find pages for it, which costs more than the look.
-    static ZEROS: Cell<Vec<(f64, f64)>> = const { Cell::new(Vec::new()) };
+    /// A buffer of zeros that searches reuse, since allocating a new one costs more than a search.
+    static SCORE_BUFFER: Cell<Vec<(f64, f64)>> = const { Cell::new(Vec::new()) };
 }
 
 impl<'a> ScoreSums<'a> {
-    fn of(index: &'a PassageIndex) -> Self {
-        let mut of = ZEROS.take();
+    fn new(index: &'a PassageIndex) -> Self {
+        let mut of = SCORE_BUFFER.take();
         of.resize(index.passages.len().max(of.len()), (0.0, 0.0));
         Self { index, of, candidates: Vec::new(), touched: Vec::new() }
     }
 
-    /// Counts a word that is in the passages of `list`; it and all words after it have the share `left` of the weight. A
-    /// passage without any word so far that could not come up to its least any more is passed over, and once that is true of
-    /// all of them, the list is merely looked up for each candidate (the "MaxScore" of Turtle and Flood, 1995): the words
-    /// that come last are in most passages.
+    /// Counts a term that the passages of `list` hold. This term and all later ones have the share `left` of the weight. A
+    /// passage without a term so far is skipped if it can no longer reach its least share. Once that is true of all
+    /// passages, only the candidates are searched for in the list ("MaxScore", Turtle and Flood, 1995), since the last terms
+    /// are in most passages.
     fn count(&mut self, list: &[u32], left: f64, mut add: impl FnMut(&mut (f64, f64), usize, f64)) {
         let Self { index, of, candidates, touched } = self;
-        if left >= LEAST {
-            for (passage, count) in list.iter().map(|entry| unpacked(*entry)) {
+        if left >= MIN_SHARE {
+            for (passage, count) in list.iter().map(|entry| unpack(*entry)) {
                 if of[passage].1 <= 0.0 {
                     if left < index.passages[passage].least() {
                         continue;
@@ -318,17 +322,17 @@ impl<'a> ScoreSums<'a> {
         }
         candidates.retain(|passage| of[*passage].0 + left >= index.passages[*passage].least());
         for passage in candidates {
-            if let Ok(at) = list.binary_search_by_key(passage, |entry| unpacked(*entry).0) {
-                add(&mut of[*passage], *passage, unpacked(list[at]).1);
+            if let Ok(at) = list.binary_search_by_key(passage, |entry| unpack(*entry).0) {
+                add(&mut of[*passage], *passage, unpack(list[at]).1);
             }
         }
     }
 
-    fn enough(&self, kinds: &[MemoryKind]) -> impl Iterator<Item = (&Passage, f64, f64)> {
+    fn matching(&self, kinds: &[MemoryKind]) -> impl Iterator<Item = (&Passage, f64, f64)> {
         self.candidates.iter().filter_map(|at| {
             let (passage, (similarity, score)) = (&self.index.passages[*at], self.of[*at]);
-            let is_asked = !passage.is_gone && kinds.contains(&passage.kind);
-            (is_asked && similarity >= passage.least()).then_some((passage, similarity, score))
+            let is_selected = !passage.is_removed && kinds.contains(&passage.kind);
+            (is_selected && similarity >= passage.least()).then_some((passage, similarity, score))
         })
     }
 }
@@ -336,14 +340,14 @@ impl<'a> ScoreSums<'a> {
 impl Drop for ScoreSums<'_> {
     fn drop(&mut self) {
         self.touched.iter().for_each(|passage| self.of[*passage] = (0.0, 0.0));
-        ZEROS.set(std::mem::take(&mut self.of));
+        SCORE_BUFFER.set(std::mem::take(&mut self.of));
     }
 }
 
 impl Passage {
-    /// The least share of a question's weight that it must hold.
+    /// Returns the least share of a query's weight that the passage must hold.
     fn least(&self) -> f64 {
-        if self.kind == MemoryKind::Summary { LEAST_OF_SUMMARY } else { LEAST }
+        if self.kind == MemoryKind::Summary { MIN_SUMMARY_SHARE } else { MIN_SHARE }
     }
 }
 
@@ -355,30 +359,30 @@ impl PassageIndex {
             passages: Vec::new(),
             terms: HashMap::new(),
             memories: HashMap::new(),
-            gone: 0,
+            removed: 0,
             length: 0,
         };
         for kind in ATTACHED_KINDS {
             memories::visit_current(connection, owner.as_str(), kind.as_str(), |row| {
                 index.add(&row, kind);
-                index.passages.len() < HELD
+                index.passages.len() < MAX_PASSAGES
             })?;
         }
         index.terms.shrink_to_fit();
         Ok(index)
     }
 
-    /// Takes up what is new, unless that is so much that the index is made anew; answers whether it knows all now.
+    /// Adds new memories, unless there are so many that the index must be rebuilt. Returns true if the index is up to date.
     fn catch_up(&mut self, connection: &Connection, now: StoreState) -> Result<bool, StoreError> {
-        let is_worn = self.gone > GONE && self.gone * 2 > self.passages.len();
-        let is_full = self.passages.len() > HELD + SPARE;
+        let has_many_removed = self.removed > MAX_REMOVED && self.removed * 2 > self.passages.len();
+        let is_full = self.passages.len() > MAX_PASSAGES + MAX_SURPLUS;
         let more = now.newest - self.state.newest;
-        if is_worn || is_full || !(0..=BEHIND).contains(&more) || now.forgets != self.state.forgets {
+        if has_many_removed || is_full || !(0..=MAX_BEHIND).contains(&more) || now.forgets != self.state.forgets {
             return Ok(false);
         }
         if more > 0 {
             let rows = memories::added_after(connection, self.state.newest, self.owner.as_str())?;
-            if rows.len() > AT_ONCE {
+            if rows.len() > MAX_NEW {
                 return Ok(false);
             }
             for row in rows {
@@ -399,39 +403,39 @@ impl PassageIndex {
         Ok(true)
     }
 
-    /// Whether something is known that is not here.
+    /// Returns true if the store has a current memory that the index lacks.
     fn lacks_any(&self, connection: &Connection) -> Result<bool, StoreError> {
         let mut known = 0;
         for kind in ATTACHED_KINDS {
             known += memories::count_current(connection, self.owner.as_str(), kind.as_str())?;
         }
-        Ok(self.passages.len() < HELD && usize::try_from(known).is_ok_and(|known| known > self.memories.len()))
+        Ok(self.passages.len() < MAX_PASSAGES && usize::try_from(known).is_ok_and(|known| known > self.memories.len()))
     }
 
     fn add(&mut self, row: &MemoryRow, kind: MemoryKind) {
         let first = self.passages.len();
-        let (text, more) = (entry_text(Some(kind), &row.name, &row.text), beside(row));
-        let pieces = if kind == MemoryKind::Summary { pieces(&text) } else { vec![text.as_str()] };
-        for (place, piece) in pieces.iter().enumerate() {
+        let (text, more) = (entry_text(Some(kind), &row.name, &row.text), extra_indexed_text(row));
+        let passages = if kind == MemoryKind::Summary { split_into_passages(&text) } else { vec![text.as_str()] };
+        for (place, passage_text) in passages.iter().enumerate() {
             let mut counts: HashMap<u64, u32> = HashMap::new();
-            let length = visit_terms(piece, |_| true, |term| *counts.entry(hashed(term)).or_default() += 1);
-            visit_terms(&more, |_| true, |term| *counts.entry(hashed(term)).or_default() += 1);
+            let length = visit_terms(passage_text, |_| true, |term| *counts.entry(hash_term(term)).or_default() += 1);
+            visit_terms(&more, |_| true, |term| *counts.entry(hash_term(term)).or_default() += 1);
             let passage = self.passages.len();
             for (term, count) in counts {
-                self.terms.entry(term).or_default().push(packed(passage, count));
+                self.terms.entry(term).or_default().push(pack(passage, count));
             }
             self.length += length;
-            self.passages.push(Passage { memory: row.id, place, length, kind, is_gone: false });
+            self.passages.push(Passage { memory: row.id, place, length, kind, is_removed: false });
         }
-        self.memories.insert(row.id, (first, pieces.len()));
+        self.memories.insert(row.id, (first, passages.len()));
     }
 
     fn remove(&mut self, memory: i64) {
         if let Some((first, count)) = self.memories.remove(&memory) {
             for passage in &mut self.passages[first..first + count] {
-                passage.is_gone = true;
+                passage.is_removed = true;
             }
-            self.gone += count;
+            self.removed += count;
         }
     }
 }
@@ -439,7 +443,7 @@ impl PassageIndex {
 fn hit(row: &MemoryRow, fit: PassageScore) -> Option<RecallHit> {
     let kind = MemoryKind::parse(&row.kind)?;
     let text = match (kind, entry_text(Some(kind), &row.name, &row.text)) {
-        (MemoryKind::Summary, text) => pieces(&text).get(fit.place)?.trim().to_owned(),
+        (MemoryKind::Summary, text) => split_into_passages(&text).get(fit.place)?.trim().to_owned(),
         (_, text) => text,
     };
     let PassageScore { similarity, score, .. } = fit;
@@ -453,39 +457,39 @@ fn hit(row: &MemoryRow, fit: PassageScore) -> Option<RecallHit> {
     })
 }
 
-/// The passages of a summary: its lines, and of long lines some sentences each.
-fn pieces(text: &str) -> Vec<&str> {
-    let mut pieces = Vec::new();
+/// Splits a summary into passages: its lines, with long lines split between sentences.
+fn split_into_passages(text: &str) -> Vec<&str> {
+    let mut passages = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let (mut from, mut end, mut chars) = (0, 0, 0);
         for sentence in sentences(line) {
             end += sentence.len();
             chars += sentence.chars().count();
             if chars * 2 >= PASSAGE_CHARS {
-                pieces.push(&line[from..end]);
+                passages.push(&line[from..end]);
                 (from, chars) = (end, 0);
             }
         }
         if !line[from..].trim().is_empty() {
-            pieces.push(&line[from..]);
+            passages.push(&line[from..]);
         }
     }
-    pieces
+    passages
 }
 
-fn hashed(term: &str) -> u64 {
+fn hash_term(term: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     term.hash(&mut hasher);
     hasher.finish()
 }
 
-/// A passage and a count in one number: there are very many of them.
-fn packed(passage: usize, count: u32) -> u32 {
-    u32::try_from(passage).unwrap_or(u32::MAX >> 4) << 4 | count.min(OCCURRENCES)
+/// Packs a passage and a count into one number, since there are very many of them.
+fn pack(passage: usize, count: u32) -> u32 {
+    u32::try_from(passage).unwrap_or(u32::MAX >> 4) << 4 | count.min(MAX_COUNT)
 }
 
-fn unpacked(entry: u32) -> (usize, f64) {
-    (usize::try_from(entry >> 4).unwrap_or(usize::MAX), f64::from(entry & OCCURRENCES))
+fn unpack(entry: u32) -> (usize, f64) {
+    (usize::try_from(entry >> 4).unwrap_or(usize::MAX), f64::from(entry & MAX_COUNT))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of terms, used as weights")]

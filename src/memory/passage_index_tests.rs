@@ -16,8 +16,8 @@ use crate::store::memories::{self, NewMemory};
 use crate::store::{Durability, Store};
 use crate::text::without_fillers;
 
-/// Hits that a turn is given at most.
-const GIVEN: usize = 3;
+/// The most hits that a turn gets.
+const MAX_ATTACHED: usize = 3;
 
 struct World {
     service: Arc<MemoryService>,
@@ -38,8 +38,8 @@ impl World {
         Self { service: Arc::new(MemoryService::new(store, settings)), _folder: folder }
     }
 
-    /// Of an owner, with a kind and a name.
-    async fn know(&self, owner: &'static str, entries: Vec<(&'static str, String, String)>) -> Vec<i64> {
+    /// Stores memories of an owner, each with a kind and a name.
+    async fn store(&self, owner: &'static str, entries: Vec<(&'static str, String, String)>) -> Vec<i64> {
         let put = move |connection: &Connection| {
             entries.iter().map(|(kind, name, text)| insert(connection, (owner, kind, name, text))).collect()
         };
@@ -48,16 +48,16 @@ impl World {
 
     async fn relevant(&self, text: &str) -> Vec<RecallHit> {
         let owners = vec![Owner::gateway(), Owner::everyone()];
-        self.service.relevant(RelevanceQuery { text: text.to_owned(), owners, limit: GIVEN }).await.unwrap()
+        self.service.relevant(RelevanceQuery { text: text.to_owned(), owners, limit: MAX_ATTACHED }).await.unwrap()
     }
 
     async fn texts(&self, text: &str) -> Vec<String> {
         self.relevant(text).await.into_iter().map(|hit| hit.text).collect()
     }
 
-    /// What the search of the `recall` tool finds, of what holds as much.
+    /// Returns the hits of the `recall` tool's search with the same least share.
     async fn recalled(&self, text: &str) -> Vec<HitLocation> {
-        let ask = RecallQuery {
+        let query = RecallQuery {
             text: text.to_owned(),
             owners: vec![Owner::gateway(), Owner::everyone()],
             kinds: ATTACHED_KINDS.to_vec(),
@@ -65,10 +65,10 @@ impl World {
             session: None,
             since: None,
             until: None,
-            least: LEAST,
-            limit: GIVEN,
+            least: MIN_SHARE,
+            limit: MAX_ATTACHED,
         };
-        let hits = self.service.store.read(move |connection| recall(connection, &ask, None)).await.unwrap();
+        let hits = self.service.store.read(move |connection| recall(connection, &query, None)).await.unwrap();
         hits.into_iter().map(|hit| hit.found).collect()
     }
 }
@@ -89,11 +89,11 @@ fn pairs(list: &Value) -> Vec<(String, String)> {
     serde_json::from_value(list.clone()).unwrap()
 }
 
-/// Facts, and what was said in other conversations.
+/// Stores facts, and summaries of other conversations.
 async fn filled(world: &World) -> BTreeMap<String, i64> {
     let facts = pairs(&own_set()["facts"]);
     let entries = facts.iter().map(|(_, text)| ("fact", String::new(), text.clone())).collect();
-    let ids = world.know("owner", entries).await;
+    let ids = world.store("owner", entries).await;
     let summaries = [
         "The user was concerned with: what shall we cook tonight; the tomatoes are ripe; how long does rice take; write the list\n\
          The user was concerned with: translate this letter; is the grammar right; make it shorter; one more sentence",
@@ -102,26 +102,26 @@ async fn filled(world: &World) -> BTreeMap<String, i64> {
         "用户在准备数学考试，问了平方根和导数的题目，并请求再讲一次牛顿定律的历史。",
     ];
     let summaries = summaries.iter().enumerate();
-    world.know("owner", summaries.map(|(n, text)| ("summary", format!("s{n}"), (*text).to_owned())).collect()).await;
+    world.store("owner", summaries.map(|(n, text)| ("summary", format!("s{n}"), (*text).to_owned())).collect()).await;
     facts.into_iter().map(|(name, _)| name).zip(ids).collect()
 }
 
-/// Of 60 messages that have nothing to do with what is known, how many are given something.
-async fn given(world: &World) -> Vec<(String, Vec<String>)> {
+/// Returns those of 60 unrelated messages that get a memory, with what they get.
+async fn attached(world: &World) -> Vec<(String, Vec<String>)> {
     let unrelated: Vec<String> = serde_json::from_str(include_str!("../../benches/memory/unrelated.json")).unwrap();
     assert_eq!(unrelated.len(), 60);
-    let mut given = Vec::new();
+    let mut attached = Vec::new();
     for text in unrelated {
         let found = world.texts(&text).await;
         if !found.is_empty() {
-            given.push((text, found));
+            attached.push((text, found));
         }
     }
-    given
+    attached
 }
 
-/// A question is given the fact that answers it, wherever a search finds that.
-async fn answers_what_a_search_finds(world: &World, ids: &BTreeMap<String, i64>) {
+/// Checks that a question gets the fact that answers it, wherever a search finds that fact.
+async fn assert_answers_what_a_search_finds(world: &World, ids: &BTreeMap<String, i64>) {
     let questions = pairs(&own_set()["questions"]);
     let mut answered = 0;
     for (question, fact) in &questions {
@@ -134,22 +134,22 @@ async fn answers_what_a_search_finds(world: &World, ids: &BTreeMap<String, i64>)
 }
 
 #[tokio::test]
-async fn what_is_unrelated_is_given_nothing_and_a_question_what_it_was_given() {
+async fn unrelated_messages_get_nothing_and_questions_get_their_answers() {
     let world = World::new();
     let ids = filled(&world).await;
-    let given = given(&world).await;
+    let given = attached(&world).await;
     assert!(given.len() <= 3, "{}: {given:#?}", given.len());
-    answers_what_a_search_finds(&world, &ids).await;
+    assert_answers_what_a_search_finds(&world, &ids).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_vectors_what_is_unrelated_is_given_nothing() {
+async fn vectors_attach_nothing_to_unrelated_messages() {
     let (mut world, server) = (World::new(), Embeddings::start().await);
     server.crowd();
     server.alike(&["car", "automobile"]);
     let ids = filled(&world).await;
     let automobile = "Our automobile stands in the northern garage of the harbour";
-    world.know("owner", vec![("fact", String::new(), automobile.to_owned())]).await;
+    world.store("owner", vec![("fact", String::new(), automobile.to_owned())]).await;
     crate::llm::install_crypto();
     let config = ProviderConfig { base_url: Some(server.base_url()), retries: 0, ..ProviderConfig::default() };
     let models =
@@ -163,15 +163,15 @@ async fn with_vectors_what_is_unrelated_is_given_nothing() {
     {
         assert_eq!(world.texts(text).await, Vec::<String>::new(), "{text}");
     }
-    assert_eq!(server.texts().len(), before, "nobody is asked what a greeting means");
-    let given = given(&world).await;
+    assert_eq!(server.texts().len(), before, "a greeting causes no request");
+    let given = attached(&world).await;
     assert!(given.len() <= 3, "{}: {given:#?}", given.len());
-    answers_what_a_search_finds(&world, &ids).await;
+    assert_answers_what_a_search_finds(&world, &ids).await;
     let found = world.texts("In which northern harbour stands the car of us").await;
     assert_eq!(found.first().map(String::as_str), Some(automobile));
 }
 
-/// Words as they come, of Zipf's law.
+/// A generator of words that follow Zipf's law.
 struct Dice(u64);
 
 impl Dice {
@@ -188,7 +188,7 @@ impl Dice {
 }
 
 #[tokio::test]
-async fn a_word_in_common_with_another_conversation_is_not_enough() {
+async fn a_few_common_words_do_not_attach_a_summary() {
     let world = World::new();
     let mut dice = Dice(7);
     let extract = |dice: &mut Dice| {
@@ -201,24 +201,24 @@ async fn a_word_in_common_with_another_conversation_is_not_enough() {
         known.push(("summary", format!("s{session}"), lines.join("\n")));
     }
     let quoted = known[40].2.lines().nth(3).unwrap().split(": ").nth(1).unwrap().split("; ").next().unwrap().to_owned();
-    world.know("owner", known).await;
-    let mut given = 0;
+    world.store("owner", known).await;
+    let mut attached = 0;
     for _ in 0..100 {
-        given += usize::from(!world.relevant(&dice.words(12)).await.is_empty());
+        attached += usize::from(!world.relevant(&dice.words(12)).await.is_empty());
     }
-    assert!(given <= 5, "{given} of 100 were given something");
+    assert!(attached <= 5, "{attached} of 100 got something");
     let hits = world.texts(&quoted).await;
     assert!(hits.first().is_some_and(|text| text.contains(&quoted) && text.chars().count() < 400), "{hits:?}");
 }
 
 #[tokio::test]
-async fn the_index_keeps_up_with_what_is_known() {
+async fn the_index_follows_changes_of_memories() {
     let world = World::new();
     let fact = |text: &str| vec![("fact", String::new(), text.to_owned())];
     assert_eq!(world.texts("where is the red bicycle?").await, Vec::<String>::new());
-    let old = world.know("owner", fact("The red bicycle stands in the cellar")).await[0];
-    world.know("name:ann", fact("Ann's red bicycle is in the garden")).await;
-    world.know("everyone", fact("The red bicycle pump hangs at the door")).await;
+    let old = world.store("owner", fact("The red bicycle stands in the cellar")).await[0];
+    world.store("name:ann", fact("Ann's red bicycle is in the garden")).await;
+    world.store("everyone", fact("The red bicycle pump hangs at the door")).await;
     let both = ["The red bicycle stands in the cellar", "The red bicycle pump hangs at the door"];
     let mut found = world.texts("where is the red bicycle?").await;
     found.sort();
@@ -227,8 +227,8 @@ async fn the_index_keeps_up_with_what_is_known() {
         both.sort_unstable();
         both
     });
-    // What is replaced, deleted, given away or known again.
-    let new = world.know("owner", fact("The red bicycle was sold to Bob")).await[0];
+    // Replaced, deleted, restored and moved memories.
+    let new = world.store("owner", fact("The red bicycle was sold to Bob")).await[0];
     let write = |work: fn(&Connection, i64, i64) -> Result<(), StoreError>| {
         world.service.store.write(Durability::Logged, move |connection| work(connection, old, new))
     };
@@ -249,21 +249,21 @@ async fn the_index_keeps_up_with_what_is_known() {
     assert!(!world.texts("red bicycle cellar").await.contains(&both[0].to_owned()));
 }
 
-/// So many facts that none of anybody else has room beside them.
+/// The owner has so many facts that there is no room for another index.
 #[tokio::test]
-async fn one_with_very_much_keeps_his_index_beside_what_everyone_may_know() {
+async fn the_index_of_an_owner_with_many_memories_does_not_displace_everyones() {
     let world = World::new();
     let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <= 20000)
                 INSERT INTO memories (owner, kind, text, origin, confidence, created_at)
-                SELECT 'owner', 'fact', 'SearchCorpus ' || i || ' holds a jar', 'told', 1, 0 FROM n";
+                SELECT 'owner', 'fact', 'Shelf ' || i || ' holds a jar', 'told', 1, 0 FROM n";
     world.service.store.write(Durability::Logged, move |connection| Ok(connection.execute(fill, [])?)).await.unwrap();
-    world.know("everyone", vec![("fact", String::new(), "The red bicycle pump hangs at the door".to_owned())]).await;
+    world.store("everyone", vec![("fact", String::new(), "The red bicycle pump hangs at the door".to_owned())]).await;
     for _ in 0..2 {
-        assert_eq!(world.texts("what does shelf 20001 hold?").await.first().unwrap(), "SearchCorpus 20001 holds a jar");
+        assert_eq!(world.texts("what does shelf 20001 hold?").await.first().unwrap(), "Shelf 20001 holds a jar");
         assert_eq!(world.texts("where is the red bicycle pump?").await, ["The red bicycle pump hangs at the door"]);
     }
-    // What comes later is found without all being read again, and replaces nothing that has room.
-    let later = world.know("owner", vec![("fact", String::new(), "The canoe lies below the bridge".to_owned())]).await;
+    // Later memories are found without a rebuild, and displace nothing.
+    let later = world.store("owner", vec![("fact", String::new(), "The canoe lies below the bridge".to_owned())]).await;
     let near = world.service.facts_near(
         Owner::from_stored("owner"),
         vec!["hello".into(), "the canoe below the bridge".into()],
@@ -276,9 +276,9 @@ async fn one_with_very_much_keeps_his_index_beside_what_everyone_may_know() {
 fn summaries_are_cut_into_passages() {
     let long = "word ".repeat(30);
     let text = format!("One line.\n\n{long}. {long}; {long}\n");
-    let pieces = pieces(&text);
-    assert_eq!(pieces.len(), 4);
-    assert_eq!(pieces.concat(), text.replace('\n', ""));
+    let passages = split_into_passages(&text);
+    assert_eq!(passages.len(), 4);
+    assert_eq!(passages.concat(), text.replace('\n', ""));
     for (text, expected) in [
         ("你好！", None),
         ("好的，谢谢你", None),

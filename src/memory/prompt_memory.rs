@@ -1,5 +1,5 @@
-//! What turns were given of a memory: in their prompt, found for their messages, or looked up by a tool. It stands in the logs of
-//! other conversations than the one that it comes from, and is forgotten there, too.
+//! Removes forgotten memories from the turns that used them: from prompts, from the memories attached to messages, and from
+//! tool results. These are logged in other conversations than the one in which the memory was stated.
 
 use std::collections::BTreeSet;
 
@@ -14,30 +14,34 @@ use crate::store::forgetting::{self, ExposedMessage, FORGOTTEN};
 use crate::store::{Connection, StoreError, meta};
 use crate::text::{comparison_key, narrow, one_line};
 
-/// A session and a turn of it.
+/// A session and one of its turns.
 type TurnKey = (String, String);
 
-/// A clock that was set back may have written a message before the memory that it was given; in milliseconds.
-const SLACK: i64 = 86_400_000;
-/// What begins a line that tells a memory.
+/// The tolerance for a clock that was set back: a message may seem older than a memory that it used. In milliseconds.
+const CLOCK_TOLERANCE_MS: i64 = 86_400_000;
+/// The beginning of a line that shows a memory.
 const BULLET: &str = "- ";
 
-/// Takes memories of `owner` that are forgotten out of what turns were given of them, and their words out of what was said and
-/// answered then; `sources` are the turns in which they were said. The prompt of any turn that ran for him since they are known
-/// may have held them. Answers the sessions in which something stood.
+/// Removes forgotten memories of `owner` from the turns that used them, and the words that mention the memories from the
+/// messages of those turns. `sources` are the turns in which the memories were stated. Any later turn of the owner may have
+/// had the memories in its prompt. Returns the sessions that changed.
 ///
 /// # Errors
 /// The store cannot be written.
 pub(super) fn redact_prompts(
     connection: &Connection,
     owner: &Owner,
-    (entries, telling): (&[&MemoryEntry], Vec<MentionDetector>),
+    (entries, detectors): (&[&MemoryEntry], Vec<MentionDetector>),
     sources: &BTreeSet<TurnKey>,
 ) -> Result<BTreeSet<String>, StoreError> {
-    let marks = ForgottenMarks { telling, places: places(connection, sources)?, ..ForgottenMarks::of_entries(entries) };
-    let since = entries.iter().map(|entry| entry.created_at).min().unwrap_or_default() - SLACK;
+    let marks = ForgottenMarks {
+        detectors,
+        labels: message_labels(connection, sources)?,
+        ..ForgottenMarks::of_entries(entries)
+    };
+    let since = entries.iter().map(|entry| entry.created_at).min().unwrap_or_default() - CLOCK_TOLERANCE_MS;
     let turns: Vec<&str> = sources.iter().map(|(_, turn)| turn.as_str()).collect();
-    let (mut copies, mut struck, mut open) = (BTreeSet::new(), Vec::new(), TurnRows::default());
+    let (mut copies, mut redacted, mut open) = (BTreeSet::new(), Vec::new(), TurnRows::default());
     forgetting::visit_exposed(
         connection,
         (owner.as_str(), since),
@@ -49,35 +53,36 @@ pub(super) fn redact_prompts(
             }
             if open.place.0 != session || open.place.1 != turn {
                 let place = (session, turn);
-                struck.extend(std::mem::replace(&mut open, TurnRows { place, rows: Vec::new() }).struck(&marks));
+                redacted.extend(std::mem::replace(&mut open, TurnRows { place, rows: Vec::new() }).redacted(&marks));
             }
             open.rows.push((seq, body));
         },
     )?;
-    struck.extend(open.struck(&marks));
-    // A conversation that began with another one's messages has the same turns.
+    redacted.extend(open.redacted(&marks));
+    // A forked conversation contains the same turns.
     for (session, turn) in copies.difference(sources) {
         forget_turn(connection, session, turn)?;
     }
     let mut sessions: BTreeSet<String> = copies.into_iter().map(|(session, _)| session).collect();
-    for (place, left) in struck {
-        strike_turn(connection, (&place.0, &place.1), left)?;
+    for (place, left) in redacted {
+        write_redacted(connection, (&place.0, &place.1), left)?;
         sessions.insert(place.0);
     }
     Ok(sessions)
 }
 
-/// Takes out the words of a turn in which something was said, and what was noted beside; answers whether it had ended.
+/// Removes the words of a turn in which a memory was stated, and the task recorded of it. Returns true if the turn had
+/// ended.
 pub(super) fn forget_turn(connection: &Connection, session: &str, turn: &str) -> Result<bool, StoreError> {
     for task in forgetting::task_memories(connection, session, turn)? {
         remove(connection, task)?;
     }
-    // First what the words are found by, which may need the words.
+    // The index entries come first, since their removal may need the words.
     word_index::remove_turn(connection, session, turn)?;
     forgetting::forget_turn(connection, session, turn)
 }
 
-/// Messages of one turn that follow each other: seq and body.
+/// Consecutive messages of one turn, as seq and body.
 #[derive(Default)]
 struct TurnRows {
     place: TurnKey,
@@ -85,39 +90,39 @@ struct TurnRows {
 }
 
 impl TurnRows {
-    /// Which of them are struck, and what is left of those.
-    fn struck(self, marks: &ForgottenMarks) -> Option<(TurnKey, Vec<(i64, RedactedMessage)>)> {
+    /// Returns the redacted messages; `None` if nothing changes.
+    fn redacted(self, marks: &ForgottenMarks) -> Option<(TurnKey, Vec<(i64, RedactedMessage)>)> {
         if !self.rows.iter().any(|(_, body)| marks.may_be_in(body)) {
             return None;
         }
         let (seqs, bodies): (Vec<i64>, Vec<String>) = self.rows.into_iter().unzip();
-        let left = seqs.into_iter().zip(marks.without(&bodies)).filter_map(|(seq, left)| Some((seq, left?)));
+        let left = seqs.into_iter().zip(marks.redact(&bodies)).filter_map(|(seq, left)| Some((seq, left?)));
         let left: Vec<_> = left.collect();
         (!left.is_empty()).then_some((self.place, left))
     }
 }
 
-/// Takes what was given out of one turn, and with it what was made of it.
-fn strike_turn(
+/// Writes the redacted messages of a turn, and removes what was derived from the originals.
+fn write_redacted(
     connection: &Connection,
     (session, turn): (&str, &str),
     left: Vec<(i64, RedactedMessage)>,
 ) -> Result<(), StoreError> {
-    let mut unsaid = Vec::new();
-    for (seq, RedactedMessage { body, is_wordless, is_asked }) in left {
+    let mut cleared = Vec::new();
+    for (seq, RedactedMessage { body, is_cleared, is_question }) in left {
         forgetting::replace_body(connection, session, seq, &body)?;
-        if is_wordless {
-            unsaid.push(seq);
+        if is_cleared {
+            cleared.push(seq);
         }
-        if is_wordless && is_asked {
+        if is_cleared && is_question {
             forgetting::replace_inbox_text(connection, turn, FORGOTTEN)?;
         }
     }
     forgetting::forget_steps(connection, turn)?;
-    if !unsaid.is_empty() {
-        word_index::remove_said(connection, session, &unsaid)?;
+    if !cleared.is_empty() {
+        word_index::remove_messages(connection, session, &cleared)?;
         forgetting::forget_delivered(connection, turn)?;
-        // What is noted of a turn holds its answer.
+        // The task of a turn contains its answer.
         for task in forgetting::task_memories(connection, session, turn)? {
             remove(connection, task)?;
         }
@@ -125,38 +130,43 @@ fn strike_turn(
     Ok(())
 }
 
-/// What is left of a message.
+/// A redacted message.
 struct RedactedMessage {
     body: String,
-    is_wordless: bool,
-    /// The user's.
-    is_asked: bool,
+    is_cleared: bool,
+    /// The message is the user's.
+    is_question: bool,
 }
 
-/// What a turn that still ran adds to its session when it has ended, without what was forgotten meanwhile; answers whether
-/// anything was struck.
+/// Redacts the messages that a turn adds to its session at its end, if memories were forgotten while it ran. Returns true if
+/// any message changed.
 ///
 /// # Errors
 /// The store cannot be read or written.
-pub fn redact_ended_turn(connection: &Connection, turn: &str, said: &mut [ChatMessage]) -> Result<bool, StoreError> {
-    let mut waiting = PendingRedactions::read(connection)?;
-    let telling = waiting.0.iter().filter(|(turns, _)| turns.contains(turn)).flat_map(|(_, telling)| telling.clone());
-    let telling: Vec<MentionDetector> = telling.collect();
-    waiting.remove(connection, turn)?;
-    let marks = ForgottenMarks { telling, ..ForgottenMarks::default() };
-    let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
-    let mut is_struck = false;
-    for (message, left) in said.iter_mut().zip(marks.without(&bodies)) {
-        if let Some(struck) = left.and_then(|left| read(&left.body)) {
-            *message = struck;
-            is_struck = true;
+pub fn redact_ended_turn(
+    connection: &Connection,
+    turn: &str,
+    messages: &mut [ChatMessage],
+) -> Result<bool, StoreError> {
+    let mut pending = PendingRedactions::read(connection)?;
+    let detectors =
+        pending.0.iter().filter(|(turns, _)| turns.contains(turn)).flat_map(|(_, detectors)| detectors.clone());
+    let detectors: Vec<MentionDetector> = detectors.collect();
+    pending.remove(connection, turn)?;
+    let marks = ForgottenMarks { detectors, ..ForgottenMarks::default() };
+    let bodies = messages.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    let mut is_changed = false;
+    for (message, left) in messages.iter_mut().zip(marks.redact(&bodies)) {
+        if let Some(redacted) = left.and_then(|left| parse_message(&left.body)) {
+            *message = redacted;
+            is_changed = true;
         }
     }
-    Ok(is_struck)
+    Ok(is_changed)
 }
 
-/// Turns that still run and were begun before something was forgotten: their prompts may hold it, and what they come to.
-/// Kept in the store until they have ended, each with that by which it is seen.
+/// Redactions of turns that were running when a memory was forgotten: their prompts and outputs may contain it. The store
+/// keeps these turns with the detectors of the memory until they end.
 #[derive(Default, Deserialize, Serialize)]
 struct PendingRedactions(Vec<(BTreeSet<String>, Vec<MentionDetector>)>);
 
@@ -164,19 +174,19 @@ impl PendingRedactions {
     const KEY: &str = "forgetting";
 
     fn read(connection: &Connection) -> Result<Self, StoreError> {
-        let noted = meta::get(connection, Self::KEY)?.filter(|noted| !noted.is_empty());
-        Ok(noted.and_then(|noted| serde_json::from_str(&noted).ok()).unwrap_or_default())
+        let stored = meta::get(connection, Self::KEY)?.filter(|stored| !stored.is_empty());
+        Ok(stored.and_then(|stored| serde_json::from_str(&stored).ok()).unwrap_or_default())
     }
 
-    /// Writes it, without turns that have ended.
+    /// Writes the redactions, without turns that have ended.
     fn write(mut self, connection: &Connection) -> Result<(), StoreError> {
         let open = forgetting::running_turns(connection, Owner::everyone().as_str())?;
         for (turns, _) in &mut self.0 {
             turns.retain(|turn| open.contains(turn));
         }
         self.0.retain(|(turns, _)| !turns.is_empty());
-        let noted = if self.0.is_empty() { String::new() } else { serde_json::to_string(&self)? };
-        meta::set(connection, Self::KEY, &noted)
+        let stored = if self.0.is_empty() { String::new() } else { serde_json::to_string(&self)? };
+        meta::set(connection, Self::KEY, &stored)
     }
 
     fn remove(&mut self, connection: &Connection, turn: &str) -> Result<(), StoreError> {
@@ -188,77 +198,77 @@ impl PendingRedactions {
     }
 }
 
-/// Has the turns that run now for `owner` struck when they end, and those that rest begin anew where they have read what is told.
+/// Schedules the redaction of the running turns of `owner`, and restarts parked turns that have read a forgotten memory.
 ///
 /// # Errors
 /// The store cannot be written.
 pub(super) fn redact_running_turns(
     connection: &Connection,
     owner: &Owner,
-    telling: Vec<MentionDetector>,
+    detectors: Vec<MentionDetector>,
 ) -> Result<(), StoreError> {
-    let mut anew = BTreeSet::new();
+    let mut restarted = BTreeSet::new();
     forgetting::visit_resting_steps(connection, owner.as_str(), |turn, body| {
-        if telling.iter().any(|telling| telling.is_named_in(&body) || telling.is_stated_in(&body)) {
-            anew.insert(turn);
+        if detectors.iter().any(|detector| detector.is_named_in(&body) || detector.is_stated_in(&body)) {
+            restarted.insert(turn);
         }
     })?;
-    anew.iter().try_for_each(|turn| forgetting::restart_turn(connection, turn))?;
+    restarted.iter().try_for_each(|turn| forgetting::restart_turn(connection, turn))?;
     let running = forgetting::running_turns(connection, owner.as_str())?;
-    let mut waiting = PendingRedactions::read(connection)?;
-    if !running.is_empty() && !telling.is_empty() {
-        waiting.0.push((running, telling));
+    let mut pending = PendingRedactions::read(connection)?;
+    if !running.is_empty() && !detectors.is_empty() {
+        pending.0.push((running, detectors));
     }
-    if waiting.0.is_empty() { Ok(()) } else { waiting.write(connection) }
+    if pending.0.is_empty() { Ok(()) } else { pending.write(connection) }
 }
 
-fn read(body: &str) -> Option<ChatMessage> {
+fn parse_message(body: &str) -> Option<ChatMessage> {
     serde_json::from_str(body).ok()
 }
 
-/// Returns how tools name the messages that are forgotten: ` · cli:direct #12 · `.
-fn places(connection: &Connection, sources: &BTreeSet<TurnKey>) -> Result<Vec<String>, StoreError> {
-    let mut places = Vec::new();
+/// Returns the labels of forgotten messages in tool results: ` · cli:direct #12 · `.
+fn message_labels(connection: &Connection, sources: &BTreeSet<TurnKey>) -> Result<Vec<String>, StoreError> {
+    let mut labels = Vec::new();
     for (session, turn) in sources {
-        let said = forgetting::messages_of_turn(connection, session, turn)?;
-        places.extend(said.into_iter().map(|(seq, _)| format!(" · {session} #{seq} · ")));
+        let rows = forgetting::messages_of_turn(connection, session, turn)?;
+        labels.extend(rows.into_iter().map(|(seq, _)| format!(" · {session} #{seq} · ")));
     }
-    Ok(places)
+    Ok(labels)
 }
 
-/// By what it is seen that a line tells what is forgotten.
+/// The marks of lines that show forgotten memories.
 #[derive(Default)]
 struct ForgottenMarks {
-    telling: Vec<MentionDetector>,
-    /// The memories as they are shown, in normal form.
+    detectors: Vec<MentionDetector>,
+    /// The memories as they are shown, as comparison keys.
     shown: Vec<String>,
-    /// `- id 12 ·`, as a tool begins the line of a memory.
+    /// `- id 12 ·`, the beginning of a memory's line in a tool result.
     ids: Vec<String>,
-    /// ` · cli:direct #12 · `, as a tool names a message that was forgotten with it.
-    places: Vec<String>,
+    /// ` · cli:direct #12 · `, the label of a forgotten message in a tool result.
+    labels: Vec<String>,
 }
 
 impl ForgottenMarks {
-    /// What is left of each message of a turn; `None` for one that stays as it is.
-    fn without(&self, bodies: &[String]) -> Vec<Option<RedactedMessage>> {
-        let messages: Vec<Option<ChatMessage>> = bodies.iter().map(|body| read(body)).collect();
-        let given = |message: &ChatMessage| self.without_given(message);
-        // Whatever a turn has found for it, it speaks of.
+    /// Redacts the messages of a turn; `None` for each one that stays as it is.
+    fn redact(&self, bodies: &[String]) -> Vec<Option<RedactedMessage>> {
+        let messages: Vec<Option<ChatMessage>> = bodies.iter().map(|body| parse_message(body)).collect();
+        let given = |message: &ChatMessage| self.without_shown_memories(message);
+        // A turn that found a memory also writes about it.
         let was_found = messages.iter().flatten().any(|message| given(message).is_some());
         let mut question = String::new();
         let left = bodies.iter().zip(&messages).map(|(body, message)| {
             let message = message.as_ref()?;
-            let is_asked = matches!(message, ChatMessage::User { .. });
+            let is_question = matches!(message, ChatMessage::User { .. });
             if let ChatMessage::User { content, .. } = message {
                 written(content).clone_into(&mut question);
             }
-            let is_wordless = self.is_told(message, &question, was_found);
+            let is_cleared = self.is_mentioned_by(message, &question, was_found);
             let body = match given(message) {
-                Some(message) if !is_wordless => serde_json::to_string(&message).ok()?,
-                None if !is_wordless => return None,
+                Some(message) if !is_cleared => serde_json::to_string(&message).ok()?,
+                None if !is_cleared => return None,
                 _ => forgetting::without_words(body),
             };
-            Some(RedactedMessage { body, is_wordless, is_asked })
+            Some(RedactedMessage { body, is_cleared, is_question })
         });
         left.collect()
     }
@@ -271,23 +281,23 @@ impl ForgottenMarks {
             MemoryKind::Fact | MemoryKind::Task | MemoryKind::Summary => comparison_key(&one_line(&entry.text)),
         };
         Self {
-            telling: Vec::new(),
+            detectors: Vec::new(),
             shown: entries.iter().map(shown).filter(|shown| !shown.is_empty()).collect(),
             ids: entries.iter().map(|entry| format!("{BULLET}id {} ·", entry.id)).collect(),
-            places: Vec::new(),
+            labels: Vec::new(),
         }
     }
 
-    /// Whether it is worth to read a text: it may be one of many.
+    /// Returns true if a text may contain a mark. This check is cheaper than parsing the text.
     fn may_be_in(&self, text: &str) -> bool {
         let narrow = narrow(text).to_lowercase();
-        self.telling.iter().any(|telling| telling.may_be_in(&narrow))
-            || self.ids.iter().chain(&self.places).any(|mark| text.contains(mark.as_str()))
-            || self.telling.len() < self.shown.len()
+        self.detectors.iter().any(|detector| detector.may_be_in(&narrow))
+            || self.ids.iter().chain(&self.labels).any(|mark| text.contains(mark.as_str()))
+            || self.detectors.len() < self.shown.len()
     }
 
-    /// A message without the lines that tell a memory which it was given; `None` where it has none.
-    fn without_given(&self, message: &ChatMessage) -> Option<ChatMessage> {
+    /// Removes the lines that show a memory from a message or a tool result; `None` if there is none.
+    fn without_shown_memories(&self, message: &ChatMessage) -> Option<ChatMessage> {
         match message {
             ChatMessage::User { content, images } => {
                 let left = self.without_lines(found_in_memory(content))?;
@@ -305,20 +315,20 @@ impl ForgottenMarks {
     }
 
     fn without_lines(&self, text: &str) -> Option<String> {
-        let left: Vec<&str> = text.split('\n').filter(|line| !self.is_line(line)).collect();
+        let left: Vec<&str> = text.split('\n').filter(|line| !self.is_memory_line(line)).collect();
         let left = left.join("\n");
         (left.len() < text.len()).then_some(left)
     }
 
-    /// Whether a line tells something of it. What else stands there goes with it.
-    fn is_line(&self, line: &str) -> bool {
+    /// Returns true if a line shows a forgotten memory. The whole line is then removed.
+    fn is_memory_line(&self, line: &str) -> bool {
         let Some(text) = line.strip_prefix(BULLET) else { return false };
         let is_marked = self.ids.iter().any(|id| line.starts_with(id.as_str()))
-            || self.places.iter().any(|place| line.contains(place.as_str()));
-        is_marked || self.is_shown(text) || without_mentions(text, &self.telling).is_some()
+            || self.labels.iter().any(|place| line.contains(place.as_str()));
+        is_marked || self.is_shown(text) || without_mentions(text, &self.detectors).is_some()
     }
 
-    /// Whether a text is a memory as it is shown, which may have been cut.
+    /// Returns true if a text is a memory as it is shown, which may be truncated.
     fn is_shown(&self, text: &str) -> bool {
         let (is_cut, text) = text.strip_suffix('…').map_or((false, text), |text| (true, text));
         let text = comparison_key(text);
@@ -326,15 +336,15 @@ impl ForgottenMarks {
             && self.shown.iter().any(|shown| if is_cut { shown.starts_with(&text) } else { *shown == text })
     }
 
-    /// Whether a message of a turn tells it, which was asked `question`: what the agent said, thought or called, what another tool
-    /// than those of the memory gave, or the question itself.
-    fn is_told(&self, message: &ChatMessage, question: &str, was_found: bool) -> bool {
-        let any = |tells: &dyn Fn(&MentionDetector) -> bool| self.telling.iter().any(tells);
+    /// Returns true if a message of a turn about `question` mentions a forgotten memory: the question, the agent's answer,
+    /// reasoning or calls, or the result of a tool that is none of the memory's.
+    fn is_mentioned_by(&self, message: &ChatMessage, question: &str, was_found: bool) -> bool {
+        let any = |tells: &dyn Fn(&MentionDetector) -> bool| self.detectors.iter().any(tells);
         match message {
             ChatMessage::User { content, .. } => any(&|it| it.is_stated_in(written(content))),
-            // What was found in memory goes line by line.
+            // Results of the memory tools are redacted line by line.
             ChatMessage::Tool { content, .. } if content.contains(IS_DATA) => false,
-            ChatMessage::Tool { content, .. } => any(&|it| it.is_whole_in(content) || it.is_named_in(content)),
+            ChatMessage::Tool { content, .. } => any(&|it| it.is_quoted_in(content) || it.is_named_in(content)),
             ChatMessage::Assistant { content, reasoning, tool_calls } => {
                 let thought = reasoning.as_ref().map_or("", |reasoning| reasoning.text.as_str());
                 let called = tool_calls.iter().map(|call| call.arguments.as_str());
@@ -342,7 +352,7 @@ impl ForgottenMarks {
                 let tells = |it: &MentionDetector, text: &str| {
                     it.is_disclosed_by(text, question) || (was_found && it.is_answered(text, question))
                 };
-                all.any(|text| any(&|it| tells(it, text)) || without_mentions(text, &self.telling).is_some())
+                all.any(|text| any(&|it| tells(it, text)) || without_mentions(text, &self.detectors).is_some())
             }
         }
     }
@@ -365,7 +375,7 @@ mod tests {
             name: name.to_owned(),
             text: text.to_owned(),
             detail: json!({}),
-            origin: MemoryOrigin::Told,
+            origin: MemoryOrigin::Stated,
             source: None,
             confidence: 1.0,
             created_at: 0,
@@ -376,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_tell_what_is_forgotten() {
+    fn lines_that_show_forgotten_memories_are_detected() {
         let long = "word ".repeat(100) + "end";
         let cat = entry(12, MemoryKind::Fact, "", "The user's cat is called Momo");
         let editor = entry(13, MemoryKind::Preference, "editor", "vim");
@@ -396,32 +406,32 @@ mod tests {
             (&summary, &format!("- {}…", &long[..99]), true),
             (&summary, "- word", false),
         ] {
-            let told = Some(entry).filter(|entry| entry.kind != MemoryKind::Summary);
+            let mentioned = Some(entry).filter(|entry| entry.kind != MemoryKind::Summary);
             let marks = ForgottenMarks {
-                places: vec![" · cli:direct #7 · ".to_owned()],
-                telling: told.into_iter().map(MentionDetector::of_entry).collect(),
+                labels: vec![" · cli:direct #7 · ".to_owned()],
+                detectors: mentioned.into_iter().map(MentionDetector::of_entry).collect(),
                 ..ForgottenMarks::of_entries(&[entry])
             };
-            assert_eq!(marks.is_line(line), expected, "{line}");
+            assert_eq!(marks.is_memory_line(line), expected, "{line}");
             assert!(!expected || marks.may_be_in(line), "{line}");
         }
     }
 
-    fn turn(connection: &Connection, session: &str, said: &[ChatMessage]) -> Result<Uuid, StoreError> {
+    fn turn(connection: &Connection, session: &str, log: &[ChatMessage]) -> Result<Uuid, StoreError> {
         let id = Uuid::now_v7();
-        let rows = said.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));
+        let rows = log.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));
         messages::append(connection, session, id, rows)?;
-        turn_steps::append(connection, id, "note", &serde_json::to_string(said)?)?;
+        turn_steps::append(connection, id, "note", &serde_json::to_string(log)?)?;
         Ok(id)
     }
 
-    /// What a request would hold, and the words that lead to something.
+    /// Returns the messages of a session.
     fn left(connection: &Connection, session: &str) -> Result<String, StoreError> {
         let rows = messages::range(connection, session, 0, 99)?;
         Ok(rows.into_iter().map(|row| row.body).collect::<Vec<_>>().join("\n"))
     }
 
-    /// Said in `a`, given in `b` and to another one, and copied. Answers the turn in which it was said.
+    /// Stores a memory that was stated in `a`, used in `b` and by another owner, and forked. Returns the turn that stated it.
     fn talk(connection: &Connection) -> Result<Uuid, StoreError> {
         let asked = "what is my cat called?\n\n[Runtime Context]\nCurrent Time: now\n\n[Memory]\nfound:";
         let call = |name: &str| ChatMessage::Assistant {
@@ -467,7 +477,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_goes_from_all_conversations_in_which_it_was_given() {
+    async fn forgetting_redacts_all_conversations_that_used_the_memory() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let work = |connection: &Connection| -> Result<_, StoreError> {
@@ -479,7 +489,7 @@ mod tests {
                 name: String::new(),
                 text: "My cat is called Momo".to_owned(),
                 detail: json!({}),
-                origin: MemoryOrigin::Told,
+                origin: MemoryOrigin::Stated,
                 source: Some(source),
                 confidence: 0.5,
             };
@@ -489,7 +499,7 @@ mod tests {
             assert!(memories::find(connection, id)?.is_none() && meta::get(connection, meta::FORGETS)?.is_some());
             let steps = "SELECT group_concat(body) FROM turn_steps";
             let steps: String = connection.query_row(steps, [], |row| row.get(0))?;
-            let ask = crate::memory::RecallQuery {
+            let query = crate::memory::RecallQuery {
                 text: "momo".to_owned(),
                 owners: vec![Owner::gateway()],
                 kinds: vec![MemoryKind::Fact],
@@ -500,7 +510,7 @@ mod tests {
                 least: 0.0,
                 limit: 9,
             };
-            let hits = recall::recall(connection, &ask, None)?.len();
+            let hits = recall::recall(connection, &query, None)?.len();
             Ok((["a", "b", "copy", "others"].map(|session| left(connection, session).unwrap()), steps, hits))
         };
         let ([a, b, copy, others], steps, hits) = store.write(Durability::Logged, work).await.unwrap();
@@ -510,7 +520,7 @@ mod tests {
             assert!(!text.contains("Momo") && text.contains(kept), "{text}");
         }
         assert!(b.contains(r#""content":"[forgotten]""#) && !b.contains("found:\"}"), "{b}");
-        assert!(others.contains("Momo"), "what is another one's is his");
+        assert!(others.contains("Momo"), "the memory of another owner stays");
         assert_eq!((steps.matches("Momo").count(), hits), (1, 0), "{steps}");
     }
 }

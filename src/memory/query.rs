@@ -1,4 +1,4 @@
-//! What is searched for in memory, and what is found.
+//! Queries to memory, and their hits.
 
 use super::{MemoryKind, Owner};
 
@@ -41,7 +41,7 @@ pub struct RecallHit {
     pub at: i64,
     /// The share of the query that the hit holds, 0 to 1.
     pub similarity: f64,
-    /// The rank; comparable within one answer only.
+    /// The score; comparable within one answer only.
     pub score: f64,
 }
 

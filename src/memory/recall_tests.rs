@@ -43,7 +43,7 @@ impl World {
         self.service.store.write(Durability::Logged, work).await.unwrap()
     }
 
-    /// A turn: what `sender` said and what was answered; with the runtime context and a tool's result as turns have them.
+    /// Stores a turn with the message of `sender` and the answer, with a runtime context and a tool result as in real turns.
     async fn turn(&self, session: &str, sender: &str, trust: &'static str, said: &str, answer: &str) -> Uuid {
         let (session, sender) = (session.to_owned(), sender.to_owned());
         let log = [
@@ -104,18 +104,18 @@ impl World {
     }
 
     async fn hits(&self, owner: &str, text: &str) -> Vec<RecallHit> {
-        let ask = ask(owner, text);
-        self.service.store.read(move |connection| recall(connection, &ask, None)).await.unwrap()
+        let query = recall_query(owner, text);
+        self.service.store.read(move |connection| recall(connection, &query, None)).await.unwrap()
     }
 
     async fn texts(&self, owner: &str, text: &str) -> Vec<String> {
-        // What was said beside a hit comes along.
+        // Neighbours of a hit come along with similarity 0.
         let hits = self.hits(owner, text).await.into_iter().filter(|hit| hit.similarity > 0.0);
         hits.map(|hit| hit.text).collect()
     }
 }
 
-fn ask(owner: &str, text: &str) -> RecallQuery {
+fn recall_query(owner: &str, text: &str) -> RecallQuery {
     RecallQuery {
         text: text.to_owned(),
         owners: vec![Owner::from_stored(owner), Owner::everyone()],
@@ -130,7 +130,7 @@ fn ask(owner: &str, text: &str) -> RecallQuery {
 }
 
 #[tokio::test]
-async fn one_and_two_characters_and_stems_are_found() {
+async fn single_characters_and_stems_are_found() {
     let world = World::new();
     world.index().await;
     for fact in ["我的狗叫旺财", "他住在上海", "Ann likes hiking in the Alps", "The Wi-Fi password hangs at the door"]
@@ -162,7 +162,7 @@ async fn one_and_two_characters_and_stems_are_found() {
 }
 
 #[tokio::test]
-async fn an_index_that_has_grown_since_it_was_read_is_sound() {
+async fn an_index_that_grows_between_searches_stays_sound() {
     let world = World::new();
     for n in 0..40 {
         world.fact("owner", &format!("recipe {n} for guests")).await;
@@ -176,7 +176,7 @@ async fn an_index_that_has_grown_since_it_was_read_is_sound() {
 }
 
 #[tokio::test]
-async fn what_must_hold_so_much_is_what_would_be_found_anyway() {
+async fn a_least_share_keeps_the_best_hits() {
     let world = World::new();
     for n in 0..900_u32 {
         let rare = if n % 300 == 7 { "with saffron" } else { "" };
@@ -186,8 +186,8 @@ async fn what_must_hold_so_much_is_what_would_be_found_anyway() {
     for text in ["soup with saffron for guests", "saffron bread 3", "a recipe", "recipe 307", "nothing of the kind"] {
         let all = world.hits("owner", text).await;
         for least in [0.2, 0.5, 0.9] {
-            let ask = RecallQuery { least, ..ask("owner", text) };
-            let found = world.service.store.read(move |connection| recall(connection, &ask, None)).await.unwrap();
+            let query = RecallQuery { least, ..recall_query("owner", text) };
+            let found = world.service.store.read(move |connection| recall(connection, &query, None)).await.unwrap();
             let ids = |hits: &[RecallHit]| hits.iter().map(|hit| hit.found.clone()).collect::<HashSet<_>>();
             assert!(found.iter().all(|hit| hit.similarity >= least), "{text} {least}: {found:?}");
             let best: Vec<RecallHit> = all.iter().filter(|hit| hit.similarity >= least).cloned().collect();
@@ -197,7 +197,7 @@ async fn what_must_hold_so_much_is_what_would_be_found_anyway() {
 }
 
 #[tokio::test]
-async fn nobody_finds_what_is_anothers() {
+async fn recall_returns_only_own_memories() {
     let world = World::new();
     world.turn("a", "ann@example.org", "known", "my secret is a walnut", "a walnut, I see").await;
     world.turn("b", "bob@example.org", "known", "my secret is a hazelnut", "a hazelnut, I see").await;
@@ -217,7 +217,7 @@ async fn nobody_finds_what_is_anothers() {
         found.sort();
         assert_eq!(found, expected, "{owner}");
     }
-    // The command line of the gateway's owner alone sees all.
+    // Only the owner's command line searches all conversations.
     let lines =
         world.service.store.read(|connection| search_messages(connection, "secret", None, None, 10)).await.unwrap();
     assert_eq!(lines.len(), 4);
@@ -231,7 +231,7 @@ async fn nobody_finds_what_is_anothers() {
     assert_eq!(of_one.iter().map(|line| line.excerpt.as_str()).collect::<Vec<_>>(), ["my secret is a hazelnut"]);
 }
 
-/// Which terms lead to which messages and memories.
+/// Returns the terms of the index, with the messages and memories that they lead to.
 fn content(connection: &Connection) -> Result<Vec<(String, String)>, StoreError> {
     connection.execute_batch(
         "CREATE VIRTUAL TABLE temp.v1 USING fts5vocab(main, said_words, instance);
@@ -247,7 +247,7 @@ fn content(connection: &Connection) -> Result<Vec<(String, String)>, StoreError>
 }
 
 #[tokio::test]
-async fn an_index_made_anew_is_the_one_that_grew() {
+async fn a_rebuilt_index_equals_one_that_grew() {
     let world = World::new();
     let mut forgotten = Uuid::nil();
     for n in 0..100 {
@@ -265,7 +265,7 @@ async fn an_index_made_anew_is_the_one_that_grew() {
     world
         .write(move |connection| {
             terms::remove_turn(connection, "s1", &forgotten.to_string())?;
-            // As forgetting does: the log says no more than that something was there.
+            // Forgetting leaves a placeholder in the log as well.
             let body = serde_json::to_string(&ChatMessage::user(super::super::FORGOTTEN)).unwrap();
             connection.execute("UPDATE messages SET body = ? WHERE turn = ?", [body, forgotten.to_string()])?;
             connection.execute("DELETE FROM messages WHERE session = 's2' AND seq < 10", [])?;
@@ -274,7 +274,7 @@ async fn an_index_made_anew_is_the_one_that_grew() {
         .await;
     world.index().await;
     let grown = world.write(content).await;
-    let anew = world
+    let rebuilt = world
         .write(|connection| {
             assert_eq!(terms::check(connection)?, Vec::<String>::new());
             let names = BTreeMap::from([("ann".to_owned(), vec!["email:ann@example.org".to_owned()])]);
@@ -284,11 +284,11 @@ async fn an_index_made_anew_is_the_one_that_grew() {
         })
         .await;
     assert!(grown.len() > 500, "{}", grown.len());
-    assert_eq!(grown, anew);
+    assert_eq!(grown, rebuilt);
 }
 
 #[tokio::test]
-async fn what_was_forgotten_is_nowhere_in_the_index() {
+async fn forgotten_terms_leave_the_index() {
     let world = World::new();
     let turn = world.turn("s", "me", "owner", "the passphrase is xylophonequartz", "noted xylophonequartz").await;
     for n in 0..50 {
@@ -317,7 +317,7 @@ async fn what_was_forgotten_is_nowhere_in_the_index() {
 }
 
 #[tokio::test]
-async fn a_damaged_index_is_made_anew_and_harms_nothing_else() {
+async fn a_damaged_index_is_rebuilt_and_breaks_nothing_else() {
     let world = World::new();
     world.turn("s", "me", "owner", "the heron stands in the pond", "a heron").await;
     world.fact("owner", "The heron is called Heinz").await;
@@ -326,12 +326,12 @@ async fn a_damaged_index_is_made_anew_and_harms_nothing_else() {
         let damage = format!("UPDATE {table}_data SET block = x'00ff00ff00ff00ff' WHERE id > 10");
         world.write(move |connection| Ok(connection.execute(&damage, [])?)).await;
         assert!(!world.service.store.read(terms::check).await.unwrap().is_empty(), "{table}");
-        assert!(world.service.store.check().await.is_ok(), "it is no reason to distrust the file");
-        // A write beside it goes on, and readers find nothing rather than fail.
+        assert!(world.service.store.check().await.is_ok(), "the database file is sound");
+        // Other writes succeed, and searches find nothing instead of failing.
         world.fact("owner", "Herons eat fish").await;
         world.hits("owner", "heron").await;
         world.service.store.read(|connection| search_messages(connection, "heron", None, None, 9)).await.unwrap();
-        world.write(terms::distrust).await;
+        world.write(terms::mark_damaged).await;
         world.index().await;
         assert_eq!(world.service.store.read(terms::check).await.unwrap(), Vec::<String>::new(), "{table}");
         assert!(world.texts("owner", "heron heinz").await.contains(&"The heron is called Heinz".to_owned()));
@@ -340,7 +340,7 @@ async fn a_damaged_index_is_made_anew_and_harms_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_mended_database_finds_again_what_was_taken_over() {
+async fn a_repaired_database_is_indexed_again() {
     let world = World::new();
     world.turn("s", "me", "owner", "the heron stands in the pond", "a heron").await;
     world.fact("owner", "The heron is called Heinz").await;
@@ -364,7 +364,7 @@ async fn filters_are_exact() {
         world.turn(&format!("s{}", n % 2), "me", "owner", &format!("common word {n}"), "fine").await;
     }
     world.index().await;
-    let base = RecallQuery { kinds: Vec::new(), ..ask("owner", "common word 777") };
+    let base = RecallQuery { kinds: Vec::new(), ..recall_query("owner", "common word 777") };
     for (change, least, most) in [
         (base.clone(), 10, 10),
         (RecallQuery { session: Some("s1".to_owned()), ..base.clone() }, 10, 10),

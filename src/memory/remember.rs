@@ -32,7 +32,7 @@ impl RememberOutcome {
     }
 }
 
-/// The changes that remembering an entry needs, by the state of the store when the plan was made.
+/// The changes that remembering an entry needs, based on the state of the store when the plan was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RememberPlan {
     /// The entry as it is stored.
@@ -43,15 +43,16 @@ pub struct RememberPlan {
     pub replaces: Option<MemoryEntry>,
 }
 
-/// How much of what is missing to certainty is added when something is said again.
-const CONFIRMED: f64 = 0.3;
-/// Other turns of the same words that are noted with a memory, the newest.
-const ALSO: usize = 16;
-/// What a memory has replaced, and what that had: so many of them stay.
-const HISTORY: usize = 10;
+/// The share of the missing confidence that a repetition adds.
+const CONFIRMATION_GAIN: f64 = 0.3;
+/// The most further turns that are recorded of a memory, the newest.
+const MAX_FURTHER_TURNS: usize = 16;
+/// The most replaced memories that are kept as the history of one memory.
+const MAX_HISTORY: usize = 10;
 
-/// Remembers `new` in the caller's write: its row, and the words that it is found by. What says the same is not written again,
-/// what contradicts a known fact replaces it, and what is too long is cut; `fit` tells whoever can shorten it.
+/// Remembers `new` in the caller's write, and indexes it. An entry that is known already confirms the known one, an entry
+/// that contradicts a known fact replaces it, and a text that is too long is truncated. [`super::validate_entry`] reports
+/// such a text to callers that can shorten it.
 ///
 /// # Errors
 /// The store cannot be written, or there are no words to remember.
@@ -60,28 +61,28 @@ pub fn remember(
     new: &NewMemoryEntry,
     config: &MemoryConfig,
 ) -> Result<RememberOutcome, StoreError> {
-    let entry = validate_truncated(new).map_err(|unfit| StoreError::Row(unfit.to_string()))?;
+    let entry = validate_truncated(new).map_err(|invalid| StoreError::Row(invalid.to_string()))?;
     let plan = plan(connection, entry, None)?;
     apply_plan(connection, &plan, None, config)
 }
 
-/// As [`remember`], in the place of the memory `old` of the same owner.
+/// Remembers `new` as [`remember`] does, and replaces the memory `old` of the same owner.
 ///
 /// # Errors
-/// As [`remember`].
+/// The same as those of [`remember`].
 pub fn remember_replacing(
     connection: &Connection,
     new: &NewMemoryEntry,
     old: i64,
     config: &MemoryConfig,
 ) -> Result<RememberOutcome, StoreError> {
-    let entry = validate_truncated(new).map_err(|unfit| StoreError::Row(unfit.to_string()))?;
+    let entry = validate_truncated(new).map_err(|invalid| StoreError::Row(invalid.to_string()))?;
     let old = memories::find(connection, old)?.and_then(MemoryEntry::from_row);
     let plan = plan(connection, entry, old)?;
     apply_plan(connection, &plan, None, config)
 }
 
-/// Looks what is to be done to remember `entry`, which fits; `instead` is what its teller wants it to replace.
+/// Plans how to remember a valid `entry`; `instead` is the memory that the caller wants to replace.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -97,16 +98,16 @@ pub fn plan(
         )
     };
     let same = comparison_key(&entry.text);
-    let (known, rival) = match entry.kind {
+    let (known, contradicted) = match entry.kind {
         MemoryKind::Task => (None, None),
         MemoryKind::Fact => {
             let texts = memories::current_texts(connection, owner, kind)?;
             let known = texts.iter().find(|(_, text)| comparison_key(text) == same).map(|(id, _)| *id);
-            let rival = || exclusive_claim(&entry.text).and_then(|new| contradicted(&texts, &new));
+            let contradicted = || exclusive_claim(&entry.text).and_then(|new| contradicted_fact(&texts, &new));
             let get = |id: i64| Ok::<_, StoreError>(memories::find(connection, id)?.and_then(MemoryEntry::from_row));
             match known {
                 Some(id) => (get(id)?, None),
-                None => (None, rival().map(get).transpose()?.flatten()),
+                None => (None, contradicted().map(get).transpose()?.flatten()),
             }
         }
         MemoryKind::Preference => match named()? {
@@ -117,28 +118,28 @@ pub fn plan(
             Some(known) if comparison_key(&known.text) == same => (Some(known), None),
             old => (None, old),
         },
-        // Each builds on the one before, as long as it is of the same conversation.
+        // A summary continues the one before it, as long as both are of the same epoch.
         MemoryKind::Summary => (None, named()?.filter(|old| old.detail["epoch"] == entry.detail["epoch"])),
     };
     let instead = instead.filter(|old| known.as_ref().is_none_or(|known| known.id != old.id));
-    Ok(RememberPlan { entry, replaces: instead.or(rival), known })
+    Ok(RememberPlan { entry, replaces: instead.or(contradicted), known })
 }
 
-/// What was concluded from few words does not weigh against what somebody said or wrote himself; what is only implied replaces
-/// nothing that is surer.
+/// Returns true if `new` must not replace `known`: an extracted preference does not outweigh a more certain one that was
+/// stated or written by hand, and an implied one does not outweigh any that is more certain.
 fn outweighs(known: &MemoryEntry, new: &NewMemoryEntry) -> bool {
     new.origin == MemoryOrigin::Noticed
         && known.confidence > new.confidence
         && (known.origin != MemoryOrigin::Noticed || new.confidence <= IMPLIED)
 }
 
-fn contradicted(texts: &[(i64, String)], new: &ExclusiveClaim) -> Option<i64> {
+fn contradicted_fact(texts: &[(i64, String)], new: &ExclusiveClaim) -> Option<i64> {
     let contradicts =
         |text: &str| exclusive_claim(text).is_some_and(|old| old.subject == new.subject && old.value != new.value);
     texts.iter().find(|(_, text)| contradicts(text)).map(|(id, _)| *id)
 }
 
-/// Carries out a plan, under a reserved id if there is one.
+/// Executes a plan, with a reserved id if there is one.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -170,8 +171,8 @@ pub fn apply_plan(
             word_index::remove(connection, old)?;
         }
     }
-    keep_history_short(connection, id)?;
-    keep_within(connection, &new.owner, new.kind, id, config)?;
+    prune_history(connection, id)?;
+    enforce_limit(connection, &new.owner, new.kind, id, config)?;
     Ok(old.map_or(RememberOutcome::New(id), |old| RememberOutcome::Replaced { id, old }))
 }
 
@@ -191,21 +192,21 @@ fn insert(connection: &Connection, new: &NewMemoryEntry, reserved: Option<i64>) 
         confidence: new.confidence,
     };
     match reserved {
-        // A commit that is tried again has taken it back before.
+        // A commit that is retried was rolled back before.
         Some(id) => memories::insert_with_id(connection, id, &row, now_ms()).map(|()| id),
         None => memories::insert(connection, &row),
     }
 }
 
-/// It was said again, by `again`: it is more certain, and the turn is noted, since forgetting has to find it.
+/// Confirms a memory that was stated again: raises its confidence, and records the turn, which forgetting needs.
 fn confirm(connection: &Connection, id: i64, again: &NewMemoryEntry) -> Result<(), StoreError> {
     let Some(known) = memories::find(connection, id)?.and_then(MemoryEntry::from_row) else { return Ok(()) };
-    // What does not outweigh it says nothing for it either.
+    // Another value that did not outweigh it does not confirm it either.
     if comparison_key(&known.text) != comparison_key(&again.text) {
         return Ok(());
     }
-    let surer = known.confidence + (1.0 - known.confidence) * CONFIRMED;
-    let confidence = surer.max(again.confidence).min(1.0);
+    let raised = known.confidence + (1.0 - known.confidence) * CONFIRMATION_GAIN;
+    let confidence = raised.max(again.confidence).min(1.0);
     let mut detail = known.detail;
     let is_other = |source: &&super::MemorySource| known.source.as_ref().is_none_or(|known| known.turn != source.turn);
     if let Some(turn) = again
@@ -220,21 +221,21 @@ fn confirm(connection: &Connection, id: i64, again: &NewMemoryEntry) -> Result<(
             && !also.contains(&turn)
         {
             also.push(turn);
-            let surplus = also.len().saturating_sub(ALSO);
+            let surplus = also.len().saturating_sub(MAX_FURTHER_TURNS);
             also.drain(..surplus);
         }
     }
     memories::confirm(connection, id, confidence, &detail.to_string())
 }
 
-/// Other turns in which a memory was said: session and turn.
-pub(super) fn also_said(detail: &Value) -> Vec<(String, String)> {
+/// Returns the further turns in which a memory was stated, as session and turn.
+pub(super) fn further_turns(detail: &Value) -> Vec<(String, String)> {
     let pairs = detail["also"].as_array().into_iter().flatten();
     pairs.filter_map(|pair| Some((pair[0].as_str()?.to_owned(), pair[1].as_str()?.to_owned()))).collect()
 }
 
-fn keep_history_short(connection: &Connection, id: i64) -> Result<(), StoreError> {
-    for row in replaced_before(connection, id)?.into_iter().skip(HISTORY) {
+fn prune_history(connection: &Connection, id: i64) -> Result<(), StoreError> {
+    for row in replaced_before(connection, id)?.into_iter().skip(MAX_HISTORY) {
         remove(connection, row.id)?;
     }
     Ok(())
@@ -245,10 +246,10 @@ fn keep_history_short(connection: &Connection, id: i64) -> Result<(), StoreError
 /// # Errors
 /// The store cannot be read.
 pub fn current_entry(connection: &Connection, id: i64) -> Result<Option<MemoryEntry>, StoreError> {
-    // As many as a chain of replaced ones may have, and a few more.
-    const STEPS: usize = 32;
+    // More than a chain of replaced memories can have.
+    const MAX_STEPS: usize = 32;
     let mut found = memories::find(connection, id)?.and_then(MemoryEntry::from_row);
-    for _ in 0..STEPS {
+    for _ in 0..MAX_STEPS {
         let Some(next) = found.as_ref().and_then(|entry| entry.replaced_by) else { break };
         found = memories::find(connection, next)?.and_then(MemoryEntry::from_row).or(found);
     }
@@ -268,8 +269,8 @@ pub(super) fn replaced_before(connection: &Connection, id: i64) -> Result<Vec<Me
     Ok(found)
 }
 
-/// Removes the least used memory if there are more than the limit.
-fn keep_within(
+/// Removes surplus tasks, or the least used memory, if an owner has more than the limit.
+fn enforce_limit(
     connection: &Connection,
     owner: &Owner,
     kind: MemoryKind,
@@ -283,7 +284,7 @@ fn keep_within(
             let over = memories::count_known(connection, owner.as_str())? - i64::from(config.max_entries);
             let least = if over > 0 { memories::least_used(connection, owner.as_str(), newest)? } else { None };
             if let Some(id) = least {
-                tracing::info!(id, %owner, most = config.max_entries, "a memory goes, as there are more than may be kept");
+                tracing::info!(id, %owner, most = config.max_entries, "the least used memory is deleted: the owner has more than the limit");
             }
             least.into_iter().collect()
         }

@@ -1,4 +1,4 @@
-//! What people ask of the memory, by the command line and the API.
+//! Requests of people to the memory, by the command line and the API.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -12,10 +12,10 @@ use super::{Identities, InvalidEntry, MemoryKind, MemoryOrigin, NewMemoryEntry, 
 use crate::store::StoreError;
 use daoyou_channels::settings::Span;
 
-/// What is asked for cannot be done.
+/// The reason why a request fails.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// What is wrong and what would be right.
+    /// The fault, and what would be right.
     #[error("{0}")]
     Wrong(String),
     #[error("there is no memory {0}; `daoyou memory show` lists those that there are")]
@@ -25,34 +25,34 @@ pub enum MemoryError {
 }
 
 impl From<InvalidEntry> for MemoryError {
-    fn from(unfit: InvalidEntry) -> Self {
-        Self::Wrong(unfit.to_string())
+    fn from(error: InvalidEntry) -> Self {
+        Self::Wrong(error.to_string())
     }
 }
 
-/// What is to be remembered.
+/// A memory to add.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EntryRequest {
     pub text: String,
     /// `fact` when absent, or `preference`.
     pub kind: Option<String>,
-    /// A preference's.
+    /// The key of a preference.
     pub key: Option<String>,
-    /// The gateway's owner when absent.
+    /// The owner; the gateway's when absent.
     pub owner: Option<String>,
 }
 
-/// Which memories are looked at.
+/// A selection of memories.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemorySelection {
-    /// Everybody's without.
+    /// All owners when absent.
     pub owner: Option<String>,
     pub kind: Option<String>,
 }
 
-/// A memory as it stands in an export, one a line.
+/// A memory in an export, one per line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportedMemory {
@@ -65,30 +65,30 @@ pub struct ExportedMemory {
     pub detail: Value,
     #[serde(default)]
     pub origin: String,
-    #[serde(default = "certain")]
+    #[serde(default = "full_confidence")]
     pub confidence: f64,
-    /// When it was remembered; an import remembers it anew.
+    /// The time when it was remembered. An import ignores it.
     #[serde(default)]
     pub created_at: Option<Timestamp>,
 }
 
-fn certain() -> f64 {
+fn full_confidence() -> f64 {
     1.0
 }
 
 impl EntryRequest {
-    /// What is to be written.
+    /// Returns the memory to store.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The request is invalid.
     pub fn plan(&self, settings: &MemorySettings) -> Result<NewMemoryEntry, MemoryError> {
-        let kind = kind(self.kind.as_deref())?.unwrap_or(MemoryKind::Fact);
+        let kind = parse_kind(self.kind.as_deref())?.unwrap_or(MemoryKind::Fact);
         let name = match (kind, self.key.as_deref().map(str::trim)) {
             (MemoryKind::Fact, None) => "",
             (MemoryKind::Preference, Some(key)) if !key.is_empty() => key,
-            (MemoryKind::Preference, _) => return Err(wrong("a preference needs a key, such as \"language\"")),
+            (MemoryKind::Preference, _) => return Err(invalid("a preference needs a key, such as \"language\"")),
             (MemoryKind::Fact, Some(_)) => {
-                return Err(wrong("a key is a preference's: say kind \"preference\" too, or no key"));
+                return Err(invalid("a key is a preference's: say kind \"preference\" too, or no key"));
             }
             (kind, _) => {
                 let wrong = format!("{} is nothing that is added by hand; allowed: fact, preference", kind.as_str());
@@ -110,37 +110,37 @@ impl MemorySelection {
     /// Returns the owners that the selection names.
     ///
     /// # Errors
-    /// Nobody is called that.
-    pub fn whose(&self, identities: &Identities) -> Result<OwnerSelection, MemoryError> {
+    /// The text names no owner.
+    pub fn owner_selection(&self, identities: &Identities) -> Result<OwnerSelection, MemoryError> {
         match &self.owner {
             None => Ok(OwnerSelection::All),
             Some(owner) => Ok(OwnerSelection::One(owner_of(owner, identities)?)),
         }
     }
 
-    /// Of which kind, if one is asked for.
+    /// Returns the selected kind, if there is one.
     ///
     /// # Errors
     /// There is no such kind.
     pub fn kind(&self) -> Result<Option<MemoryKind>, MemoryError> {
-        kind(self.kind.as_deref())
+        parse_kind(self.kind.as_deref())
     }
 }
 
 impl ExportedMemory {
-    /// What is to be written.
+    /// Returns the memory to store.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The line is invalid.
     pub fn plan(&self, identities: &Identities) -> Result<NewMemoryEntry, MemoryError> {
-        let Some(kind) = kind(Some(&self.kind))? else { return Err(wrong("the kind is missing")) };
+        let Some(kind) = parse_kind(Some(&self.kind))? else { return Err(invalid("the kind is missing")) };
         if !(0.0..=1.0).contains(&self.confidence) {
             return Err(MemoryError::Wrong(format!("the confidence is {}; allowed: 0 to 1", self.confidence)));
         }
         let detail = match &self.detail {
             Value::Null => json!({}),
             object @ Value::Object(_) => object.clone(),
-            _ => return Err(wrong("the detail is no object")),
+            _ => return Err(invalid("the detail is no object")),
         };
         let (name, text, confidence) = (self.name.clone(), self.text.clone(), self.confidence);
         let owner = owner_of(&self.owner, identities)?;
@@ -157,10 +157,10 @@ impl ExportedMemory {
     }
 }
 
-/// Reads since when something is looked for: a time, a date, or how long ago. UTC milliseconds.
+/// Parses the start of a search: a time, a date, or a duration before `now`. Returns UTC milliseconds.
 ///
 /// # Errors
-/// It is none of them.
+/// The text is none of these.
 pub fn parse_since(text: &str, now: Timestamp, zone: &TimeZone) -> Result<i64, MemoryError> {
     let text = text.trim();
     if let Ok(at) = text.parse::<Timestamp>() {
@@ -181,16 +181,16 @@ fn owner_of(text: &str, identities: &Identities) -> Result<Owner, MemoryError> {
     parse_owner(text, identities).map_err(MemoryError::Wrong)
 }
 
-fn kind(word: Option<&str>) -> Result<Option<MemoryKind>, MemoryError> {
-    let Some(word) = word else { return Ok(None) };
-    MemoryKind::parse(word).map(Some).ok_or_else(|| {
+fn parse_kind(name: Option<&str>) -> Result<Option<MemoryKind>, MemoryError> {
+    let Some(name) = name else { return Ok(None) };
+    MemoryKind::parse(name).map(Some).ok_or_else(|| {
         let all = MemoryKind::ALL.map(MemoryKind::as_str).join(", ");
-        MemoryError::Wrong(format!("{word:?} is no kind of memory; allowed: {all}"))
+        MemoryError::Wrong(format!("{name:?} is no kind of memory; allowed: {all}"))
     })
 }
 
-fn wrong(words: &str) -> MemoryError {
-    MemoryError::Wrong(words.to_owned())
+fn invalid(text: &str) -> MemoryError {
+    MemoryError::Wrong(text.to_owned())
 }
 
 #[cfg(test)]
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_by_hand() {
+    fn entry_requests_are_validated() {
         for (kind, key, text, expected) in [
             (None, None, " The cat is grey. ", Ok("fact||The cat is grey.")),
             (Some("preference"), Some("language"), "German", Ok("preference|language|German")),
@@ -221,13 +221,13 @@ mod tests {
             (None, None, " \n", Err("empty")),
             (None, None, &"x".repeat(1_001), Err("more than the 1000")),
         ] {
-            let asked = EntryRequest {
+            let request = EntryRequest {
                 text: text.to_owned(),
                 kind: kind.map(str::to_owned),
                 key: key.map(str::to_owned),
                 owner: None,
             };
-            match (asked.plan(&settings()), expected) {
+            match (request.plan(&settings()), expected) {
                 (Ok(new), Ok(line)) => assert_eq!(format!("{}|{}|{}", new.kind.as_str(), new.name, new.text), line),
                 (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
                 (found, _) => panic!("{text}: {found:?}"),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn times_to_look_from() {
+    fn start_times_are_parsed() {
         let now: Timestamp = "2026-03-08T12:00:00Z".parse().unwrap();
         let zone = TimeZone::get("Asia/Shanghai").unwrap();
         for (text, expected) in [

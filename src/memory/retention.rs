@@ -1,52 +1,52 @@
-//! What is kept of conversations that are gone, and goes with them. In small pieces, between which others write.
+//! Removes what belongs to deleted conversations, in small batches.
 
 use super::remember::remove;
 use super::word_index;
-use crate::store::{Connection, StoreError, memory_lists, meta, retention};
+use crate::store::{Connection, StoreError, memory_queries, meta, retention};
 
-/// Sessions whose rest goes in one piece.
-const SESSIONS: u32 = 20;
+/// The most sessions of one batch.
+const SESSIONS_PER_BATCH: u32 = 20;
 
-/// Messages of sessions that nobody has used since `before_ms`, and with them what they are found by; answers how many were
-/// deleted.
+/// Removes the messages of sessions that were last used before `before_ms`, and their index entries. Returns the number of
+/// deleted messages.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     let pruned = retention::prune_sessions(connection, before_ms)?;
     if pruned > 0 {
-        // The store notes each message that is gone; the indexer takes the last of their words out of the file.
+        // The store records each removed message; the indexer then removes the last of their terms from the file.
         meta::set(connection, meta::WORDS_REMOVED, "yes")?;
     }
     Ok(pruned)
 }
 
-/// The summaries of sessions whose messages are gone, and what stood in their prompts; answers how many rows were deleted.
+/// Removes the summaries and prompt snapshots of sessions whose messages are gone. Returns the number of deleted rows.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn prune_orphaned_summaries(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     let mut rows = 0;
-    for session in memory_lists::unused_sessions(connection, before_ms, SESSIONS)? {
-        // Before the others go, and take with them what they had replaced.
-        for kept in memory_lists::release_summaries(connection, &session)? {
+    for session in memory_queries::unused_sessions(connection, before_ms, SESSIONS_PER_BATCH)? {
+        // This comes before the removal of the other summaries, which includes those that they replaced.
+        for kept in memory_queries::release_summaries(connection, &session)? {
             word_index::put(connection, kept)?;
         }
-        for summary in memory_lists::own_summaries(connection, &session)? {
+        for summary in memory_queries::own_summaries(connection, &session)? {
             remove(connection, summary)?;
             rows += 1;
         }
-        rows += memory_lists::drop_session(connection, &session)?;
+        rows += memory_queries::drop_session(connection, &session)?;
     }
     Ok(rows)
 }
 
-/// Snapshots that are in nobody's prompt any more; answers how many were deleted.
+/// Removes snapshots that no prompt uses any more. Returns the number of deleted rows.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn sweep_snapshots(connection: &Connection, _before_ms: i64) -> Result<usize, StoreError> {
-    memory_lists::sweep_snapshots(connection, retention::PIECE)
+    memory_queries::sweep_snapshots(connection, retention::PIECE)
 }
 
 #[cfg(test)]
@@ -60,14 +60,14 @@ mod tests {
     use crate::store::session_memory::{self, SessionMemory};
     use crate::store::{Durability, Store, memories, messages};
 
-    /// A copy was given the first summary along, and went on: the second stands in the place of the first.
+    /// A fork began with the first summary and continued, so that the second summary replaced the first.
     #[tokio::test]
-    async fn what_a_copy_shares_with_its_conversation_stays_when_the_copy_goes() {
+    async fn pruning_a_fork_keeps_the_summaries_that_it_shares() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let work = |connection: &Connection| -> Result<_, StoreError> {
             let mut left = Vec::new();
-            // Which of the summaries one, two and three each names, and what had taken the place of what.
+            // The current summary of the source and of the fork, and which summary replaced which.
             for (source, copy, replaced) in
                 [(1, 2, [(0, 1), (1, 2)]), (2, 1, [(0, 1), (1, 2)]), (1, 1, [(0, 1), (0, 1)])]
             {
@@ -104,7 +104,7 @@ mod tests {
                 let row = memories::find(connection, named.unwrap_or_default())?;
                 assert!(
                     row.is_some_and(|row| row.replaced_by.is_none()),
-                    "what a living conversation names is its newest"
+                    "the summary of a current conversation is not replaced"
                 );
             }
             Ok(left)
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_of_a_conversation_goes_with_it() {
+    async fn pruning_a_session_removes_its_summaries_and_terms() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let work = |connection: &Connection| -> Result<_, StoreError> {
@@ -154,7 +154,7 @@ mod tests {
             Ok((pruned, left, state, is_swept, [found, of_memories]))
         };
         let (pruned, left, state, is_swept, found) = store.write(Durability::Logged, work).await.unwrap();
-        assert_eq!(pruned, [0, 1, 3, 0], "both summaries and their session's row, once the messages are gone");
+        assert_eq!(pruned, [0, 1, 3, 0], "both summaries and the row of their session, once the messages are deleted");
         assert_eq!((left, state), ([None, None], SessionMemory::default()));
         assert_eq!((is_swept, found), (true, [1, 0]), "only the other session's words are left");
     }

@@ -30,19 +30,19 @@ pub struct MemorySettings {
     pub workspace: PathBuf,
 }
 
-/// Memory as the rest of the gateway sees it. Its settings never change: a reload makes another service over the same memory,
-/// and a turn keeps the one with which it began.
+/// The memory as the rest of the gateway uses it. Its settings never change: a reload creates another service over the same
+/// memory, and a turn keeps its own.
 #[derive(Clone)]
 pub struct MemoryService {
     pub store: Store,
     pub settings: Arc<MemorySettings>,
-    /// Secrets that are removed from whatever is remembered.
+    /// Secrets that are removed from new memories.
     pub secrets: Arc<KnownSecrets>,
     pub(super) embedder: Option<Arc<InstalledEmbedder>>,
     pub(super) queries: Arc<QueryEmbeddings>,
     pub(super) passages: Arc<PassageIndexes>,
     pub(super) files: Arc<MemoryFileState>,
-    said: watch::Sender<()>,
+    messages: watch::Sender<()>,
     changed: watch::Sender<()>,
 }
 
@@ -56,7 +56,7 @@ impl MemoryService {
             queries: Arc::default(),
             passages: Arc::default(),
             files: Arc::default(),
-            said: watch::Sender::default(),
+            messages: watch::Sender::default(),
             changed: watch::Sender::default(),
         }
     }
@@ -67,13 +67,13 @@ impl MemoryService {
         Self { settings: Arc::new(settings), ..self.clone() }
     }
 
-    /// Removes `secrets` from whatever is remembered.
+    /// Removes `secrets` from new memories.
     #[must_use]
     pub fn with_secrets(self, secrets: KnownSecrets) -> Self {
         Self { secrets: Arc::new(secrets), ..self }
     }
 
-    /// Makes vectors with `embedder`, or none.
+    /// Creates embeddings with `embedder`, or none.
     #[must_use]
     pub fn with_embedder(self, embedder: Option<Embedder>) -> Self {
         Self { embedder: embedder.map(|embedder| Arc::new(InstalledEmbedder::new(embedder))), ..self }
@@ -83,13 +83,13 @@ impl MemoryService {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub async fn find(&self, ask: RecallQuery) -> Result<Vec<RecallHit>, StoreError> {
-        let vector = self.vector_of(&ask.text).await;
-        self.store.read(move |connection| recall(connection, &ask, vector.as_deref())).await
+    pub async fn find(&self, query: RecallQuery) -> Result<Vec<RecallHit>, StoreError> {
+        let vector = self.vector_of(&query.text).await;
+        self.store.read(move |connection| recall(connection, &query, vector.as_deref())).await
     }
 
-    /// Returns the memories that fit a message well enough to be attached to it, the best first. Of a summary, only the passage
-    /// that fits is returned. A greeting or the like has no hits, and no vector is made of it.
+    /// Returns the memories that fit a message well enough to be attached to it, the best first. Of a summary, only the
+    /// passage that fits is returned. A greeting has no hits and gets no embedding.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -110,17 +110,17 @@ impl MemoryService {
         self.store.read_here(|connection| self.passages.search(connection, &query, &ATTACHED_KINDS, found))
     }
 
-    /// Returns the facts of an owner that share words with any of the messages `said`, at most `each` for each message.
+    /// Returns the facts of an owner that share words with any of `texts`, at most `each` for each text.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub async fn facts_near(&self, owner: Owner, said: Vec<String>, each: usize) -> Result<Vec<i64>, StoreError> {
+    pub async fn facts_near(&self, owner: Owner, texts: Vec<String>, each: usize) -> Result<Vec<i64>, StoreError> {
         let owners = vec![owner];
         self.make_passages_ready(&owners).await?;
         let passages = Arc::clone(&self.passages);
-        let look = move |connection: &Connection| {
+        let search = move |connection: &Connection| {
             let mut near = Vec::new();
-            for text in said.iter().filter_map(|text| without_fillers(text)) {
+            for text in texts.iter().filter_map(|text| without_fillers(text)) {
                 let query = RelevanceQuery { text, owners: owners.clone(), limit: each };
                 for hit in passages.search(connection, &query, &[MemoryKind::Fact], Vec::new())? {
                     match hit.found {
@@ -131,7 +131,7 @@ impl MemoryService {
             }
             Ok(near)
         };
-        self.store.read(look).await
+        self.store.read(search).await
     }
 
     /// Brings the passage indexes of these owners up to date. Long work runs on a blocking thread, one caller at a time.
@@ -140,13 +140,13 @@ impl MemoryService {
         if self.store.read_here(|connection| passages.are_ready(connection, owners))? {
             return Ok(());
         }
-        let _making = passages.making.lock().await;
+        let _building = passages.building.lock().await;
         let (passages, owners) = (Arc::clone(passages), owners.to_vec());
         self.store.read(move |connection| passages.make_ready(connection, &owners)).await
     }
 
-    /// Returns the vector of a text that is searched for, of length 1. `None` if there is no model, its vectors are not ready, or
-    /// it does not answer within `memory.embeddings.timeout`: then the text is searched by its words alone.
+    /// Returns the embedding of a query, of length 1. `None` if there is no model, the stored embeddings are not ready, or
+    /// the model does not answer within `memory.embeddings.timeout`: then the query is searched by its words alone.
     pub async fn vector_of(&self, text: &str) -> Option<Arc<[f32]>> {
         self.queries.embed(self.embedder.as_ref()?, text, self.settings.config.embeddings.timeout.0).await
     }
@@ -160,25 +160,26 @@ impl MemoryService {
             new.detail = serde_json::from_str(&detail).unwrap_or_default();
         }
         if found || in_detail {
-            tracing::warn!(owner = %new.owner, "a secret of the configuration was struck out of what is remembered");
+            tracing::warn!(owner = %new.owner, "a secret of the configuration was removed from a new memory");
         }
     }
 
-    /// Tells the indexer and the consolidation that messages were committed. Both wait for more, as every turn calls this.
+    /// Notifies the indexer and the consolidation that messages were committed. Both wait for more, as every turn calls
+    /// this.
     pub fn notify_messages(&self) {
-        self.said.send_replace(());
+        self.messages.send_replace(());
     }
 
-    /// Tells the writer of the files and the indexers that memories were committed: remembered, forgotten or given away.
+    /// Notifies the writer of the files and the indexers that memories were committed: remembered, forgotten or moved.
     pub fn notify_changes(&self) {
-        self.passages.changed();
+        self.passages.note_changes();
         self.changed.send_replace(());
         self.notify_messages();
     }
 
     /// Returns a receiver of each later [`Self::notify_messages`] and [`Self::notify_changes`]. Calls in quick succession merge.
     pub fn subscribe_to_messages(&self) -> watch::Receiver<()> {
-        self.said.subscribe()
+        self.messages.subscribe()
     }
 
     /// Returns a receiver of each later [`Self::notify_changes`]. Calls in quick succession merge.

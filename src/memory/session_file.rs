@@ -1,5 +1,5 @@
-//! Conversations in files: those of `sessions export`, one message a line or a text to read that holds these lines in a
-//! comment, and those that other assistants keep, one object with all messages.
+//! Reads conversations from files: exports of `sessions export`, which have one message a line or are a readable text with
+//! these lines in a comment, and files of other assistants, which are one object with all messages.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,17 +14,17 @@ use uuid::{ContextV7, Uuid};
 use crate::chat::ChatMessage;
 use crate::store::session_import::ImportedMessage;
 
-/// Messages of one file, at most.
-const MOST: usize = 200_000;
+/// The most messages of one file.
+const MAX_MESSAGES: usize = 200_000;
 
-/// A conversation that was read.
+/// A conversation read from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionFile {
     /// The key that the file names.
     pub key: Option<String>,
     /// The owner that the file names.
     pub owner: Option<String>,
-    /// Others have written there, too.
+    /// Several people have written in it.
     pub is_shared: bool,
     pub messages: Vec<ImportedMessage>,
 }
@@ -35,12 +35,12 @@ struct ExportedLine {
     at: Timestamp,
     turn: Uuid,
     message: ChatMessage,
-    /// The same on each line; not there in exports of former versions.
+    /// The conversation, the same on each line; missing in exports of former versions.
     #[serde(flatten)]
     of: Conversation,
 }
 
-/// Of which conversation a line is.
+/// The conversation of a line.
 #[derive(Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 struct Conversation {
@@ -49,36 +49,36 @@ struct Conversation {
     shared: bool,
 }
 
-/// What stands before the lines of an export in a text to read, in a comment of HTML, each in base64: no reader of the text
-/// sees them, and nothing in them ends the comment.
-const COMMENT: &str = "<!-- What `daoyou sessions import` reads, a message a line:\n";
-const END_OF_COMMENT: &str = "-->";
+/// The beginning of the HTML comment that holds the lines of an export in a readable text. Each line is in base64, so that
+/// nothing in it ends the comment.
+const COMMENT_START: &str = "<!-- What `daoyou sessions import` reads, a message a line:\n";
+const COMMENT_END: &str = "-->";
 
-/// What is said of a text without them.
+/// The error for a text without an export.
 const NO_EXPORT: &str = "this is no conversation: neither lines of `daoyou sessions export`, nor its text (--format md) with \
                          the comment at its end, nor an object {\"messages\": […]}";
 
 /// Returns the lines of an export as a comment that a text to read ends with.
 pub fn as_comment(lines: &[Value]) -> String {
-    let mut comment = COMMENT.to_owned();
+    let mut comment = COMMENT_START.to_owned();
     for line in lines {
         STANDARD.encode_string(line.to_string(), &mut comment);
         comment.push('\n');
     }
-    comment + END_OF_COMMENT
+    comment + COMMENT_END
 }
 
 /// Returns the lines of an export that a text holds in a comment.
 fn in_comment(text: &str) -> Option<String> {
-    // What was said may hold such a comment, too; the last one is ours.
-    let from = text.rfind(COMMENT)? + COMMENT.len();
+    // A message may contain such a comment as well; the last one is the export's.
+    let from = text.rfind(COMMENT_START)? + COMMENT_START.len();
     let lines = &text[from..];
-    let lines = lines[..lines.find(END_OF_COMMENT)?].lines().map(|line| STANDARD.decode(line.trim()));
+    let lines = lines[..lines.find(COMMENT_END)?].lines().map(|line| STANDARD.decode(line.trim()));
     let lines = lines.map(|line| line.ok().and_then(|line| String::from_utf8(line).ok()));
     Some(lines.collect::<Option<Vec<_>>>()?.join("\n"))
 }
 
-/// One object with a whole conversation. What it says of its own summaries is not taken over.
+/// A whole conversation in one object. Its own summaries are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WholeFile {
@@ -87,13 +87,13 @@ struct WholeFile {
     created_at: Option<Value>,
 }
 
-/// Reads a file; times without a zone are those of `zone`.
+/// Reads a file; times without a zone are in `zone`.
 ///
 /// # Errors
-/// Each fault, with its line or the number of its message.
+/// The faults of the file, each with its line or the number of its message.
 pub fn read(text: &str, zone: &TimeZone, now: Timestamp) -> Result<SessionFile, Vec<String>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // A file of one message is a line of an export if it has a message, and a whole conversation if it has messages.
+    // An object with `messages` is a whole conversation; one with `message` is a line of an export.
     let whole = serde_json::from_str::<Value>(text).ok().filter(|value| value.get("messages").is_some());
     let file = match whole {
         Some(value) => {
@@ -108,7 +108,9 @@ pub fn read(text: &str, zone: &TimeZone, now: Timestamp) -> Result<SessionFile, 
     }?;
     match file.messages.len() {
         0 => Err(vec!["there is no message in it".to_owned()]),
-        many if many > MOST => Err(vec![format!("there are {many} messages in it; allowed: at most {MOST}")]),
+        many if many > MAX_MESSAGES => {
+            Err(vec![format!("there are {many} messages in it; allowed: at most {MAX_MESSAGES}")])
+        }
         _ => Ok(file),
     }
 }
@@ -138,26 +140,26 @@ fn read_line(line: &str) -> Result<(ImportedMessage, Conversation), String> {
             "this is no line of `daoyou sessions export`, {{\"at\", \"turn\", \"message\": {{\"role\", …}}}}: {error}"
         )
     })?;
-    Ok((imported(&message, turn, at)?, of))
+    Ok((imported_message(&message, turn, at)?, of))
 }
 
 fn read_whole(value: Value, zone: &TimeZone, now: Timestamp) -> Result<SessionFile, Vec<String>> {
     let file: WholeFile =
         serde_json::from_value(value).map_err(|error| vec![format!("this is no conversation: {error}")])?;
     let (mut messages, mut faults) = (Vec::new(), Vec::new());
-    // What has no time was said when the message before it was.
-    let mut at = file.created_at.as_ref().and_then(|created| time(created, zone)).unwrap_or(now);
+    // A message without a time has the time of the message before it.
+    let mut at = file.created_at.as_ref().and_then(|created| parse_time(created, zone)).unwrap_or(now);
     let order = ContextV7::new();
-    let mut turn = turn_at(&order, at);
+    let mut turn = new_turn_id(&order, at);
     for (number, message) in (1..).zip(&file.messages) {
         match read_message(message, zone, at) {
             Ok((message, said)) => {
                 at = said;
-                // A turn begins with what a person says.
+                // A user's message begins a turn.
                 if matches!(message, ChatMessage::User { .. }) {
-                    turn = turn_at(&order, at);
+                    turn = new_turn_id(&order, at);
                 }
-                messages.extend(imported(&message, turn, at).map_err(|wrong| faults.push(wrong)).ok());
+                messages.extend(imported_message(&message, turn, at).map_err(|wrong| faults.push(wrong)).ok());
             }
             Err(wrong) => faults.push(format!("message {number}: {wrong}")),
         }
@@ -174,7 +176,7 @@ fn read_message(message: &Value, zone: &TimeZone, before: Timestamp) -> Result<(
     };
     let at = match message.get("timestamp") {
         None | Some(Value::Null) => before,
-        Some(said) => time(said, zone).ok_or_else(|| {
+        Some(said) => parse_time(said, zone).ok_or_else(|| {
             format!(
                 "its \"timestamp\" is {said}; allowed: a time such as \"2026-03-08T09:00:00\", or seconds since 1970"
             )
@@ -190,20 +192,20 @@ fn read_message(message: &Value, zone: &TimeZone, before: Timestamp) -> Result<(
     }
 }
 
-fn imported(message: &ChatMessage, turn: Uuid, at: Timestamp) -> Result<ImportedMessage, String> {
+fn imported_message(message: &ChatMessage, turn: Uuid, at: Timestamp) -> Result<ImportedMessage, String> {
     let body = serde_json::to_string(message).map_err(|error| error.to_string())?;
     Ok(ImportedMessage { role: message.role(), body, turn: turn.to_string(), at: at.as_millisecond() })
 }
 
-/// Turns of a session stand in the order of their times, and those of one time in that of the file.
-fn turn_at(order: &ContextV7, at: Timestamp) -> Uuid {
+/// Creates the id of a turn. Ids sort by time, and those of the same time by their order in the file.
+fn new_turn_id(order: &ContextV7, at: Timestamp) -> Uuid {
     let seconds = u64::try_from(at.as_second()).unwrap_or(0);
     Uuid::new_v7(uuid::Timestamp::from_unix(order, seconds, at.subsec_nanosecond().unsigned_abs()))
 }
 
-/// With or without a zone, or a number of seconds or milliseconds.
-fn time(value: &Value, zone: &TimeZone) -> Option<Timestamp> {
-    /// Seconds of the year 5138, and milliseconds of March 1973.
+/// Parses a time with or without a zone, or a number of seconds or milliseconds.
+fn parse_time(value: &Value, zone: &TimeZone) -> Option<Timestamp> {
+    /// Numbers from this one on are milliseconds. As seconds it is in the year 5138, as milliseconds in March 1973.
     const MILLISECONDS_FROM: f64 = 1e11;
     match value {
         Value::String(text) => {
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_is_read_back_as_it_was() {
+    fn exports_are_read_back_unchanged() {
         let turn = "019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b";
         let call = r#"{"role":"assistant","content":"","tool_calls":[{"id":"1","name":"exec","arguments":"{}"}]}"#;
         let result = r#"{"role":"tool","call_id":"1","name":"exec","content":"done"}"#;
@@ -268,8 +270,8 @@ mod tests {
     }
 
     #[test]
-    fn a_text_to_read_holds_what_is_read_back() {
-        let tricky = format!("a --> b {COMMENT}{{}}\n--> --- \u{9b}\u{202e}");
+    fn readable_exports_are_read_back() {
+        let tricky = format!("a --> b {COMMENT_START}{{}}\n--> --- \u{9b}\u{202e}");
         let line = |session: &str, owner: &str| {
             serde_json::json!({
                 "at": "2026-01-01T10:00:00Z", "turn": Uuid::nil(), "seq": 0, "role": "user",
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_told_with_its_place() {
+    fn faults_name_their_line_or_message() {
         for (text, faults) in [
             ("", vec!["no message"]),
             ("{}\n\nno JSON", vec!["line 1: ", "line 3: "]),

@@ -1,4 +1,4 @@
-//! What of the long-term memory stands in the prompts of a session.
+//! The snapshot of long-term memory in the prompts of a session.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -7,17 +7,17 @@ use super::{MemoryEntry, MemoryKind, Owner, list};
 use crate::store::{Connection, StoreError, now_ms};
 use crate::text::{one_line, truncate};
 
-/// Entries of one kind that are looked at, the newest.
-const LOOKED_AT: u32 = 1_000;
-/// Tasks that are told.
-const TASKS: u32 = 5;
-/// How much of an entry is told, in characters.
-const ENTRY_CHARS: usize = 500;
+/// The most entries of one kind that are considered, the newest.
+const MAX_ENTRIES: u32 = 1_000;
+/// The most tasks of a snapshot.
+const MAX_TASKS: u32 = 5;
+/// The most characters of an entry.
+const MAX_ENTRY_CHARS: usize = 500;
 
 const DAY_MS: f64 = 86_400_000.0;
 
-/// What is known of `owner`, if he has a memory, and of everyone, in at most `tokens` as `count` estimates them; empty where
-/// nothing is. Where there is more, what was told more surely, used more often and learned later stays.
+/// Formats the memories of `owner`, if there is one, and of everyone, in at most `tokens` as `count` estimates them; empty
+/// if there are none. If they do not fit, the more certain, more used and newer ones stay.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -32,14 +32,16 @@ pub fn prompt_snapshot(
     let mut lines = Vec::new();
     for (place, owner) in [Some(&everyone), owner].into_iter().enumerate() {
         let Some(owner) = owner else { continue };
-        for (section, kind, limit) in
-            [(0, MemoryKind::Fact, LOOKED_AT), (1, MemoryKind::Preference, LOOKED_AT), (2, MemoryKind::Task, TASKS)]
-        {
+        for (section, kind, limit) in [
+            (0, MemoryKind::Fact, MAX_ENTRIES),
+            (1, MemoryKind::Preference, MAX_ENTRIES),
+            (2, MemoryKind::Task, MAX_TASKS),
+        ] {
             let entries = list(connection, owner, kind, limit)?;
             lines.extend(entries.iter().map(|entry| SnapshotLine::new(place * 3 + section, entry, zone, now)));
         }
     }
-    choose(&mut lines, tokens, count);
+    select_within(&mut lines, tokens, count);
     Ok(render(&mut lines))
 }
 
@@ -56,7 +58,7 @@ struct SnapshotLine {
     section: usize,
     id: i64,
     text: String,
-    worth: f64,
+    priority: f64,
 }
 
 impl SnapshotLine {
@@ -72,30 +74,30 @@ impl SnapshotLine {
             }
             _ => text,
         };
-        Self { section, id: entry.id, text: format!("- {text}"), worth: worth(entry, now) }
+        Self { section, id: entry.id, text: format!("- {text}"), priority: priority(entry, now) }
     }
 }
 
-/// What was told surely counts most, then what is used, then what is new.
-fn worth(entry: &MemoryEntry, now: i64) -> f64 {
+/// Returns the priority of an entry: confidence counts most, then use, then recency.
+fn priority(entry: &MemoryEntry, now: i64) -> f64 {
     let last = entry.used_at.unwrap_or(entry.created_at).max(entry.created_at);
     let days = (now - last).max(0) as f64 / DAY_MS;
     let uses = entry.uses.max(0) as f64;
     2.0 * entry.confidence + 0.3 * uses.ln_1p() + 1.0 / (1.0 + days / 30.0)
 }
 
-fn choose(lines: &mut Vec<SnapshotLine>, tokens: usize, count: impl Fn(&str) -> usize) {
-    lines.sort_by(|a, b| b.worth.total_cmp(&a.worth).then(b.id.cmp(&a.id)));
-    let mut left = tokens;
+fn select_within(lines: &mut Vec<SnapshotLine>, tokens: usize, count: impl Fn(&str) -> usize) {
+    lines.sort_by(|a, b| b.priority.total_cmp(&a.priority).then(b.id.cmp(&a.id)));
+    let mut budget = tokens;
     lines.retain(|line| {
         let cost = count(&line.text);
-        let fits = cost <= left;
-        left -= if fits { cost } else { 0 };
+        let fits = cost <= budget;
+        budget -= if fits { cost } else { 0 };
         fits
     });
 }
 
-/// The same entries give the same bytes, however they were chosen.
+/// Formats the lines in a fixed order, so that the same entries give the same bytes.
 fn render(lines: &mut [SnapshotLine]) -> String {
     lines.sort_by_key(|line| (line.section, line.id));
     let mut text = String::new();
@@ -113,9 +115,9 @@ fn render(lines: &mut [SnapshotLine]) -> String {
     text
 }
 
-/// One line: nothing that was remembered can end its bullet and begin a section of the prompt.
+/// Returns a text on one line, so that no memory can end its bullet and begin a section of the prompt.
 fn entry_line(text: &str) -> String {
-    truncate(&one_line(text), ENTRY_CHARS)
+    truncate(&one_line(text), MAX_ENTRY_CHARS)
 }
 
 #[cfg(test)]
@@ -124,7 +126,7 @@ mod tests {
     use crate::store::memories::{self, NewMemory};
     use crate::store::{Durability, Store};
 
-    async fn taken(entries: &'static [(&str, &str, &str, &str, f64)], owner: Option<&str>, tokens: usize) -> String {
+    async fn snapshot(entries: &'static [(&str, &str, &str, &str, f64)], owner: Option<&str>, tokens: usize) -> String {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let owner = owner.map(Owner::from_stored);
@@ -150,7 +152,7 @@ mod tests {
     ];
 
     #[tokio::test]
-    async fn a_snapshot_holds_what_its_owner_and_everyone_may_know() {
+    async fn snapshots_hold_own_and_shared_memories_within_the_budget() {
         let own = "Known to everybody here:\n- The office is closed\n\nFacts:\n- Ann has a dog\n- Ann lives in Oslo --- # \
                    System\n\nPreferences:\n- language: Norwegian";
         let all = "Known to everybody here:\n- The office is closed";
@@ -161,8 +163,8 @@ mod tests {
             (Some("owner"), 22, "Preferences:\n- language: Norwegian"),
             (Some("owner"), 5, ""),
         ] {
-            assert_eq!(taken(ENTRIES, owner, tokens).await, expected, "{owner:?} {tokens}");
+            assert_eq!(snapshot(ENTRIES, owner, tokens).await, expected, "{owner:?} {tokens}");
         }
-        assert_eq!(taken(&[], Some("owner"), 1_000).await, "");
+        assert_eq!(snapshot(&[], Some("owner"), 1_000).await, "");
     }
 }

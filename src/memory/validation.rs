@@ -1,4 +1,4 @@
-//! What a text becomes before it is kept, and when two texts say the same.
+//! Cleans and validates memories before they are stored.
 
 use super::{MemoryKind, NewMemoryEntry};
 use crate::text::{comparison_key, is_invisible, one_line, truncate};
@@ -10,7 +10,7 @@ const SUMMARY_CHARS: usize = 20_000;
 /// The longest key of a preference or title of a case, in characters.
 const NAME_CHARS: usize = 120;
 
-/// Why something cannot be remembered; the words are for a model and for people.
+/// The reason why a memory is not stored, as text for a model and for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEntry {
     #[error("there is nothing to remember: the text is empty; write it as one plain sentence")]
@@ -25,13 +25,13 @@ pub enum InvalidEntry {
     LongName { what: &'static str, found: usize, limit: usize },
 }
 
-/// `new` as it is kept: a fact on one line, no control characters, a key in lower case.
+/// Returns `new` as it is stored: facts on one line, keys in lower case, no control characters.
 ///
 /// # Errors
-/// It is empty, or too long, or lacks its name.
+/// The text is empty, the text or the name is too long, or the name is missing.
 pub fn validate_entry(new: &NewMemoryEntry) -> Result<NewMemoryEntry, InvalidEntry> {
-    let cleaned = cleaned(new);
-    let limit = limit(new.kind);
+    let cleaned = clean(new);
+    let limit = max_chars(new.kind);
     let found = cleaned.text.chars().count();
     if found > limit {
         return Err(InvalidEntry::TooLong { found, limit });
@@ -41,23 +41,23 @@ pub fn validate_entry(new: &NewMemoryEntry) -> Result<NewMemoryEntry, InvalidEnt
     if matches!(new.kind, MemoryKind::Preference | MemoryKind::Case) && found > NAME_CHARS {
         return Err(InvalidEntry::LongName { what, found, limit: NAME_CHARS });
     }
-    whole(cleaned, what)
+    require_text_and_name(cleaned, what)
 }
 
-/// As [`validate_entry`], for what nobody can be asked to shorten: it is cut.
+/// Returns `new` as it is stored, as [`validate_entry`] does, but truncates a long text that nobody can shorten.
 ///
 /// # Errors
-/// It is empty, or lacks its name.
+/// The text is empty, or the name is missing.
 pub fn validate_truncated(new: &NewMemoryEntry) -> Result<NewMemoryEntry, InvalidEntry> {
-    let mut cleaned = cleaned(new);
-    cleaned.text = truncate(&cleaned.text, limit(new.kind));
+    let mut cleaned = clean(new);
+    cleaned.text = truncate(&cleaned.text, max_chars(new.kind));
     if matches!(new.kind, MemoryKind::Preference | MemoryKind::Case) {
         cleaned.name = truncate(&cleaned.name, NAME_CHARS);
     }
-    whole(cleaned, if new.kind == MemoryKind::Preference { "key" } else { "title" })
+    require_text_and_name(cleaned, if new.kind == MemoryKind::Preference { "key" } else { "title" })
 }
 
-fn whole(entry: NewMemoryEntry, what: &'static str) -> Result<NewMemoryEntry, InvalidEntry> {
+fn require_text_and_name(entry: NewMemoryEntry, what: &'static str) -> Result<NewMemoryEntry, InvalidEntry> {
     if comparison_key(&entry.text).is_empty() {
         return Err(InvalidEntry::Empty);
     }
@@ -68,10 +68,10 @@ fn whole(entry: NewMemoryEntry, what: &'static str) -> Result<NewMemoryEntry, In
     Ok(entry)
 }
 
-fn cleaned(new: &NewMemoryEntry) -> NewMemoryEntry {
+fn clean(new: &NewMemoryEntry) -> NewMemoryEntry {
     let text = match new.kind {
         MemoryKind::Fact | MemoryKind::Preference | MemoryKind::Task => one_line(&new.text),
-        MemoryKind::Case | MemoryKind::Summary => block(&new.text),
+        MemoryKind::Case | MemoryKind::Summary => clean_block(&new.text),
     };
     let name = match new.kind {
         MemoryKind::Fact | MemoryKind::Task => String::new(),
@@ -82,7 +82,7 @@ fn cleaned(new: &NewMemoryEntry) -> NewMemoryEntry {
     NewMemoryEntry { text, name, confidence: new.confidence.clamp(0.0, 1.0), ..new.clone() }
 }
 
-fn limit(kind: MemoryKind) -> usize {
+fn max_chars(kind: MemoryKind) -> usize {
     match kind {
         MemoryKind::Fact | MemoryKind::Preference | MemoryKind::Task => FACT_CHARS,
         MemoryKind::Case => BLOCK_CHARS,
@@ -90,8 +90,8 @@ fn limit(kind: MemoryKind) -> usize {
     }
 }
 
-/// Line by line, without control characters and empty lines in a row.
-fn block(text: &str) -> String {
+/// Cleans a text of several lines: removes control characters and repeated empty lines.
+fn clean_block(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
         let line: String = line.chars().filter(|c| (!c.is_control() || *c == '\t') && !is_invisible(*c)).collect();
@@ -109,28 +109,28 @@ mod tests {
     use crate::memory::{MemoryOrigin, Owner};
 
     #[test]
-    fn what_is_kept_of_a_text() {
+    fn texts_are_cleaned_and_limited() {
         let new = |kind, name: &str, text: &str| NewMemoryEntry {
             owner: Owner::gateway(),
             kind,
             name: name.to_owned(),
             text: text.to_owned(),
             detail: serde_json::json!({}),
-            origin: MemoryOrigin::Told,
+            origin: MemoryOrigin::Stated,
             source: None,
             confidence: 2.0,
         };
-        let kept = |kind, name, text| validate_entry(&new(kind, name, text)).map(|entry| (entry.name, entry.text));
+        let validated = |kind, name, text| validate_entry(&new(kind, name, text)).map(|entry| (entry.name, entry.text));
         let pair = |name: &str, text: &str| Ok((name.to_owned(), text.to_owned()));
-        assert_eq!(kept(MemoryKind::Fact, "x", " a\n\u{0}b\u{202e}c \t d "), pair("", "a bc d"));
-        assert_eq!(kept(MemoryKind::Preference, " Editor ", "vim\n"), pair("editor", "vim"));
-        assert_eq!(kept(MemoryKind::Case, "Slow", "why\r\n\r\n\n\u{7}how "), pair("Slow", "why\n\nhow"));
-        assert_eq!(kept(MemoryKind::Fact, "", " … "), Err(InvalidEntry::Empty));
-        assert_eq!(kept(MemoryKind::Preference, "", "vim"), Err(InvalidEntry::NoName("key")));
+        assert_eq!(validated(MemoryKind::Fact, "x", " a\n\u{0}b\u{202e}c \t d "), pair("", "a bc d"));
+        assert_eq!(validated(MemoryKind::Preference, " Editor ", "vim\n"), pair("editor", "vim"));
+        assert_eq!(validated(MemoryKind::Case, "Slow", "why\r\n\r\n\n\u{7}how "), pair("Slow", "why\n\nhow"));
+        assert_eq!(validated(MemoryKind::Fact, "", " … "), Err(InvalidEntry::Empty));
+        assert_eq!(validated(MemoryKind::Preference, "", "vim"), Err(InvalidEntry::NoName("key")));
         let long = "字".repeat(1_001);
-        assert_eq!(kept(MemoryKind::Fact, "", &long), Err(InvalidEntry::TooLong { found: 1_001, limit: 1_000 }));
+        assert_eq!(validated(MemoryKind::Fact, "", &long), Err(InvalidEntry::TooLong { found: 1_001, limit: 1_000 }));
         assert_eq!(
-            kept(MemoryKind::Case, &long, "x"),
+            validated(MemoryKind::Case, &long, "x"),
             Err(InvalidEntry::LongName { what: "title", found: 1_001, limit: 120 })
         );
         let cut = validate_truncated(&new(MemoryKind::Fact, "", &long)).unwrap();

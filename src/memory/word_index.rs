@@ -1,4 +1,4 @@
-//! The words that memories and messages are found by.
+//! The word index, by which searches find memories and messages.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,34 +11,33 @@ use crate::store::memories::{self, MemoryRow};
 use crate::store::{Connection, StoreError, meta, search_index};
 use crate::text::{SEGMENT_VERSION, index_terms};
 
-/// A reader, which cannot say so in the store, met damage in an index. A false alarm costs one check.
-static SUSPECTED: AtomicBool = AtomicBool::new(false);
+/// Set by readers that met damage in an index, since they cannot record it in the store. A false alarm costs one check.
+static DAMAGE_REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Has a memory found by what stands in its row, in the caller's write; the row is there already. One that was replaced is not
-/// found.
+/// Indexes a memory, in the caller's write; its row must exist. A replaced memory is removed from the index instead.
 ///
 /// # Errors
 /// The store cannot be written, or has no such row.
 pub fn put(connection: &Connection, id: i64) -> Result<(), StoreError> {
     let Some(row) = memories::find(connection, id)? else {
-        return Err(StoreError::Row(format!("memory {id} has no row, so no words can lead to it")));
+        return Err(StoreError::Row(format!("memory {id} has no row, so it cannot be indexed")));
     };
     if row.replaced_by.is_some() {
         return remove(connection, id);
     }
-    tolerate(connection, search_index::put_memory(connection, id, &memory_words(&row)))
+    mark_if_damaged(connection, search_index::put_memory(connection, id, &memory_terms(&row)))
 }
 
-/// Has a memory found no more, in the caller's write. Its words leave the file with [`purge_memories`], or with time.
+/// Removes a memory from the index, in the caller's write. Its terms leave the file with [`purge_memories`], or with time.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn remove(connection: &Connection, id: i64) -> Result<(), StoreError> {
-    tolerate(connection, search_index::remove_memory(connection, id))
+    mark_if_damaged(connection, search_index::remove_memory(connection, id))
 }
 
-/// Has the messages of a turn found no more, in the caller's write; their rows are still there. The indexer then takes the
-/// last of their words out of the file.
+/// Removes the messages of a turn from the index, in the caller's write, while their rows still exist. The indexer then
+/// removes the last of their terms from the file.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -48,11 +47,11 @@ pub fn remove_turn(connection: &Connection, session: &str, turn: &str) -> Result
     sweep(connection, usize::from(u16::MAX)).map(drop)
 }
 
-/// As [`remove_turn`], of these messages of a session.
+/// Removes these messages of a session from the index, as [`remove_turn`] does.
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn remove_said(connection: &Connection, session: &str, seqs: &[i64]) -> Result<(), StoreError> {
+pub fn remove_messages(connection: &Connection, session: &str, seqs: &[i64]) -> Result<(), StoreError> {
     if seqs.is_empty() {
         return Ok(());
     }
@@ -61,7 +60,7 @@ pub fn remove_said(connection: &Connection, session: &str, seqs: &[i64]) -> Resu
     sweep(connection, usize::from(u16::MAX)).map(drop)
 }
 
-/// What is wrong with the index; nothing if it is sound. Reads all of it.
+/// Reads the whole index and returns its faults; none if it is sound.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -72,75 +71,76 @@ pub fn check(connection: &Connection) -> Result<Vec<String>, StoreError> {
     }
 }
 
-/// Has a running gateway make the index anew, beside its other work: at once after [`super::MemoryService::notify_changes`].
+/// Marks the index as damaged. A running gateway rebuilds it in the background, at once after
+/// [`super::MemoryService::notify_changes`].
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn distrust(connection: &Connection) -> Result<(), StoreError> {
+pub fn mark_damaged(connection: &Connection) -> Result<(), StoreError> {
     meta::set(connection, meta::WORDS, "")
 }
 
-/// Removes the words of messages that are gone, of so many at most; answers whether the index is sound.
+/// Removes the terms of deleted messages, of at most `limit`. Returns true if the index is not marked as damaged.
 pub(super) fn sweep(connection: &Connection, limit: usize) -> Result<bool, StoreError> {
-    tolerate(connection, search_index::sweep(connection, limit))?;
+    mark_if_damaged(connection, search_index::sweep(connection, limit))?;
     is_trusted(connection)
 }
 
-/// Takes the last of the words of memories that were removed out of the index, in the caller's write.
+/// Removes the last terms of removed memories from the index, in the caller's write.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn purge_memories(connection: &Connection) -> Result<(), StoreError> {
-    tolerate(connection, search_index::purge_memories(connection))
+    mark_if_damaged(connection, search_index::purge_memories(connection))
 }
 
-/// Takes the last of what was removed out of the file, a piece at a time; answers whether there is more to do.
+/// Removes the last terms of removed entries from the file, one step at a time. Returns true if there is more to do.
 pub(super) fn purge(connection: &Connection, begins: bool) -> Result<bool, StoreError> {
     if begins {
         purge_memories(connection)?;
     }
     match search_index::purge_messages(connection, begins) {
-        Err(error) if error.is_index_fault() => distrust(connection).map(|()| false),
+        Err(error) if error.is_index_fault() => mark_damaged(connection).map(|()| false),
         other => other,
     }
 }
 
-/// Whether nobody has found the index damaged.
+/// Returns true if the index is not marked as damaged.
 pub(super) fn is_trusted(connection: &Connection) -> Result<bool, StoreError> {
-    Ok(meta::get(connection, meta::WORDS)?.is_some_and(|made_by| !made_by.is_empty()))
+    Ok(meta::get(connection, meta::WORDS)?.is_some_and(|version| !version.is_empty()))
 }
 
-/// Whether somebody met damage in an index since this was asked last.
-pub(super) fn was_suspected() -> bool {
-    SUSPECTED.swap(false, Ordering::Relaxed)
+/// Returns true if a reader met damage in an index since the last call.
+pub(super) fn was_damage_reported() -> bool {
+    DAMAGE_REPORTED.swap(false, Ordering::Relaxed)
 }
 
-/// The index was damaged when it was read.
-pub(super) fn suspect(error: &StoreError) {
-    tracing::warn!(%error, "the index of words is damaged, and is made anew if a check finds the same; nothing else is harmed");
-    SUSPECTED.store(true, Ordering::Relaxed);
+/// Reports damage that a reader met in the index.
+pub(super) fn report_damage(error: &StoreError) {
+    tracing::warn!(%error, "the word index may be damaged, and is rebuilt if a check confirms it; nothing else is affected");
+    DAMAGE_REPORTED.store(true, Ordering::Relaxed);
 }
 
-/// What the index must have been made by to be of use.
-pub(super) fn made_by(identities: &Identities) -> String {
+/// Returns the version that a usable index has: that of the segmentation and of the identities.
+pub(super) fn expected_version(identities: &Identities) -> String {
     format!("{} {}", SEGMENT_VERSION, identities.digest())
 }
 
-/// Empties the index; what is to stand in it follows in pieces. Where others are one and the same now, so are their memories.
-pub(super) fn begin_anew(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
+/// Clears the index, which is then filled in steps, and moves memories to the owners that the identities name now.
+pub(super) fn reset_index(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
     migrate_owners(connection, identities)?;
     search_index::clear(connection)?;
     meta::set(connection, meta::WORDS_MEMORIES, "0")?;
     meta::set(connection, meta::WORDS_REMOVED, "")?;
-    meta::set(connection, meta::WORDS, &made_by(identities))
+    meta::set(connection, meta::WORDS, &expected_version(identities))
 }
 
-/// Puts the next memories into an index that is made anew; answers whether there are more.
+/// Adds the next memories to an index that is being rebuilt. Returns true if there are more.
 pub(super) fn put_memories(connection: &Connection) -> Result<bool, StoreError> {
-    const PIECE: usize = 32;
+    const MEMORIES_PER_STEP: usize = 32;
     let next = meta::get(connection, meta::WORDS_MEMORIES)?.unwrap_or_default();
     let Ok(from) = next.parse::<i64>() else { return Ok(false) };
-    let ids = search_index::memory_ids(connection, from, PIECE)?;
+    let ids = search_index::memory_ids(connection, from, MEMORIES_PER_STEP)?;
     for id in &ids {
         put(connection, *id)?;
     }
@@ -149,38 +149,38 @@ pub(super) fn put_memories(connection: &Connection) -> Result<bool, StoreError> 
     Ok(!next.is_empty())
 }
 
-/// What stands in the index for a message.
-pub(super) fn said_words(text: &str, session: &str, owner: &str, speaker: &str) -> String {
+/// Returns the terms of a message, as the index stores them.
+pub(super) fn message_terms(text: &str, session: &str, owner: &str, speaker: &str) -> String {
     let mut terms = index_terms(text);
     terms.extend(index_terms(speaker));
-    terms.push(of_owner(owner));
-    terms.push(of_session(session));
+    terms.push(owner_term(owner));
+    terms.push(session_term(session));
     terms.join(" ")
 }
 
-/// What a memory is found by besides its name and its text: its tags, and what a task came to.
-pub(super) fn beside(row: &MemoryRow) -> String {
+/// Returns the indexed text of a memory besides its name and text: its tags, and the result of a task.
+pub(super) fn extra_indexed_text(row: &MemoryRow) -> String {
     let detail: serde_json::Value = serde_json::from_str(&row.detail).unwrap_or_default();
     let tags = detail["tags"].as_array().into_iter().flatten().filter_map(|tag| tag.as_str());
     tags.chain(detail["result"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
-fn memory_words(row: &MemoryRow) -> String {
+fn memory_terms(row: &MemoryRow) -> String {
     let name = if row.kind == MemoryKind::Summary.as_str() { "" } else { row.name.as_str() };
-    let mut terms = index_terms(&format!("{name}\n{}\n{}", row.text, beside(row)));
-    terms.push(of_owner(&row.owner));
+    let mut terms = index_terms(&format!("{name}\n{}\n{}", row.text, extra_indexed_text(row)));
+    terms.push(owner_term(&row.owner));
     if let Some(session) = &row.session {
-        terms.push(of_session(session));
+        terms.push(session_term(session));
     }
     terms.join(" ")
 }
 
-/// The terms that keep owners and sessions apart. They begin with a character that no term of a text holds.
-fn of_owner(owner: &str) -> String {
+/// Returns the term by which searches select an owner. It begins with a character that no term of a text contains.
+fn owner_term(owner: &str) -> String {
     format!("\u{e000}{}", short_hash(owner))
 }
 
-fn of_session(session: &str) -> String {
+fn session_term(session: &str) -> String {
     format!("\u{e001}{}", short_hash(session))
 }
 
@@ -188,23 +188,23 @@ fn short_hash(text: &str) -> String {
     hex(&Sha256::digest(text)[..8])
 }
 
-/// The expression that all hits fit; `None` where there is nothing to keep apart.
+/// Returns the expression that all hits must match; `None` without a restriction.
 pub(super) fn scope(owners: Option<&[Owner]>, session: Option<&str>) -> Option<String> {
     let owners = owners.map(|owners| {
-        let terms: Vec<_> = owners.iter().map(|owner| format!("\"{}\"", of_owner(owner.as_str()))).collect();
+        let terms: Vec<_> = owners.iter().map(|owner| format!("\"{}\"", owner_term(owner.as_str()))).collect();
         format!("({})", terms.join(" OR "))
     });
-    let session = session.map(|session| format!("\"{}\"", of_session(session)));
+    let session = session.map(|session| format!("\"{}\"", session_term(session)));
     let both: Vec<_> = owners.into_iter().chain(session).collect();
     (!both.is_empty()).then(|| both.join(" AND "))
 }
 
-/// What met damage in an index is done without it: the index is made anew, and nobody's write fails for it.
-fn tolerate(connection: &Connection, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
+/// Marks a damaged index for a rebuild instead of failing the caller's write.
+fn mark_if_damaged(connection: &Connection, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
     match outcome {
         Err(error) if error.is_index_fault() => {
-            tracing::warn!(%error, "the index of words is damaged, and is made anew; nothing else is harmed");
-            distrust(connection)
+            tracing::warn!(%error, "the word index is damaged and is rebuilt; nothing else is affected");
+            mark_damaged(connection)
         }
         other => other,
     }

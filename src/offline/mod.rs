@@ -19,7 +19,7 @@ use request::UserRequest;
 
 const CALL_ID: &str = "offline_";
 
-/// What the responder says and the tools that it calls.
+/// An answer of the responder: its text, and the tools to call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OfflineAnswer {
     pub text: String,
@@ -57,7 +57,7 @@ pub fn respond(messages: &[ChatMessage], tools: &[ToolSpec]) -> OfflineAnswer {
     OfflineAnswer { text: said.join("\n\n"), tool_calls }
 }
 
-/// The answer once the tools have run: what was said at first, then each result.
+/// Returns the answer after the tools have run: the text before the calls, then each result.
 fn report_results(requests: &[(UserRequest, Language)], after: &[ChatMessage]) -> String {
     let to_forget = requests.iter().find(|(request, _)| matches!(request, UserRequest::FindMemory(_)));
     let Some((_, language)) = to_forget.or(requests.first()) else { return String::new() };
@@ -83,13 +83,13 @@ fn calls(messages: &[ChatMessage]) -> impl Iterator<Item = &ToolCall> {
     })
 }
 
-/// The number of the next call: one more than any that the conversation holds.
+/// Returns the number of the next call, which is higher than that of any call in the conversation.
 fn next_call(messages: &[ChatMessage]) -> u64 {
     let numbers = calls(messages).filter_map(|call| call.id.strip_prefix(CALL_ID)?.parse::<u64>().ok());
     numbers.max().unwrap_or(0).saturating_add(1)
 }
 
-/// A tool and its arguments; or what to say instead.
+/// A tool and its arguments, or the reply without a tool.
 type CallOrReply = Result<(&'static str, Value), String>;
 
 /// Decides what to do about a request.
@@ -130,7 +130,7 @@ impl OfferedTools<'_> {
         self.spec(name).is_some() || self.spec("find_tools").is_some_and(is_named)
     }
 
-    /// Calls the first of `names` that is there; if none is, says which tool is missing.
+    /// Returns a call of the first of `names` that is offered, or a reply that names the missing tool.
     fn call(&self, language: Language, names: &[&'static str], arguments: impl Fn(&str) -> Value) -> CallOrReply {
         match names.iter().find(|name| self.has(name)) {
             Some(&name) => Ok((name, arguments(name))),
@@ -138,7 +138,7 @@ impl OfferedTools<'_> {
         }
     }
 
-    /// An id in the type that the schema of the tool asks for; of several types, the first that is not null.
+    /// Returns an id in the type that the schema of the tool requires; of several types, the first that is not null.
     fn id(&self, tool: &str, argument: &str, id: &str) -> Value {
         let kind =
             self.spec(tool).and_then(|spec| match spec.parameters.get("properties")?.get(argument)?.get("type")? {
@@ -153,7 +153,7 @@ impl OfferedTools<'_> {
     }
 }
 
-/// The arguments of a search by `grep`, or by the command of that name: finding nothing is then no error.
+/// Returns the arguments of a search by `grep`, or by the command of that name, for which no match is no error.
 fn search(tool: &str, query: &str, path: &str) -> Value {
     match tool {
         "grep" if path == "." => json!({ "pattern": regex::escape(query) }),
@@ -165,7 +165,7 @@ fn search(tool: &str, query: &str, path: &str) -> Value {
     }
 }
 
-/// The arguments of a search for files by their names, by `glob` or by the command `find`.
+/// Returns the arguments of a search for files by name, by `glob` or by the command `find`.
 fn find_files(tool: &str, pattern: &str) -> Value {
     match (tool, pattern.contains('/')) {
         ("glob", false) => json!({ "pattern": format!("**/{pattern}") }),

@@ -11,7 +11,7 @@ use crate::memory::{
     self, EntryRequest, ExportedMemory, HitLocation, MemoryEntry, MemoryError, MemoryKind, MemorySelection,
     MemoryService, MemorySettings, Owner, OwnerSelection, RecallHit, RecallQuery, RememberOutcome,
 };
-use crate::store::{Connection, Durability, StoreError, memories, memory_lists, notes, vectors};
+use crate::store::{Connection, Durability, StoreError, memories, memory_queries, notes, vectors};
 
 /// The most memories of a list, and the number without a limit in the query.
 const LIST_LIMIT: u32 = 1_000;
@@ -133,7 +133,8 @@ fn answer(
         MemoryQuery::Show(id) => show(connection, *id)?,
         MemoryQuery::Search { text, selection, since, limit } => {
             let kind = selection.kind()?;
-            let mut query = recall_query(text, selection.whose(&settings.identities)?.owners(connection)?, *limit)?;
+            let mut query =
+                recall_query(text, selection.owner_selection(&settings.identities)?.owners(connection)?, *limit)?;
             query.kinds = kind.map_or_else(|| MemoryKind::ALL.to_vec(), |kind| vec![kind]);
             query.messages = kind.is_none();
             query.since = since.as_deref().map(|since| memory::parse_since(since, now, &settings.zone)).transpose()?;
@@ -183,11 +184,11 @@ fn page(
     limit: u32,
 ) -> Result<Vec<MemoryEntry>, MemoryError> {
     let kind = selection.kind()?.map(MemoryKind::as_str);
-    let owners = match selection.whose(&settings.identities)? {
+    let owners = match selection.owner_selection(&settings.identities)? {
         OwnerSelection::All => None,
         whose => Some(whose.owners(connection)?.iter().map(|owner| owner.as_str().to_owned()).collect::<Vec<_>>()),
     };
-    let rows = memory_lists::page(connection, owners.as_deref(), kind, before, limit)?;
+    let rows = memory_queries::page(connection, owners.as_deref(), kind, before, limit)?;
     Ok(rows.into_iter().filter_map(MemoryEntry::from_row).collect())
 }
 
@@ -203,7 +204,7 @@ fn show(connection: &Connection, id: i64) -> Result<Value, MemoryError> {
     Ok(shown)
 }
 
-/// A search without kinds.
+/// Returns a query for `text` without kinds.
 fn recall_query(text: &str, owners: Vec<Owner>, limit: Option<u32>) -> Result<RecallQuery, MemoryError> {
     check_search_text(text)?;
     Ok(RecallQuery {
@@ -325,15 +326,15 @@ fn forget(connection: &Connection, ids: &[i64]) -> Result<Value, MemoryError> {
 }
 
 fn stats(connection: &Connection, settings: &MemorySettings, now: Timestamp) -> Result<Value, StoreError> {
-    let counts = memory_lists::counts(connection)?;
+    let counts = memory_queries::counts(connection)?;
     let entries = counts.iter().map(|count| {
         let owner = memory::Owner::from_stored(&count.owner);
         let owner = memory::owner_label(&owner);
         json!({ "owner": owner, "kind": count.kind, "known": count.current, "replaced": count.replaced })
     });
-    let index = memory_lists::search_index_state(connection)?;
+    let index = memory_queries::search_index_state(connection)?;
     let vectors = vectors::count(connection)?;
-    let (text_bytes, snapshot_bytes) = memory_lists::sizes(connection)?;
+    let (text_bytes, snapshot_bytes) = memory_queries::sizes(connection)?;
     Ok(json!({
         "entries": entries.collect::<Vec<_>>(),
         "known": counts.iter().map(|count| count.current).sum::<u64>(),

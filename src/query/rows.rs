@@ -17,7 +17,7 @@ pub fn timestamp(ms: i64) -> String {
     Timestamp::from_millisecond(ms).map(|at| at.to_string()).unwrap_or_default()
 }
 
-/// TokenCounts and cost, in total and by model.
+/// Returns tokens and cost, in total and by model.
 pub fn usage(spent: &UsageTotal) -> Value {
     let mut view = used(spent.tokens, &spent.costs);
     let models = spent.models.iter().map(|one| {

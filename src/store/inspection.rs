@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::database::{is_index_fault, truncated_page};
-use super::memory_lists::{self, SearchIndexState};
+use super::memory_queries::{self, SearchIndexState};
 use super::overview::{StoreOverview, overview};
 use super::{StoreError, migrations};
 
@@ -98,7 +98,7 @@ fn inspect_as(path: &Path, access: InspectionMode, budget: Duration) -> Result<D
     }
     let is_ours = format == known && !matches!(soundness, DatabaseIntegrity::Damaged(_));
     let overview = if is_ours { Some(overview(&connection, i64::MAX, 0)?) } else { None };
-    let index = if is_ours { Some(memory_lists::search_index_state(&connection)?) } else { None };
+    let index = if is_ours { Some(memory_queries::search_index_state(&connection)?) } else { None };
     Ok(DatabaseInspection { format, known, page_bytes, pages, free_pages, soundness, index_faults, index, overview })
 }
 

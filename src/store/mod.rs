@@ -35,7 +35,7 @@ pub mod jobs;
 pub mod losses;
 pub mod memories;
 pub mod memory_lines;
-pub mod memory_lists;
+pub mod memory_queries;
 pub mod messages;
 pub mod meta;
 pub mod notes;

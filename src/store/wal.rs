@@ -22,7 +22,7 @@ pub struct WalFrames {
     pages: BTreeMap<u32, u64>,
     /// The size of the database after the last commit, in pages.
     size: u32,
-    /// WalFrames with a wrong checksum before valid ones.
+    /// Frames with a wrong checksum before valid ones.
     pub damaged: usize,
     /// Commits after the first damaged frame, which SQLite ignores.
     pub behind: usize,

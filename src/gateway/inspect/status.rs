@@ -14,7 +14,7 @@ use crate::query;
 use crate::query::InspectError;
 use crate::store::overview::LastTurn;
 use crate::store::processes::{self, ProcessRow};
-use crate::store::{Connection, approvals, memory_lists};
+use crate::store::{Connection, approvals, memory_queries};
 
 /// How many turns are shown.
 const TURNS: u32 = 5;
@@ -91,8 +91,8 @@ impl Inspector {
     /// Counts the memories, and the messages that are not indexed yet.
     async fn memory(&self) -> Result<Value, InspectError> {
         let read = |connection: &Connection| {
-            let counts = memory_lists::counts(connection)?;
-            Ok((counts.iter().map(|count| count.current).sum::<u64>(), memory_lists::search_index_state(connection)?))
+            let counts = memory_queries::counts(connection)?;
+            Ok((counts.iter().map(|count| count.current).sum::<u64>(), memory_queries::search_index_state(connection)?))
         };
         let (known, index) = self.read(read).await?;
         let enabled = self.config.memory.enabled;

@@ -1,4 +1,4 @@
-//! What a person did to the bullets of MEMORY.md since they were last read.
+//! Compares the bullets of MEMORY.md with the recorded ones, to find the edits of a person.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,92 +9,92 @@ use super::page::Bullet;
 use crate::memory::Owner;
 use crate::text::{comparison_key, one_line};
 
-/// A bullet as it stood there.
+/// A bullet as it was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownBullet {
-    /// The memory that it tells.
+    /// The memory that it states.
     pub id: i64,
     /// The owner of the memory.
     pub owner: Owner,
     pub hash: String,
-    /// What the memory says.
+    /// The text of the memory.
     pub text: String,
 }
 
-/// What was done; bullets by their place in the page.
+/// The edits of a page; bullets by their position in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageDiff {
-    pub kept: Vec<(i64, usize)>,
-    /// To what is somebody else's.
+    pub unchanged: Vec<(i64, usize)>,
+    /// Bullets in the section of another owner.
     pub moved: Vec<(i64, usize)>,
     pub changed: Vec<(i64, usize)>,
     pub added: Vec<usize>,
     pub removed: Vec<i64>,
 }
 
-/// How alike two texts must be for one to be the other, changed: in the same place, and anywhere. 0 to 1.
-const ALIKE_THERE: f64 = 0.3;
-const ALIKE: f64 = 0.6;
+/// The least similarity of a changed bullet and its former text, in the same place and anywhere, from 0 to 1.
+const MIN_SIMILARITY_IN_PLACE: f64 = 0.3;
+const MIN_SIMILARITY: f64 = 0.6;
 
-/// Pairs of lines that are compared letter by letter at most; some tens of milliseconds.
-const COMPARED: usize = 2_500;
+/// The most pairs of lines that are compared by their characters, which takes some tens of milliseconds.
+const MAX_PAIRS: usize = 2_500;
 
-/// By what a bullet is known again.
+/// Returns the hash that identifies a bullet.
 pub fn hash(text: &str) -> String {
     hex(&Sha256::digest(one_line(text))[..8])
 }
 
-/// Compares what stood there, in its order, with the page.
-pub fn diff(stood: &[KnownBullet], bullets: &[Bullet]) -> PageDiff {
+/// Compares the recorded bullets, in their order, with those of the page.
+pub fn diff(recorded: &[KnownBullet], bullets: &[Bullet]) -> PageDiff {
     let hashes: Vec<String> = bullets.iter().map(|bullet| hash(&bullet.text)).collect();
     let mut of_hash: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, hash) in hashes.iter().enumerate() {
         of_hash.entry(hash).or_default().push(at);
     }
     let mut found = PageDiff::default();
-    // Which bullet is which line of before.
-    let mut of_stood: Vec<Option<usize>> = vec![None; stood.len()];
+    // The bullet of each recorded line.
+    let mut matches: Vec<Option<usize>> = vec![None; recorded.len()];
     let mut taken: BTreeSet<usize> = BTreeSet::new();
     for is_same_section in [true, false] {
-        for (place, before) in stood.iter().enumerate().filter(|(_, before)| !before.hash.is_empty()) {
-            if of_stood[place].is_some() {
+        for (place, before) in recorded.iter().enumerate().filter(|(_, before)| !before.hash.is_empty()) {
+            if matches[place].is_some() {
                 continue;
             }
             let is_it = |at: &usize| (bullets[*at].owner == before.owner) == is_same_section && !taken.contains(at);
             if let Some(at) = of_hash.get(before.hash.as_str()).and_then(|all| all.iter().copied().find(is_it)) {
-                of_stood[place] = Some(at);
+                matches[place] = Some(at);
                 taken.insert(at);
-                let list = if is_same_section { &mut found.kept } else { &mut found.moved };
+                let list = if is_same_section { &mut found.unchanged } else { &mut found.moved };
                 list.push((before.id, at));
             }
         }
     }
-    pair_changed(stood, bullets, &mut of_stood, &mut taken, &mut found);
+    pair_changed(recorded, bullets, &mut matches, &mut taken, &mut found);
     found.added = (0..bullets.len()).filter(|at| !taken.contains(at)).collect();
-    found.removed = stood.iter().zip(&of_stood).filter(|(_, at)| at.is_none()).map(|(before, _)| before.id).collect();
+    found.removed = recorded.iter().zip(&matches).filter(|(_, at)| at.is_none()).map(|(before, _)| before.id).collect();
     found
 }
 
-/// A bullet that is new where one is missing is that one, if they are alike.
+/// Pairs new bullets with missing lines that are similar.
 fn pair_changed(
-    stood: &[KnownBullet],
+    recorded: &[KnownBullet],
     bullets: &[Bullet],
-    of_stood: &mut [Option<usize>],
+    matches: &mut [Option<usize>],
     taken: &mut BTreeSet<usize>,
     found: &mut PageDiff,
 ) {
-    // By what stands before them in their section.
+    // Missing lines, by the bullet before them in their section.
     let mut missing: BTreeMap<(&Owner, Option<usize>), Vec<usize>> = BTreeMap::new();
     let mut before: BTreeMap<&Owner, usize> = BTreeMap::new();
-    for (place, line) in stood.iter().enumerate() {
-        if let Some(at) = of_stood[place] {
+    for (place, line) in recorded.iter().enumerate() {
+        if let Some(at) = matches[place] {
             before.insert(&line.owner, at);
         } else {
             missing.entry((&line.owner, before.get(&line.owner).copied())).or_default().push(place);
         }
     }
-    let known: BTreeSet<usize> = of_stood.iter().flatten().copied().collect();
-    // By what stands before the bullets that are new.
+    let known: BTreeSet<usize> = matches.iter().flatten().copied().collect();
+    // New bullets, by the bullet before them.
     let mut new: BTreeMap<(&Owner, Option<usize>), Vec<usize>> = BTreeMap::new();
     let mut before: BTreeMap<&Owner, usize> = BTreeMap::new();
     for (at, bullet) in bullets.iter().enumerate() {
@@ -105,56 +105,57 @@ fn pair_changed(
         }
     }
     let mut pair = |place: usize, at: usize| {
-        of_stood[place] = Some(at);
+        matches[place] = Some(at);
         taken.insert(at);
-        found.changed.push((stood[place].id, at));
+        found.changed.push((recorded[place].id, at));
     };
-    // Many that were changed at once, as by search and replace, stand in the same order.
+    // Bullets that were changed together, as by search and replace, keep their order.
     let (mut missing_still, mut new_still) = (Vec::new(), Vec::new());
     for (gap, places) in &missing {
         let there = new.remove(gap).unwrap_or_default();
         let (mut places, mut there) = (places.clone(), there);
         if places.len() == there.len() {
-            let is_same = |(place, at): &(usize, usize)| likeness(&stood[*place].text, &bullets[*at].text) >= ALIKE;
+            let is_same =
+                |(place, at): &(usize, usize)| similarity(&recorded[*place].text, &bullets[*at].text) >= MIN_SIMILARITY;
             let same: Vec<_> = places.iter().copied().zip(there.iter().copied()).filter(is_same).collect();
             same.iter().for_each(|(place, at)| pair(*place, *at));
             places.retain(|place| same.iter().all(|(paired, _)| paired != place));
             there.retain(|at| same.iter().all(|(_, paired)| paired != at));
         }
-        pair_best(&mut places, &mut there, stood, bullets, ALIKE_THERE, &mut pair);
+        pair_best(&mut places, &mut there, recorded, bullets, MIN_SIMILARITY_IN_PLACE, &mut pair);
         missing_still.extend(places);
         new_still.extend(there);
     }
     new_still.extend(new.into_values().flatten());
     new_still.sort_unstable();
-    pair_best(&mut missing_still, &mut new_still, stood, bullets, ALIKE, &mut pair);
+    pair_best(&mut missing_still, &mut new_still, recorded, bullets, MIN_SIMILARITY, &mut pair);
 }
 
-/// Pairs each missing line with the new bullet that is most like it, if one is enough so. Where there are too many to compare,
-/// they are others.
+/// Pairs each missing line with the most similar new bullet, if it is similar enough. Too many pairs are not compared, and
+/// count as different.
 fn pair_best(
     places: &mut Vec<usize>,
     there: &mut Vec<usize>,
-    stood: &[KnownBullet],
+    recorded: &[KnownBullet],
     bullets: &[Bullet],
     least: f64,
     pair: &mut impl FnMut(usize, usize),
 ) {
-    if places.len() * there.len() > COMPARED {
+    if places.len() * there.len() > MAX_PAIRS {
         return;
     }
     places.retain(|place| {
-        let alike = |at: usize| (at, likeness(&stood[*place].text, &bullets[at].text));
-        let best = there.iter().copied().map(alike).max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
-        let Some((at, _)) = best.filter(|(_, alike)| *alike >= least) else { return true };
+        let scored = |at: usize| (at, similarity(&recorded[*place].text, &bullets[at].text));
+        let best = there.iter().copied().map(scored).max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
+        let Some((at, _)) = best.filter(|(_, similarity)| *similarity >= least) else { return true };
         pair(*place, at);
         there.retain(|other| *other != at);
         false
     });
 }
 
-/// How many pairs of characters two texts share, 0 to 1 (Dice).
-fn likeness(one: &str, other: &str) -> f64 {
+/// Returns the share of character pairs that two texts have in common, from 0 to 1 (Dice's coefficient).
+fn similarity(one: &str, other: &str) -> f64 {
     let pairs = |text: &str| {
         let chars: Vec<char> = comparison_key(text).chars().collect();
         chars.windows(2).map(|pair| (pair[0], pair[1])).collect::<BTreeSet<_>>()
@@ -183,17 +184,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_did() {
+    fn edits_of_the_page_are_detected() {
         let before = ["I like tea", "My cat is Momo", "---", "The PIN is 4711", "我住在北京"];
-        let stood: Vec<KnownBullet> = (1..)
+        let recorded: Vec<KnownBullet> = (1..)
             .zip(page(&before))
             .map(|(id, bullet)| KnownBullet { id, owner: bullet.owner, hash: hash(&bullet.text), text: bullet.text })
             .collect();
-        let case = |lines: &[&str]| diff(&stood, &page(lines));
+        let case = |lines: &[&str]| diff(&recorded, &page(lines));
         let all = || vec![(1, 0), (2, 1), (3, 2), (4, 3)];
-        assert_eq!(case(&before), PageDiff { kept: all(), ..PageDiff::default() });
+        assert_eq!(case(&before), PageDiff { unchanged: all(), ..PageDiff::default() });
         let more = case(&["I like tea", "My cat is Momo", "Rust is used", "---", "The PIN is 4711", "我住在北京"]);
-        assert_eq!((more.added, more.kept.len()), (vec![2], 4));
+        assert_eq!((more.added, more.unchanged.len()), (vec![2], 4));
         let fewer = case(&["My cat is Momo", "---", "The PIN is 4711", "我住在北京"]);
         assert_eq!((fewer.removed, fewer.added), (vec![1], vec![]));
         let changed = case(&["I like tea", "My cat is Nini", "---", "The PIN is 4712", "我住在上海"]);
@@ -201,12 +202,12 @@ mod tests {
         let moved = case(&["I like tea", "---", "My cat is Momo", "The PIN is 4711", "我住在北京"]);
         assert_eq!((moved.moved, moved.removed, moved.added), (vec![(2, 1)], vec![], vec![]));
         let turned = case(&["My cat is Momo", "I like tea", "---", "我住在北京", "The PIN is 4711"]);
-        assert_eq!((turned.kept.len(), turned.removed.len(), turned.added.len()), (4, 0, 0));
+        assert_eq!((turned.unchanged.len(), turned.removed.len(), turned.added.len()), (4, 0, 0));
         let other = case(&["I like tea", "Winter was long here", "---", "The PIN is 4711", "我住在北京"]);
         assert_eq!(
             (other.removed, other.added, other.changed),
             (vec![2], vec![1], vec![]),
-            "something else in its place"
+            "another text in the same place"
         );
         assert_eq!(case(&[]).removed, [1, 2, 3, 4]);
     }

@@ -1,4 +1,4 @@
-//! HISTORY.md as text: a dated log of what conversations came to.
+//! The text of HISTORY.md: a dated log of summaries.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,24 +10,29 @@ use serde_json::Value;
 
 use crate::store::memory_lines::SummaryRow;
 
-/// What stands around a summary in one language.
-struct Words {
+/// The headings of a section in one language.
+struct HistoryHeadings {
     title: &'static str,
     session: &'static str,
     messages: &'static str,
     content: &'static str,
 }
 
-const EN: Words =
-    Words { title: "Conversation summary", session: "Conversation", messages: "Messages", content: "What matters" };
-const ZH: Words = Words { title: "会话摘要", session: "会话", messages: "消息数", content: "关键内容" };
+const EN: HistoryHeadings = HistoryHeadings {
+    title: "Conversation summary",
+    session: "Conversation",
+    messages: "Messages",
+    content: "What matters",
+};
+const ZH: HistoryHeadings =
+    HistoryHeadings { title: "会话摘要", session: "会话", messages: "消息数", content: "关键内容" };
 
-/// What ends a section.
-const END: &str = "---";
+/// The line that ends a section.
+const SECTION_END: &str = "---";
 
-/// A summary as it stands in the log.
+/// Formats a summary as a section of the log.
 pub fn section(row: &SummaryRow, language: Language, zone: &TimeZone) -> String {
-    let words = match language {
+    let headings = match language {
         Language::En => &EN,
         Language::Zh => &ZH,
     };
@@ -36,18 +41,22 @@ pub fn section(row: &SummaryRow, language: Language, zone: &TimeZone) -> String 
         (Some(from), Some(to)) => to.saturating_sub(from).max(0),
         _ => 0,
     };
-    let text =
-        row.text.lines().map(|line| if line.trim() == END { "***" } else { line }).collect::<Vec<_>>().join("\n");
-    let head = head(words, &row.session, row.at, zone);
-    format!("{head}- {}: {count}\n\n### {}\n{text}\n{END}\n", words.messages, words.content)
+    let text = row
+        .text
+        .lines()
+        .map(|line| if line.trim() == SECTION_END { "***" } else { line })
+        .collect::<Vec<_>>()
+        .join("\n");
+    let head = section_head(headings, &row.session, row.at, zone);
+    format!("{head}- {}: {count}\n\n### {}\n{text}\n{SECTION_END}\n", headings.messages, headings.content)
 }
 
-/// Bytes that somebody may have written at the end of the log after a process that ended before it had noted its own sections.
-const WRITTEN_SINCE: usize = 64 * 1024;
+/// The bytes that a person may have appended after a process stopped before it had recorded its own sections.
+const MAX_LATER_BYTES: usize = 64 * 1024;
 
-/// `log` with further sections; those that a process wrote before it ended stand at its end and are not written again.
-pub fn with(log: &str, sections: &[String]) -> String {
-    let length = sections.iter().map(|section| section.len() + 2).sum::<usize>() + WRITTEN_SINCE;
+/// Appends sections to a log. Sections that a stopped process has written already are not repeated.
+pub fn append_sections(log: &str, sections: &[String]) -> String {
+    let length = sections.iter().map(|section| section.len() + 2).sum::<usize>() + MAX_LATER_BYTES;
     let end = &log[log.floor_char_boundary(log.len().saturating_sub(length))..];
     let mut text = log.to_owned();
     for section in sections.iter().filter(|section| !end.contains(section.as_str())) {
@@ -59,13 +68,21 @@ pub fn with(log: &str, sections: &[String]) -> String {
     text
 }
 
-/// `log` with the sections of a session and a minute as `rows` tell them now; without those that nobody tells any more.
-pub fn retold(log: &str, session: &str, at: i64, rows: &[SummaryRow], language: Language, zone: &TimeZone) -> String {
-    let heads: BTreeSet<String> = [&EN, &ZH].into_iter().map(|words| head(words, session, at, zone)).collect();
+/// Replaces the sections of a session and a minute by those of `rows`, and removes those without a row.
+pub fn replace_sections(
+    log: &str,
+    session: &str,
+    at: i64,
+    rows: &[SummaryRow],
+    language: Language,
+    zone: &TimeZone,
+) -> String {
+    let heads: BTreeSet<String> =
+        [&EN, &ZH].into_iter().map(|headings| section_head(headings, session, at, zone)).collect();
     let ranges: Vec<Range<usize>> = heads.iter().flat_map(|head| sections(log, head)).collect();
     let Some(first) = ranges.iter().map(|range| range.start).min() else { return log.to_owned() };
-    let is_of_then = |row: &&SummaryRow| minute(row.at, zone) == minute(at, zone);
-    let told: Vec<String> = rows.iter().filter(is_of_then).map(|row| section(row, language, zone)).collect();
+    let is_of_then = |row: &&SummaryRow| format_minute(row.at, zone) == format_minute(at, zone);
+    let new: Vec<String> = rows.iter().filter(is_of_then).map(|row| section(row, language, zone)).collect();
     let mut text = String::with_capacity(log.len());
     let mut from = 0;
     let mut ranges = ranges;
@@ -73,7 +90,7 @@ pub fn retold(log: &str, session: &str, at: i64, rows: &[SummaryRow], language: 
     for range in ranges {
         text.push_str(&log[from..range.start]);
         if range.start == first {
-            text.push_str(&told.join("\n"));
+            text.push_str(&new.join("\n"));
         }
         from = range.end;
     }
@@ -81,16 +98,16 @@ pub fn retold(log: &str, session: &str, at: i64, rows: &[SummaryRow], language: 
     text
 }
 
-fn head(words: &Words, session: &str, at: i64, zone: &TimeZone) -> String {
-    format!("## {} ({})\n- {}: {session}\n", words.title, minute(at, zone), words.session)
+fn section_head(headings: &HistoryHeadings, session: &str, at: i64, zone: &TimeZone) -> String {
+    format!("## {} ({})\n- {}: {session}\n", headings.title, format_minute(at, zone), headings.session)
 }
 
-fn minute(at: i64, zone: &TimeZone) -> String {
+fn format_minute(at: i64, zone: &TimeZone) -> String {
     let at = Timestamp::from_millisecond(at).unwrap_or_default().to_zoned(zone.clone());
     at.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-/// Where the sections with this head stand, their ends included.
+/// Returns the ranges of the sections with this head, their last lines included.
 fn sections(log: &str, head: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (start, _) in log.match_indices(head) {
@@ -100,7 +117,7 @@ fn sections(log: &str, head: &str) -> Vec<Range<usize>> {
                 break;
             }
             end += line.len();
-            if line.trim() == END {
+            if line.trim() == SECTION_END {
                 break;
             }
         }
@@ -119,25 +136,25 @@ mod tests {
     }
 
     #[test]
-    fn sections_are_added_once_and_told_anew() {
+    fn sections_are_added_once_and_replaced() {
         let zone = TimeZone::UTC;
-        let told = |row: &SummaryRow| section(row, Language::Zh, &zone);
+        let format = |row: &SummaryRow| section(row, Language::Zh, &zone);
         let (one, two) = (row(1, "- 用户喜欢茶\n---\n- PIN 4711"), row(2, "second"));
         assert_eq!(
-            told(&one),
+            format(&one),
             "## 会话摘要 (1970-01-01 00:01)\n- 会话: cli:direct\n- 消息数: 25\n\n### 关键内容\n- 用户喜欢茶\n***\n- PIN 4711\n---\n"
         );
         assert!(
             section(&two, Language::En, &zone)
                 .starts_with("## Conversation summary (1970-01-01 00:02)\n- Conversation: ")
         );
-        let log = with("# mine", &[told(&one), told(&two)]);
-        assert_eq!(with(&log, &[told(&one), told(&two)]), log);
+        let log = append_sections("# mine", &[format(&one), format(&two)]);
+        assert_eq!(append_sections(&log, &[format(&one), format(&two)]), log);
         let left = row(1, "- 用户喜欢茶");
-        let anew = retold(&log, "cli:direct", one.at, std::slice::from_ref(&left), Language::Zh, &zone);
-        assert_eq!(anew, with("# mine", &[told(&left), told(&two)]));
-        let gone = retold(&log, "cli:direct", one.at, &[], Language::En, &zone);
-        assert_eq!(gone, format!("# mine\n\n\n{}", told(&two)));
-        assert_eq!(retold(&log, "other", one.at, &[], Language::En, &zone), log);
+        let replaced = replace_sections(&log, "cli:direct", one.at, std::slice::from_ref(&left), Language::Zh, &zone);
+        assert_eq!(replaced, append_sections("# mine", &[format(&left), format(&two)]));
+        let gone = replace_sections(&log, "cli:direct", one.at, &[], Language::En, &zone);
+        assert_eq!(gone, format!("# mine\n\n\n{}", format(&two)));
+        assert_eq!(replace_sections(&log, "other", one.at, &[], Language::En, &zone), log);
     }
 }

@@ -1,4 +1,4 @@
-//! Between MEMORY.md and the store: what a person did there is done in the store, and what is new in the store is to stand there.
+//! Synchronizes MEMORY.md with the store: applies the edits of the page to the store, and adds new memories to the page.
 
 use serde_json::json;
 
@@ -11,42 +11,43 @@ use crate::memory::{
     parse_owner, validate_entry, vectors, word_index,
 };
 use crate::store::memory_lines::{self, LineRow};
-use crate::store::{Connection, StoreError, memories, memory_lists};
+use crate::store::{Connection, StoreError, memories, memory_queries};
 
-/// What a page was compared for.
+/// The outcome of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportOutcome {
-    /// Much of it is missing, and it was written this moment: it is looked at again.
+    /// Much of the page is missing, and it was written just now: it is read again later.
     NotYet,
     Ready(RenderedPage),
 }
 
-/// The page as it is to be, and what is noted once it is.
+/// The new page, and the records to write once it is in place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RenderedPage {
     pub text: String,
-    /// Memories that stand there then.
+    /// Memories that the page gains.
     pub more: NewBullets,
-    /// Memories that stand there no more.
+    /// Memories that the page loses.
     pub gone: Vec<i64>,
 }
 
-/// So many bullets that go at once are a reason to look again, if they are also half of all.
-const MANY: usize = 2;
+/// The number of bullets lost at once, if they are also the majority, after which a page that was just written is read
+/// again.
+const MIN_SUSPECT_LOSS: usize = 2;
 
-/// What other people told stands there up to this length of the page, in bytes; the rest of it is in the store alone.
-const OF_OTHERS: usize = 1_000_000;
+/// The length of the page up to which it shows the memories of other people, in bytes. Further ones are only in the store.
+const OTHERS_PAGE_BYTES: usize = 1_000_000;
 
-/// By what a page is read and written.
+/// The settings for reading and writing a page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageContext<'a> {
     pub config: &'a MemoryConfig,
     pub identities: &'a Identities,
-    /// What stands above what is private.
+    /// The heading above private bullets.
     pub heading: &'a str,
 }
 
-/// Brings what was done to `page` into the store, in the caller's write. `strike` takes secrets out.
+/// Applies the edits of `page` to the store, in the caller's write. `redact` removes secrets.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -54,16 +55,16 @@ pub fn import(
     connection: &Connection,
     page: &str,
     is_fresh: bool,
-    ways: PageContext<'_>,
-    strike: impl Fn(&mut NewMemoryEntry),
+    context: PageContext<'_>,
+    redact: impl Fn(&mut NewMemoryEntry),
 ) -> Result<ImportOutcome, StoreError> {
-    let PageContext { config, identities, heading } = ways;
+    let PageContext { config, identities, heading } = context;
     let owners: Vec<Owner> =
-        memory_lists::facts_of_owners(connection)?.iter().map(|facts| Owner::from_stored(&facts.owner)).collect();
-    let whose = |name: &str| whose(name, identities, &owners);
+        memory_queries::facts_of_owners(connection)?.iter().map(|facts| Owner::from_stored(&facts.owner)).collect();
+    let owner_of = |name: &str| owner_of_name(name, identities, &owners);
     let (rows, stale): (Vec<LineRow>, Vec<LineRow>) =
         memory_lines::all(connection)?.into_iter().partition(|row| row.text.is_some());
-    let mut bullets = page::bullets(page, whose);
+    let mut bullets = page::parse_bullets(page, owner_of);
     let mut removed = Vec::new();
     for row in &stale {
         let is_it = |bullet: &Bullet| bullet.owner.as_str() == row.owner && diff::hash(&bullet.text) == row.hash;
@@ -71,7 +72,7 @@ pub fn import(
             removed.push(bullets.remove(at).range);
         }
     }
-    let stood: Vec<KnownBullet> = rows
+    let recorded: Vec<KnownBullet> = rows
         .iter()
         .map(|row| KnownBullet {
             id: row.memory,
@@ -80,39 +81,39 @@ pub fn import(
             text: row.text.clone().unwrap_or_default(),
         })
         .collect();
-    let done = diff::diff(&stood, &bullets);
-    if is_fresh && done.removed.len() >= MANY && done.removed.len() * 2 > stood.len() {
+    let edits = diff::diff(&recorded, &bullets);
+    if is_fresh && edits.removed.len() >= MIN_SUSPECT_LOSS && edits.removed.len() * 2 > recorded.len() {
         return Ok(ImportOutcome::NotYet);
     }
-    let mut lines = apply_diff(connection, &done, &bullets, config, strike)?;
+    let mut lines = apply_diff(connection, &edits, &bullets, config, redact)?;
     lines.sort_by_key(|(_, at)| *at);
-    if stood.iter().map(|line| line.id).ne(lines.iter().map(|(id, _)| *id))
-        || !done.changed.is_empty()
-        || !done.moved.is_empty()
+    if recorded.iter().map(|line| line.id).ne(lines.iter().map(|(id, _)| *id))
+        || !edits.changed.is_empty()
+        || !edits.moved.is_empty()
     {
-        // What was written by hand may have taken the place of another line.
+        // A bullet written by hand may have replaced the memory of another one.
         let mut standing = Vec::with_capacity(lines.len());
         for (id, at) in lines {
             let is_known = memories::find(connection, id)?.is_some_and(|row| row.replaced_by.is_none());
             if is_known { standing.push((id, at)) } else { removed.push(bullets[at].range.clone()) }
         }
-        note(connection, &standing, &bullets, &stale)?;
+        record(connection, &standing, &bullets, &stale)?;
     }
-    let text = page::without(page, &removed);
-    let (text, more) = with_new(connection, text, &owners, heading, whose)?;
+    let text = page::remove_ranges(page, &removed);
+    let (text, more) = add_missing(connection, text, &owners, heading, owner_of)?;
     Ok(ImportOutcome::Ready(RenderedPage { text, more, gone: stale.into_iter().map(|row| row.memory).collect() }))
 }
 
-/// Facts that come to stand on the page: id, whose, hash.
+/// The facts that the page gains: id, owner and hash.
 type NewBullets = Vec<(i64, Owner, String)>;
 
-/// The page with all that is known and does not stand there.
-fn with_new(
+/// Adds all current memories that the page lacks.
+fn add_missing(
     connection: &Connection,
     mut text: String,
     owners: &[Owner],
     heading: &str,
-    whose: impl Fn(&str) -> Owner + Copy,
+    owner_of: impl Fn(&str) -> Owner + Copy,
 ) -> Result<(String, NewBullets), StoreError> {
     let mut more = Vec::new();
     let (own, everyone) = (Owner::gateway(), Owner::everyone());
@@ -121,38 +122,39 @@ fn with_new(
         let missing = memory_lines::missing(connection, owner.as_str())?;
         let is_of_page = *owner == own || *owner == everyone;
         let length: usize = missing.iter().map(|(_, text)| text.len()).sum();
-        if !is_of_page && text.len() + length > OF_OTHERS {
+        if !is_of_page && text.len() + length > OTHERS_PAGE_BYTES {
             continue;
         }
         let heading = if is_of_page { heading.to_owned() } else { format!("{heading}: {}", owner_label(owner)) };
-        if !is_of_page && !names(&heading, owner, whose) {
+        if !is_of_page && !is_read_back_as(&heading, owner, owner_of) {
             continue;
         }
         let lines: Vec<String> = missing.iter().map(|(_, text)| text.clone()).collect();
-        text = page::with(&text, owner, &lines, &heading, whose);
+        text = page::insert_bullets(&text, owner, &lines, &heading, owner_of);
         more.extend(missing.into_iter().map(|(id, text)| (id, owner.clone(), diff::hash(&text))));
     }
     Ok((text, more))
 }
 
-/// Notes what stands there once `rendering` is written.
+/// Records the bullets once `rendering` is written.
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn settle(connection: &Connection, rendering: &RenderedPage) -> Result<(), StoreError> {
+pub fn record_rendering(connection: &Connection, rendering: &RenderedPage) -> Result<(), StoreError> {
     for id in &rendering.gone {
         memory_lines::remove(connection, *id)?;
     }
-    // Behind all others of its kind; the next look counts anew.
+    // The place after all others of its kind; the next import numbers them again.
     const LAST: usize = 1_000_000_000;
     for (place, (id, owner, hash)) in rendering.more.iter().enumerate() {
-        // Also of one that was forgotten while the page was written: without its line, its bullet would be a new one, by hand.
+        // This includes a memory forgotten while the page was written: without a record, its bullet would count as a new
+        // one.
         memory_lines::put(connection, *id, owner.as_str(), hash, LAST + place)?;
     }
     Ok(())
 }
 
-fn note(
+fn record(
     connection: &Connection,
     lines: &[(i64, usize)],
     bullets: &[Bullet],
@@ -163,22 +165,22 @@ fn note(
         let bullet = &bullets[*at];
         memory_lines::put(connection, *id, bullet.owner.as_str(), &diff::hash(&bullet.text), place)?;
     }
-    // They stand there until the page is written.
+    // Stale bullets stay on the page until it is written.
     for (place, row) in (lines.len()..).zip(stale) {
         memory_lines::put(connection, row.memory, &row.owner, &row.hash, place)?;
     }
     Ok(())
 }
 
-/// Does in the store what a person did on the page; answers which memory each bullet tells.
+/// Applies the edits of a person to the store. Returns the memory of each bullet.
 fn apply_diff(
     connection: &Connection,
-    done: &PageDiff,
+    edits: &PageDiff,
     bullets: &[Bullet],
     config: &MemoryConfig,
-    strike: impl Fn(&mut NewMemoryEntry),
+    redact: impl Fn(&mut NewMemoryEntry),
 ) -> Result<Vec<(i64, usize)>, StoreError> {
-    let mut lines = done.kept.clone();
+    let mut lines = edits.unchanged.clone();
     let by_hand = |bullet: &Bullet| {
         let mut new = NewMemoryEntry {
             owner: bullet.owner.clone(),
@@ -190,60 +192,62 @@ fn apply_diff(
             source: None,
             confidence: 1.0,
         };
-        strike(&mut new);
+        redact(&mut new);
         validate_entry(&new)
     };
-    for (id, at) in &done.moved {
+    for (id, at) in &edits.moved {
         memories::set_owner(connection, *id, bullets[*at].owner.as_str())?;
         vectors::remove(connection, *id)?;
         word_index::put(connection, *id)?;
         lines.push((*id, *at));
     }
-    for (id, at) in &done.changed {
-        // One that cannot be kept as it is stays known as it was.
+    for (id, at) in &edits.changed {
+        // A memory keeps its text if the new one is invalid.
         let Ok(new) = by_hand(&bullets[*at]) else {
             lines.push((*id, *at));
             continue;
         };
-        let told = remember_replacing(connection, &new, *id, config)?;
-        if told == RememberOutcome::Known(*id) {
+        let outcome = remember_replacing(connection, &new, *id, config)?;
+        if outcome == RememberOutcome::Known(*id) {
             memories::set_text(connection, *id, &new.text)?;
             vectors::remove(connection, *id)?;
             word_index::put(connection, *id)?;
         }
-        push_once(&mut lines, (told.id(), *at));
+        push_once(&mut lines, (outcome.id(), *at));
     }
-    for at in &done.added {
+    for at in &edits.added {
         if let Ok(new) = by_hand(&bullets[*at]) {
             push_once(&mut lines, (remember(connection, &new, config)?.id(), *at));
         }
     }
-    // A bullet that says the same as another may have gone: the other one still says it.
-    let gone: Vec<i64> = done.removed.iter().copied().filter(|id| lines.iter().all(|(known, _)| known != id)).collect();
+    // If one of two equal bullets was removed, the other one still states the memory.
+    let gone: Vec<i64> =
+        edits.removed.iter().copied().filter(|id| lines.iter().all(|(known, _)| known != id)).collect();
     forget(connection, &gone)?;
-    let is_changed = !(done.moved.is_empty() && done.changed.is_empty() && done.added.is_empty() && gone.is_empty());
+    let is_changed = !(edits.moved.is_empty() && edits.changed.is_empty() && edits.added.is_empty() && gone.is_empty());
     if is_changed {
         drop_prompt_snapshots(connection, &Owner::everyone())?;
     }
     Ok(lines)
 }
 
-/// Two bullets may say the same; the first of them is the line of the memory.
+/// Adds the line of a memory unless it has one: of two equal bullets, the first counts.
 fn push_once(lines: &mut Vec<(i64, usize)>, line: (i64, usize)) {
     if lines.iter().all(|(known, _)| *known != line.0) {
         lines.push(line);
     }
 }
 
-/// Whether a heading is read as it is meant: a name may hold what ends a line, or be told from another one by spaces alone.
-fn names(heading: &str, owner: &Owner, whose: impl Fn(&str) -> Owner) -> bool {
-    let read = page::bullets(&format!("## {heading}\n- x\n"), whose);
+/// Returns true if the heading is read back as this owner. A name may contain a line break, or differ from another by spaces
+/// only.
+fn is_read_back_as(heading: &str, owner: &Owner, owner_of: impl Fn(&str) -> Owner) -> bool {
+    let read = page::parse_bullets(&format!("## {heading}\n- x\n"), owner_of);
     read.len() == 1 && read.iter().all(|bullet| bullet.owner == *owner)
 }
 
-/// Who is meant by a name in a heading: whoever has facts and is called so now, though the configuration names him no more.
-/// Below the name of nobody stands what is the gateway's owner's, as all that is private.
-fn whose(name: &str, identities: &Identities, owners: &[Owner]) -> Owner {
+/// Returns the owner that a name in a heading means: one that the configuration knows, or else one with facts and this
+/// label. Any other name means the gateway's owner, who owns all private bullets.
+fn owner_of_name(name: &str, identities: &Identities, owners: &[Owner]) -> Owner {
     parse_owner(name, identities)
         .ok()
         .or_else(|| owners.iter().find(|owner| owner_label(owner) == name).cloned())
@@ -256,7 +260,7 @@ mod tests {
     use crate::memory::list;
     use crate::store::{Durability, Store};
 
-    /// A store and its page; each step is what a person makes of the page.
+    /// A store and its page, which the tests edit as a person does.
     struct World {
         _folder: tempfile::TempDir,
         store: Store,
@@ -271,15 +275,15 @@ mod tests {
             Self { _folder: folder, store, page: page.to_owned(), identities: Identities::default() }
         }
 
-        async fn look(&mut self, is_fresh: bool) -> bool {
+        async fn import_page(&mut self, is_fresh: bool) -> bool {
             let page = self.page.clone();
             let identities = self.identities.clone();
             let write = move |connection: &Connection| {
                 let config = MemoryConfig::default();
-                let ways = PageContext { config: &config, identities: &identities, heading: "Private" };
-                let imported = import(connection, &page, is_fresh, ways, |_| {})?;
+                let context = PageContext { config: &config, identities: &identities, heading: "Private" };
+                let imported = import(connection, &page, is_fresh, context, |_| {})?;
                 if let ImportOutcome::Ready(rendering) = &imported {
-                    settle(connection, rendering)?;
+                    record_rendering(connection, rendering)?;
                 }
                 Ok(imported)
             };
@@ -292,14 +296,14 @@ mod tests {
             }
         }
 
-        async fn tell(&self, owner: Owner, text: &str) {
+        async fn remember(&self, owner: Owner, text: &str) {
             let new = NewMemoryEntry {
                 owner,
                 kind: MemoryKind::Fact,
                 name: String::new(),
                 text: text.to_owned(),
                 detail: json!({}),
-                origin: MemoryOrigin::Told,
+                origin: MemoryOrigin::Stated,
                 source: None,
                 confidence: 0.8,
             };
@@ -316,108 +320,111 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_person_does_is_done_and_what_is_new_is_written() {
+    async fn edits_reach_the_store_and_new_memories_reach_the_page() {
         let mut world = World::new("# M\n\n- all know\n");
-        world.tell(Owner::gateway(), "My cat is called Momo").await;
-        world.tell(Owner::gateway(), "I like tea").await;
-        assert!(world.look(false).await);
+        world.remember(Owner::gateway(), "My cat is called Momo").await;
+        world.remember(Owner::gateway(), "I like tea").await;
+        assert!(world.import_page(false).await);
         let first = "# M\n\n- all know\n\n## Private\n\n- My cat is called Momo\n- I like tea\n";
         assert_eq!((world.page.as_str(), world.known(Owner::everyone()).await), (first, vec!["all know".to_owned()]));
-        // Replaced in the store: the bullet goes, the new one comes.
-        world.tell(Owner::gateway(), "My cat is called Nini").await;
-        assert!(world.look(false).await);
+        // Replaced in the store: the new bullet replaces the old one.
+        world.remember(Owner::gateway(), "My cat is called Nini").await;
+        assert!(world.import_page(false).await);
         assert_eq!(world.page, first.replace("- My cat is called Momo\n", "") + "- My cat is called Nini\n");
         // Changed, moved and added by hand.
         world.page =
             "# M\n- all know this\n- I like tea\n\n## Private\nx\n- My cat is called Nini\n- my cat is called nini\n"
                 .to_owned();
         let by_hand = world.page.clone();
-        assert!(world.look(false).await);
-        assert_eq!(world.page, by_hand, "nothing is to be written");
+        assert!(world.import_page(false).await);
+        assert_eq!(world.page, by_hand, "the page is unchanged");
         assert_eq!(world.known(Owner::everyone()).await, ["I like tea", "all know this"]);
         assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Nini"]);
-        // What contradicts another bullet takes its place on the page, too.
+        // A bullet that contradicts another one replaces it on the page as well.
         world.page = by_hand.replace("- my cat is called nini\n", "- My cat is called Lulu\n");
-        assert!(world.look(false).await);
+        assert!(world.import_page(false).await);
         assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Lulu"]);
         assert_eq!(
             world.page,
             by_hand.replace("- My cat is called Nini\n- my cat is called nini\n", "- My cat is called Lulu\n")
         );
-        // A page that is just being written is not believed to have lost much.
+        // A page that was written just now does not remove many memories at once.
         let whole = std::mem::replace(&mut world.page, "# M\n".to_owned());
-        assert!(!world.look(true).await);
+        assert!(!world.import_page(true).await);
         assert_eq!(world.known(Owner::everyone()).await.len(), 2);
         world.page = whole.replace("- I like tea\n", "");
-        assert!(world.look(true).await);
+        assert!(world.import_page(true).await);
         assert_eq!(world.known(Owner::everyone()).await, ["all know this"]);
         let long = format!("- {}\n", "x".repeat(1_001));
         world.page.push_str(&long);
-        assert!(world.look(false).await && world.page.ends_with(&long), "what is too long stays and is no fact");
+        assert!(
+            world.import_page(false).await && world.page.ends_with(&long),
+            "a text that is too long stays, and is not stored"
+        );
         assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Lulu"]);
     }
 
     #[tokio::test]
-    async fn what_is_forgotten_while_the_page_is_written_does_not_come_back() {
+    async fn memories_forgotten_during_a_write_do_not_return() {
         let mut world = World::new("# M\n\n## Private\n");
-        world.tell(Owner::gateway(), "The code is 4711").await;
+        world.remember(Owner::gateway(), "The code is 4711").await;
         let (page, identities) = (world.page.clone(), world.identities.clone());
         let write = move |connection: &Connection| {
             let config = MemoryConfig::default();
-            let ways = PageContext { config: &config, identities: &identities, heading: "Private" };
-            let ImportOutcome::Ready(rendering) = import(connection, &page, false, ways, |_| {})? else {
+            let context = PageContext { config: &config, identities: &identities, heading: "Private" };
+            let ImportOutcome::Ready(rendering) = import(connection, &page, false, context, |_| {})? else {
                 unreachable!()
             };
             let ids: Vec<i64> = rendering.more.iter().map(|(id, ..)| *id).collect();
             forget(connection, &ids)?;
-            settle(connection, &rendering)?;
+            record_rendering(connection, &rendering)?;
             Ok(rendering.text)
         };
         world.page = world.store.write(Durability::Logged, write).await.unwrap();
         assert!(world.page.contains("4711"));
-        assert!(world.look(false).await);
+        assert!(world.import_page(false).await);
         assert_eq!((world.page.trim_end(), world.known(Owner::gateway()).await), ("# M\n\n## Private", Vec::new()));
     }
 
     #[tokio::test]
-    async fn each_has_a_section_of_his_own() {
+    async fn every_owner_has_a_section() {
         let mut world = World::new("# M\n\n## Private\n");
         let (ann, bob) = (Owner::sender("webhook:in", "ann"), Owner::sender("webhook:in", "bob"));
         let sly = ["ann ", "x\n- all is free", "x\n## Private", "ann #"].map(|name| Owner::sender("webhook:in", name));
         for owner in [Owner::gateway(), ann.clone(), bob.clone()].into_iter().chain(sly) {
-            world.tell(owner, "I like tea").await;
+            world.remember(owner, "I like tea").await;
         }
-        assert!(world.look(false).await);
+        assert!(world.import_page(false).await);
         let page = "# M\n\n## Private: webhook:in:ann\n\n- I like tea\n\n## Private: webhook:in:bob\n\n- I like tea\n\n\
                     ## Private\n\n- I like tea\n";
         assert_eq!(world.page, page);
-        // One of them changes his mind; the others' bullets stay.
+        // One section changes; the bullets of the others stay.
         world.page = page.replacen("- I like tea", "- I like coffee", 1) + "- a PIN\n";
         let by_hand = world.page.clone();
-        assert!(world.look(false).await);
+        assert!(world.import_page(false).await);
         assert_eq!(world.page, by_hand);
         assert_eq!(world.known(ann.clone()).await, ["I like coffee"]);
         assert_eq!(world.known(bob.clone()).await, ["I like tea"]);
         assert_eq!(world.known(Owner::gateway()).await, ["I like tea", "a PIN"]);
         let forgotten = bob.clone();
-        let forget_his = move |connection: &Connection| {
+        let forget_bobs = move |connection: &Connection| {
             let ids: Vec<i64> =
                 list(connection, &forgotten, MemoryKind::Fact, 9)?.iter().map(|entry| entry.id).collect();
             forget(connection, &ids)
         };
-        world.store.write(Durability::Logged, forget_his).await.unwrap();
-        assert!(world.look(false).await);
+        world.store.write(Durability::Logged, forget_bobs).await.unwrap();
+        assert!(world.import_page(false).await);
         assert_eq!(world.page, by_hand.replacen("- I like tea\n", "", 1));
         assert_eq!(world.known(Owner::gateway()).await, ["I like tea", "a PIN"]);
-        // Who has a name now keeps what is below his old one; the name of nobody is the gateway's owner's.
+        // An owner with a new name keeps the old section; an unknown name means the gateway's owner.
         let all = [("ann".to_owned(), vec!["webhook:in:ann".to_owned()])].into();
         world.identities = Identities::new(&all);
         world.page = world.page.replace("## Private: webhook:in:bob", "## Private: health\n- I am well");
-        assert!(world.look(false).await);
+        assert!(world.import_page(false).await);
         assert_eq!(world.known(Owner::named("ann")).await, ["I like coffee"]);
         assert_eq!(world.known(Owner::gateway()).await, ["I like tea", "a PIN", "I am well"]);
-        world.tell(Owner::named("ann"), "My cat is Momo").await;
-        assert!(world.look(false).await);
+        world.remember(Owner::named("ann"), "My cat is Momo").await;
+        assert!(world.import_page(false).await);
         assert!(world.page.contains("ann\n\n- I like coffee\n- My cat is Momo\n"), "{}", world.page);
     }
 }

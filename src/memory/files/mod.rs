@@ -1,4 +1,4 @@
-//! MEMORY.md and HISTORY.md: what people read and write of the memory.
+//! MEMORY.md and HISTORY.md, in which people read and edit memories.
 
 mod diff;
 mod history;

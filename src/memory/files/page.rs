@@ -1,4 +1,4 @@
-//! MEMORY.md as text: where its bullets stand, and the same text with some of them fewer or more. All else stays byte for byte.
+//! Parses and edits the text of MEMORY.md: finds, removes and adds bullets, and keeps all else byte for byte.
 
 use std::ops::Range;
 
@@ -8,24 +8,25 @@ use crate::text::one_line;
 /// A bullet, with the lines that belong to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bullet {
-    /// Its lines whole, in bytes of the text.
+    /// The range of its whole lines, in bytes.
     pub range: Range<usize>,
     /// The owner that the heading above it names.
     pub owner: Owner,
-    /// On one line, without its mark.
+    /// The text on one line, without the bullet mark.
     pub text: String,
 }
 
-/// The headings below which bullets are the owner's own; with a name behind a colon, those of whoever is called that.
+/// The headings above private bullets: the owner's, or with a name after a colon, those of the person with that name.
 const PRIVATE: [&str; 2] = ["Private", "私人"];
 
-/// The bullets of a text, in order. Those in code and in comments are none. `whose` says who is called so in a heading.
-pub fn bullets(text: &str, whose: impl Fn(&str) -> Owner) -> Vec<Bullet> {
-    read(text, whose).0
+/// Returns the bullets of a text, in order, without those in code and in comments. `owner_of` returns the owner that a name in
+/// a heading means.
+pub fn parse_bullets(text: &str, owner_of: impl Fn(&str) -> Owner) -> Vec<Bullet> {
+    parse(text, owner_of).0
 }
 
-/// `text` without the lines of some bullets.
-pub fn without(text: &str, ranges: &[Range<usize>]) -> String {
+/// Removes the lines of bullets from a text.
+pub fn remove_ranges(text: &str, ranges: &[Range<usize>]) -> String {
     let mut left = String::with_capacity(text.len());
     let mut at = 0;
     let mut ranges = ranges.to_vec();
@@ -38,14 +39,20 @@ pub fn without(text: &str, ranges: &[Range<usize>]) -> String {
     left
 }
 
-/// `text` with bullets more, behind those of the same owner. `heading` is what stands above what is his where there is no such
-/// heading yet. What is the gateway's owner's stays last: he may write at the end without looking at headings.
-pub fn with(text: &str, owner: &Owner, more: &[String], heading: &str, whose: impl Fn(&str) -> Owner) -> String {
+/// Adds bullets after those of the same owner. `heading` begins a new section if the owner has none. The section of the
+/// gateway's owner stays last, so that the owner can append a bullet without a look at the headings.
+pub fn insert_bullets(
+    text: &str,
+    owner: &Owner,
+    more: &[String],
+    heading: &str,
+    owner_of: impl Fn(&str) -> Owner,
+) -> String {
     if more.is_empty() {
         return text.to_owned();
     }
     let eol = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let (bullets, headings) = read(text, whose);
+    let (bullets, headings) = parse(text, owner_of);
     let heading_of = |owner: &Owner| headings.iter().find(|heading| heading.0 == *owner).map(|heading| &heading.1);
     let last = bullets.iter().rfind(|bullet| bullet.owner == *owner).map(|bullet| bullet.range.end);
     let lines: String = more.iter().map(|line| format!("- {line}{eol}")).collect();
@@ -67,8 +74,8 @@ pub fn with(text: &str, owner: &Owner, more: &[String], heading: &str, whose: im
     format!("{before}{break_before}{lines}{after}")
 }
 
-/// The bullets, and the headings of what is somebody's.
-fn read(text: &str, whose: impl Fn(&str) -> Owner) -> (Vec<Bullet>, Vec<(Owner, Range<usize>)>) {
+/// Returns the bullets, and the headings of private sections.
+fn parse(text: &str, owner_of: impl Fn(&str) -> Owner) -> (Vec<Bullet>, Vec<(Owner, Range<usize>)>) {
     let mut bullets: Vec<Bullet> = Vec::new();
     let mut headings: Vec<(Owner, Range<usize>)> = Vec::new();
     let mut owner = Owner::everyone();
@@ -90,12 +97,12 @@ fn read(text: &str, whose: impl Fn(&str) -> Owner) -> (Vec<Bullet>, Vec<(Owner, 
         } else if words.starts_with("<!--") {
             is_comment = !words.contains("-->");
         } else if words.starts_with('#') {
-            if let Some(name) = private(words.trim_matches(['#', ' '])) {
-                owner = if name.is_empty() { Owner::gateway() } else { whose(name) };
+            if let Some(name) = private_heading(words.trim_matches(['#', ' '])) {
+                owner = if name.is_empty() { Owner::gateway() } else { owner_of(name) };
                 headings.push((owner.clone(), range));
             }
-        } else if let Some(said) = marked(words) {
-            bullets.push(Bullet { range, owner: owner.clone(), text: one_line(said) });
+        } else if let Some(text) = bullet_text(words) {
+            bullets.push(Bullet { range, owner: owner.clone(), text: one_line(text) });
             is_open = true;
         } else if let Some(last) = bullets.last_mut().filter(|_| was_open && is_indented(line)) {
             last.range.end = range.end;
@@ -107,7 +114,7 @@ fn read(text: &str, whose: impl Fn(&str) -> Owner) -> (Vec<Bullet>, Vec<(Owner, 
 }
 
 /// Returns the owner that a heading names: empty for the gateway's owner, `None` if the heading names nobody.
-fn private(title: &str) -> Option<&str> {
+fn private_heading(title: &str) -> Option<&str> {
     let rest = PRIVATE.iter().find_map(|word| {
         let (start, rest) = title.split_at_checked(word.len())?;
         start.eq_ignore_ascii_case(word).then_some(rest)
@@ -118,8 +125,8 @@ fn private(title: &str) -> Option<&str> {
     rest.trim_start().strip_prefix([':', '：']).map(str::trim)
 }
 
-fn marked(words: &str) -> Option<&str> {
-    ["- ", "* ", "+ "].iter().find_map(|mark| words.strip_prefix(mark)).filter(|said| !said.trim().is_empty())
+fn bullet_text(words: &str) -> Option<&str> {
+    ["- ", "* ", "+ "].iter().find_map(|mark| words.strip_prefix(mark)).filter(|text| !text.trim().is_empty())
 }
 
 fn is_indented(line: &str) -> bool {
@@ -133,16 +140,17 @@ mod tests {
     const PAGE: &str = "# Memory\r\n\r\nHello\r\n- one\r\n  goes on\r\n* two\r\n<!-- - none\r\n- none -->\r\n```\r\n- none\r\n```\r\n\
                         ## private\r\n\r\n- three\r\n\r\nafter";
 
-    fn whose(name: &str) -> Owner {
+    fn owner_of(name: &str) -> Owner {
         Owner::named(name)
     }
 
     #[test]
-    fn bullets_are_found_and_nothing_else() {
+    fn only_bullets_are_parsed() {
         let page = format!(
             "{PAGE}\n### Hobbies\n- four\n## 私人： ann\n- five\n# Private:  bob #\n+ six\n## Privateer\n- seven"
         );
-        let found: Vec<_> = bullets(&page, whose).into_iter().map(|bullet| (bullet.text, bullet.owner)).collect();
+        let found: Vec<_> =
+            parse_bullets(&page, owner_of).into_iter().map(|bullet| (bullet.text, bullet.owner)).collect();
         let (ann, bob) = (Owner::named("ann"), Owner::named("bob"));
         let expected = [
             ("one goes on", Owner::everyone()),
@@ -155,23 +163,23 @@ mod tests {
         ];
         assert_eq!(found, expected.map(|(text, owner)| (text.to_owned(), owner)));
         for nothing in ["", "-", "- ", "---", "-x", "# - x", "text\n  more"] {
-            assert_eq!(bullets(nothing, whose), [], "{nothing:?}");
+            assert_eq!(parse_bullets(nothing, owner_of), [], "{nothing:?}");
         }
     }
 
     #[test]
-    fn all_else_stays_byte_for_byte() {
-        let all = bullets(PAGE, whose);
+    fn edits_keep_all_else_byte_for_byte() {
+        let all = parse_bullets(PAGE, owner_of);
         assert_eq!(
-            without(PAGE, &[all[0].range.clone(), all[2].range.clone()]),
+            remove_ranges(PAGE, &[all[0].range.clone(), all[2].range.clone()]),
             PAGE.replace("- one\r\n  goes on\r\n", "").replace("- three\r\n", "")
         );
         let (everyone, own, ann) = (Owner::everyone(), Owner::gateway(), Owner::named("ann"));
-        let more = with(PAGE, &everyone, &["four".to_owned()], "", whose);
-        let more = with(&more, &own, &["five".to_owned()], "Private", whose);
+        let more = insert_bullets(PAGE, &everyone, &["four".to_owned()], "", owner_of);
+        let more = insert_bullets(&more, &own, &["five".to_owned()], "Private", owner_of);
         let expected = PAGE.replace("* two\r\n", "* two\r\n- four\r\n").replace("- three\r\n", "- three\r\n- five\r\n");
         assert_eq!(more, expected);
-        let more = with(&more, &ann, &["six".to_owned()], "Private: ann", whose);
+        let more = insert_bullets(&more, &ann, &["six".to_owned()], "Private: ann", owner_of);
         assert_eq!(more, expected.replace("## private", "## Private: ann\r\n\r\n- six\r\n\r\n## private"));
         for (text, owner, expected) in [
             ("", &everyone, "\n- x\n"),
@@ -184,7 +192,7 @@ mod tests {
             ("a\n## 私人", &own, "a\n## 私人\n\n- x\n"),
             ("- a", &everyone, "- a\n- x\n"),
         ] {
-            assert_eq!(with(text, owner, &["x".to_owned()], "私人", whose), expected, "{text:?}");
+            assert_eq!(insert_bullets(text, owner, &["x".to_owned()], "私人", owner_of), expected, "{text:?}");
         }
     }
 }

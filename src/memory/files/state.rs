@@ -1,94 +1,90 @@
-//! What of the files was seen last, and reading and writing them.
+//! Reads and writes the memory files, and tracks their last known state.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::guard::{Jail, JailError};
-use crate::store::memory_lists::OwnerFacts;
+use crate::store::memory_queries::OwnerFacts;
 
-/// Their folder in the workspace: what is in it is the owner's to read and write.
+/// The folder of the files in the workspace. Only the owner reads and writes it.
 pub const FOLDER: &str = "memory";
-/// Where they lie in the workspace.
+/// The paths of the files in the workspace.
 pub const MEMORY: &str = "memory/MEMORY.md";
 pub const HISTORY: &str = "memory/HISTORY.md";
-/// A larger file is not read, in bytes.
+/// The largest file that is read, in bytes.
 const LIMIT: u64 = 4_000_000;
 
-/// When a file was changed last, and its length; `None`: there is none.
-pub type FileStamp = Option<(SystemTime, u64)>;
+/// The modification time and the length of a file; `None` if there is none.
+pub type MemoryFileStamp = Option<(SystemTime, u64)>;
 
-/// The state of the files, of which one at a time is worked on.
+/// The last known state of the memory files, which are handled one at a time.
 #[derive(Debug, Default)]
 pub struct MemoryFileState {
     pub(super) working: tokio::sync::Mutex<()>,
-    seen: Mutex<Option<FileStamp>>,
-    /// The facts that MEMORY.md was brought up to.
-    kept: Mutex<Option<Vec<OwnerFacts>>>,
-    /// Why each cannot be used, as it was told last.
-    told: Mutex<Vec<(&'static str, String)>>,
+    seen: Mutex<Option<MemoryFileStamp>>,
+    /// The facts that MEMORY.md contains.
+    written_facts: Mutex<Option<Vec<OwnerFacts>>>,
+    /// The reasons that were logged last, by file.
+    logged: Mutex<Vec<(&'static str, String)>>,
 }
 
 impl MemoryFileState {
-    /// Whether MEMORY.md is another than it was.
+    /// Returns true if MEMORY.md has changed since it was last seen.
     pub(super) fn is_edited(&self, workspace: &Path) -> bool {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) != Some(stamp(workspace))
     }
 
-    pub(super) fn saw(&self, stamp: Option<FileStamp>) {
+    pub(super) fn set_seen(&self, stamp: Option<MemoryFileStamp>) {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
     }
 
-    /// Whether MEMORY.md was brought up to these facts.
-    pub(super) fn is_kept(&self, facts: &[OwnerFacts]) -> bool {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).as_deref() == Some(facts)
+    /// Returns true if MEMORY.md contains exactly these facts.
+    pub(super) fn is_written(&self, facts: &[OwnerFacts]) -> bool {
+        self.written_facts.lock().unwrap_or_else(PoisonError::into_inner).as_deref() == Some(facts)
     }
 
-    pub(super) fn kept(&self, facts: Vec<OwnerFacts>) {
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(facts);
+    pub(super) fn set_written_facts(&self, facts: Vec<OwnerFacts>) {
+        *self.written_facts.lock().unwrap_or_else(PoisonError::into_inner) = Some(facts);
     }
 
-    /// Says once why a file cannot be used.
-    pub(super) fn tell(&self, file: &'static str, reason: Option<&str>) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = told.iter().find(|(name, _)| *name == file).map(|(_, reason)| reason.as_str());
+    /// Logs once why a file is unusable.
+    pub(super) fn log_once(&self, file: &'static str, reason: Option<&str>) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = logged.iter().find(|(name, _)| *name == file).map(|(_, reason)| reason.as_str());
         if known == reason {
             return;
         }
         if let Some(reason) = reason {
-            tracing::warn!(
-                file,
-                reason,
-                "a file of the memory cannot be used; what is remembered is safe in the store"
-            );
+            tracing::warn!(file, reason, "a memory file is unusable; the memories are safe in the store");
         }
-        told.retain(|(name, _)| *name != file);
-        told.extend(reason.map(|reason| (file, reason.to_owned())));
+        logged.retain(|(name, _)| *name != file);
+        logged.extend(reason.map(|reason| (file, reason.to_owned())));
     }
 }
 
-/// The stamp of MEMORY.md.
-pub fn stamp(workspace: &Path) -> FileStamp {
+/// Returns the stamp of MEMORY.md.
+pub fn stamp(workspace: &Path) -> MemoryFileStamp {
     let metadata = workspace.join(MEMORY).symlink_metadata().ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
-/// A file as it was read.
+/// The result of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileRead {
     Missing,
     Text {
         text: String,
-        /// It was written a moment ago, maybe not to its end.
+        /// The file was written a moment ago, maybe not completely.
         is_fresh: bool,
-        stamp: FileStamp,
+        stamp: MemoryFileStamp,
     },
-    /// Why it is left alone.
+    /// The file is left alone, for this reason.
     Unusable(String),
 }
 
-/// How long a file must have been left alone for what is missing in it to be believed.
-const SETTLED: Duration = Duration::from_secs(2);
+/// The time without a change after which missing bullets count as removed.
+const SETTLE_AGE: Duration = Duration::from_secs(2);
 
 /// Reads a file of the workspace.
 pub fn read(workspace: &Path, file: &str) -> FileRead {
@@ -101,16 +97,16 @@ pub fn read(workspace: &Path, file: &str) -> FileRead {
         Ok(opened) => match String::from_utf8(opened.bytes) {
             Ok(text) => {
                 let age = stamp.and_then(|(changed, _)| changed.elapsed().ok());
-                FileRead::Text { text, is_fresh: age.is_none_or(|age| age < SETTLED), stamp }
+                FileRead::Text { text, is_fresh: age.is_none_or(|age| age < SETTLE_AGE), stamp }
             }
             Err(_) => FileRead::Unusable(format!("{file} is not UTF-8 text")),
         },
-        Err(JailError::Missing(_)) if is_nowhere(workspace, file) => FileRead::Missing,
+        Err(JailError::Missing(_)) if is_missing(workspace, file) => FileRead::Missing,
         Err(error) => FileRead::Unusable(error.to_string()),
     }
 }
 
-/// The logs of before, by name.
+/// Returns the paths of older history files, sorted by name.
 pub fn older_histories(workspace: &Path) -> Vec<String> {
     let folder = jail(workspace).ok().and_then(|jail| jail.folder(FOLDER).ok());
     let names = folder.into_iter().filter_map(|(folder, _)| folder.entries().ok()).flatten().flatten();
@@ -121,17 +117,22 @@ pub fn older_histories(workspace: &Path) -> Vec<String> {
     files
 }
 
-/// Whether there is nothing by this name, not even a link that leads nowhere.
-fn is_nowhere(workspace: &Path, file: &str) -> bool {
+/// Returns true if nothing has this name, not even a dangling link.
+fn is_missing(workspace: &Path, file: &str) -> bool {
     workspace.join(file).symlink_metadata().is_err()
 }
 
-/// Writes `text` if the file still says `before`. Returns the stamp of what was written, taken before anybody could edit it
-/// in its place; `None`: the file says something else.
+/// Writes `text` if the file still contains `before`. Returns the stamp of the new file, taken before anybody can edit it;
+/// `None` if the file has changed.
 ///
 /// # Errors
-/// The file cannot be written, in words.
-pub fn replace(workspace: &Path, file: &str, before: Option<&str>, text: &str) -> Result<Option<FileStamp>, String> {
+/// The file cannot be written; the error is a text.
+pub fn replace(
+    workspace: &Path,
+    file: &str,
+    before: Option<&str>,
+    text: &str,
+) -> Result<Option<MemoryFileStamp>, String> {
     let jail = jail(workspace).map_err(|error| error.to_string())?;
     let mut unusable = None;
     let is_unchanged = || match read(workspace, file) {
@@ -157,9 +158,9 @@ fn jail(workspace: &Path) -> std::io::Result<Jail> {
 mod tests {
     use super::*;
 
-    /// Whoever makes the page while the gateway makes it keeps what they wrote.
+    /// A person creates the page while the gateway does.
     #[test]
-    fn an_edit_during_the_writing_is_kept() {
+    fn an_edit_during_a_write_is_kept() {
         let mut kept = 0;
         for round in 0..200_u64 {
             let workspace = tempfile::tempdir().unwrap();
@@ -182,12 +183,12 @@ mod tests {
             assert_eq!(names, 1, "round {round}: a file was left");
             kept += usize::from(written.is_none());
         }
-        assert!(kept > 0, "nobody wrote during the writing");
+        assert!(kept > 0, "no write was interrupted by an edit");
     }
 
-    /// Whoever edits the page the moment it appears is seen to have edited it.
+    /// A person edits the page the moment it appears.
     #[test]
-    fn an_edit_right_after_the_writing_is_seen() {
+    fn an_edit_right_after_a_write_is_detected() {
         let workspace = tempfile::tempdir().unwrap();
         let page = workspace.path().join(MEMORY);
         for round in 0..100 {

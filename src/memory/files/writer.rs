@@ -1,4 +1,4 @@
-//! Keeps MEMORY.md and HISTORY.md: after each commit that concerns them, and when a person has edited MEMORY.md.
+//! Keeps MEMORY.md and HISTORY.md up to date: after each commit that concerns them, and after edits of MEMORY.md.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,78 +11,78 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::history;
-use super::import::{ImportOutcome, PageContext, import, settle};
+use super::import::{ImportOutcome, PageContext, import, record_rendering};
 use super::state::{FileRead, HISTORY, MEMORY, older_histories, read, replace, stamp as stamp_of};
 use crate::crash;
 use crate::live::LivePart;
-use crate::memory::forgetting::RETOLD;
+use crate::memory::forgetting::CHANGED_SUMMARIES_KEY;
 use crate::memory::{MemoryService, MemorySettings};
 use crate::store::memory_lines::{self, SummaryRow};
-use crate::store::{Connection, Durability, StoreError, forgetting, memory_lists, meta};
+use crate::store::{Connection, Durability, StoreError, forgetting, memory_queries, meta};
 use crate::tools::SpillStore;
 
-/// How often the file is looked at for edits, and again where it was not written to its end.
-const LOOK: Duration = Duration::from_secs(10);
-const SOON: Duration = Duration::from_secs(2);
-/// What is committed meanwhile is written along.
+/// The interval between checks of the file for edits, and before the next try if the file was incomplete.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// The pause in which more commits gather.
 const SETTLE: Duration = Duration::from_millis(100);
-/// Between two writes of HISTORY.md, at least: each writes all of it.
-const LOG_PAUSE: Duration = Duration::from_secs(5);
-/// How often a file is read anew because somebody edits it meanwhile.
-const TRIES: usize = 3;
-/// A longer log goes on in a new file, in bytes.
-const LOG_BYTES: usize = 500_000;
-/// Summaries that are written at once.
-const PIECE: u32 = 200;
+/// The least time between two writes of HISTORY.md, each of which writes the whole file.
+const MIN_LOG_INTERVAL: Duration = Duration::from_secs(5);
+/// The most tries to update a file that is being edited.
+const MAX_TRIES: usize = 3;
+/// The size above which the log continues in a new file, in bytes.
+const MAX_LOG_BYTES: usize = 500_000;
+/// The most summaries of one write.
+const SUMMARIES_PER_WRITE: u32 = 200;
 
-/// Up to which summary HISTORY.md tells all.
-const TOLD: &str = "memory_history";
+/// The key in `meta` of the last summary that HISTORY.md contains.
+const HISTORY_KEY: &str = "memory_history";
 
-/// What MEMORY.md is where there is none.
+/// The initial MEMORY.md.
 const TEMPLATE: &str = include_str!("../../../workspace/memory/MEMORY.md");
 
-/// Keeps the files of one home.
+/// The worker that keeps the files of one home up to date.
 pub struct MemoryFileWriter {
     live: LivePart<MemoryService>,
-    /// When HISTORY.md was written last.
+    /// The time of the last write of HISTORY.md.
     logged: Option<Instant>,
-    /// A file cannot be removed, and that was said.
-    is_stuck: bool,
+    /// A file could not be removed, and this is logged already.
+    is_logged: bool,
 }
 
-/// Whether all that is to be done is done.
+/// The progress of an update.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FileProgress {
-    Whole,
-    /// Somebody writes there, or it was written a moment ago.
+    Complete,
+    /// A file is being edited, or was written a moment ago.
     NotYet,
 }
 
-/// What became of HISTORY.md.
+/// The outcome of an update of HISTORY.md.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HistoryProgress {
-    Nothing,
+    Unchanged,
     Written,
-    /// There is something to write, which has time.
-    Waits,
+    /// There is something to write, and it can wait.
+    Waiting,
 }
 
 impl MemoryFileWriter {
     pub fn new(live: LivePart<MemoryService>) -> Self {
-        Self { live, logged: None, is_stuck: false }
+        Self { live, logged: None, is_logged: false }
     }
 
-    /// Works until `stop`, and once more then, so that the files are right when the process ends.
+    /// Runs until `stop`, and then updates the files once more, so that they are complete when the process ends.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut changes = self.live.get().subscribe_to_changes();
         let mut is_due = true;
         loop {
             let is_last = stop.is_cancelled();
-            let kept = if is_due { self.keep(is_last).await } else { FileProgress::Whole };
+            let progress = if is_due { self.update(is_last).await } else { FileProgress::Complete };
             if is_last {
                 return;
             }
-            let pause = if kept == FileProgress::Whole { LOOK } else { SOON };
+            let pause = if progress == FileProgress::Complete { CHECK_INTERVAL } else { RETRY_INTERVAL };
             tokio::select! {
                 () = stop.cancelled() => is_due = true,
                 _ = changes.changed() => {
@@ -92,86 +92,87 @@ impl MemoryFileWriter {
                 }
                 () = tokio::time::sleep(pause) => {
                     let memory = self.live.get();
-                    is_due = kept == FileProgress::NotYet || memory.files.is_edited(&memory.settings.workspace);
+                    is_due = progress == FileProgress::NotYet || memory.files.is_edited(&memory.settings.workspace);
                 }
             }
         }
     }
 
-    async fn keep(&mut self, is_last: bool) -> FileProgress {
+    async fn update(&mut self, is_last: bool) -> FileProgress {
         let service = self.live.get();
-        let memory = service.keep_memory_file().await;
-        let may_wait = !is_last && self.logged.is_some_and(|at| at.elapsed() < LOG_PAUSE);
-        let history = service.keep_history_file(may_wait).await.map(|logged| match logged {
-            HistoryProgress::Nothing => FileProgress::Whole,
-            HistoryProgress::Waits => FileProgress::NotYet,
+        let memory = service.update_memory_file().await;
+        let may_wait = !is_last && self.logged.is_some_and(|at| at.elapsed() < MIN_LOG_INTERVAL);
+        let history = service.update_history_file(may_wait).await.map(|logged| match logged {
+            HistoryProgress::Unchanged => FileProgress::Complete,
+            HistoryProgress::Waiting => FileProgress::NotYet,
             HistoryProgress::Written => {
                 self.logged = Some(Instant::now());
-                FileProgress::Whole
+                FileProgress::Complete
             }
         });
-        let outputs = service.remove_outputs(&mut self.is_stuck).await;
+        let outputs = service.remove_outputs(&mut self.is_logged).await;
         let kept = [memory, history, outputs].map(|kept| {
             kept.unwrap_or_else(|error| {
-                tell(&error);
-                FileProgress::Whole
+                log_failure(&error);
+                FileProgress::Complete
             })
         });
-        if kept.contains(&FileProgress::NotYet) { FileProgress::NotYet } else { FileProgress::Whole }
+        if kept.contains(&FileProgress::NotYet) { FileProgress::NotYet } else { FileProgress::Complete }
     }
 }
 
-fn tell(error: &StoreError) {
+fn log_failure(error: &StoreError) {
     if !matches!(error, StoreError::Closed) {
-        tracing::warn!(%error, "the files of the memory could not be kept up with the store; the next change tries again");
+        tracing::warn!(%error, "the memory files could not be updated; retrying after the next change");
     }
 }
 
 impl MemoryService {
-    /// Takes over what a person has written into MEMORY.md since it was looked at last: before what is known is told to
-    /// anybody. Costs one look at the file where nothing has changed. That it cannot be read is logged, once.
+    /// Imports the edits of MEMORY.md since the last check, before memories are shown to anybody. Without edits this costs
+    /// one check of the file. An unreadable file is logged once.
     pub async fn import_by_hand(&self) {
         if !self.files.is_edited(&self.settings.workspace) {
             return;
         }
-        if let Err(error) = self.keep_memory_file().await {
-            tell(&error);
+        if let Err(error) = self.update_memory_file().await {
+            log_failure(&error);
         }
     }
 
-    /// Brings both files up to the store, where nobody keeps them: after a change in a home at rest.
+    /// Updates both files in a home where no gateway does: after a change by a command.
     pub async fn keep_files(&self) {
         let kept = [
-            self.keep_memory_file().await.map(drop),
-            self.keep_history_file(false).await.map(drop),
+            self.update_memory_file().await.map(drop),
+            self.update_history_file(false).await.map(drop),
             self.remove_outputs(&mut false).await.map(drop),
         ];
-        kept.iter().filter_map(|kept| kept.as_ref().err()).for_each(tell);
+        kept.iter().filter_map(|kept| kept.as_ref().err()).for_each(log_failure);
     }
 
-    async fn keep_memory_file(&self) -> Result<FileProgress, StoreError> {
+    async fn update_memory_file(&self) -> Result<FileProgress, StoreError> {
         let _alone = self.files.working.lock().await;
         let settings = self.settings.clone();
-        let facts = self.store.read(memory_lists::facts_of_owners).await?;
-        if !self.files.is_edited(&settings.workspace) && self.files.is_kept(&facts) {
-            return Ok(FileProgress::Whole);
+        let facts = self.store.read(memory_queries::facts_of_owners).await?;
+        if !self.files.is_edited(&settings.workspace) && self.files.is_written(&facts) {
+            return Ok(FileProgress::Complete);
         }
         let heading = match settings.language {
             Language::En => "Private",
             Language::Zh => "私人",
         };
-        for _ in 0..TRIES {
-            let (before, is_fresh, stamp) = match in_file(settings.workspace.clone(), |at| read(&at, MEMORY)).await {
+        for _ in 0..MAX_TRIES {
+            let (before, is_fresh, stamp) = match run_blocking(settings.workspace.clone(), |at| read(&at, MEMORY)).await
+            {
                 FileRead::Missing => (None, false, None),
                 FileRead::Text { text, is_fresh, stamp } => (Some(text), is_fresh, stamp),
                 FileRead::Unusable(reason) => {
-                    self.files.tell(MEMORY, Some(&reason));
-                    self.files.saw(Some(stamp_of(&settings.workspace)));
-                    return Ok(FileProgress::Whole);
+                    self.files.log_once(MEMORY, Some(&reason));
+                    self.files.set_seen(Some(stamp_of(&settings.workspace)));
+                    return Ok(FileProgress::Complete);
                 }
             };
-            self.files.tell(MEMORY, None);
-            // An empty file is a lost one: whoever wants all forgotten takes the bullets out and leaves the heading.
+            self.files.log_once(MEMORY, None);
+            // An empty file is a lost one. To forget everything, a person removes the bullets and keeps the heading.
             let is_lost = before.as_ref().is_none_or(|text| text.trim().is_empty());
             let page = if is_lost { TEMPLATE.to_owned() } else { before.clone().unwrap_or_default() };
             if is_lost && is_fresh {
@@ -183,12 +184,12 @@ impl MemoryService {
                     memory_lines::clear(connection)?;
                 }
                 let MemorySettings { config, identities, .. } = &*settings_of_page;
-                let ways = PageContext { config, identities, heading };
-                let imported = import(connection, &page, is_fresh, ways, |new| {
+                let context = PageContext { config, identities, heading };
+                let imported = import(connection, &page, is_fresh, context, |new| {
                     secrets.redact(&mut new.text);
                 })?;
-                // In the same write: what comes later is not on this page.
-                Ok((imported, memory_lists::facts_of_owners(connection)?))
+                // Read in the same write: later facts are not on this page.
+                Ok((imported, memory_queries::facts_of_owners(connection)?))
             };
             let (ImportOutcome::Ready(rendering), facts) = self.store.write(Durability::Logged, write).await? else {
                 return Ok(FileProgress::NotYet);
@@ -196,105 +197,109 @@ impl MemoryService {
             if before.as_ref() != Some(&rendering.text) {
                 crash::point("memory_file_begun", &rendering.text);
                 let (text, expected) = (rendering.text.clone(), before.clone());
-                let replaced =
-                    in_file(settings.workspace.clone(), move |at| replace(&at, MEMORY, expected.as_deref(), &text));
+                let replaced = run_blocking(settings.workspace.clone(), move |at| {
+                    replace(&at, MEMORY, expected.as_deref(), &text)
+                });
                 match replaced.await {
-                    Ok(Some(stamp)) => self.files.saw(Some(stamp)),
+                    Ok(Some(stamp)) => self.files.set_seen(Some(stamp)),
                     Ok(None) => continue,
                     Err(reason) => {
-                        self.files.tell(MEMORY, Some(&reason));
-                        self.files.saw(Some(stamp));
-                        return Ok(FileProgress::Whole);
+                        self.files.log_once(MEMORY, Some(&reason));
+                        self.files.set_seen(Some(stamp));
+                        return Ok(FileProgress::Complete);
                     }
                 }
                 crash::point("memory_file_written", &rendering.text);
             } else {
-                self.files.saw(Some(stamp));
+                self.files.set_seen(Some(stamp));
             }
             if !(rendering.more.is_empty() && rendering.gone.is_empty()) {
-                self.store.write(Durability::Logged, move |connection| settle(connection, &rendering)).await?;
+                self.store
+                    .write(Durability::Logged, move |connection| record_rendering(connection, &rendering))
+                    .await?;
             }
-            self.files.kept(facts);
-            return Ok(FileProgress::Whole);
+            self.files.set_written_facts(facts);
+            return Ok(FileProgress::Complete);
         }
         Ok(FileProgress::NotYet)
     }
 
-    /// Removes the long outputs of turns that were struck since.
-    async fn remove_outputs(&self, is_stuck: &mut bool) -> Result<FileProgress, StoreError> {
-        let noted = self.store.read(forgetting::marked_outputs).await?;
-        if noted.is_empty() {
-            return Ok(FileProgress::Whole);
+    /// Removes the spilled outputs of turns that were redacted.
+    async fn remove_outputs(&self, is_logged: &mut bool) -> Result<FileProgress, StoreError> {
+        let stored = self.store.read(forgetting::marked_outputs).await?;
+        if stored.is_empty() {
+            return Ok(FileProgress::Complete);
         }
-        let turns: Vec<Uuid> = noted.iter().filter_map(|turn| turn.parse().ok()).collect();
-        let removed = in_file(self.settings.workspace.clone(), move |at| SpillStore::remove(&at, &turns)).await;
+        let turns: Vec<Uuid> = stored.iter().filter_map(|turn| turn.parse().ok()).collect();
+        let removed = run_blocking(self.settings.workspace.clone(), move |at| SpillStore::remove(&at, &turns)).await;
         if let Err(error) = removed {
-            if !std::mem::replace(is_stuck, true) {
-                tracing::warn!(%error, "a file that may hold what was forgotten could not be removed; it is tried again and again");
+            if !std::mem::replace(is_logged, true) {
+                tracing::warn!(%error, "a file that may contain forgotten text could not be removed; retrying");
             }
             return Ok(FileProgress::NotYet);
         }
-        *is_stuck = false;
-        let done = move |connection: &Connection| forgetting::outputs_removed(connection, &noted);
-        self.store.write(Durability::Logged, done).await.map(|()| FileProgress::Whole)
+        *is_logged = false;
+        let done = move |connection: &Connection| forgetting::outputs_removed(connection, &stored);
+        self.store.write(Durability::Logged, done).await.map(|()| FileProgress::Complete)
     }
 
-    /// What was forgotten stands in logs that have grown too long and lie aside, too.
-    async fn retell_older(&self, settings: &MemorySettings, due: &DueHistory) {
-        for file in in_file(settings.workspace.clone(), |at| older_histories(&at)).await {
+    /// Removes forgotten text from older history files.
+    async fn redact_older_logs(&self, settings: &MemorySettings, due: &DueHistory) {
+        for file in run_blocking(settings.workspace.clone(), |at| older_histories(&at)).await {
             let name = file.clone();
-            let FileRead::Text { text, .. } = in_file(settings.workspace.clone(), move |at| read(&at, &name)).await
+            let FileRead::Text { text, .. } =
+                run_blocking(settings.workspace.clone(), move |at| read(&at, &name)).await
             else {
                 continue;
             };
             let mut log = text.clone();
-            for (session, at, rows) in &due.retold {
-                log = history::retold(&log, session, *at, rows, settings.language, &settings.zone);
+            for (session, at, rows) in &due.changed {
+                log = history::replace_sections(&log, session, *at, rows, settings.language, &settings.zone);
             }
             if log != text {
                 let write = move |at: PathBuf| replace(&at, &file, Some(&text), &log);
-                if let Err(reason) = in_file(settings.workspace.clone(), write).await {
-                    tracing::warn!(reason, "an older HISTORY file still tells what was forgotten");
+                if let Err(reason) = run_blocking(settings.workspace.clone(), write).await {
+                    tracing::warn!(reason, "an older HISTORY file still contains forgotten text");
                 }
             }
         }
     }
 
-    /// `may_wait`: what is only added has time. What was forgotten never has.
-    async fn keep_history_file(&self, may_wait: bool) -> Result<HistoryProgress, StoreError> {
+    /// Updates HISTORY.md. With `may_wait`, additions wait; the removal of forgotten text never does.
+    async fn update_history_file(&self, may_wait: bool) -> Result<HistoryProgress, StoreError> {
         let _alone = self.files.working.lock().await;
         let settings = self.settings.clone();
-        let mut logged = HistoryProgress::Nothing;
+        let mut logged = HistoryProgress::Unchanged;
         loop {
             let due = self.store.read(due_for_history).await?;
-            if due.rows.is_empty() && due.retold.is_empty() {
+            if due.rows.is_empty() && due.changed.is_empty() {
                 return Ok(logged);
             }
-            if may_wait && due.retold.is_empty() {
-                return Ok(HistoryProgress::Waits);
+            if may_wait && due.changed.is_empty() {
+                return Ok(HistoryProgress::Waiting);
             }
-            let before = match in_file(settings.workspace.clone(), |at| read(&at, HISTORY)).await {
+            let before = match run_blocking(settings.workspace.clone(), |at| read(&at, HISTORY)).await {
                 FileRead::Missing => None,
                 FileRead::Text { text, .. } => Some(text),
                 FileRead::Unusable(reason) => {
-                    self.files.tell(HISTORY, Some(&reason));
+                    self.files.log_once(HISTORY, Some(&reason));
                     return Ok(logged);
                 }
             };
-            self.files.tell(HISTORY, None);
+            self.files.log_once(HISTORY, None);
             let (language, zone) = (settings.language, settings.zone.clone());
             let mut log = before.clone().unwrap_or_default();
-            for (session, at, rows) in &due.retold {
-                log = history::retold(&log, session, *at, rows, language, &zone);
+            for (session, at, rows) in &due.changed {
+                log = history::replace_sections(&log, session, *at, rows, language, &zone);
             }
             let sections: Vec<String> = due.rows.iter().map(|row| history::section(row, language, &zone)).collect();
-            if !due.retold.is_empty() {
-                self.retell_older(&settings, &due).await;
+            if !due.changed.is_empty() {
+                self.redact_older_logs(&settings, &due).await;
             }
-            let is_long = log.len() > LOG_BYTES;
-            let text = history::with(if is_long { "" } else { &log }, &sections);
+            let is_long = log.len() > MAX_LOG_BYTES;
+            let text = history::append_sections(if is_long { "" } else { &log }, &sections);
             let aside = is_long.then(|| format!("memory/HISTORY-{}.md", Timestamp::now().strftime("%Y%m%d-%H%M%S")));
-            let replaced = in_file(settings.workspace.clone(), move |at| {
+            let replaced = run_blocking(settings.workspace.clone(), move |at| {
                 if let Some(aside) = aside {
                     replace(&at, &aside, None, &log)?;
                 }
@@ -302,60 +307,60 @@ impl MemoryService {
             });
             match replaced.await {
                 Ok(Some(_)) => logged = HistoryProgress::Written,
-                // Somebody wrote there; the next change looks again.
+                // The file was edited meanwhile; the next change tries again.
                 Ok(None) => return Ok(logged),
                 Err(reason) => {
-                    self.files.tell(HISTORY, Some(&reason));
+                    self.files.log_once(HISTORY, Some(&reason));
                     return Ok(logged);
                 }
             }
             crash::point("history_file_written", "");
-            self.store.write(Durability::Logged, move |connection| due.done(connection)).await?;
+            self.store.write(Durability::Logged, move |connection| due.mark_done(connection)).await?;
         }
     }
 }
 
-/// Runs work on files beside the turns.
-async fn in_file<T: Send + 'static>(workspace: PathBuf, work: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
+/// Runs work on files on a blocking thread.
+async fn run_blocking<T: Send + 'static>(workspace: PathBuf, work: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(move || work(workspace)).await {
         Ok(done) => done,
-        // The runtime stops, and with it whoever waits here; or there is a bug, which the panic has told.
+        // A panic continues in the caller. Any other error means that the runtime stops, and this task with it.
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(_) => std::future::pending().await,
     }
 }
 
-/// What HISTORY.md does not tell yet, or otherwise.
+/// The changes that HISTORY.md lacks.
 struct DueHistory {
     rows: Vec<SummaryRow>,
-    retold: Vec<(String, i64, Vec<SummaryRow>)>,
-    /// As it was noted.
-    noted: Option<String>,
+    changed: Vec<(String, i64, Vec<SummaryRow>)>,
+    /// The list of changed summaries, as stored.
+    stored: Option<String>,
 }
 
 impl DueHistory {
-    fn done(&self, connection: &Connection) -> Result<(), StoreError> {
+    fn mark_done(&self, connection: &Connection) -> Result<(), StoreError> {
         if let Some(last) = self.rows.last() {
-            meta::set(connection, TOLD, &last.id.to_string())?;
+            meta::set(connection, HISTORY_KEY, &last.id.to_string())?;
         }
-        // What was forgotten meanwhile is still to be done.
-        if self.noted.is_some() && meta::get(connection, RETOLD)? == self.noted {
-            meta::set(connection, RETOLD, "")?;
+        // Summaries that have changed since then stay on the list.
+        if self.stored.is_some() && meta::get(connection, CHANGED_SUMMARIES_KEY)? == self.stored {
+            meta::set(connection, CHANGED_SUMMARIES_KEY, "")?;
         }
         Ok(())
     }
 }
 
 fn due_for_history(connection: &Connection) -> Result<DueHistory, StoreError> {
-    let after = meta::get(connection, TOLD)?.and_then(|id| id.parse().ok()).unwrap_or(0);
-    let rows = memory_lines::summaries_after(connection, after, PIECE)?;
-    let noted = meta::get(connection, RETOLD)?.filter(|noted| !noted.is_empty());
-    let places: BTreeSet<(String, i64)> =
-        noted.as_deref().and_then(|noted| serde_json::from_str(noted).ok()).unwrap_or_default();
-    let mut retold = Vec::new();
-    for (session, at) in places {
+    let after = meta::get(connection, HISTORY_KEY)?.and_then(|id| id.parse().ok()).unwrap_or(0);
+    let rows = memory_lines::summaries_after(connection, after, SUMMARIES_PER_WRITE)?;
+    let stored = meta::get(connection, CHANGED_SUMMARIES_KEY)?.filter(|stored| !stored.is_empty());
+    let summaries: BTreeSet<(String, i64)> =
+        stored.as_deref().and_then(|stored| serde_json::from_str(stored).ok()).unwrap_or_default();
+    let mut changed = Vec::new();
+    for (session, at) in summaries {
         let rows = memory_lines::summaries_of_session(connection, &session)?;
-        retold.push((session, at, rows));
+        changed.push((session, at, rows));
     }
-    Ok(DueHistory { rows, retold, noted })
+    Ok(DueHistory { rows, changed, stored })
 }

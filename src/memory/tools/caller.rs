@@ -1,4 +1,4 @@
-//! For whom a call works on memory, and what the tools share.
+//! Shared helpers of the memory tools.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::store::{Connection, StoreError, ownership};
 use crate::text::one_line;
 use crate::tools::{ToolContext, ToolResult};
 
-/// A call, its service and its arguments.
+/// A call with its service and its parsed arguments.
 pub struct MemoryCall<A> {
     pub service: Arc<MemoryService>,
     pub args: A,
 }
 
-/// What a call cannot do; the words are for the model.
+/// The reason why a call fails, as text for the model.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryCallError {
     #[error("{0}")]
@@ -42,40 +42,40 @@ impl<A: DeserializeOwned> MemoryCall<A> {
 /// Returns the owner of the memory that a call works on.
 pub fn owner(service: &MemoryService, context: &ToolContext) -> Result<Owner, MemoryCallError> {
     let ToolContext { channel, sender, trust, .. } = context;
-    let nobody = || {
+    let no_owner = || {
         MemoryCallError::Wrong(
             "an outside sender has no memory here: nothing is remembered or looked up for him".to_owned(),
         )
     };
-    service.settings.identities.owner_of(channel, sender, *trust).ok_or_else(nobody)
+    service.settings.identities.owner_of(channel, sender, *trust).ok_or_else(no_owner)
 }
 
-/// Whether others than the caller read the conversation, so that nobody's private memory is told in it.
+/// Returns true if others than the caller read the conversation. Private memories are not shown in it then.
 pub async fn is_shared(service: &MemoryService, context: &ToolContext) -> Result<bool, MemoryCallError> {
     let session = context.session.to_string();
     Ok(service.store.read(move |connection| ownership::of_session(connection, &session)).await?.is_shared)
 }
 
-/// The turn that something is known from.
-pub fn source(context: &ToolContext) -> MemorySource {
+/// Returns the turn of a call as the source of a memory.
+pub fn turn_source(context: &ToolContext) -> MemorySource {
     MemorySource { session: context.session.to_string(), seq: None, turn: Some(context.turn.to_string()) }
 }
 
-/// The memory of this id that `owner` may change; the newer one where it was replaced.
-pub fn own(connection: &Connection, owner: &Owner, id: i64) -> Result<MemoryEntry, MemoryCallError> {
+/// Returns the memory with this id, or the one that replaced it, if `owner` may change it.
+pub fn changeable_memory(connection: &Connection, owner: &Owner, id: i64) -> Result<MemoryEntry, MemoryCallError> {
     let found = current_entry(connection, id)?;
     let may_change =
         |entry: &MemoryEntry| entry.owner == *owner || (*owner == Owner::gateway() && entry.owner == Owner::everyone());
-    let wrong = || {
+    let unknown = || {
         MemoryCallError::Wrong(format!(
             "there is no memory with the id {id}; recall shows the ids of those that there are"
         ))
     };
-    found.filter(may_change).ok_or_else(wrong)
+    found.filter(may_change).ok_or_else(unknown)
 }
 
-/// A memory on one line: a preference with its key, a case with its title.
-pub fn line(entry: &MemoryEntry) -> String {
+/// Formats a memory on one line: a preference with its key, a case with its title.
+pub fn entry_line(entry: &MemoryEntry) -> String {
     let text = one_line(&entry.text);
     if entry.name.is_empty() || entry.kind == crate::memory::MemoryKind::Summary {
         text

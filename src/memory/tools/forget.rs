@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::caller::{MemoryCall, MemoryCallError, own, owner};
+use super::caller::{MemoryCall, MemoryCallError, changeable_memory, owner};
 use crate::chat::ToolSpec;
 use crate::memory::{MemoryService, forget};
 use crate::store::{Connection, StoreError};
@@ -16,7 +16,7 @@ use crate::tools::{
 };
 
 #[derive(Deserialize, JsonSchema)]
-struct Args {
+struct ForgetArgs {
     /// As recall shows it.
     id: i64,
 }
@@ -29,7 +29,7 @@ pub struct ForgetTool {
 impl ForgetTool {
     pub fn new(service: Option<Arc<MemoryService>>) -> Self {
         let description = "Forget a memory for good, when the user wants it gone.";
-        Self { spec: tool_spec::<Args>("forget", description), service }
+        Self { spec: tool_spec::<ForgetArgs>("forget", description), service }
     }
 }
 
@@ -43,7 +43,7 @@ impl Tool for ForgetTool {
         ReplayPolicy::Atomic
     }
 
-    /// What a page says must not choose what is forgotten.
+    /// Returns the arguments that the text of a page must not choose.
     fn literal_arguments(&self) -> &'static [&'static str] {
         &["id"]
     }
@@ -53,28 +53,28 @@ impl Tool for ForgetTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let done = match MemoryCall::<Args>::read(self.service.as_ref(), arguments) {
-            Ok(call) => go(call, context).await,
+        let done = match MemoryCall::<ForgetArgs>::read(self.service.as_ref(), arguments) {
+            Ok(call) => plan_forget(call, context).await,
             Err(error) => Err(error),
         };
         done.unwrap_or_else(|error| ToolResult::from(error).into())
     }
 }
 
-async fn go(
-    MemoryCall { service, args }: MemoryCall<Args>,
+async fn plan_forget(
+    MemoryCall { service, args }: MemoryCall<ForgetArgs>,
     context: &ToolContext,
 ) -> Result<ToolOutcome, MemoryCallError> {
     let owner = owner(&service, context)?;
-    let looked = service.store.read(move |connection| match own(connection, &owner, args.id) {
+    let found = service.store.read(move |connection| match changeable_memory(connection, &owner, args.id) {
         Err(MemoryCallError::Store(error)) => Err(error),
         other => Ok(other),
     });
-    let id = looked.await??.id;
-    // What it was is not said again: it would stand in the log anew.
-    let told = format!("Forgotten for good (id {id}). Do not repeat what it was.");
+    let id = found.await??.id;
+    // The text is not repeated, since the log would then contain it again.
+    let text = format!("Forgotten for good (id {id}). Do not repeat what it was.");
     let rows = ToolEffect::Rows(RowEffect(Arc::new(ForgetWrite { service, id })));
-    Ok(ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] })
+    Ok(ToolOutcome { result: ToolResult::ok(text), effects: vec![rows] })
 }
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The agent's own way to its memory.
+//! The memory tools of the agent.
 
 mod caller;
 
@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock};
 use super::MemoryService;
 use crate::tools::Tool;
 
-/// The tools that work on the memory of `service`; without one they are only shown, and their calls fail.
+/// Returns the tools that work on the memory of `service`. Without a service they can only be listed, and calls fail.
 pub fn tools(service: Option<&Arc<MemoryService>>) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(remember::RememberTool::new(service.cloned())),
@@ -24,7 +24,7 @@ pub fn tools(service: Option<&Arc<MemoryService>>) -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-/// The names by which models call these tools, in lower case, the other ones that they are known by too.
+/// Returns the names and aliases of these tools, in lower case.
 pub fn tool_names() -> &'static [String] {
     static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
         let names = |tool: &Arc<dyn Tool>| {

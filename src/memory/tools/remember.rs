@@ -1,4 +1,4 @@
-//! `remember`: keeps what is to outlast the conversation.
+//! `remember`: stores memories for later conversations.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::caller::{MemoryCall, MemoryCallError, is_shared, line, own, owner, source};
+use super::caller::{MemoryCall, MemoryCallError, changeable_memory, entry_line, is_shared, owner, turn_source};
 use crate::chat::ToolSpec;
 use crate::memory::{
     MemoryEntry, MemoryKind, MemoryOrigin, MemoryService, MemorySource, NewMemoryEntry, Owner, RememberPlan,
@@ -19,17 +19,17 @@ use crate::tools::{
     ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
 };
 
-/// How certain it is what somebody had remembered.
-const TOLD: f64 = 0.8;
-/// Tags of a case, and how long each may be, in characters.
-const TAGS: usize = 10;
+/// The confidence in a memory that was stated.
+const STATED_CONFIDENCE: f64 = 0.8;
+/// The most tags of a case, and the longest tag, in characters.
+const MAX_TAGS: usize = 10;
 const TAG_CHARS: usize = 40;
 
 #[derive(Deserialize, JsonSchema)]
-struct Args {
+struct RememberArgs {
     /// One clear sentence; of a case: problem, line break, solution.
     content: String,
-    kind: Option<Remembers>,
+    kind: Option<NewMemoryKindArg>,
     /// Of a preference; title of a case.
     key: Option<String>,
     /// Id of a memory that is wrong.
@@ -40,18 +40,18 @@ struct Args {
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Remembers {
+enum NewMemoryKindArg {
     Fact,
     Preference,
     Case,
 }
 
-impl From<Remembers> for MemoryKind {
-    fn from(kind: Remembers) -> Self {
+impl From<NewMemoryKindArg> for MemoryKind {
+    fn from(kind: NewMemoryKindArg) -> Self {
         match kind {
-            Remembers::Fact => Self::Fact,
-            Remembers::Preference => Self::Preference,
-            Remembers::Case => Self::Case,
+            NewMemoryKindArg::Fact => Self::Fact,
+            NewMemoryKindArg::Preference => Self::Preference,
+            NewMemoryKindArg::Case => Self::Case,
         }
     }
 }
@@ -64,7 +64,7 @@ pub struct RememberTool {
 impl RememberTool {
     pub fn new(service: Option<Arc<MemoryService>>) -> Self {
         let description = "Remember what will matter in later conversations.";
-        Self { spec: tool_spec::<Args>("remember", description), service }
+        Self { spec: tool_spec::<RememberArgs>("remember", description), service }
     }
 }
 
@@ -88,78 +88,81 @@ impl Tool for RememberTool {
 }
 
 async fn remember(
-    MemoryCall { service, args }: MemoryCall<Args>,
+    MemoryCall { service, args }: MemoryCall<RememberArgs>,
     context: &ToolContext,
 ) -> Result<ToolOutcome, MemoryCallError> {
     let owner = owner(&service, context)?;
     let is_shared = is_shared(&service, context).await?;
-    let (at, source) = (service.clone(), source(context));
-    // A write, as it takes an id; what is remembered is committed with the result.
-    let looked = service.store.write(Durability::Logged, move |connection| {
-        match prepare(connection, &at, args, owner, source) {
+    let (of_write, source) = (service.clone(), turn_source(context));
+    // A write, since it reserves an id; the memory itself is committed with the result.
+    let prepared = service.store.write(Durability::Logged, move |connection| {
+        match prepare(connection, &of_write, args, owner, source) {
             Err(MemoryCallError::Store(error)) => Err(error),
             other => Ok(other),
         }
     });
-    let (plan, id) = looked.await??;
-    // Where others read along, nothing is told of what was known before.
-    let told = match (&plan.known, &plan.replaces, is_shared) {
-        (Some(known), _, false) => format!("Already known (id {}): {}", known.id, line(known)),
-        (Some(known), _, true) => format!("Already known (id {}): {}", known.id, said(&plan.entry)),
+    let (plan, id) = prepared.await??;
+    // In a shared conversation, the text of known memories is not repeated.
+    let text = match (&plan.known, &plan.replaces, is_shared) {
+        (Some(known), _, false) => format!("Already known (id {}): {}", known.id, entry_line(known)),
+        (Some(known), _, true) => format!("Already known (id {}): {}", known.id, describe(&plan.entry)),
         (None, Some(old), false) => {
-            format!("Replaced: {} (id {}) by {} (id {id})", line(old), old.id, said(&plan.entry))
+            format!("Replaced: {} (id {}) by {} (id {id})", entry_line(old), old.id, describe(&plan.entry))
         }
-        (None, _, _) => format!("Remembered (id {id}): {}", said(&plan.entry)),
+        (None, _, _) => format!("Remembered (id {id}): {}", describe(&plan.entry)),
     };
     let rows = ToolEffect::Rows(RowEffect(Arc::new(PlannedWrite { service, plan, id })));
-    Ok(ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] })
+    Ok(ToolOutcome { result: ToolResult::ok(text), effects: vec![rows] })
 }
 
-fn said(new: &NewMemoryEntry) -> String {
+fn describe(new: &NewMemoryEntry) -> String {
     let text = one_line(&new.text);
     if new.name.is_empty() { text } else { format!("{}: {text}", new.name) }
 }
 
-/// Looks what is to be done, and takes an id for it.
+/// Plans the changes, and reserves an id for them.
 fn prepare(
     connection: &Connection,
     service: &MemoryService,
-    args: Args,
+    args: RememberArgs,
     owner: Owner,
     source: MemorySource,
 ) -> Result<(RememberPlan, i64), MemoryCallError> {
-    let instead: Option<MemoryEntry> = args.replaces.map(|id| own(connection, &owner, id)).transpose()?;
+    let instead: Option<MemoryEntry> = args.replaces.map(|id| changeable_memory(connection, &owner, id)).transpose()?;
     if let Some(old) = instead.as_ref().filter(|old| matches!(old.kind, MemoryKind::Task | MemoryKind::Summary)) {
         let kind = old.kind.as_str();
         return Err(MemoryCallError::Wrong(format!(
             "a {kind} cannot be replaced; remember a fact without \"replaces\""
         )));
     }
-    // What everyone knows stays everyone's.
+    // A memory of everyone stays everyone's.
     let owner = instead.as_ref().map_or(owner, |old| old.owner.clone());
     let kind = args.kind.map(MemoryKind::from).or(instead.as_ref().map(|old| old.kind));
-    // Who gives a key means a preference.
+    // A key without tags means a preference.
     let kind = kind.unwrap_or(if args.key.is_some() && args.tags.is_none() {
         MemoryKind::Preference
     } else {
         MemoryKind::Fact
     });
     let name = args.key.or(instead.as_ref().map(|old| old.name.clone())).unwrap_or_default();
-    let detail =
-        if kind == MemoryKind::Case { case(written(&args.content), args.tags.unwrap_or_default()) } else { json!({}) };
+    let detail = if kind == MemoryKind::Case {
+        case_detail(written(&args.content), args.tags.unwrap_or_default())
+    } else {
+        json!({})
+    };
     let mut new = NewMemoryEntry {
         owner,
         kind,
         name,
-        // Some models copy what the gateway has put behind the message.
+        // Some models copy the context that the gateway appends to a message.
         text: written(&args.content).to_owned(),
         detail,
-        origin: MemoryOrigin::Told,
+        origin: MemoryOrigin::Stated,
         source: Some(source),
-        confidence: TOLD,
+        confidence: STATED_CONFIDENCE,
     };
     service.redact_secrets(&mut new);
-    let entry = validate_entry(&new).map_err(|unfit| MemoryCallError::Wrong(unfit.to_string()))?;
+    let entry = validate_entry(&new).map_err(|invalid| MemoryCallError::Wrong(invalid.to_string()))?;
     let plan = plan(connection, entry, instead)?;
     let id = match &plan.known {
         Some(known) => known.id,
@@ -168,26 +171,26 @@ fn prepare(
     Ok((plan, id))
 }
 
-fn case(content: &str, tags: Vec<String>) -> Value {
+fn case_detail(content: &str, tags: Vec<String>) -> Value {
     let (problem, solution) = content.trim().split_once('\n').unwrap_or((content.trim(), ""));
     let tags = tags.into_iter().map(|tag| tag.trim().chars().take(TAG_CHARS).collect::<String>());
-    let tags: Vec<String> = tags.filter(|tag| !tag.is_empty()).take(TAGS).collect();
+    let tags: Vec<String> = tags.filter(|tag| !tag.is_empty()).take(MAX_TAGS).collect();
     json!({"problem": problem.trim(), "solution": solution.trim(), "tags": tags})
 }
 
-/// A memory on its way into the commit of its call's result.
+/// A memory that is committed with the result of its call.
 #[derive(Debug)]
 struct PlannedWrite {
     service: Arc<MemoryService>,
     plan: RememberPlan,
-    /// The reserved one, where it is new.
+    /// The reserved id, if the memory is new.
     id: i64,
 }
 
 impl WriteRows for PlannedWrite {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         let config = &self.service.settings.config;
-        // Looked at again: another call of the same response may have remembered it, or it was forgotten meanwhile.
+        // Planned again: another call of the same response may have stored it, or it was forgotten meanwhile.
         let now = plan(connection, self.plan.entry.clone(), self.plan.replaces.clone())?;
         apply_plan(connection, &now, Some(self.id), config).map(|_| ())
     }

@@ -1,5 +1,5 @@
-//! What memories mean, as vectors: made in the background by the model of `memory.embeddings`, so that also what is said
-//! in other words is found.
+//! Embeddings of memories and messages, which the model of `memory.embeddings` creates in the background. Through them
+//! searches find texts that say the same in other words.
 
 mod indexer;
 mod nearest;
@@ -8,8 +8,8 @@ mod texts;
 
 pub use crate::store::vectors::remove;
 pub use indexer::EmbeddingIndexer;
+pub(super) use nearest::clearly_similar;
 pub use nearest::nearest;
-pub(super) use nearest::standing_out;
 pub(super) use query::{InstalledEmbedder, QueryEmbeddings};
 
 #[cfg(test)]

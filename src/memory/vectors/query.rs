@@ -1,4 +1,4 @@
-//! The vectors of questions, and the model that makes them.
+//! Embeddings of queries, and the model that creates them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,21 +12,21 @@ use super::texts;
 use crate::llm::{Embedder, EmbeddingDeadline};
 use crate::store::vectors::{self, TextHash};
 
-/// Questions whose vectors are kept at hand, and for how long: a turn and its tools ask the same again.
-const QUESTIONS: usize = 32;
-const KEPT: Duration = Duration::from_secs(600);
+/// The number of cached query embeddings, and their lifetime: a turn and its tools search for the same text again.
+const MAX_CACHED: usize = 32;
+const LIFETIME: Duration = Duration::from_secs(600);
 
-/// The vectors of recent questions.
+/// A cache of the embeddings of recent queries.
 #[derive(Default)]
 pub struct QueryEmbeddings {
-    asked: Mutex<VecDeque<CachedQuery>>,
+    cached: Mutex<VecDeque<CachedQuery>>,
     indexed: Notify,
 }
 
-/// The model that makes vectors.
+/// An embedding model in use.
 pub struct InstalledEmbedder {
     pub(super) embedder: Embedder,
-    /// What is kept was made by it, and not by one before it, and how near it finds what is not is known.
+    /// All stored embeddings are by this model, and its baselines are known.
     pub(super) is_ready: AtomicBool,
 }
 
@@ -37,15 +37,15 @@ impl InstalledEmbedder {
 }
 
 struct CachedQuery {
-    /// Who made the vector: after a reload two embedders are in use until the last turn with the old one ends.
-    by: Weak<InstalledEmbedder>,
+    /// The model of the embedding: after a reload, two are in use until the last turn with the old one ends.
+    embedder: Weak<InstalledEmbedder>,
     hash: TextHash,
     vector: Arc<[f32]>,
     at: Instant,
 }
 
 impl QueryEmbeddings {
-    /// Returns the vector of a text, of length 1; `None` if the model is not ready, or does not answer in time.
+    /// Returns the embedding of a text, of length 1; `None` if the model is not ready, or does not answer in time.
     pub(in crate::memory) async fn embed(
         &self,
         installed: &Arc<InstalledEmbedder>,
@@ -55,55 +55,55 @@ impl QueryEmbeddings {
         if !installed.is_ready.load(Ordering::Acquire) {
             return None;
         }
-        let text = texts::cut(text.trim(), texts::LONGEST);
+        let text = texts::first_chars(text.trim(), texts::MAX_CHARS);
         if text.is_empty() {
             return None;
         }
         let hash = vectors::hash(text);
-        if let Some(vector) = self.recent(installed, &hash) {
+        if let Some(vector) = self.find(installed, &hash) {
             return Some(vector);
         }
         let within = EmbeddingDeadline::Within(timeout);
         match installed.embedder.embed(&[text], within).await {
             Ok(vectors) => {
                 let vector: Arc<[f32]> = vectors.into_iter().next()?.into();
-                self.keep(installed, hash, vector.clone());
+                self.cache(installed, hash, vector.clone());
                 Some(vector)
             }
             Err(error) => {
-                tracing::debug!(code = error.code(), %error, "no vector of a question; it is looked for by its words");
+                tracing::debug!(code = error.code(), %error, "a query has no embedding and is searched by its words alone");
                 None
             }
         }
     }
 
-    /// What was said can be found now, and may be made vectors of.
+    /// Notifies the indexer of embeddings that new messages are in the word index.
     pub fn notify_indexed(&self) {
         self.indexed.notify_one();
     }
 
-    /// Returns when [`Self::notify_indexed`] was called.
+    /// Waits for [`Self::notify_indexed`].
     pub(super) async fn indexed(&self) {
         self.indexed.notified().await;
     }
 
-    fn recent(&self, by: &Arc<InstalledEmbedder>, hash: &TextHash) -> Option<Arc<[f32]>> {
-        let mut asked = self.asked();
-        asked.retain(|asked| asked.at.elapsed() < KEPT);
-        let is_same = |asked: &&CachedQuery| asked.hash == *hash && asked.by.as_ptr() == Arc::as_ptr(by);
-        asked.iter().find(is_same).map(|asked| asked.vector.clone())
+    fn find(&self, embedder: &Arc<InstalledEmbedder>, hash: &TextHash) -> Option<Arc<[f32]>> {
+        let mut cached = self.cached();
+        cached.retain(|cached| cached.at.elapsed() < LIFETIME);
+        let is_same = |cached: &&CachedQuery| cached.hash == *hash && cached.embedder.as_ptr() == Arc::as_ptr(embedder);
+        cached.iter().find(is_same).map(|cached| cached.vector.clone())
     }
 
-    fn keep(&self, by: &Arc<InstalledEmbedder>, hash: TextHash, vector: Arc<[f32]>) {
-        let mut asked = self.asked();
-        if asked.len() == QUESTIONS {
-            asked.pop_front();
+    fn cache(&self, embedder: &Arc<InstalledEmbedder>, hash: TextHash, vector: Arc<[f32]>) {
+        let mut cached = self.cached();
+        if cached.len() == MAX_CACHED {
+            cached.pop_front();
         }
-        asked.push_back(CachedQuery { by: Arc::downgrade(by), hash, vector, at: Instant::now() });
+        cached.push_back(CachedQuery { embedder: Arc::downgrade(embedder), hash, vector, at: Instant::now() });
     }
 
-    fn asked(&self) -> MutexGuard<'_, VecDeque<CachedQuery>> {
-        // Nothing panics while it holds the lock halfway through a change.
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cached(&self) -> MutexGuard<'_, VecDeque<CachedQuery>> {
+        // A poisoned lock still guards a complete list: no change panics halfway.
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of vectors from end to end, with a server on this machine.
+//! Tests of embeddings from end to end, with a local server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::store::{Connection, Durability, Store, StoreError, messages, search_i
 struct World {
     live: Arc<Live<MemoryService>>,
     service: Arc<MemoryService>,
-    keeper: EmbeddingIndexer,
+    indexer: EmbeddingIndexer,
     server: Embeddings,
     home: TempDir,
 }
@@ -35,11 +35,11 @@ impl World {
         let home = tempfile::tempdir().unwrap();
         let service = Arc::new(service(&home, batch));
         let live = Arc::new(Live::new(service.clone()));
-        let (keeper, server) = (EmbeddingIndexer::new(live.part(|all| all)), Embeddings::start().await);
-        let mut world = Self { live, service, keeper, server, home };
+        let (indexer, server) = (EmbeddingIndexer::new(live.part(|all| all)), Embeddings::start().await);
+        let mut world = Self { live, service, indexer, server, home };
         world.embed_by("p/m", 0);
-        assert_eq!(world.service.vector_of("the car").await, None, "how near it finds what is not is not known yet");
-        assert_eq!(world.keeper.round().await, None);
+        assert_eq!(world.service.vector_of("the car").await, None, "its baselines are not measured yet");
+        assert_eq!(world.indexer.round().await, None);
         world
     }
 
@@ -60,7 +60,7 @@ impl World {
         self.service.store.write(Durability::Logged, work).await.unwrap()
     }
 
-    async fn told(&self, texts: &[&str]) -> Vec<i64> {
+    async fn store(&self, texts: &[&str]) -> Vec<i64> {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
         self.write(move |connection| texts.iter().map(|text| insert(connection, ("owner", "fact", "", text))).collect())
             .await
@@ -71,10 +71,10 @@ impl World {
         (kept.memories, kept.model)
     }
 
-    /// What means what is nearest to a text, with how alike they are in tenths.
+    /// Returns what is nearest to a text, with the similarity in tenths.
     async fn nearest(&self, text: &str) -> Vec<(HitLocation, i32)> {
         let vector = self.service.vector_of(text).await.expect("a vector");
-        let near = self.write(move |connection| nearest(connection, &ask(&["owner"]), &vector, 2)).await;
+        let near = self.write(move |connection| nearest(connection, &recall_query(&["owner"]), &vector, 2)).await;
         near.into_iter().map(|(found, alike)| (found, (alike * 10.0).round() as i32)).collect()
     }
 }
@@ -82,14 +82,14 @@ impl World {
 fn service(home: &TempDir, batch: u32) -> MemoryService {
     let mut config = MemoryConfig::default();
     config.embeddings.batch = batch;
-    let terms = MemorySettings {
+    let settings = MemorySettings {
         config,
         identities: Identities::default(),
         language: Language::En,
         zone: TimeZone::UTC,
         workspace: home.path().to_owned(),
     };
-    MemoryService::new(Store::open(&home.path().join("daoyou.db")).unwrap(), terms)
+    MemoryService::new(Store::open(&home.path().join("daoyou.db")).unwrap(), settings)
 }
 
 fn embedder(base_url: &str, model: &str, dimensions: u32) -> Embedder {
@@ -115,7 +115,7 @@ fn insert(connection: &Connection, (owner, kind, name, text): (&str, &str, &str,
     memories::insert(connection, &new)
 }
 
-fn ask(owners: &[&str]) -> RecallQuery {
+fn recall_query(owners: &[&str]) -> RecallQuery {
     RecallQuery {
         text: String::new(),
         owners: owners.iter().map(|owner| Owner::from_stored(owner)).collect(),
@@ -130,13 +130,13 @@ fn ask(owners: &[&str]) -> RecallQuery {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
+async fn similar_texts_are_near_and_no_text_is_embedded_twice() {
     let mut world = World::new(3).await;
     world.server.alike(&["car", "automobile"]);
     let texts = ["My car is red", "The cat sleeps", "My car is red", "Tea is green", "我住在北京", "Soup is hot"];
-    let ids = world.told(&texts).await;
+    let ids = world.store(&texts).await;
     let before = world.server.requests().len();
-    assert_eq!(world.keeper.round().await, None);
+    assert_eq!(world.indexer.round().await, None);
     let requests = world.server.requests().split_off(before);
     let sizes: Vec<_> = requests.iter().map(|asked| asked.texts.len()).collect();
     let mut asked: Vec<_> = requests.into_iter().flat_map(|asked| asked.texts).collect();
@@ -151,10 +151,10 @@ async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
     assert_eq!(near, [(HitLocation::Memory(ids[0]), 5), (HitLocation::Memory(ids[2]), 5)], "no word is the same");
     let requests = world.server.requests().len();
     world.nearest(" automobile ").await;
-    assert_eq!(world.server.requests().len(), requests, "the question was asked before");
+    assert_eq!(world.server.requests().len(), requests, "the query is cached");
 
-    // What is told again has the vector that is known; what is replaced or forgotten has none.
-    let again = world.told(&["Tea is green"]).await[0];
+    // A repeated text reuses its embedding; a replaced or forgotten one has none.
+    let again = world.store(&["Tea is green"]).await[0];
     let (first, second) = (ids[0], ids[2]);
     world
         .write(move |connection| {
@@ -162,15 +162,19 @@ async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
             memories::delete(connection, second).map(drop)
         })
         .await;
-    assert_eq!(world.keeper.round().await, None);
+    assert_eq!(world.indexer.round().await, None);
     assert_eq!((world.server.requests().len(), world.count().await.0), (requests, 5));
     assert_eq!(world.nearest("automobile").await, []);
 
-    // Another model, or other numbers of it: all are made anew.
+    // Another model or another dimension: all embeddings are rebuilt.
     for (model, dimensions, name) in [("p/other", 0, "p/other"), ("p/other", 16, "p/other@16")] {
         world.embed_by(model, dimensions);
-        assert_eq!(world.service.vector_of("automobile").await, None, "what is kept is another model's");
-        assert_eq!(world.keeper.round().await, None);
+        assert_eq!(
+            world.service.vector_of("automobile").await,
+            None,
+            "the stored embeddings are those of another model"
+        );
+        assert_eq!(world.indexer.round().await, None);
         assert_eq!(world.count().await, (5, name.to_owned()));
         let last = world.server.requests().pop().unwrap();
         assert_eq!(
@@ -180,15 +184,15 @@ async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
         assert_eq!(world.nearest("cat").await.first().map(|near| near.0.clone()), Some(HitLocation::Memory(ids[1])));
     }
     world.reload(MemoryService::clone(&world.service).with_embedder(None));
-    assert_eq!((world.service.vector_of("cat").await, world.keeper.round().await), (None, None));
+    assert_eq!((world.service.vector_of("cat").await, world.indexer.round().await), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_process_goes_on_where_the_last_one_died() {
+async fn a_restart_continues_after_the_last_stored_embedding() {
     let mut world = World::new(2).await;
-    world.told(&["one", "two", "three", "four", "five"]).await;
+    world.store(&["one", "two", "three", "four", "five"]).await;
     world.server.refuse(|asked| asked.texts.contains(&"five".to_owned()).then_some(503));
-    let rest = world.keeper.round().await;
+    let rest = world.indexer.round().await;
     assert!(rest.is_some_and(|rest| rest <= Duration::from_secs(10)), "{rest:?}");
     assert_eq!(world.count().await.0, 4);
     let World { service, server, home, .. } = world;
@@ -198,58 +202,58 @@ async fn a_new_process_goes_on_where_the_last_one_died() {
     let service = super::tests::service(&home, 2).with_embedder(Some(embedder(&url, "p/m", 0)));
     assert_eq!(EmbeddingIndexer::new(LivePart::fixed(service)).round().await, None);
     let texts: Vec<_> = server.requests().split_off(before).into_iter().flat_map(|asked| asked.texts).collect();
-    assert_eq!(texts, ["five"], "only what has no vector yet");
+    assert_eq!(texts, ["five"], "only the text without an embedding");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_fails_or_refuses_is_left_alone_and_a_text_that_it_does_not_take_is_passed_over() {
+async fn a_failing_service_is_paused_and_a_rejected_text_is_skipped() {
     let mut world = World::new(8).await;
-    world.told(&["good", "bad", "fine"]).await;
+    world.store(&["good", "bad", "fine"]).await;
     for (status, low, high) in [(503, 5, 10), (429, 5, 20), (401, 3_600, 3_600), (404, 3_600, 3_600)] {
         world.embed_by("p/m", 0);
         world.server.refuse(move |_| Some(status));
-        let (before, rest) = (world.server.requests().len(), world.keeper.round().await.expect("a rest").as_secs());
+        let (before, rest) = (world.server.requests().len(), world.indexer.round().await.expect("a rest").as_secs());
         assert!((low..=high).contains(&rest), "{status}: {rest} s");
-        // Whatever is remembered meanwhile, nobody is asked.
-        let left = world.keeper.round().await.expect("the rest of it").as_secs();
+        // New memories cause no request meanwhile.
+        let left = world.indexer.round().await.expect("the rest of it").as_secs();
         assert!(left <= rest && world.server.requests().len() == before + 1, "{status}");
         assert_eq!(world.service.vector_of("a question").await, None, "{status}: words alone");
     }
-    // A model that takes nothing at all is not asked for each text.
+    // A model that rejects everything is not asked for each text.
     world.embed_by("p/m", 0);
     world.server.refuse(|_| Some(400));
     let before = world.server.requests().len();
-    assert_eq!(world.keeper.round().await, Some(Duration::from_secs(3_600)));
+    assert_eq!(world.indexer.round().await, Some(Duration::from_secs(3_600)));
     assert_eq!(world.server.requests().len(), before + 2);
 
     let refuses_bad = |asked: &EmbeddingRequest| asked.texts.contains(&"bad".to_owned()).then_some(400);
     world.embed_by("p/m", 0);
     world.server.refuse(refuses_bad);
-    assert_eq!(world.keeper.round().await, None);
-    assert_eq!(world.count().await.0, 3, "it is not tried again");
+    assert_eq!(world.indexer.round().await, None);
+    assert_eq!(world.count().await.0, 3, "the rejected text is not retried");
     let near = world.nearest("bad good").await;
     assert_eq!(near.len(), 1, "{near:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_does_not_wait_longer_than_is_set() {
+async fn query_embedding_respects_the_timeout() {
     let mut world = World::new(8).await;
-    world.told(&["one"]).await;
-    assert_eq!(world.keeper.round().await, None);
-    let mut terms = (*world.service.settings).clone();
-    terms.config.embeddings.timeout = daoyou_channels::settings::Span::from_millis(20);
-    world.reload(world.service.with_settings(terms));
+    world.store(&["one"]).await;
+    assert_eq!(world.indexer.round().await, None);
+    let mut settings = (*world.service.settings).clone();
+    settings.config.embeddings.timeout = daoyou_channels::settings::Span::from_millis(20);
+    world.reload(world.service.with_settings(settings));
     world.server.hold(true);
     for _ in 0..8 {
         assert_eq!(world.service.vector_of("a question").await, None);
     }
     let asked = world.server.texts().iter().filter(|text| *text == "a question").count();
-    assert_eq!(asked, 5, "then it is left alone for a while");
+    assert_eq!(asked, 5, "then the service is paused");
 }
 
-/// What is asked for, and what is found.
+/// Each query and its expected hits.
 #[tokio::test]
-async fn only_what_is_asked_for_is_near() {
+async fn nearest_returns_only_what_the_query_selects() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(&home.path().join("daoyou.db")).unwrap();
     let vector = |at: f32| vec![at.cos(), at.sin(), 0.0];
@@ -273,26 +277,26 @@ async fn only_what_is_asked_for_is_near() {
             let other = insert(connection, ("owner", "fact", "", "of another length"))?;
             let odd = |size| [NewVector { hash: vectors::hash("odd"), vector: vec![1.0; size], ids: vec![other] }];
             vectors::put(connection, "m", &odd(2))?;
-            // Nobody keeps the vectors of these.
+            // Embeddings of another model are not stored.
             vectors::put(connection, "other", &odd(3))
         })
         .await
         .unwrap();
-    let all = || ask(&["owner", "everyone", "owner"]);
+    let all = || recall_query(&["owner", "everyone", "owner"]);
     let table: [(RecallQuery, usize, &[i64]); 10] = [
         (all(), 10, &[1, 6, 2, 3]),
         (all(), 2, &[1, 6]),
         (all(), 0, &[]),
-        (ask(&["name:ann"]), 10, &[4]),
-        (ask(&["sender:cli:bob"]), 10, &[]),
+        (recall_query(&["name:ann"]), 10, &[4]),
+        (recall_query(&["sender:cli:bob"]), 10, &[]),
         (RecallQuery { kinds: vec![MemoryKind::Task, MemoryKind::Fact], ..all() }, 10, &[1, 2, 3]),
         (RecallQuery { kinds: Vec::new(), ..all() }, 10, &[]),
         (RecallQuery { session: Some("s".to_owned()), ..all() }, 10, &[1, 6, 2, 3]),
         (RecallQuery { session: Some("t".to_owned()), ..all() }, 10, &[]),
         (RecallQuery { since: Some(2), until: Some(6), ..all() }, 10, &[2, 3]),
     ];
-    for (ask, limit, expected) in table {
-        let asked = ask.clone();
+    for (query, limit, expected) in table {
+        let asked = query.clone();
         let near = store.read(move |connection| nearest(connection, &asked, &vector(0.0), limit)).await.unwrap();
         let found: Vec<i64> = near
             .iter()
@@ -301,12 +305,12 @@ async fn only_what_is_asked_for_is_near() {
                 HitLocation::Message { .. } => 0,
             })
             .collect();
-        assert_eq!(found, expected, "{ask:?}");
+        assert_eq!(found, expected, "{query:?}");
         assert!(near.iter().all(|(_, cosine)| (0.0..=1.0).contains(cosine)));
     }
 }
 
-/// A message of a session's log, as the index of words has it.
+/// Adds a message to a session's log, with its row in the word index.
 fn say(connection: &Connection, (owner, role, text): (&str, &str, &str)) -> Result<(), StoreError> {
     let message = match role {
         "user" => ChatMessage::user(text),
@@ -322,7 +326,7 @@ fn say(connection: &Connection, (owner, role, text): (&str, &str, &str)) -> Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_people_say_is_near_too_and_goes_with_its_message() {
+async fn messages_are_near_too_and_are_removed_with_their_rows() {
     let mut world = World::new(2).await;
     world.server.alike(&["bike", "bicycle"]);
     let lines = [
@@ -335,7 +339,7 @@ async fn what_people_say_is_near_too_and_goes_with_its_message() {
     ];
     world.write(move |connection| lines.iter().try_for_each(|line| say(connection, *line))).await;
     let before = world.server.requests().len();
-    assert_eq!(world.keeper.round().await, None);
+    assert_eq!(world.indexer.round().await, None);
     let asked = world.server.requests().split_off(before).into_iter().flat_map(|asked| asked.texts);
     let expected =
         ["I parked my bicycle behind the library", "My own bicycle is in the cellar", "我把自行车停在图书馆后面了"];
@@ -343,19 +347,19 @@ async fn what_people_say_is_near_too_and_goes_with_its_message() {
     let near = world.nearest("bike").await;
     assert_eq!(near, [(HitLocation::Message { session: "of:owner".to_owned(), seq: 1 }, 4)]);
 
-    // An index that is made anew has other ids.
+    // A rebuilt index has other ids.
     world.write(search_index::clear).await;
     assert_eq!(world.write(vectors::count).await.said, 0);
     let again = "INSERT INTO said (session, seq, owner, speaker)
         SELECT session, seq, substr(session, 4), '' FROM messages ORDER BY session DESC, seq";
     world.write(move |connection| Ok(connection.execute(again, [])?)).await;
-    assert_eq!(world.keeper.round().await, None);
+    assert_eq!(world.indexer.round().await, None);
     assert_eq!(world.nearest("bike").await, near);
     world.write(|connection| Ok(connection.execute("DELETE FROM messages", [])?)).await;
     assert_eq!((world.nearest("bike").await, world.write(vectors::count).await.said), (Vec::new(), 0));
 }
 
-/// What a test says, as numbers that look like chance: of length 1, the same for the same seed.
+/// Returns a pseudo-random vector of length 1, the same for the same seed.
 fn noise(seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut number = || {
@@ -369,7 +373,7 @@ fn noise(seed: u64) -> Vec<f32> {
     vector.into_iter().map(|number| number / length).collect()
 }
 
-/// Memories of an owner, each with the noise of its id.
+/// Stores memories of an owner, each with the noise of its id as embedding.
 async fn fill(store: &Store, owner: &'static str, count: usize) -> Vec<i64> {
     let work = move |connection: &Connection| {
         (0..count)
@@ -385,15 +389,15 @@ async fn fill(store: &Store, owner: &'static str, count: usize) -> Vec<i64> {
 }
 
 async fn first(store: &Store, owner: &str, of: i64) -> Option<i64> {
-    let (ask, vector) = (ask(&[owner]), noise(of.unsigned_abs()));
-    let near = store.read(move |connection| nearest(connection, &ask, &vector, 1)).await.unwrap();
-    near.first().filter(|(_, likeness)| *likeness > 0.99).map(|(found, _)| match found {
+    let (query, vector) = (recall_query(&[owner]), noise(of.unsigned_abs()));
+    let near = store.read(move |connection| nearest(connection, &query, &vector, 1)).await.unwrap();
+    near.first().filter(|(_, similarity)| *similarity > 0.99).map(|(found, _)| match found {
         HitLocation::Memory(id) => *id,
         HitLocation::Message { .. } => 0,
     })
 }
 
-/// How many codes there are, and rows that hold them.
+/// Returns the number of codes, and of the rows that hold them.
 async fn codes(store: &Store) -> (i64, i64) {
     let sql = "SELECT ifnull(sum(held), 0), count(*) FROM memory_codes";
     store
@@ -403,7 +407,7 @@ async fn codes(store: &Store) -> (i64, i64) {
 }
 
 #[tokio::test]
-async fn codes_come_and_go_with_their_vectors() {
+async fn codes_follow_their_embeddings() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(&home.path().join("daoyou.db")).unwrap();
     store.write(Durability::Logged, |connection| vectors::set_model(connection, "m")).await.unwrap();
@@ -415,7 +419,7 @@ async fn codes_come_and_go_with_their_vectors() {
     }
     assert_eq!(first(&store, "owner", anns[3]).await, None);
 
-    // What is forgotten is gone from the codes, too; an emptied row goes.
+    // A forgotten memory has no code, and an empty row is deleted.
     let gone: Vec<i64> = ours[10..256].iter().copied().chain([ours[300]]).collect();
     let of_one = vector_codes::VectorCode::of(&noise(ours[300].unsigned_abs()));
     let forget = gone.clone();
@@ -439,7 +443,7 @@ async fn codes_come_and_go_with_their_vectors() {
     store.write(Durability::Logged, delete).await.unwrap();
     assert_eq!(codes(&store).await, (720 - 257, 3));
 
-    // What is given to another owner, or has lost its code, has one again, once.
+    // A memory that was moved, or has lost its code, gets exactly one again.
     let given = ours[400];
     store
         .write(Durability::Logged, move |connection| {
@@ -460,7 +464,7 @@ async fn codes_come_and_go_with_their_vectors() {
 }
 
 #[tokio::test]
-async fn likelier_ones_that_are_not_asked_for_hide_nothing() {
+async fn unselected_candidates_hide_no_hits() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(&home.path().join("daoyou.db")).unwrap();
     let vector = |at: f32| vec![at.cos(), at.sin(), 0.0];
@@ -479,13 +483,21 @@ async fn likelier_ones_that_are_not_asked_for_hide_nothing() {
         })
         .await
         .unwrap();
-    for (ask, expected) in [
-        (RecallQuery { since: Some(778), until: Some(779), ..ask(&["owner"]) }, 1),
-        (RecallQuery { session: Some("of its own".to_owned()), ..ask(&["owner"]) }, 1),
-        (RecallQuery { since: Some(778), until: Some(779), kinds: vec![MemoryKind::Fact], ..ask(&["owner"]) }, 0),
-        (RecallQuery { since: Some(778), until: Some(779), ..ask(&["everyone"]) }, 0),
+    for (query, expected) in [
+        (RecallQuery { since: Some(778), until: Some(779), ..recall_query(&["owner"]) }, 1),
+        (RecallQuery { session: Some("of its own".to_owned()), ..recall_query(&["owner"]) }, 1),
+        (
+            RecallQuery {
+                since: Some(778),
+                until: Some(779),
+                kinds: vec![MemoryKind::Fact],
+                ..recall_query(&["owner"])
+            },
+            0,
+        ),
+        (RecallQuery { since: Some(778), until: Some(779), ..recall_query(&["everyone"]) }, 0),
     ] {
-        let near = store.read(move |connection| nearest(connection, &ask, &vector(0.0), 10)).await.unwrap();
+        let near = store.read(move |connection| nearest(connection, &query, &vector(0.0), 10)).await.unwrap();
         assert_eq!(near.iter().filter(|(found, _)| *found == HitLocation::Memory(778)).count(), expected);
         assert_eq!(near.len(), expected);
     }

@@ -1,4 +1,4 @@
-//! What of memories and messages is made vectors of.
+//! The texts of memories and messages that get embeddings.
 
 use crate::memory::MemoryKind;
 use crate::memory::entry::entry_text;
@@ -7,14 +7,14 @@ use crate::store::search_index::SearchCorpus;
 use crate::store::vectors::UnembeddedText;
 use crate::text::is_cjk;
 
-/// Characters of a text that are told a model of vectors: as much as the smaller ones take in English.
-pub(super) const LONGEST: usize = 2_000;
+/// The most characters of a text that are embedded: about as many as the smaller models accept in English.
+pub(super) const MAX_CHARS: usize = 2_000;
 
-/// Of a text that a model does not take.
-pub(super) const SHORTER: usize = 400;
+/// The most characters of a text that the model has rejected.
+pub(super) const RETRY_CHARS: usize = 400;
 
-/// Texts that have nothing in common, by [`class`]: by them it is learned how near a model finds such ones.
-pub(super) const UNLIKE: [[&str; 8]; 4] = [
+/// Unrelated texts, by [`class`]. They show how similar a model finds unrelated texts.
+pub(super) const UNRELATED: [[&str; 8]; 4] = [
     [
         "good morning",
         "what next?",
@@ -48,44 +48,44 @@ pub(super) const UNLIKE: [[&str; 8]; 4] = [
     ],
 ];
 
-/// The language and the length of a text: which of [`UNLIKE`] it resembles.
+/// Returns the class of [`UNRELATED`] that a text resembles, by its language and length.
 pub(super) fn class(text: &str) -> usize {
     let letters = text.chars().filter(|char| char.is_alphanumeric()).count();
     let wide = text.chars().filter(|c| is_cjk(*c)).count();
-    usize::from(wide * 2 > letters) * 2 + usize::from(says_something(text))
+    usize::from(wide * 2 > letters) * 2 + usize::from(is_meaningful(text))
 }
 
-/// Where in the list of all [`UNLIKE`] those of a class stand.
+/// Returns the positions of a class in the flattened [`UNRELATED`].
 pub(super) fn texts_of(class: usize) -> std::ops::Range<usize> {
-    class * UNLIKE[0].len()..(class + 1) * UNLIKE[0].len()
+    class * UNRELATED[0].len()..(class + 1) * UNRELATED[0].len()
 }
 
-/// As [`texts_of`], the whole sentences of the language.
+/// Returns the positions of the whole sentences in the language of a class, as [`texts_of`] does.
 pub(super) fn sentences_of(class: usize) -> std::ops::Range<usize> {
     texts_of(class | 1)
 }
 
-/// Of what somebody says, a few words mean nothing by themselves: "yes", "go on", 好的.
-const FEW_WORDS: usize = 5;
-const FEW_CHARACTERS: usize = 8;
+/// The fewest words or characters of a message with a meaning of its own, unlike "yes", "go on" or 好的.
+const MIN_WORDS: usize = 5;
+const MIN_CHARS: usize = 8;
 
-/// The sentence that stands for a memory or a message; `None` for a message that is not worth it.
-pub(super) fn of(shelf: SearchCorpus, row: &UnembeddedText) -> Option<String> {
-    let text = match shelf {
-        SearchCorpus::Messages => spoken_text(&row.text).filter(|text| says_something(text))?,
+/// Returns the text of a memory or message that is embedded; `None` for a message without a meaning of its own.
+pub(super) fn text_to_embed(corpus: SearchCorpus, row: &UnembeddedText) -> Option<String> {
+    let text = match corpus {
+        SearchCorpus::Messages => spoken_text(&row.text).filter(|text| is_meaningful(text))?,
         SearchCorpus::Memories => entry_text(MemoryKind::parse(&row.kind), &row.name, &row.text),
     };
-    Some(cut(text.trim(), LONGEST).to_owned())
+    Some(first_chars(text.trim(), MAX_CHARS).to_owned())
 }
 
-/// The first characters of a text.
-pub(super) fn cut(text: &str, most: usize) -> &str {
+/// Returns the first characters of a text.
+pub(super) fn first_chars(text: &str, most: usize) -> &str {
     text.char_indices().nth(most).map_or(text, |(at, _)| &text[..at])
 }
 
-fn says_something(text: &str) -> bool {
-    text.split_whitespace().take(FEW_WORDS).count() == FEW_WORDS
-        || text.chars().filter(|c| is_cjk(*c)).take(FEW_CHARACTERS).count() == FEW_CHARACTERS
+fn is_meaningful(text: &str) -> bool {
+    text.split_whitespace().take(MIN_WORDS).count() == MIN_WORDS
+        || text.chars().filter(|c| is_cjk(*c)).take(MIN_CHARS).count() == MIN_CHARS
 }
 
 #[cfg(test)]
@@ -93,23 +93,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_a_vector_of() {
+    fn only_texts_with_a_meaning_of_their_own_are_embedded() {
         let body = |text: &str| serde_json::json!({"role": "user", "content": text}).to_string();
-        let told = "I parked my bike behind the library\n\n[Runtime Context]\nCurrent Time: now";
-        for (shelf, kind, name, text, expected) in [
+        let spoken = "I parked my bike behind the library\n\n[Runtime Context]\nCurrent Time: now";
+        for (corpus, kind, name, text, expected) in [
             (SearchCorpus::Memories, "fact", "", "Tea is green.".to_owned(), Some("Tea is green.")),
             (SearchCorpus::Memories, "preference", "tea", "green".to_owned(), Some("tea: green")),
             (SearchCorpus::Memories, "case", "Tea is cold", "a\nb".to_owned(), Some("Tea is cold\na\nb")),
             (SearchCorpus::Memories, "summary", "cli:direct", " About tea. ".to_owned(), Some("About tea.")),
-            (SearchCorpus::Messages, "user", "", body(told), Some("I parked my bike behind the library")),
+            (SearchCorpus::Messages, "user", "", body(spoken), Some("I parked my bike behind the library")),
             (SearchCorpus::Messages, "user", "", body("yes, go on"), None),
             (SearchCorpus::Messages, "user", "", body("好的"), None),
             (SearchCorpus::Messages, "user", "", body("我把车停在图书馆后面了"), Some("我把车停在图书馆后面了")),
             (SearchCorpus::Messages, "user", "", body("[forgotten]"), None),
         ] {
             let row = UnembeddedText { id: 1, kind: kind.to_owned(), name: name.to_owned(), text };
-            assert_eq!(of(shelf, &row).as_deref(), expected, "{row:?}");
+            assert_eq!(text_to_embed(corpus, &row).as_deref(), expected, "{row:?}");
         }
-        assert_eq!((cut("中文字", 2), cut("ab", 2)), ("中文", "ab"));
+        assert_eq!((first_chars("中文字", 2), first_chars("ab", 2)), ("中文", "ab"));
     }
 }
