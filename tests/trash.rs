@@ -17,7 +17,7 @@ impl World {
     async fn start(set: impl FnOnce(Setup) -> Setup) -> Self {
         let model = Model::start().await;
         model.call_named_tools();
-        let setup = Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"]));
+        let setup = Setup::new().model(&model).hook(Hook::bearer("in"));
         Self { gateway: Gateway::start(set(setup)).await }
     }
 
@@ -99,7 +99,7 @@ async fn old_entries_are_removed_by_the_upkeep() {
     set_clock(&clock, 0);
     let model = Model::start().await;
     model.call_named_tools();
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"])).set("tools.trash", "1d");
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("tools.trash", "1d");
     let mut gateway = Gateway::new(setup);
     follow_clock_file(&mut gateway, &library, &clock);
     gateway.up().await;
@@ -163,7 +163,7 @@ async fn the_trash_is_closed_to_tools_and_commands() {
 async fn a_deletion_asked_for_by_others_waits_for_the_owner() {
     let model = Model::start().await;
     model.call_named_tools();
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&[]))).await;
     fs::write(gateway.workspace().join("file"), "x").unwrap();
     let call = json!([("delete_file", json!({"path": "file"}))]).to_string();
     gateway.accept("in", &crate::support::gateway::Message::new(&call).chat("c")).await;

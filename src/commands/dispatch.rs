@@ -16,8 +16,7 @@ use super::environment::{CommandEnvironment, has_terminal};
 use super::output::print;
 use super::render::print_fields;
 use super::{
-    CommandExit, agent, backup, chat, cron, doctor, gateway, memory, output, render, service, sessions, status,
-    trash,
+    CommandExit, agent, backup, chat, cron, doctor, gateway, memory, output, render, service, sessions, status, trash,
 };
 use crate::cli::{
     ApprovalsCommand, ChannelsCommand, Cli, Command, ModelsArgs, QueueCommand, StatusArgs, ToolsCommand, TurnItem,

@@ -53,8 +53,6 @@ fn open(home: &Home, config: &Config) -> anyhow::Result<Option<Trash>> {
     match Trash::open(&workspace) {
         Ok(trash) => Ok(Some(trash)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => {
-            Err(error).with_context(|| format!("the workspace {} cannot be opened", workspace.display()))
-        }
+        Err(error) => Err(error).with_context(|| format!("the workspace {} cannot be opened", workspace.display())),
     }
 }

@@ -474,7 +474,12 @@ impl Jail {
         Ok(())
     }
 
-    pub(super) fn check_metadata(&self, shown: &str, metadata: &cap_std::fs::Metadata, inside: bool) -> Result<(), JailError> {
+    pub(super) fn check_metadata(
+        &self,
+        shown: &str,
+        metadata: &cap_std::fs::Metadata,
+        inside: bool,
+    ) -> Result<(), JailError> {
         if metadata.is_dir() {
             return Err(JailError::Folder(shown.to_owned()));
         }
@@ -498,7 +503,11 @@ impl Jail {
     }
 
     /// Checks the opened file rather than the requested path. Returns its real path.
-    pub(super) fn check_real_path(&self, resolved: &JailPath, opened: &(impl AsFd + AsRawFd)) -> Result<PathBuf, JailError> {
+    pub(super) fn check_real_path(
+        &self,
+        resolved: &JailPath,
+        opened: &(impl AsFd + AsRawFd),
+    ) -> Result<PathBuf, JailError> {
         let failed = |error: io::Error| JailError::from_io(&resolved.shown, error);
         let system = rustix::fs::fstatfs(opened).map_err(|error| failed(error.into()))?;
         // The type of the field differs between platforms.

@@ -136,9 +136,8 @@ impl Trash {
 
     /// Returns the entry that the call of `record` has made before from the same path.
     pub fn entry_of_call(&self, record: &TrashRecord) -> Option<TrashRecord> {
-        let is_it = |made: &TrashRecord| {
-            made.turn == record.turn && made.call == record.call && made.path == record.path
-        };
+        let is_it =
+            |made: &TrashRecord| made.turn == record.turn && made.call == record.call && made.path == record.path;
         self.list().ok()?.into_iter().find(is_it)
     }
 
@@ -190,10 +189,7 @@ impl Trash {
         })
     }
 
-    fn remove_those(
-        &self,
-        is_meant: impl Fn(Timestamp, Option<&TrashRecord>) -> bool,
-    ) -> Result<usize, TrashError> {
+    fn remove_those(&self, is_meant: impl Fn(Timestamp, Option<&TrashRecord>) -> bool) -> Result<usize, TrashError> {
         let mut removed = 0;
         for id in self.ids()? {
             let record = self.record(&id);

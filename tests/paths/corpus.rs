@@ -38,6 +38,9 @@ async fn results(world: &World, path: &str, deletes: bool) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_path_leads_search_or_deletion_outside() {
     let world = World::start(true).await;
+    for folder in ["trash", "conversations/x"] {
+        fs::create_dir_all(world.gateway.workspace().join(".daoyou").join(folder)).unwrap();
+    }
     let absolute = world.outside.join("secret").display().to_string();
     let home = world.gateway.home().display().to_string();
     let (token, above) = (format!("{home}/token"), format!("{home}/workspace/../token"));
@@ -102,7 +105,7 @@ async fn no_path_leads_search_or_deletion_outside() {
         (".daoyou/trash", [OFF; 5]),
         (".daoyou/conversations/x", [OFF, OFF, OFF, OFF, OFF]),
         ("folder/../.daoyou", [OFF; 5]),
-        (".daoyou/../.daoyou/new", [OFF; 5]),
+        (".daoyou/../.daoyou/new", [MISSING, MISSING, OFF, OFF, OFF]),
         // Names that only look like a way out.
         ("．．/token", [MISSING, MISSING, MISSING, INSIDE, MISSING]),
         ("..%2ftoken", [MISSING, MISSING, MISSING, INSIDE, MISSING]),
@@ -167,7 +170,7 @@ async fn delete_and_restore(world: &World, table: &[Row<'_>]) {
 async fn a_link_swapped_during_a_search_never_escapes() {
     let world = World::start(true).await;
     let workspace = world.gateway.workspace();
-    for number in 0..200 {
+    for number in 0..50 {
         fs::create_dir_all(workspace.join(format!("fine/{number}"))).unwrap();
         fs::write(workspace.join(format!("fine/{number}/secret")), "inside").unwrap();
     }
@@ -195,7 +198,7 @@ async fn a_link_swapped_during_a_search_never_escapes() {
         ("delete_file", json!({"path": "swap/new"})),
         ("delete_file", json!({"path": "swap/1/secret"})),
     ];
-    let calls: Vec<_> = calls.iter().cycle().take(45).cloned().collect();
+    let calls: Vec<_> = calls.iter().cycle().take(18).cloned().collect();
     let mut good = 0;
     for _ in 0..5 {
         good += world.calls(&calls).await.iter().filter(|result| !result.starts_with("Error: ")).count();

@@ -98,13 +98,13 @@ mod tests {
     #[test]
     fn a_panic_does_not_leave_others_waiting() {
         let queue = JobQueue::new(true);
+        let work = |first: bool| {
+            if first {
+                queue.extend([false, false]);
+                panic!("this job fails");
+            }
+        };
         let ended = std::thread::scope(|scope| {
-            let work = |first: bool| {
-                if first {
-                    queue.extend([false, false]);
-                    panic!("this job fails");
-                }
-            };
             let threads = [(); 2].map(|()| scope.spawn(|| queue.run(|| false, work)));
             threads.map(|thread| thread.join().is_ok())
         });

@@ -46,8 +46,7 @@ pub enum StopReason {
     TooMany,
 }
 
-const REASONS: [StopReason; 4] =
-    [StopReason::Cancelled, StopReason::Deadline, StopReason::Enough, StopReason::TooMany];
+const REASONS: [StopReason; 4] = [StopReason::Cancelled, StopReason::Deadline, StopReason::Enough, StopReason::TooMany];
 
 /// Ends a walk early: at a time, when its turn is cancelled, or when somebody has enough.
 #[derive(Debug)]
@@ -276,8 +275,7 @@ impl<'a> Walk<'a> {
         let first = WalkedFolder { handle, path: PathBuf::new(), rules, depth: 0 };
         let queue = JobQueue::new(Job::List(Arc::new(first)));
         let work = || {
-            let mut worker =
-                Worker { walk: self, queue: &queue, select, visitor: visitor(), listing: Vec::new() };
+            let mut worker = Worker { walk: self, queue: &queue, select, visitor: visitor(), listing: Vec::new() };
             worker.listing.resize(LISTING_BYTES, MaybeUninit::uninit());
             queue.run(|| self.stop.is_stopped(), |job| worker.work(job));
         };

@@ -18,16 +18,8 @@ use crate::tools::trash::{Trash, TrashRecord};
 use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, tool_spec};
 
 /// What daoyou itself reads, or writes from its database, relative to the workspace.
-const KEPT: [&str; 8] = [
-    "AGENTS.md",
-    "SOUL.md",
-    "USER.md",
-    "TOOLS.md",
-    "HEARTBEAT.md",
-    "memory",
-    "memory/MEMORY.md",
-    "memory/HISTORY.md",
-];
+const KEPT: [&str; 8] =
+    ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "HEARTBEAT.md", "memory", "memory/MEMORY.md", "memory/HISTORY.md"];
 /// The folders that no deletion touches, whoever asks.
 const CLOSED: [&str; 2] = [".daoyou", ".daoyou-own"];
 
@@ -164,7 +156,7 @@ mod tests {
             ("pipe", "Moved pipe to the trash"),
             ("memory/note.md", "Moved memory/note.md to the trash"),
             ("file", "Error: file: no such file or folder"),
-            ("link/passwd", "Error: link/passwd: no such file or folder"),
+            ("link/passwd", "Error: link: no such file or folder"),
             ("memory/MEMORY.md", "Error: memory/MEMORY.md: daoyou itself uses it"),
             ("way/MEMORY.md", "Error: way/MEMORY.md: daoyou itself uses it"),
             ("memory", "Error: memory: daoyou itself uses it"),

@@ -103,7 +103,9 @@ impl PathPattern {
         }
         let plain = pattern.trim_start_matches("./").trim_end_matches('/');
         if plain.starts_with('/') || plain.starts_with('~') || plain.split('/').any(|part| part == "..") {
-            return Err(format!("pattern {pattern:?}: relative to path, so without / or ~ at its start and without .."));
+            return Err(format!(
+                "pattern {pattern:?}: relative to path, so without / or ~ at its start and without .."
+            ));
         }
         let is_plain = |part: &&str| !part.contains(['*', '?', '[', ']', '{', '}', '\\']);
         let parts: Vec<&str> = plain.split('/').filter(|part| !part.is_empty() && *part != ".").collect();

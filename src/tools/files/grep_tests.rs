@@ -58,10 +58,7 @@ async fn lines_are_found_as_ripgrep_finds_them() {
             json!({"pattern": "one", "glob": "!*.rs", "ignore_case": true}),
             "b.txt:1: One\nb.txt:2: two ones\nmemory/m.md:1: one secret\n[searched 2 files]",
         ),
-        (
-            json!({"pattern": "ONE", "glob": "*.{rs,txt}", "case_sensitive": "true"}),
-            "No match.\n[searched 3 files]",
-        ),
+        (json!({"pattern": "ONE", "glob": "*.{rs,txt}", "case_sensitive": "true"}), "No match.\n[searched 3 files]"),
         (json!({"pattern": "one", "glob": ".hid*"}), ".hidden:1: one\n[searched 1 file]"),
         (
             json!({"pattern": "fn", "max_results": 1}),

@@ -150,7 +150,8 @@ mod tests {
 
     #[test]
     fn contents_are_described() {
-        let utf16: Vec<u8> = [0xfeff_u16].into_iter().chain("a\nb\n".encode_utf16()).flat_map(u16::to_le_bytes).collect();
+        let utf16: Vec<u8> =
+            [0xfeff_u16].into_iter().chain("a\nb\n".encode_utf16()).flat_map(u16::to_le_bytes).collect();
         for (bytes, expected) in [
             (&b""[..], "empty"),
             (b"one\ntwo\n", "text/plain, ASCII, 2 lines"),
@@ -186,7 +187,7 @@ mod tests {
             ("./folder/../file", "folder/../file: file, 4 bytes"),
             ("folder", "folder: folder, 1 entry, modified"),
             ("folder/", "folder: folder, 1 entry"),
-            (".", ".: folder, 7 entries"),
+            (".", ".: folder, 8 entries"),
             ("large", "large: file, 101 bytes, content not read, more than 100 bytes"),
             ("names", "names: file, 1 bytes, content not read, 2 hard links"),
             ("link", "link: link to ../token, not followed"),

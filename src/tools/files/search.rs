@@ -94,7 +94,8 @@ impl<'a> Search<'a> {
     pub(super) fn finish(self) -> SearchResult {
         let mut files = self.files.into_inner().unwrap_or_else(PoisonError::into_inner);
         files.sort_by(|one, other| one.shown.cmp(&other.shown));
-        let skipped = [(self.binary, "binary"), (self.long_lines, "with too long lines"), (self.unreadable, "unreadable")];
+        let skipped =
+            [(self.binary, "binary"), (self.long_lines, "with too long lines"), (self.unreadable, "unreadable")];
         let skipped = skipped.map(|(count, what)| (count.into_inner(), what));
         SearchResult {
             files,
