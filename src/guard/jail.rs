@@ -124,6 +124,8 @@ pub(super) struct JailPath {
 pub struct OpenFile {
     pub file: File,
     pub size: u64,
+    /// The path without links.
+    pub real: PathBuf,
     /// The path as shown to the model.
     pub shown: String,
 }
@@ -216,7 +218,7 @@ impl Jail {
     /// # Errors
     /// The file is not served; see [`JailError`].
     pub fn read(&self, path: &str) -> Result<FileContent, JailError> {
-        let OpenFile { file, size, shown } = self.open_file(path)?;
+        let OpenFile { file, size, shown, .. } = self.open_file(path)?;
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         let read = (&file).take(self.max_bytes + 1).read_to_end(&mut bytes);
         read.map_err(|error| JailError::from_io(&shown, error))?;
@@ -236,8 +238,8 @@ impl Jail {
         let file = self.open_at(&resolved)?;
         let metadata = file.metadata().map_err(|error| JailError::from_io(&resolved.shown, error))?;
         self.check_metadata(&resolved.shown, &metadata, resolved.base.is_none())?;
-        self.check_real_path(&resolved, &file)?;
-        Ok(OpenFile { file, size: metadata.len(), shown: resolved.shown })
+        let real = self.check_real_path(&resolved, &file)?;
+        Ok(OpenFile { file, size: metadata.len(), real, shown: resolved.shown })
     }
 
     fn metadata(&self, resolved: &JailPath) -> Result<cap_std::fs::Metadata, JailError> {

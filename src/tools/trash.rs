@@ -119,7 +119,8 @@ impl Trash {
         }
         // Some file systems cannot sync folders; the move itself is done.
         for changed in [&entry.folder, &folder] {
-            drop(changed.try_clone().and_then(|changed| changed.into_std_file().sync_all()));
+            let reopened = open_beneath(changed, Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY);
+            drop(reopened.and_then(|changed| File::from(changed).sync_all()));
         }
         Ok(())
     }

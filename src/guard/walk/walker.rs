@@ -267,7 +267,8 @@ impl<'a> Walk<'a> {
         select: &(dyn Fn(&Path, EntryKind) -> Verdict + Sync),
         visitor: impl Fn() -> V + Sync,
     ) {
-        let Ok(handle) = self.first.dir.as_fd().try_clone_to_owned() else {
+        // The handle of the jail is a place (`O_PATH`), which cannot be listed.
+        let Ok(handle) = reopened(&self.first.dir) else {
             return SkipCounts::add(&self.skipped.unreadable);
         };
         let rules = self.rules_above();
@@ -342,13 +343,11 @@ impl<'a> Walk<'a> {
     /// Opens a folder on another mount, with all checks of the jail.
     fn enter_elsewhere(&self, path: &Path) -> Option<OwnedFd> {
         let opened = self.on_other_mount(path).map(|path| self.jail.open_folder(&path))?;
-        match opened {
-            Ok(folder) => Some(folder.dir.into_std_file().into()),
-            Err(_) => {
-                SkipCounts::add(&self.skipped.mounts);
-                None
-            }
+        let reopened = opened.ok().and_then(|folder| reopened(&folder.dir).ok());
+        if reopened.is_none() {
+            SkipCounts::add(&self.skipped.mounts);
         }
+        reopened
     }
 
     /// Opens a file on another mount, with all checks of the jail.
@@ -478,6 +477,11 @@ impl<V: WalkVisitor> Worker<'_, V> {
         }
         (!walk.is_closed(&path)).then_some(kind)
     }
+}
+
+/// Opens the same folder for listing.
+fn reopened(folder: impl AsFd) -> io::Result<OwnedFd> {
+    open_beneath(folder, Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
 /// Returns the type of an entry where the folder's listing does not tell it.

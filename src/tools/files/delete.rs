@@ -162,7 +162,7 @@ mod tests {
             ("memory", "Error: memory: daoyou itself uses it"),
             ("AGENTS.md", "Error: AGENTS.md: daoyou itself uses it"),
             (".daoyou", "Error: .daoyou: off limits"),
-            (".daoyou/conversations", "Error: .daoyou/conversations: off limits"),
+            (".daoyou/conversations", "Error: .daoyou: off limits"),
             (".", "Error: the path is not valid: it names no entry"),
             ("memory/..", "Error: the path is not valid: it names no entry"),
             ("../workspace", "Error: ..: outside the workspace"),

@@ -113,11 +113,12 @@ impl PathPattern {
         let (folder, rest) = parts.split_at(fixed);
         let rest_pattern = rest.join("/");
         let has_folders = parts.len() > 1;
+        let matcher = compile(&rest_pattern)?;
         let anywhere = (!has_folders).then(|| compile(&format!("**/{rest_pattern}"))).transpose()?;
         let is_any_depth = !has_folders || rest_pattern.contains("**") || rest_pattern.contains('{');
         Ok(Self {
             folder: folder.join("/"),
-            matcher: compile(&rest_pattern)?,
+            matcher,
             anywhere,
             depth: (!is_any_depth).then_some(rest.len()),
             enters_hidden: rest.iter().rev().skip(1).any(|part| part.starts_with('.')),

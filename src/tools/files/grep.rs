@@ -1,6 +1,7 @@
 //! The tool `grep`.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,6 +9,7 @@ use ignore::overrides::{Override, OverrideBuilder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use super::scope::{ForeignFiles, ReadScope, run_on_jail};
 use super::search::{MAX_MATCHES, Search};
@@ -22,6 +24,10 @@ const DEFAULT_MATCHES: usize = 100;
 const MAX_GLOB: usize = 1_000;
 /// The longest search. With a short `tools.timeout`, half of that.
 pub(super) const LONGEST_SEARCH: Duration = Duration::from_secs(20);
+/// How much later a search ends whose pattern is slow: it is stopped between two buffers.
+const GRACE: Duration = Duration::from_secs(2);
+/// The searches that run at the same time, each with several threads.
+const AT_ONCE: usize = 4;
 
 #[derive(Deserialize, JsonSchema)]
 struct GrepArgs {
@@ -39,13 +45,14 @@ pub struct Grep {
     spec: ToolSpec,
     scope: ReadScope,
     limit: Duration,
+    places: Arc<Semaphore>,
 }
 
 impl Grep {
     /// `timeout` is the time limit of a call.
     pub fn new(scope: ReadScope, timeout: Duration) -> Self {
         let spec = tool_spec::<GrepArgs>("grep", "Search the lines of files.");
-        Self { spec, scope, limit: LONGEST_SEARCH.min(timeout / 2) }
+        Self { spec, scope, limit: LONGEST_SEARCH.min(timeout / 2), places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 }
 
@@ -77,12 +84,26 @@ impl Tool for Grep {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let stop = StopSignal::new(self.limit, context.cancel.clone());
-        let (limit, foreign) = (self.limit, ForeignFiles::of(context));
-        run_on_jail(self.scope.for_turn(context), arguments, move |jail, args: GrepArgs| {
-            grep(jail, &args, &stop, limit, &foreign).unwrap_or_else(ToolResult::failed)
+        let jail = self.scope.for_turn(context);
+        let (limit, foreign, cancel) = (self.limit, ForeignFiles::of(context), context.cancel.clone());
+        let search = async {
+            // The work keeps its place until it ends, also if nobody waits for it any more.
+            let place = Arc::clone(&self.places).acquire_owned().await;
+            run_on_jail(jail, arguments, move |jail, args: GrepArgs| {
+                let _place = place;
+                let stop = StopSignal::new(limit, cancel);
+                grep(jail, &args, &stop, limit, &foreign).unwrap_or_else(ToolResult::failed)
+            })
+            .await
+        };
+        tokio::time::timeout(self.limit + GRACE, search).await.unwrap_or_else(|_| {
+            let seconds = (self.limit + GRACE).as_secs();
+            ToolResult::failed(format!(
+                "stopped after {seconds} s: the pattern is too slow for lines this long, or other searches still run; use a \
+                 simpler pattern, or name a folder"
+            ))
+            .into()
         })
-        .await
     }
 }
 
@@ -113,7 +134,7 @@ fn grep(
         }
         Err(JailError::NotFolder(_)) => {
             let opened = jail.open_file(path).map_err(|error| error.to_string())?;
-            search.search_file(opened.file.into_std(), &opened.shown, Some(Path::new(&opened.shown)));
+            search.search_file(opened.file.into_std(), &opened.shown, opened.real.strip_prefix(jail.root()).ok());
             Vec::new()
         }
         Err(error) => return Err(error.to_string()),

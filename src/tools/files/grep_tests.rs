@@ -126,7 +126,7 @@ async fn what_is_not_searched_is_named() {
 #[tokio::test]
 async fn private_folders_are_not_searched_for_others() {
     let world = world();
-    symlink("memory", world.path("src/way")).unwrap();
+    symlink("../memory", world.path("src/way")).unwrap();
     let known = ToolContext { trust: Trust::Known, ..context() };
     for arguments in [
         json!({"pattern": "one"}),
@@ -181,8 +181,8 @@ async fn lines_of_mails_are_marked() {
 async fn no_pattern_takes_long() {
     let config = ToolsConfig { timeout: Span::from_secs(4), ..ToolsConfig::default() };
     let world = ToolWorld::new(&config);
-    let long = "a".repeat(500_000);
-    for number in 0..8 {
+    let long = "a".repeat(200_000);
+    for number in 0..4 {
         fs::write(world.path(&format!("{number}.txt")), format!("{long}\n{long}é\n{long}Z\n")).unwrap();
     }
     for pattern in [
