@@ -5,6 +5,7 @@ mod memory;
 mod output;
 mod queue;
 mod sessions;
+mod trash;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ pub use memory::{MemoryCommand, MemoryOwner};
 pub use output::Output;
 pub use queue::{ApprovalsCommand, QueueCommand, QueueItem, RetryArgs};
 pub use sessions::{ExportFormat, SessionsCommand};
+pub use trash::TrashCommand;
 
 use crate::logging::{LogConfig, LogFormat};
 
@@ -98,6 +100,9 @@ pub enum Command {
     /// List the tools of the agent
     #[command(subcommand, after_help = "Example:\n  daoyou tools list")]
     Tools(ToolsCommand),
+    /// List or restore what the agent deleted, or remove it for good
+    #[command(subcommand, after_help = "Example:\n  daoyou trash list")]
+    Trash(TrashCommand),
     /// List the model services, and which one is used
     #[command(after_help = "Examples:\n  daoyou models\n  daoyou models openai\n  daoyou models --all --json")]
     Models(ModelsArgs),
@@ -528,6 +533,11 @@ mod tests {
             ("channels test", false),
             ("channels test webhook:in --json", true),
             ("tools list --json", true),
+            ("trash list --json", true),
+            ("trash restore 019a2b3c --to notes/old.txt --json", true),
+            ("trash restore", false),
+            ("trash empty --json", true),
+            ("trash", false),
             ("completions zsh", true),
             ("completions cmd", false),
             ("nonsense", false),

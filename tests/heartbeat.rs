@@ -1,7 +1,9 @@
 //! HEARTBEAT.md: new, changed and due entries are given to a model once, and its output is delivered.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
+use rustix::fs::{CWD, FileType, mknodat};
 use serde_json::Value;
 
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
@@ -121,4 +123,28 @@ async fn a_failed_heartbeat_turn_is_repeated_and_reported_once() {
     world.wait_rounds().await;
     assert_eq!((world.model.count(), world.delivered().len()), (3, 2));
     world.gateway.stop().await;
+}
+
+/// What the agent's commands may put in the place of the file: a pipe, and links out of the workspace.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_or_link_in_place_of_the_file_neither_blocks_nor_is_followed() {
+    let world = World::start(|setup| setup).await;
+    let file = world.gateway.workspace().join("HEARTBEAT.md");
+    let secret = world.gateway.home().join("secret.md");
+    fs::write(&secret, "- Look at the canary\n").unwrap();
+    for trick in 0..4 {
+        fs::remove_file(&file).unwrap();
+        match trick {
+            0 => mknodat(CWD, &file, FileType::Fifo, 0o600.into(), 0).unwrap(),
+            1 => symlink("/dev/zero", &file).unwrap(),
+            2 => symlink(&secret, &file).unwrap(),
+            _ => fs::hard_link(&secret, &file).unwrap(),
+        }
+        let idle = || world.gateway.logs().matches("the heartbeat is idle").count();
+        let before = idle();
+        until("two more rounds", async || (idle() >= before + 2).then_some(())).await;
+        assert_eq!(world.gateway.ask("in", "x", "hello").await, "echo: hello");
+    }
+    let asked = serde_json::json!(world.model.requests()).to_string();
+    assert!(!asked.contains("canary") && world.delivered().iter().all(|text| text == "echo: hello"), "{asked}");
 }

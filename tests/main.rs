@@ -68,6 +68,7 @@ mod spawn;
 mod store;
 mod systemd_service;
 mod terminal;
+mod trash;
 mod turn;
 mod untrusted;
 mod waiting_messages;

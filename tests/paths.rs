@@ -17,8 +17,12 @@ use crate::support::{Gateway, Hook, Model, Setup};
 const CANARY: &str = "canary-5d1c";
 /// The tools that take a path, in the order of a row of the corpus.
 const TOOLS: [&str; 5] = ["read_file", "write_file", "edit_file", "list_dir", "message"];
+/// Further tools that take a path: they search, describe, create and delete. `path_corpus` tests them.
+const FURTHER_TOOLS: [&str; 5] = ["grep", "glob", "file_info", "create_dir", "delete_file"];
 /// The longest that a single call may take, however busy the machine.
 const LIMIT: Duration = Duration::from_secs(20);
+
+mod corpus;
 
 /// A gateway whose model calls the tools that a message names and repeats their results.
 struct World {
@@ -187,7 +191,7 @@ async fn every_tool_that_takes_a_path_is_tested() {
     };
     let tools = listed.as_array().unwrap();
     let mut found: Vec<_> = tools.iter().filter(takes_a_path).map(|tool| tool["name"].as_str().unwrap()).collect();
-    let mut asked = TOOLS.to_vec();
+    let mut asked = [&TOOLS[..], &FURTHER_TOOLS[..]].concat();
     found.sort_unstable();
     asked.sort_unstable();
     assert_eq!(found, asked);

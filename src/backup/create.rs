@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use rustix::fs::OFlags;
 use tar::{Builder, EntryType, Header};
 
 use super::contents::{self, HomeContents, HomeEntry};
@@ -128,8 +129,14 @@ impl ArchiveWriter {
     }
 
     fn file(&mut self, path: &Path, full: &Path) -> io::Result<()> {
-        let file = File::open(full)?;
+        // It was a plain file when the folder was read; a pipe or link that took its place meanwhile is neither waited for nor
+        // followed.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(full)?;
         let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it was changed during the backup; run the backup again"));
+        }
         let size = metadata.len();
         let mut header = header(EntryType::Regular, size, metadata.permissions().mode() & 0o700);
         header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));

@@ -16,7 +16,7 @@ use super::environment::{CommandEnvironment, has_terminal};
 use super::output::print;
 use super::render::print_fields;
 use super::{
-    CommandExit, agent, backup, chat, cron, doctor, gateway, memory, output, render, service, sessions, status,
+    CommandExit, agent, backup, chat, cron, doctor, gateway, memory, output, render, service, sessions, status, trash,
 };
 use crate::cli::{
     ApprovalsCommand, ChannelsCommand, Cli, Command, ModelsArgs, QueueCommand, StatusArgs, ToolsCommand, TurnItem,
@@ -101,6 +101,7 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
             let tools = inspect(GatewayQuery::Tools, &environment).await?;
             print(&tools, *output, |out| render::table(&tools, render::TOOLS, "no tools", out))
         }
+        Command::Trash(command) => trash::run(command, &environment).await,
         Command::Models(args) => models(args, &environment).await,
         Command::Channels(command) => channels(command, &environment).await,
         // These ran before a home was prepared.

@@ -20,6 +20,7 @@ mod gateway;
 mod memory;
 mod service;
 mod sessions;
+mod trash;
 mod unit_file;
 
 pub use exit::CommandExit;

@@ -15,6 +15,7 @@ mod run;
 mod runtime;
 mod service_manager;
 mod settings;
+mod trash;
 mod upkeep;
 mod watchdog;
 
@@ -28,3 +29,4 @@ pub use read_only::{GatewayStart, serve};
 pub use reload::{ConfigLoader, ReloadSource};
 pub use run::supervise_command;
 pub use settings::{language, timezone};
+pub use trash::{empty_trash, list_trash, restore_trash};

@@ -12,6 +12,7 @@ use crate::home::{Home, modes};
 use crate::live::Live;
 use crate::memory;
 use crate::store::{Connection, Durability, Store, StoreError, disk_usage, meta, now_ms, outbox, retention};
+use crate::tools::Trash;
 
 /// The interval of complete checks, which find damage before the damaged data is needed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(86_400);
@@ -64,6 +65,7 @@ impl Upkeep {
         repair_modes(&self.home).await;
         self.prune().await;
         self.sweep_outgoing().await;
+        self.sweep_trash().await;
         if let Err(error) = self.vacuum().await {
             tracing::warn!(%error, "free space of the database could not be given back");
         }
@@ -132,6 +134,22 @@ impl Upkeep {
             Ok(Ok(files)) => tracing::info!(files, "copies of sent files deleted"),
             Ok(Err(error)) => tracing::warn!(%error, "copies of sent files could not be deleted"),
             Err(error) => tracing::error!(%error, "deleting copies of sent files was aborted"),
+        }
+    }
+
+    /// Removes what was deleted longer ago than `tools.trash` says.
+    async fn sweep_trash(&self) {
+        let runtime = self.runtime.get();
+        let workspace = self.home.workspace(&runtime.config.agent.workspace);
+        let age = runtime.config.tools.trash.0;
+        let swept = tokio::task::spawn_blocking(move || {
+            Trash::open(&workspace).map_err(anyhow::Error::from).and_then(|trash| Ok(trash.remove_older(age)?))
+        });
+        match swept.await {
+            Ok(Ok(0)) => {}
+            Ok(Ok(entries)) => tracing::info!(entries, "old entries of the trash removed"),
+            Ok(Err(error)) => tracing::warn!(%error, "old entries of the trash could not be removed"),
+            Err(error) => tracing::error!(%error, "emptying the trash was aborted"),
         }
     }
 

@@ -86,7 +86,8 @@ pub(super) fn identity_at(path: &Path) -> io::Result<Option<FileIdentity>> {
     }
 }
 
-fn identity_of(found: &rustix::fs::Stat) -> FileIdentity {
+/// Returns the identity in the answer of stat(2).
+pub(super) fn identity_of(found: &rustix::fs::Stat) -> FileIdentity {
     FileIdentity { device: found.st_dev, inode: found.st_ino }
 }
 

@@ -87,6 +87,30 @@ impl ClosedFolders {
         Ok(false)
     }
 
+    /// Returns the paths of the closed folders.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.closed.iter().map(|folder| &folder.path)
+    }
+
+    /// Returns the closed folders by path and by identity, also where a link in the place of one leads inside the workspace.
+    ///
+    /// # Errors
+    /// A closed folder cannot be read.
+    pub(super) fn known(&self) -> io::Result<(Vec<PathBuf>, HashSet<FileIdentity>)> {
+        let mut identities = HashSet::new();
+        let mut paths = Vec::new();
+        for folder in &self.closed {
+            identities.extend(folder.identity);
+            identities.extend(identity_at(&folder.path)?);
+            paths.push(folder.path.clone());
+            if let Some(target) = folder.link_target(&self.root) {
+                identities.extend(identity_at(&target)?);
+                paths.push(target);
+            }
+        }
+        Ok((paths, identities))
+    }
+
     /// Returns true if `real` lies in a reopened part of `folder`.
     fn is_reopened(&self, folder: &ClosedFolder, real: &Path) -> bool {
         self.reopened.iter().any(|open| open.starts_with(&folder.path) && real.starts_with(open))
@@ -96,11 +120,13 @@ impl ClosedFolders {
 impl ClosedFolder {
     /// Returns true if `real` lies in the folder, or in the folder of the workspace to which a link in its place leads.
     fn contains(&self, real: &Path, root: &Path) -> bool {
-        let behind_link = || {
-            let target = std::fs::canonicalize(&self.path).ok();
-            target.is_some_and(|target| target != root && target.starts_with(root) && real.starts_with(target))
-        };
-        real.starts_with(&self.path) || behind_link()
+        real.starts_with(&self.path) || self.link_target(root).is_some_and(|target| real.starts_with(target))
+    }
+
+    /// Returns the folder of the workspace to which the path leads.
+    fn link_target(&self, root: &Path) -> Option<PathBuf> {
+        let target = std::fs::canonicalize(&self.path).ok()?;
+        (target != root && target.starts_with(root)).then_some(target)
     }
 }
 

@@ -64,7 +64,7 @@ pub enum JailError {
 }
 
 impl JailError {
-    fn from_io(path: &str, error: io::Error) -> Self {
+    pub(super) fn from_io(path: &str, error: io::Error) -> Self {
         let path = path.to_owned();
         match error.kind() {
             io::ErrorKind::NotFound => Self::Missing(path),
@@ -100,12 +100,12 @@ pub struct FileContent {
 pub struct Jail {
     /// The workspace as configured, and with its symbolic links resolved: models write either.
     roots: [PathBuf; 2],
-    dir: Arc<Dir>,
+    pub(super) dir: Arc<Dir>,
     restricted: bool,
     /// Links that stay inside are followed, and mounts are crossed.
-    follows_links: bool,
-    protected: Vec<PathBuf>,
-    closed: ClosedFolders,
+    pub(super) follows_links: bool,
+    pub(super) protected: Vec<PathBuf>,
+    pub(super) closed: ClosedFolders,
     max_bytes: u64,
     /// Held while a file is read, changed and replaced, so that two calls of one response do not overwrite each other's
     /// change.
@@ -113,18 +113,32 @@ pub struct Jail {
 }
 
 /// A path that was checked, relative to an open folder.
-struct JailPath {
+pub(super) struct JailPath {
     /// The open folder; `None` for the workspace.
-    base: Option<Dir>,
-    relative: PathBuf,
-    shown: String,
+    pub(super) base: Option<Dir>,
+    pub(super) relative: PathBuf,
+    pub(super) shown: String,
 }
 
 /// A file that was opened and checked.
-struct OpenFile {
-    file: File,
-    size: u64,
-    shown: String,
+#[derive(Debug)]
+pub struct OpenFile {
+    pub file: File,
+    pub size: u64,
+    /// The path without links.
+    pub real: PathBuf,
+    /// The path as shown to the model.
+    pub shown: String,
+}
+
+/// A folder that was opened and checked.
+#[derive(Debug)]
+pub struct OpenFolder {
+    pub dir: Dir,
+    /// The path without links.
+    pub real: PathBuf,
+    /// The path as shown to the model.
+    pub shown: String,
 }
 
 /// What became of a file that was to be replaced.
@@ -205,7 +219,7 @@ impl Jail {
     /// # Errors
     /// The file is not served; see [`JailError`].
     pub fn read(&self, path: &str) -> Result<FileContent, JailError> {
-        let OpenFile { file, size, shown } = self.open_file(path)?;
+        let OpenFile { file, size, shown, .. } = self.open_file(path)?;
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         let read = (&file).take(self.max_bytes + 1).read_to_end(&mut bytes);
         read.map_err(|error| JailError::from_io(&shown, error))?;
@@ -214,7 +228,10 @@ impl Jail {
     }
 
     /// Opens and checks a file.
-    fn open_file(&self, path: &str) -> Result<OpenFile, JailError> {
+    ///
+    /// # Errors
+    /// As [`Jail::read`].
+    pub fn open_file(&self, path: &str) -> Result<OpenFile, JailError> {
         let resolved = self.resolve(path)?;
         // Checked before opening as well: opening a device can have an effect.
         let metadata = self.metadata(&resolved)?;
@@ -222,8 +239,8 @@ impl Jail {
         let file = self.open_at(&resolved)?;
         let metadata = file.metadata().map_err(|error| JailError::from_io(&resolved.shown, error))?;
         self.check_metadata(&resolved.shown, &metadata, resolved.base.is_none())?;
-        self.check_real_path(&resolved, &file)?;
-        Ok(OpenFile { file, size: metadata.len(), shown: resolved.shown })
+        let real = self.check_real_path(&resolved, &file)?;
+        Ok(OpenFile { file, size: metadata.len(), real, shown: resolved.shown })
     }
 
     fn metadata(&self, resolved: &JailPath) -> Result<cap_std::fs::Metadata, JailError> {
@@ -248,7 +265,7 @@ impl Jail {
     }
 
     /// Returns the folder to which the path is relative.
-    fn base_of<'a>(&'a self, path: &'a JailPath) -> &'a Dir {
+    pub(super) fn base_of<'a>(&'a self, path: &'a JailPath) -> &'a Dir {
         path.base.as_ref().unwrap_or(&self.dir)
     }
 
@@ -305,6 +322,14 @@ impl Jail {
     /// # Errors
     /// As [`Jail::read`].
     pub fn folder(&self, path: &str) -> Result<(Dir, String), JailError> {
+        self.open_folder(path).map(|OpenFolder { dir, shown, .. }| (dir, shown))
+    }
+
+    /// As [`Jail::folder`], with the real path.
+    ///
+    /// # Errors
+    /// As [`Jail::read`].
+    pub(super) fn open_folder(&self, path: &str) -> Result<OpenFolder, JailError> {
         let resolved = self.resolve(path)?;
         let folder = if self.follows_links {
             let folder = self.base_of(&resolved).open_dir(&resolved.relative);
@@ -312,8 +337,8 @@ impl Jail {
         } else {
             Dir::from_std_file(self.open_strictly(&resolved, OFlags::RDONLY | OFlags::DIRECTORY)?.into())
         };
-        self.check_real_path(&resolved, &folder)?;
-        Ok((folder, resolved.shown))
+        let real = self.check_real_path(&resolved, &folder)?;
+        Ok(OpenFolder { dir: folder, real, shown: resolved.shown })
     }
 
     /// Replaces a file; with `is_unchanged` only if it says so and no file appears where there was none. With `mode` the file gets this mode; otherwise it keeps
@@ -395,7 +420,7 @@ impl Jail {
     }
 
     /// Creates and opens the folder of a file to write.
-    fn make_folder(&self, resolved: &JailPath, path: &Path) -> Result<Dir, JailError> {
+    pub(super) fn make_folder(&self, resolved: &JailPath, path: &Path) -> Result<Dir, JailError> {
         let failed = |error| JailError::from_io(&resolved.shown, error);
         if !self.follows_links {
             return create_dir_beneath(&*self.dir, path)
@@ -413,19 +438,8 @@ impl Jail {
     }
 
     /// Checks a path that a model wrote. Nothing is opened in the workspace yet.
-    fn resolve(&self, path: &str) -> Result<JailPath, JailError> {
-        if path.trim().is_empty() {
-            return Err(JailError::Empty);
-        }
-        if path.len() > PATH_BYTES {
-            return Err(JailError::Invalid("it is too long"));
-        }
-        if path.contains('\0') {
-            return Err(JailError::Invalid("it holds a NUL"));
-        }
-        if path == "~" || path.starts_with("~/") {
-            return Err(JailError::Invalid("~ is not expanded; write it relative to the workspace"));
-        }
+    pub(super) fn resolve(&self, path: &str) -> Result<JailPath, JailError> {
+        check_written(path)?;
         let written = Path::new(path);
         let inside = if written.is_absolute() {
             self.roots.iter().find_map(|root| written.strip_prefix(root).ok())
@@ -455,7 +469,7 @@ impl Jail {
 
     /// Refuses protected paths. A workspace inside a protected folder (daoyou's own) is open; a protected path inside
     /// the workspace stays closed.
-    fn check_protected(&self, real: &Path, shown: &str) -> Result<(), JailError> {
+    pub(super) fn check_protected(&self, real: &Path, shown: &str) -> Result<(), JailError> {
         let open = |secret: &Path| self.root().starts_with(secret) && real.starts_with(self.root());
         if self.protected.iter().any(|secret| real.starts_with(secret) && !open(secret)) {
             return Err(JailError::Protected(shown.to_owned()));
@@ -463,7 +477,12 @@ impl Jail {
         Ok(())
     }
 
-    fn check_metadata(&self, shown: &str, metadata: &cap_std::fs::Metadata, inside: bool) -> Result<(), JailError> {
+    pub(super) fn check_metadata(
+        &self,
+        shown: &str,
+        metadata: &cap_std::fs::Metadata,
+        inside: bool,
+    ) -> Result<(), JailError> {
         if metadata.is_dir() {
             return Err(JailError::Folder(shown.to_owned()));
         }
@@ -487,7 +506,11 @@ impl Jail {
     }
 
     /// Checks the opened file rather than the requested path. Returns its real path.
-    fn check_real_path(&self, resolved: &JailPath, opened: &(impl AsFd + AsRawFd)) -> Result<PathBuf, JailError> {
+    pub(super) fn check_real_path(
+        &self,
+        resolved: &JailPath,
+        opened: &(impl AsFd + AsRawFd),
+    ) -> Result<PathBuf, JailError> {
         let failed = |error: io::Error| JailError::from_io(&resolved.shown, error);
         let system = rustix::fs::fstatfs(opened).map_err(|error| failed(error.into()))?;
         // The type of the field differs between platforms.
@@ -501,6 +524,23 @@ impl Jail {
         }
         Ok(real)
     }
+}
+
+/// Checks what a model wrote as a path.
+pub(super) fn check_written(path: &str) -> Result<(), JailError> {
+    if path.trim().is_empty() {
+        return Err(JailError::Empty);
+    }
+    if path.len() > PATH_BYTES {
+        return Err(JailError::Invalid("it is too long"));
+    }
+    if path.contains('\0') {
+        return Err(JailError::Invalid("it holds a NUL"));
+    }
+    if path == "~" || path.starts_with("~/") {
+        return Err(JailError::Invalid("~ is not expanded; write it relative to the workspace"));
+    }
+    Ok(())
 }
 
 /// Removes `.` from a path relative to the workspace; `..` is left to cap-std. Returns `None` for a path that starts

@@ -8,6 +8,7 @@ mod cgroup;
 mod closed_folders;
 mod confine;
 mod egress;
+mod entries;
 mod jail;
 #[cfg(test)]
 mod jail_tests;
@@ -24,11 +25,13 @@ mod sandbox;
 mod secrets;
 mod supervisor;
 mod syscalls;
+mod walk;
 
 pub use approval::{ApprovalConfig, ApprovalPolicy, TAINT_KEY, Taint};
 pub(crate) use beneath::{create_dir_beneath, open_beneath};
 pub use confine::{CONFINE_COMMAND, confine_main};
 pub use egress::{EgressClient, EgressError, EgressRules, HostPattern};
+pub use entries::{EntryFacts, JailEntry};
 pub(crate) use jail::quote_controls;
 pub use jail::{FileContent, Jail, JailError};
 pub use namespace_support::{NAMESPACE_HELP, NamespaceSupport, namespace_support};
@@ -40,3 +43,4 @@ pub use remove::remove_tree;
 pub use sandbox::{Sandbox, SandboxMode, SandboxStatus, SocketAccess, status, try_sockets};
 pub use secrets::KnownSecrets;
 pub use supervisor::{EXEC_COMMAND, exec_main, remove_stale_temp, stale_temp_folders};
+pub use walk::{EntryKind, SkipCounts, StopReason, StopSignal, Verdict, Walk, WalkVisitor, WalkedEntry};

@@ -171,7 +171,7 @@ pub(super) fn tool_result(language: Language, call: &ToolCall, result: &str, is_
         "read_file" if result.trim().is_empty() => say!(language, "{path} is empty.", "{path} 是空的。"),
         "read_file" => say!(language, "{path}:\n\n{shown}", "{path}：\n\n{shown}"),
         "write_file" => say!(language, "Done: {path} is written. {shown}", "好了，{path} 已写入。{shown}"),
-        "grep" | "glob" | "exec" if result.trim().is_empty() => say!(language, "Nothing found.", "什么也没找到。"),
+        "grep" | "glob" | "exec" if is_nothing(result) => say!(language, "Nothing found.", "什么也没找到。"),
         "grep" | "glob" | "exec" => say!(language, "Found:\n\n{shown}", "找到：\n\n{shown}"),
         "remember" => shorten(language, &remembered(language, result)),
         "recall" => recalled(language, result, is_to_forget),
@@ -180,6 +180,12 @@ pub(super) fn tool_result(language: Language, call: &ToolCall, result: &str, is_
         _ => say!(language, "`{tool}` gave:\n\n{shown}", "`{tool}` 的结果：\n\n{shown}"),
     };
     text.trim_end().to_owned()
+}
+
+/// Returns true if a search has found nothing.
+fn is_nothing(result: &str) -> bool {
+    let result = result.trim();
+    result.is_empty() || result.starts_with("No match.\n") || result == "No file matches."
 }
 
 /// Words the result of `remember`.

@@ -28,6 +28,22 @@ const ALIASES: &[(&str, &str)] = &[
     ("newText", "new_text"),
     ("replace", "new_text"),
     ("replaceAll", "replace_all"),
+    ("regex", "pattern"),
+    ("query", "pattern"),
+    ("search_term", "pattern"),
+    ("file_pattern", "glob"),
+    ("filePattern", "glob"),
+    ("include", "glob"),
+    ("include_pattern", "glob"),
+    ("includePattern", "glob"),
+    ("-i", "ignore_case"),
+    ("case_insensitive", "ignore_case"),
+    ("ignoreCase", "ignore_case"),
+    ("maxResults", "max_results"),
+    ("max_matches", "max_results"),
+    ("max_count", "max_results"),
+    ("head_limit", "max_results"),
+    ("limit", "max_results"),
     ("cmd", "command"),
     ("script", "command"),
     ("text", "content"),
@@ -50,6 +66,13 @@ const ALIASES: &[(&str, &str)] = &[
     ("jobId", "job_id"),
     ("id", "job_id"),
 ];
+
+/// Argument names that mean the opposite of ours.
+const OPPOSITES: &[(&str, &str)] = &[("case_sensitive", "ignore_case"), ("caseSensitive", "ignore_case")];
+
+/// Arguments of other systems that a tool of ours does not need, as it always does what they ask for.
+const NEEDLESS: &[(&str, &[&str])] =
+    &[("create_dir", &["parents", "recursive", "exist_ok"]), ("delete_file", &["recursive", "force"])];
 
 /// The longest part of a model's text that an error repeats, in characters.
 const ECHO_CHARS: usize = 80;
@@ -75,6 +98,18 @@ pub fn parse_arguments(spec: &ToolSpec, text: &str) -> Result<Value, String> {
             arguments.insert((*name).to_owned(), value);
         }
     }
+    for (opposite, name) in OPPOSITES {
+        if is_alias(properties, opposite, name)
+            && !arguments.contains_key(*name)
+            && let Some(value) = arguments.get(*opposite).and_then(truth)
+        {
+            arguments.remove(*opposite);
+            arguments.insert((*name).to_owned(), Value::Bool(!value));
+        }
+    }
+    if let Some((_, needless)) = NEEDLESS.iter().find(|(tool, _)| *tool == spec.name) {
+        arguments.retain(|name, _| !needless.contains(&name.as_str()));
+    }
     let mut arguments = Value::Object(arguments);
     let mut faults = Vec::new();
     coerce_and_check(&mut arguments, &spec.parameters, "", &mut faults, MAX_DEPTH);
@@ -94,6 +129,14 @@ pub fn argument_name<'a>(spec: &ToolSpec, word: &'a str) -> &'a str {
     let Some(properties) = spec.parameters.get("properties").and_then(Value::as_object) else { return word };
     let found = ALIASES.iter().find(|(alias, name)| *alias == word && is_alias(properties, alias, name));
     found.map_or(word, |(_, name)| name)
+}
+
+/// Returns a truth value, also one that is written as a text.
+fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::String(text) => text.trim().to_ascii_lowercase().parse().ok(),
+        other => other.as_bool(),
+    }
 }
 
 fn is_alias(properties: &Map<String, Value>, alias: &str, name: &str) -> bool {
@@ -228,7 +271,7 @@ fn coerce(value: &mut Value, wanted: &str) {
         ("number", Value::String(text)) => {
             text.trim().parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number)
         }
-        ("boolean", Value::String(text)) => text.trim().to_ascii_lowercase().parse::<bool>().ok().map(Value::Bool),
+        ("boolean", Value::String(_)) => truth(value).map(Value::Bool),
         ("string", Value::Number(number)) => Some(Value::String(number.to_string())),
         ("string", Value::Bool(word)) => Some(Value::String(word.to_string())),
         ("array", Value::String(text)) => serde_json::from_str(text).ok().filter(Value::is_array),

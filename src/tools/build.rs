@@ -11,7 +11,9 @@ use thiserror::Error;
 use super::config::ToolsConfig;
 use super::exec::{ExecDeps, ExecTool};
 use super::executor::{ExecutorLimits, ToolExecutor};
-use super::files::{EditFile, ListDir, ReadFile, ReadScope, WorkspaceJail, WriteFile};
+use super::files::{
+    CreateDir, DeleteFile, EditFile, FileInfo, Glob, Grep, ListDir, ReadFile, ReadScope, WorkspaceJail, WriteFile,
+};
 use super::find_tools::FindTools;
 use super::message::{ATTACHMENT_BYTES, MessageTool};
 use super::parallel::ParallelTool;
@@ -20,6 +22,7 @@ use super::process::{ProcessTool, Processes};
 use super::registry::{ToolRegistry, ToolRegistryError};
 use super::spill::SpillStore;
 use super::tool::Tool;
+use super::trash::Trash;
 use super::web::{WebFetch, WebSearch};
 use crate::guard::{Jail, KnownSecrets, protected_paths, remove_stale_temp};
 
@@ -86,6 +89,8 @@ pub fn build(
         WorkspaceJail::new(Jail::open_strict(&root, protected.clone(), ATTACHMENT_BYTES).map_err(failed)?, private);
     let temp = prepare_temp(home)?;
     let spill = Arc::new(SpillStore::open(&root, config.max_file_size.0).map_err(failed)?);
+    let trash = Trash::open(&root).map_err(failed)?;
+    let timeout = config.timeout.0;
     let exec = ExecDeps {
         workspace: root,
         temp,
@@ -99,23 +104,28 @@ pub fn build(
     let rules = config.web.rules().map_err(|fault| setting(&fault))?;
     let service = config.web.service().map_err(|fault| setting(&fault))?;
     let mut registry = ToolRegistry::new(&config.disabled);
-    let tools: [Arc<dyn Tool>; 11] = [
+    let tools: [Arc<dyn Tool>; 16] = [
         Arc::new(ReadFile::new(readable.clone())),
         Arc::new(WriteFile::new(files.clone())),
-        Arc::new(EditFile::new(files)),
-        Arc::new(ListDir::new(readable)),
+        Arc::new(EditFile::new(files.clone())),
+        Arc::new(ListDir::new(readable.clone())),
+        Arc::new(Grep::new(readable.clone(), timeout)),
+        Arc::new(Glob::new(readable.clone(), timeout)),
+        Arc::new(FileInfo::new(readable)),
+        Arc::new(CreateDir::new(files.clone())),
+        Arc::new(DeleteFile::new(files, trash)),
         Arc::new(ExecTool::new(config.exec.clone(), exec)),
         Arc::new(ProcessTool::new(processes)),
         Arc::new(MessageTool::new(outgoing, OutgoingFiles::of_home(home))),
         Arc::new(WebFetch::new(rules)),
         Arc::new(WebSearch::new(&config.web, service)),
         Arc::new(FindTools::new()),
-        Arc::new(ParallelTool::new(config.timeout.0)),
+        Arc::new(ParallelTool::new(timeout)),
     ];
     for tool in tools.into_iter().chain(further) {
         registry.register(tool)?;
     }
-    let limits = ExecutorLimits { timeout: config.timeout.0, at_once: config.parallel };
+    let limits = ExecutorLimits { timeout, at_once: config.parallel };
     Ok(ToolExecutor::new(registry, spill, limits).with_secrets(secrets))
 }
 

@@ -22,6 +22,8 @@ pub struct ToolsConfig {
     pub strangers_read: Vec<String>,
     /// The largest file that the file tools read or write.
     pub max_file_size: ByteSize,
+    /// How long deleted files are kept.
+    pub trash: Span,
     /// The time limit of a call of a tool without a limit of its own.
     pub timeout: Span,
     /// How many calls of one response run at the same time; calls that change something always run one after the other.
@@ -38,6 +40,7 @@ impl Default for ToolsConfig {
             restrict_to_workspace: true,
             strangers_read: Vec::new(),
             max_file_size: ByteSize(10_000_000),
+            trash: Span::from_secs(30 * 86_400),
             timeout: Span::from_secs(600),
             parallel: const { NonZeroUsize::new(8).expect("8 is not 0") },
             exec: ExecConfig::default(),

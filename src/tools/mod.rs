@@ -22,6 +22,7 @@ mod supervisor_client;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tool;
+mod trash;
 mod truncation;
 mod web;
 
@@ -42,5 +43,6 @@ pub use tool::{
     CallRunner, OutputLimit, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome,
     ToolResult, WriteRows,
 };
+pub use trash::Trash;
 pub use truncation::truncate_middle;
 pub use web::WebConfig;

@@ -10,6 +10,40 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ("edit_file", &["edit", "search_replace", "str_replace", "replace", "replace_in_file"]),
     ("list_dir", &["ls", "list_files", "list_directory", "list"]),
     (
+        "grep",
+        &[
+            "text_search",
+            "regex_search",
+            "search_files",
+            "search_text",
+            "search_code",
+            "search_in_files",
+            "search_file_content",
+            "grep_search",
+            "code_search",
+            "ripgrep",
+            "rg",
+        ],
+    ),
+    ("glob", &["find_files", "find_file", "file_search", "glob_search", "glob_files", "find"]),
+    ("file_info", &["get_file_info", "get_file_metadata", "file_metadata", "file_stat", "stat"]),
+    ("create_dir", &["create_directory", "create_folder", "make_directory", "make_dir", "mkdir"]),
+    (
+        "delete_file",
+        &[
+            "delete",
+            "delete_path",
+            "delete_directory",
+            "delete_folder",
+            "remove",
+            "remove_file",
+            "remove_directory",
+            "rm",
+            "rmdir",
+            "unlink",
+        ],
+    ),
+    (
         "exec",
         &["bash", "run_command", "shell", "sh", "execute", "execute_command", "run_shell_command", "run", "terminal"],
     ),
@@ -37,6 +71,9 @@ pub const FIND_TOOLS: &str = "find_tools";
 pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
     ("web_fetch", "web pages"),
     ("web_search", ""),
+    ("file_info", ""),
+    ("create_dir", ""),
+    ("delete_file", ""),
     ("process", "background commands"),
     ("message", "other chats, mails, files"),
     ("parallel", ""),
@@ -83,6 +120,7 @@ mod tests {
             ("exce", false, Some("exec")),
             ("readfile", false, Some("read_file")),
             ("list_fles", false, Some("list_dir")),
+            ("text_serch", false, Some("grep")),
             ("xyzzy plugh", false, None),
         ] {
             assert_eq!((is_tool(name), nearest_tool(name)), (is_known, nearest), "{name}");

@@ -17,6 +17,7 @@ use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use super::tool::ToolContext;
+use super::trash::TRASH_FOLDER;
 use crate::guard::{create_dir_beneath, open_beneath};
 use crate::origin::{TurnCause, TurnOrigin};
 
@@ -121,7 +122,7 @@ impl PrivateFolders {
                 _ => Some(format!("{shown}: {error}")),
             }
         };
-        Ok(self.owners.iter().copied().chain([GATEWAY_FOLDER, CONVERSATIONS]).filter_map(fault).collect())
+        Ok(self.owners.iter().copied().chain([GATEWAY_FOLDER, CONVERSATIONS, TRASH_FOLDER]).filter_map(fault).collect())
     }
 }
 

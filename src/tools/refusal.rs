@@ -26,7 +26,7 @@ pub(super) fn refusal(registry: &ToolRegistry, call: &ToolCall, context: &ToolCo
     let name = &tool.spec().name;
     let exception = match name.as_str() {
         "message" => " except to this chat itself, without attachments",
-        "read_file" | "list_dir" => {
+        "read_file" | "list_dir" | "grep" | "glob" | "file_info" => {
             " except for the files that came with this message and those of tools.strangers_read"
         }
         _ => "",
@@ -96,6 +96,16 @@ mod tests {
             ("read_file", json!({"path": elsewhere}), REFUSED),
             ("list_dir", json!({}), REFUSED),
             ("list_dir", json!({"path": "/"}), REFUSED),
+            ("grep", json!({"pattern": "one", "path": "a.txt"}), "a.txt:1: one"),
+            ("grep", json!({"pattern": "three", "path": "public"}), "public/c.txt:1: three"),
+            ("grep", json!({"pattern": "two"}), REFUSED),
+            ("grep", json!({"pattern": "two", "path": "public/.."}), REFUSED),
+            ("glob", json!({"pattern": "*", "path": "public"}), "public/c.txt"),
+            ("glob", json!({"pattern": "*"}), REFUSED),
+            ("file_info", json!({"path": "public/c.txt"}), "5 bytes"),
+            ("file_info", json!({"path": "own.txt"}), REFUSED),
+            ("create_dir", json!({"path": "b.txt"}), REFUSED),
+            ("delete_file", json!({"path": "a.txt"}), REFUSED),
             ("write_file", json!({"path": "b.txt", "content": "x"}), REFUSED),
             ("edit_file", json!({"path": "a.txt", "old_text": "one", "new_text": "two"}), REFUSED),
             ("exec", json!({"command": "touch b.txt"}), REFUSED),

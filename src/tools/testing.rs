@@ -7,7 +7,7 @@ use daoyou_channels::{SessionKey, Trust};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{ToolContext, ToolDeps, ToolExecutor, ToolsConfig, build};
+use super::{PrivateFolders, ToolContext, ToolDeps, ToolExecutor, ToolsConfig, build};
 use crate::chat::ToolCall;
 
 pub(crate) fn context() -> ToolContext {
@@ -36,11 +36,16 @@ pub(crate) struct ToolWorld {
 
 impl ToolWorld {
     pub fn new(config: &ToolsConfig) -> Self {
+        Self::with_private(config, PrivateFolders::default())
+    }
+
+    /// Returns a world with folders that only some turns may use.
+    pub fn with_private(config: &ToolsConfig, private: PrivateFolders) -> Self {
         let home = tempfile::tempdir().unwrap();
         let workspace = home.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
-        let executor =
-            build(config, &workspace, home.path(), PathBuf::from("/proc/self/exe"), ToolDeps::default()).unwrap();
+        let deps = ToolDeps { private, ..ToolDeps::default() };
+        let executor = build(config, &workspace, home.path(), PathBuf::from("/proc/self/exe"), deps).unwrap();
         Self { home, executor }
     }
 
@@ -50,8 +55,14 @@ impl ToolWorld {
 
     /// Returns what the model reads of a call.
     pub async fn says(&self, name: &str, arguments: serde_json::Value) -> String {
-        let call = ToolCall { id: "call-1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
-        self.executor.run(&call, &context()).await.result.render()
+        self.says_in_call("call-1", name, arguments).await
+    }
+
+    /// As [`ToolWorld::says`], in a call with this id.
+    pub async fn says_in_call(&self, id: &str, name: &str, arguments: serde_json::Value) -> String {
+        let call = ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
+        let context = ToolContext { call_id: id.to_owned(), ..context() };
+        self.executor.run(&call, &context).await.result.render()
     }
 }
 

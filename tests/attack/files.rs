@@ -2,7 +2,7 @@
 //! reads, files that change while they are sent, and folders of other conversations; and who may use the home.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -125,6 +125,46 @@ async fn replaced_prompt_files_neither_leak_memory_nor_hang() {
         assert!(logs.contains(words), "{words}: {logs}");
     }
     assert!(logs.contains("is left out of the system prompt") && logs.contains("a skill of the workspace is left out"));
+}
+
+/// Pipes in the place of what the gateway reads or writes besides: the memory's files, the folder of skills, the rules of a
+/// search. Nothing waits for their other end.
+#[tokio::test(flavor = "multi_thread")]
+async fn pipes_in_place_of_memory_skills_and_ignore_rules_never_block() {
+    let mut world = World::start(Setup::new()).await;
+    let names = ["memory/MEMORY.md", "memory/HISTORY.md", "skills", ".gitignore", ".ignore", ".daoyou-template"];
+    for round in ["running", "restarted"] {
+        for name in names {
+            let path = world.at(name);
+            if path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+                fs::remove_dir_all(&path).unwrap();
+            } else if path.symlink_metadata().is_ok() {
+                fs::remove_file(&path).unwrap();
+            }
+            mknodat(CWD, &path, FileType::Fifo, 0o600.into(), 0).unwrap();
+        }
+        if round == "restarted" {
+            world.gateway.stop().await;
+            world.gateway.up().await;
+        }
+        for trust in ["owner", "known", "untrusted"] {
+            world.reply_to(trust, trust, "hello").await;
+            world.reply_to(trust, trust, "/skills").await;
+        }
+        let calls = [
+            ("remember", json!({"content": format!("The gate is {round}.")})),
+            ("grep", json!({"pattern": "."})),
+            ("glob", json!({"pattern": "**"})),
+            ("list_dir", json!({})),
+        ];
+        let told = world.calls("owner", "mine", &calls).await;
+        assert!(told[0].contains("The gate is") && told[1].contains("special"), "{told:?}");
+        assert!(world.doctor().await.contains("memory"), "{round}");
+        for name in names {
+            let found = world.at(name).symlink_metadata().unwrap().file_type();
+            assert!(FileTypeExt::is_fifo(&found), "{round}: {name} was replaced");
+        }
+    }
 }
 
 /// A link behind a link: the folder of the skills, or of the memory, leads elsewhere.

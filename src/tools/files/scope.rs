@@ -74,21 +74,49 @@ impl ReadScope {
     /// message of the owner, or of a known sender, that this turn answers.
     pub fn sources(&self, arguments: &Value, context: &ToolContext) -> Taint {
         let path = relative_path(&self.workspace.jail, arguments["path"].as_str().unwrap_or("."));
-        let is_own = |path: &PathBuf| {
-            context.trust != Trust::Untrusted && context.files.iter().any(|own| Path::new(own) == path.as_path())
-        };
-        let foreign = path.filter(|path| path.starts_with(MAIL_FOLDER) && !is_own(path));
-        foreign.map(|path| format!("file:{}", path.display())).into_iter().collect()
+        path.and_then(|path| ForeignFiles::of(context).source(&path)).into_iter().collect()
+    }
+
+    /// Returns true if `path` of these arguments names a file that is not the owner's, or a folder that may hold one.
+    pub fn may_hold_foreign(&self, arguments: &Value, context: &ToolContext) -> bool {
+        let path = relative_path(&self.workspace.jail, arguments["path"].as_str().unwrap_or("."));
+        if path.as_ref().is_none_or(|path| Path::new(MAIL_FOLDER).starts_with(path)) {
+            return self.workspace.jail.root().join(MAIL_FOLDER).exists();
+        }
+        path.is_some_and(|path| ForeignFiles::of(context).source(&path).is_some())
+    }
+}
+
+/// Tells the files that are not the owner's from others.
+pub(super) struct ForeignFiles {
+    trust: Trust,
+    own: Arc<[String]>,
+}
+
+impl ForeignFiles {
+    pub(super) fn of(context: &ToolContext) -> Self {
+        Self { trust: context.trust, own: Arc::clone(&context.files) }
+    }
+
+    /// Returns the source of the content of a file, given by its path relative to the workspace, if it is not the owner's: it came
+    /// with a mail, and not with the message of the owner or of a known sender that this turn answers.
+    pub(super) fn source(&self, path: &Path) -> Option<String> {
+        let is_own = || self.trust != Trust::Untrusted && self.own.iter().any(|own| Path::new(own) == path);
+        (path.starts_with(MAIL_FOLDER) && !is_own()).then(|| format!("file:{}", path.display()))
     }
 }
 
 /// Parses the arguments and does the work on a thread that may block. Once started, the work completes, even if the caller no
 /// longer waits.
-pub(super) async fn run_on_jail<Args: DeserializeOwned + Send + 'static>(
+pub(super) async fn run_on_jail<Args, Done>(
     jail: Arc<Jail>,
     arguments: Value,
-    work: impl FnOnce(&Jail, Args) -> Result<String, String> + Send + 'static,
-) -> ToolOutcome {
+    work: impl FnOnce(&Jail, Args) -> Done + Send + 'static,
+) -> ToolOutcome
+where
+    Args: DeserializeOwned + Send + 'static,
+    Done: Into<ToolOutcome> + Send + 'static,
+{
     let path = arguments.get("path").and_then(Value::as_str).unwrap_or_default().to_owned();
     let args: Args = match serde_json::from_value(arguments) {
         Ok(args) => args,

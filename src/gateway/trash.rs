@@ -1,0 +1,58 @@
+//! The commands' access to the trash of the workspace. It needs no store: moving files is one step of the file system,
+//! so a running gateway does not mind.
+
+use std::io::ErrorKind;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::guard::{Jail, protected_paths};
+use crate::home::Home;
+use crate::tools::Trash;
+
+/// Returns the entries as a JSON array, the newest first.
+///
+/// # Errors
+/// The workspace cannot be read.
+pub fn list_trash(home: &Home, config: &Config) -> anyhow::Result<Value> {
+    match open(home, config)? {
+        Some(trash) => Ok(serde_json::to_value(trash.list()?)?),
+        None => Ok(json!([])),
+    }
+}
+
+/// Moves an entry back, or to the path `to` of the workspace. Returns its record with the path under `restored`.
+///
+/// # Errors
+/// There is no such entry, or its place is taken.
+pub fn restore_trash(home: &Home, config: &Config, id: &str, to: Option<&str>) -> anyhow::Result<Value> {
+    let workspace = home.workspace(&config.agent.workspace);
+    let unopened = || format!("the workspace {} cannot be opened", workspace.display());
+    let trash = Trash::open(&workspace).with_context(unopened)?;
+    let protected = protected_paths(home.dir());
+    let jail = Jail::open_strict(&workspace, protected, config.tools.max_file_size.0).with_context(unopened)?;
+    let (record, path) = trash.restore(&jail, id, to)?;
+    let mut answer = serde_json::to_value(record)?;
+    answer["restored"] = path.into();
+    Ok(answer)
+}
+
+/// Removes all entries for good. Returns their number under `removed`.
+///
+/// # Errors
+/// One cannot be removed.
+pub fn empty_trash(home: &Home, config: &Config) -> anyhow::Result<Value> {
+    let removed = open(home, config)?.map_or(Ok(0), |trash| trash.empty())?;
+    Ok(json!({ "removed": removed }))
+}
+
+/// Opens the trash; `None` if there is no workspace yet.
+fn open(home: &Home, config: &Config) -> anyhow::Result<Option<Trash>> {
+    let workspace = home.workspace(&config.agent.workspace);
+    match Trash::open(&workspace) {
+        Ok(trash) => Ok(Some(trash)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("the workspace {} cannot be opened", workspace.display())),
+    }
+}

@@ -1,0 +1,114 @@
+//! The queue of a walk, which several threads fill and empty.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Work that makes further work. It ends when nothing is left and nobody works.
+pub(super) struct JobQueue<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+struct State<T> {
+    jobs: Vec<T>,
+    active: usize,
+}
+
+impl<T> JobQueue<T> {
+    pub(super) fn new(first: T) -> Self {
+        Self { state: Mutex::new(State { jobs: vec![first], active: 0 }), changed: Condvar::new() }
+    }
+
+    /// Adds jobs; the last of them is taken first, so that few folders are open at the same time.
+    pub(super) fn extend(&self, jobs: impl IntoIterator<Item = T>) {
+        self.lock().jobs.extend(jobs);
+        self.changed.notify_all();
+    }
+
+    /// Returns the number of jobs that wait.
+    pub(super) fn len(&self) -> usize {
+        self.lock().jobs.len()
+    }
+
+    /// Does jobs with `work` until there are none, or `is_stopped`.
+    pub(super) fn run(&self, is_stopped: impl Fn() -> bool, mut work: impl FnMut(T)) {
+        while let Some(job) = self.next(&is_stopped) {
+            // Also ends the job if `work` panics: the other threads must not wait for it.
+            let _active = ActiveJob(self);
+            work(job);
+        }
+    }
+
+    fn next(&self, is_stopped: impl Fn() -> bool) -> Option<T> {
+        let mut state = self.lock();
+        loop {
+            if is_stopped() {
+                state.jobs.clear();
+            }
+            if let Some(job) = state.jobs.pop() {
+                state.active += 1;
+                return Some(job);
+            }
+            if state.active == 0 {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct ActiveJob<'a, T>(&'a JobQueue<T>);
+
+impl<T> Drop for ActiveJob<'_, T> {
+    fn drop(&mut self) {
+        self.0.lock().active -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn all_work_is_done_and_a_stop_ends_it() {
+        for (limit, expected) in [(usize::MAX, 1 + 4 + 16 + 64), (10, 10)] {
+            let (queue, done) = (JobQueue::new(0_u32), AtomicUsize::new(0));
+            let work = |depth: u32| {
+                done.fetch_add(1, Ordering::Relaxed);
+                if depth < 3 {
+                    queue.extend([depth + 1; 4]);
+                }
+            };
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| queue.run(|| done.load(Ordering::Relaxed) >= limit, work));
+                }
+            });
+            let done = done.into_inner();
+            assert!((expected..expected + 3).contains(&done), "{done}");
+        }
+    }
+
+    #[test]
+    fn a_panic_does_not_leave_others_waiting() {
+        let queue = JobQueue::new(true);
+        let work = |first: bool| {
+            if first {
+                queue.extend([false, false]);
+                panic!("this job fails");
+            }
+        };
+        let ended = std::thread::scope(|scope| {
+            let threads = [(); 2].map(|()| scope.spawn(|| queue.run(|| false, work)));
+            threads.map(|thread| thread.join().is_ok())
+        });
+        assert_eq!(ended.iter().filter(|ended| !**ended).count(), 1, "{ended:?}");
+        assert_eq!(queue.len(), 0);
+    }
+}

@@ -1,0 +1,201 @@
+//! The tool `delete_file`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use rustix::fs::FileType;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::scope::{WorkspaceJail, run_on_jail};
+use crate::chat::ToolSpec;
+use crate::guard::{Jail, JailEntry, JailError};
+use crate::tools::trash::{Trash, TrashRecord};
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, tool_spec};
+
+/// What daoyou itself reads, or writes from its database, relative to the workspace.
+const KEPT: [&str; 8] =
+    ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "HEARTBEAT.md", "memory", "memory/MEMORY.md", "memory/HISTORY.md"];
+/// The folders that no deletion touches, whoever asks.
+const CLOSED: [&str; 2] = [".daoyou", ".daoyou-own"];
+
+#[derive(Deserialize, JsonSchema)]
+struct DeleteFileArgs {
+    path: String,
+}
+
+/// Moves a file or folder into the trash.
+pub struct DeleteFile {
+    spec: ToolSpec,
+    files: WorkspaceJail,
+    trash: Arc<Trash>,
+}
+
+impl DeleteFile {
+    pub fn new(files: WorkspaceJail, trash: Trash) -> Self {
+        let description = "Move a file or folder to the trash.";
+        Self { spec: tool_spec::<DeleteFileArgs>("delete_file", description), files, trash: Arc::new(trash) }
+    }
+}
+
+#[async_trait]
+impl Tool for DeleteFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    /// A second run finds the entry that the first one made.
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
+    }
+
+    /// Text from a file or page must not choose the file that is deleted.
+    fn literal_arguments(&self) -> &'static [&'static str] {
+        &["path"]
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let trash = Arc::clone(&self.trash);
+        let mut record = TrashRecord {
+            id: daoyou_channels::new_id(),
+            path: String::new(),
+            kind: String::new(),
+            size: None,
+            deleted_at: Timestamp::now(),
+            session: context.session.to_string(),
+            turn: context.turn,
+            call: context.call_id.clone(),
+        };
+        run_on_jail(self.files.for_turn(context), arguments, move |jail, args: DeleteFileArgs| {
+            let (shown, id) = delete(jail, &trash, &args.path, &mut record)?;
+            Ok::<_, String>(format!(
+                "Moved {shown} to the trash. The owner restores it with: daoyou trash restore {id}"
+            ))
+        })
+        .await
+    }
+}
+
+/// Moves what `path` names, and completes the record. Returns the path as shown to the model, and the id of the entry.
+fn delete(jail: &Jail, trash: &Trash, path: &str, record: &mut TrashRecord) -> Result<(String, Uuid), String> {
+    let entry = jail.entry(path).map_err(|error| error.to_string())?;
+    record.path = deletable(jail, &entry)?;
+    let facts = match entry.facts() {
+        Ok(facts) => facts,
+        Err(error) => {
+            let before = trash.entry_of_call(record).filter(|_| matches!(error, JailError::Missing(_)));
+            return before.map(|before| (entry.shown, before.id)).ok_or_else(|| error.to_string());
+        }
+    };
+    record.kind = match facts.kind {
+        FileType::RegularFile => "file",
+        FileType::Directory => "folder",
+        FileType::Symlink => "link",
+        _ => "special",
+    }
+    .to_owned();
+    record.size = (facts.kind == FileType::RegularFile).then_some(facts.size);
+    trash.take(&entry, record).map_err(|error| error.to_string())?;
+    Ok((entry.shown, record.id))
+}
+
+/// Returns the path of an entry that may be deleted, relative to the workspace.
+fn deletable(jail: &Jail, entry: &JailEntry) -> Result<String, String> {
+    let shown = &entry.shown;
+    let Ok(relative) = entry.real.strip_prefix(jail.root()) else {
+        return Err(format!("{shown}: outside the workspace; only files in it can be moved to its trash"));
+    };
+    if relative.as_os_str().is_empty() || CLOSED.iter().any(|closed| relative.starts_with(closed)) {
+        return Err(format!("{shown}: off limits, it holds keys or daoyou's own data"));
+    }
+    if KEPT.iter().any(|kept| relative == Path::new(kept)) {
+        return Err(format!("{shown}: daoyou itself uses it, so it is not deleted; change its content instead"));
+    }
+    if jail.holds_protected(entry) {
+        return Err(format!("{shown}: holds something that is off limits"));
+    }
+    let relative = relative.to_str().ok_or_else(|| format!("{shown}: the name is not UTF-8; use exec"))?;
+    Ok(relative.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, FileType, mknodat};
+    use serde_json::json;
+
+    use crate::tools::testing::ToolWorld;
+    use crate::tools::{PrivateFolders, ToolsConfig};
+
+    #[tokio::test]
+    async fn deleted_files_are_in_the_trash() {
+        let world = ToolWorld::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
+        fs::create_dir_all(world.path("folder/inner")).unwrap();
+        fs::create_dir_all(world.path("memory")).unwrap();
+        fs::create_dir_all(world.path(".daoyou/conversations")).unwrap();
+        for file in ["file", "folder/inner/a", "memory/MEMORY.md", "memory/note.md", "AGENTS.md"] {
+            fs::write(world.path(file), file).unwrap();
+        }
+        symlink("memory", world.path("way")).unwrap();
+        symlink("/etc", world.path("link")).unwrap();
+        symlink("nowhere", world.path("dangling")).unwrap();
+        fs::hard_link(world.path("file"), world.path("hard")).unwrap();
+        mknodat(CWD, world.path("pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
+        for (call, (path, expected)) in [
+            ("file", "Moved file to the trash. The owner restores it with: daoyou trash restore 0"),
+            ("./hard", "Moved hard to the trash"),
+            ("folder/", "Moved folder to the trash"),
+            ("link", "Moved link to the trash"),
+            ("dangling", "Moved dangling to the trash"),
+            ("pipe", "Moved pipe to the trash"),
+            ("memory/note.md", "Moved memory/note.md to the trash"),
+            ("file", "Error: file: no such file or folder"),
+            ("link/passwd", "Error: link: no such file or folder"),
+            ("memory/MEMORY.md", "Error: memory/MEMORY.md: daoyou itself uses it"),
+            ("way/MEMORY.md", "Error: way/MEMORY.md: daoyou itself uses it"),
+            ("memory", "Error: memory: daoyou itself uses it"),
+            ("AGENTS.md", "Error: AGENTS.md: daoyou itself uses it"),
+            (".daoyou", "Error: .daoyou: off limits"),
+            (".daoyou/conversations", "Error: .daoyou: off limits"),
+            (".", "Error: the path is not valid: it names no entry"),
+            ("memory/..", "Error: the path is not valid: it names no entry"),
+            ("../workspace", "Error: ..: outside the workspace"),
+            ("/etc/passwd", "Error: /etc: outside the workspace"),
+            ("", "Error: the path is empty"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let said = world.says_in_call(&call.to_string(), "delete_file", json!({ "path": path })).await;
+            assert!(said.starts_with(expected), "{path}: {said}");
+        }
+        assert!(world.path("memory/MEMORY.md").exists() && world.path("way/MEMORY.md").exists());
+        assert_eq!(fs::read_dir(world.path(".daoyou/trash")).unwrap().count(), 7);
+        for (tool, arguments) in [
+            ("list_dir", json!({"path": ".daoyou/trash"})),
+            ("glob", json!({"pattern": "**", "path": ".daoyou/trash"})),
+            ("grep", json!({"pattern": ".", "path": ".daoyou/trash"})),
+        ] {
+            let said = world.says(tool, arguments).await;
+            assert!(said.contains("off limits"), "{tool}: {said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_repeated_call_succeeds_and_deletes_nothing_more() {
+        let world = ToolWorld::new(&ToolsConfig::default());
+        fs::write(world.path("file"), "x").unwrap();
+        let first = world.says_in_call("one", "delete_file", json!({ "path": "file" })).await;
+        let again = world.says_in_call("one", "delete_file", json!({ "path": "file" })).await;
+        assert!(first.starts_with("Moved file"), "{first}");
+        assert_eq!(first, again);
+        let other = world.says_in_call("two", "delete_file", json!({ "path": "file" })).await;
+        assert!(other.starts_with("Error: file: no such file"), "{other}");
+    }
+}

@@ -1,0 +1,385 @@
+//! The tool `glob`.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use globset::{GlobBuilder, GlobMatcher};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::grep::LONGEST_SEARCH;
+use super::scope::{ReadScope, run_on_jail};
+use crate::chat::ToolSpec;
+use crate::guard::{EntryKind, Jail, JailError, StopReason, StopSignal, Verdict, Walk, WalkVisitor, WalkedEntry};
+use crate::text::one_line;
+use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, tool_spec};
+
+/// The paths that are shown.
+const MAX_SHOWN: usize = 200;
+/// The longest accepted pattern, in bytes.
+const MAX_PATTERN: usize = 1_000;
+
+#[derive(Deserialize, JsonSchema)]
+struct GlobArgs {
+    /// Such as src/**/*.rs.
+    pattern: String,
+    path: Option<String>,
+}
+
+/// Finds files by their paths.
+pub struct Glob {
+    spec: ToolSpec,
+    scope: ReadScope,
+    limit: Duration,
+}
+
+impl Glob {
+    /// `timeout` is the time limit of a call.
+    pub fn new(scope: ReadScope, timeout: Duration) -> Self {
+        let spec = tool_spec::<GlobArgs>("glob", "Find files by name, newest first.");
+        Self { spec, scope, limit: LONGEST_SEARCH.min(timeout / 2) }
+    }
+}
+
+#[async_trait]
+impl Tool for Glob {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
+    }
+
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Reads
+    }
+
+    /// An untrusted sender sees the sender's own files, and public ones.
+    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.scope.allows_untrusted(arguments, context)
+    }
+
+    fn output_limit(&self) -> OutputLimit {
+        OutputLimit { chars: 16_000, lines: MAX_SHOWN + 2 }
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let stop = StopSignal::new(self.limit, context.cancel.clone());
+        run_on_jail(self.scope.for_turn(context), arguments, move |jail, args: GlobArgs| glob(jail, &args, &stop)).await
+    }
+}
+
+/// A pattern below a folder without wildcards.
+struct PathPattern {
+    /// The folder in front of the first wildcard, relative to the searched one.
+    folder: String,
+    matcher: GlobMatcher,
+    /// For a pattern without a folder: the same at any depth.
+    anywhere: Option<GlobMatcher>,
+    /// How deep a match can be; `None` for any depth.
+    depth: Option<usize>,
+    /// Hidden folders are entered, as the pattern names one.
+    enters_hidden: bool,
+    /// Only folders match.
+    wants_folders: bool,
+}
+
+impl PathPattern {
+    fn new(pattern: &str) -> Result<Self, String> {
+        if pattern.trim().is_empty() {
+            return Err("the pattern is empty".to_owned());
+        }
+        if pattern.len() > MAX_PATTERN {
+            return Err(format!("the pattern has more than {MAX_PATTERN} bytes"));
+        }
+        if pattern.contains('\0') {
+            return Err("the pattern holds a NUL".to_owned());
+        }
+        let plain = pattern.trim_start_matches("./").trim_end_matches('/');
+        if plain.starts_with('/') || plain.starts_with('~') || plain.split('/').any(|part| part == "..") {
+            return Err(format!(
+                "pattern {pattern:?}: relative to path, so without / or ~ at its start and without .."
+            ));
+        }
+        let is_plain = |part: &&str| !part.contains(['*', '?', '[', ']', '{', '}', '\\']);
+        let parts: Vec<&str> = plain.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+        let fixed = parts.iter().take(parts.len().saturating_sub(1)).take_while(|part| is_plain(part)).count();
+        let (folder, rest) = parts.split_at(fixed);
+        let rest_pattern = rest.join("/");
+        let has_folders = parts.len() > 1;
+        let matcher = compile(&rest_pattern)?;
+        let anywhere = (!has_folders).then(|| compile(&format!("**/{rest_pattern}"))).transpose()?;
+        let is_any_depth = !has_folders || rest_pattern.contains("**") || rest_pattern.contains('{');
+        Ok(Self {
+            folder: folder.join("/"),
+            matcher,
+            anywhere,
+            depth: (!is_any_depth).then_some(rest.len()),
+            enters_hidden: rest.iter().rev().skip(1).any(|part| part.starts_with('.')),
+            wants_folders: pattern.ends_with('/'),
+        })
+    }
+
+    fn verdict(&self, path: &Path, kind: EntryKind) -> Verdict {
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        match kind {
+            EntryKind::Folder if self.depth.is_some_and(|depth| path.iter().count() > depth) => Verdict::Never,
+            EntryKind::Folder if is_hidden && self.enters_hidden && !path.ends_with(".git") => Verdict::Always,
+            EntryKind::Folder => Verdict::Usual,
+            EntryKind::File if self.wants_folders || !self.is_match(path) => Verdict::Never,
+            // `*` matches no hidden file, `.*` does.
+            EntryKind::File if is_hidden && self.names_hidden() => Verdict::Always,
+            EntryKind::File => Verdict::Usual,
+        }
+    }
+
+    fn names_hidden(&self) -> bool {
+        let pattern = self.matcher.glob().glob();
+        pattern.rsplit('/').next().is_some_and(|name| name.starts_with('.'))
+    }
+
+    fn is_match(&self, path: &Path) -> bool {
+        self.matcher.is_match(path) || self.anywhere.as_ref().is_some_and(|anywhere| anywhere.is_match(path))
+    }
+}
+
+fn compile(pattern: &str) -> Result<GlobMatcher, String> {
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+    glob.map(|glob| glob.compile_matcher()).map_err(|error| one_line(&error.to_string()))
+}
+
+/// The newest of the matching paths, and their number.
+#[derive(Default)]
+struct NewestPaths {
+    total: usize,
+    /// The oldest is on top.
+    newest: BinaryHeap<Reverse<(SystemTime, Reverse<String>)>>,
+}
+
+impl NewestPaths {
+    fn add(&mut self, modified: SystemTime, shown: String) {
+        self.total += 1;
+        self.newest.push(Reverse((modified, Reverse(shown))));
+        if self.newest.len() > MAX_SHOWN {
+            self.newest.pop();
+        }
+    }
+
+    /// Returns the paths, the newest first.
+    fn into_lines(self) -> Vec<String> {
+        self.newest.into_sorted_vec().into_iter().map(|Reverse((_, Reverse(shown)))| shown).collect()
+    }
+}
+
+/// What a walk finds: files and folders directly below the searched folder, if the pattern names none, and elsewhere.
+#[derive(Default)]
+struct Found {
+    files: NewestPaths,
+    folders: NewestPaths,
+    deeper: NewestPaths,
+}
+
+struct Collector<'a> {
+    pattern: &'a PathPattern,
+    found: &'a Mutex<Found>,
+}
+
+impl WalkVisitor for Collector<'_> {
+    fn visit(&mut self, entry: &WalkedEntry<'_>) {
+        let path = entry.path();
+        let is_file = entry.kind == EntryKind::File;
+        let is_direct = self.pattern.matcher.is_match(&path);
+        if !is_direct && !is_file {
+            return;
+        }
+        let modified = entry.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        let shown = entry.shown();
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        match (is_file, is_direct) {
+            (true, true) => found.files.add(modified, shown),
+            (true, false) => found.deeper.add(modified, shown),
+            (false, _) => found.folders.add(modified, format!("{shown}/")),
+        }
+    }
+}
+
+fn glob(jail: &Jail, args: &GlobArgs, stop: &StopSignal) -> Result<String, String> {
+    let path = args.path.as_deref().unwrap_or(".");
+    // Models write the whole path of the workspace in front.
+    let root = format!("{}/", jail.root().display());
+    let pattern = args.pattern.strip_prefix(&root).filter(|_| args.path.is_none()).unwrap_or(&args.pattern);
+    let pattern = PathPattern::new(pattern)?;
+    let first = Walk::new(jail, path, stop).map_err(|error| error.to_string())?;
+    let found = Mutex::new(Found::default());
+    let below = format!("{path}/{}", pattern.folder);
+    let walk = match pattern.folder.as_str() {
+        "" => Ok(first),
+        _ => Walk::new(jail, &below, stop),
+    };
+    let mut left_out = Vec::new();
+    match walk {
+        Ok(walk) => {
+            let select = |path: &Path, kind| pattern.verdict(path, kind);
+            walk.run(&select, || Collector { pattern: &pattern, found: &found });
+            left_out.extend(walk.skipped.list().into_iter().filter(|(_, what)| *what != "special"));
+        }
+        Err(JailError::Missing(_) | JailError::NotFolder(_)) => {}
+        Err(error) => return Err(error.to_string()),
+    }
+    let Found { files, folders, deeper } = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut note = None;
+    let shown = if files.total > 0 {
+        files
+    } else if folders.total > 0 {
+        folders
+    } else {
+        note = (deeper.total > 0).then(|| format!("[none directly there; these match **/{}]", args.pattern));
+        deeper
+    };
+    let more = shown.total.saturating_sub(MAX_SHOWN);
+    let mut lines = shown.into_lines();
+    if lines.is_empty() {
+        lines.push("No file matches.".to_owned());
+    }
+    lines.extend(note);
+    if more > 0 {
+        lines.push(format!("[{more} more, not shown: narrow the pattern]"));
+    }
+    lines.extend(match stop.reason() {
+        Some(StopReason::TooMany) => Some("[too many files, so not all were seen: name a folder]".to_owned()),
+        Some(StopReason::Cancelled) => Some("[cancelled before all were seen]".to_owned()),
+        Some(StopReason::Deadline | StopReason::Enough) => {
+            Some("[stopped before all were seen: name a folder]".to_owned())
+        }
+        None => None,
+    });
+    let left_out: Vec<_> = left_out.iter().map(|(count, what)| format!("{count} {what}")).collect();
+    if !left_out.is_empty() {
+        lines.push(format!("[skipped: {}]", left_out.join(", ")));
+    }
+    Ok(lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::tools::testing::ToolWorld;
+    use crate::tools::{PrivateFolders, ToolsConfig};
+
+    fn world() -> ToolWorld {
+        let world = ToolWorld::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
+        let files = [
+            "top.rs",
+            "src/a.rs",
+            "src/b.txt",
+            "src/deep/c.rs",
+            "src/deep/er/d.rs",
+            "tests/e.rs",
+            ".github/ci.yml",
+            ".env",
+            "target/out.rs",
+            "src/x [1].md",
+            ".git/config",
+            "memory/m.rs",
+            ".daoyou/s.rs",
+        ];
+        for (age, file) in files.iter().enumerate() {
+            fs::create_dir_all(world.path(file).parent().unwrap()).unwrap();
+            fs::write(world.path(file), file).unwrap();
+            let modified = SystemTime::now() - Duration::from_secs(60 * age as u64 + 60);
+            fs::File::options().write(true).open(world.path(file)).unwrap().set_modified(modified).unwrap();
+        }
+        fs::write(world.path(".gitignore"), "target/\n").unwrap();
+        symlink("../..", world.path("src/out")).unwrap();
+        world
+    }
+
+    #[tokio::test]
+    async fn paths_match_by_the_rules_of_shells() {
+        let world = world();
+        let root = world.path("").canonicalize().unwrap().display().to_string();
+        let root = root.trim_end_matches('/').to_owned();
+        for (pattern, path, expected) in [
+            ("**/*.rs", None, "top.rs src/a.rs src/deep/c.rs src/deep/er/d.rs tests/e.rs memory/m.rs"),
+            ("*.rs", None, "top.rs"),
+            ("*.rs", Some("src"), "src/a.rs"),
+            ("./src/*.{rs,txt}", None, "src/a.rs src/b.txt"),
+            ("{src,tests}/**/*.rs", None, "src/a.rs src/deep/c.rs src/deep/er/d.rs tests/e.rs"),
+            ("src/*/c.rs", None, "src/deep/c.rs"),
+            ("src/deep/c.rs", None, "src/deep/c.rs"),
+            ("d.rs", None, "src/deep/er/d.rs|[none directly there; these match **/d.rs]"),
+            (".github/*.yml", None, ".github/ci.yml"),
+            ("**/.github/*", None, ".github/ci.yml"),
+            (".e*", None, ".env"),
+            ("*env", None, "No file matches."),
+            ("target/*", None, "target/out.rs"),
+            ("**/out.rs", None, "No file matches."),
+            ("src/d*", None, "src/deep/"),
+            ("src/*/", None, "src/deep/"),
+            ("src/x \\[1\\].md", None, "src/x [1].md"),
+            ("none/*.rs", None, "No file matches."),
+            ("top.rs/*", None, "No file matches."),
+            ("**/.git/*", None, "No file matches."),
+            (&format!("{root}/src/*.txt"), None, "src/b.txt"),
+        ] {
+            let arguments = json!({ "pattern": pattern, "path": path });
+            let said = world.says("glob", arguments).await;
+            let expected = match expected.split_once('|') {
+                Some((path, note)) => format!("{path}\n{note}"),
+                None if expected.ends_with('.') || pattern.contains(' ') => expected.to_owned(),
+                None => expected.replace(' ', "\n"),
+            };
+            assert_eq!(said, expected, "{pattern} {path:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn faults_are_one_clear_error() {
+        let world = world();
+        let long = "a".repeat(2_000);
+        for (pattern, path, expected) in [
+            ("a[", ".", "error parsing glob 'a[': unclosed character class"),
+            ("", ".", "the pattern is empty"),
+            ("../*", ".", "relative to path"),
+            ("a/../../*", ".", "relative to path"),
+            ("/etc/*", ".", "relative to path"),
+            ("~/*", ".", "relative to path"),
+            (&long, ".", "more than 1000 bytes"),
+            ("*", "none", "none: no such file or folder"),
+            ("*", "top.rs", "top.rs: is not a folder"),
+            ("*", "../", "outside the workspace"),
+            ("*", "src/out", "outside the workspace"),
+            ("out/*", "src", "outside the workspace"),
+            ("*", ".daoyou", "off limits"),
+            (".daoyou/*", ".", "off limits"),
+        ] {
+            let said = world.says("glob", json!({ "pattern": pattern, "path": path })).await;
+            let first = said.lines().next().unwrap_or_default();
+            assert!(first.starts_with("Error: ") && first.contains(expected), "{pattern:?} {path}: {said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_newest_paths_are_shown() {
+        let world = ToolWorld::new(&ToolsConfig::default());
+        for number in 0..MAX_SHOWN + 50 {
+            fs::write(world.path(&format!("{number}.txt")), "").unwrap();
+        }
+        let old = SystemTime::now() - Duration::from_secs(3_600);
+        fs::File::options().write(true).open(world.path("7.txt")).unwrap().set_modified(old).unwrap();
+        let said = world.says("find_files", json!({ "pattern": "*.txt" })).await;
+        assert_eq!(said.lines().count(), MAX_SHOWN + 1);
+        assert!(said.ends_with("[50 more, not shown: narrow the pattern]") && !said.contains("\n7.txt"), "{said}");
+    }
+}

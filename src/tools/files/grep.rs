@@ -1,0 +1,183 @@
+//! The tool `grep`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ignore::overrides::{Override, OverrideBuilder};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::scope::{ForeignFiles, ReadScope, run_on_jail};
+use super::search::{MAX_MATCHES, Search};
+use crate::chat::ToolSpec;
+use crate::guard::{EntryKind, Jail, JailError, StopReason, StopSignal, Verdict, Walk};
+use crate::text::one_line;
+use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+
+/// The matches that are shown if the call names no number.
+const DEFAULT_MATCHES: usize = 100;
+/// The longest accepted glob, in bytes.
+const MAX_GLOB: usize = 1_000;
+/// The longest search. With a short `tools.timeout`, half of that.
+pub(super) const LONGEST_SEARCH: Duration = Duration::from_secs(20);
+/// How much later a search ends whose pattern is slow: it is stopped between two buffers.
+const GRACE: Duration = Duration::from_secs(2);
+/// The searches that run at the same time, each with several threads.
+const AT_ONCE: usize = 4;
+
+#[derive(Deserialize, JsonSchema)]
+struct GrepArgs {
+    /// Regex.
+    pattern: String,
+    path: Option<String>,
+    /// Such as *.rs.
+    glob: Option<String>,
+    ignore_case: Option<bool>,
+    max_results: Option<u32>,
+}
+
+/// Searches the lines of files.
+pub struct Grep {
+    spec: ToolSpec,
+    scope: ReadScope,
+    limit: Duration,
+    places: Arc<Semaphore>,
+}
+
+impl Grep {
+    /// `timeout` is the time limit of a call.
+    pub fn new(scope: ReadScope, timeout: Duration) -> Self {
+        let spec = tool_spec::<GrepArgs>("grep", "Search the lines of files.");
+        Self { spec, scope, limit: LONGEST_SEARCH.min(timeout / 2), places: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+}
+
+#[async_trait]
+impl Tool for Grep {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
+    }
+
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Reads
+    }
+
+    /// An untrusted sender searches the sender's own files, and public ones.
+    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.scope.allows_untrusted(arguments, context)
+    }
+
+    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.scope.may_hold_foreign(arguments, context)
+    }
+
+    fn output_limit(&self) -> OutputLimit {
+        OutputLimit { chars: 16_000, lines: MAX_MATCHES + 10 }
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let jail = self.scope.for_turn(context);
+        let (limit, foreign, cancel) = (self.limit, ForeignFiles::of(context), context.cancel.clone());
+        let search = async {
+            // The work keeps its place until it ends, also if nobody waits for it any more.
+            let place = Arc::clone(&self.places).acquire_owned().await;
+            run_on_jail(jail, arguments, move |jail, args: GrepArgs| {
+                let _place = place;
+                let stop = StopSignal::new(limit, cancel);
+                grep(jail, &args, &stop, limit, &foreign).unwrap_or_else(ToolResult::failed)
+            })
+            .await
+        };
+        tokio::time::timeout(self.limit + GRACE, search).await.unwrap_or_else(|_| {
+            let seconds = (self.limit + GRACE).as_secs();
+            ToolResult::failed(format!(
+                "stopped after {seconds} s: the pattern is too slow for lines this long, or other searches still run; use a \
+                 simpler pattern, or name a folder"
+            ))
+            .into()
+        })
+    }
+}
+
+fn grep(
+    jail: &Jail,
+    args: &GrepArgs,
+    stop: &StopSignal,
+    limit: Duration,
+    foreign: &ForeignFiles,
+) -> Result<ToolResult, String> {
+    let wanted = args.max_results.filter(|wanted| *wanted > 0).map_or(DEFAULT_MATCHES, |wanted| wanted as usize);
+    let wanted = wanted.min(MAX_MATCHES);
+    let search = Search::new(&args.pattern, args.ignore_case.unwrap_or(false), wanted, stop)?;
+    let globs = args.glob.as_deref().map(overrides).transpose()?;
+    let path = args.path.as_deref().unwrap_or(".");
+    let skipped = match Walk::new(jail, path, stop) {
+        Ok(walk) => {
+            let select = |path: &Path, kind: EntryKind| match &globs {
+                None => Verdict::Usual,
+                Some(globs) => match globs.matched(path, kind == EntryKind::Folder) {
+                    ignore::Match::None => Verdict::Usual,
+                    ignore::Match::Ignore(_) => Verdict::Never,
+                    ignore::Match::Whitelist(_) => Verdict::Always,
+                },
+            };
+            walk.run(&select, || search.visitor());
+            walk.skipped.list()
+        }
+        Err(JailError::NotFolder(_)) => {
+            let opened = jail.open_file(path).map_err(|error| error.to_string())?;
+            search.search_file(opened.file.into_std(), &opened.shown, opened.real.strip_prefix(jail.root()).ok());
+            Vec::new()
+        }
+        Err(error) => return Err(error.to_string()),
+    };
+    let found = search.finish();
+    let mut result = ToolResult::ok(String::new());
+    result.add_sources(found.files.iter().filter_map(|file| foreign.source(file.path.as_deref()?)).collect());
+    let mut lines: Vec<String> = Vec::new();
+    for file in &found.files {
+        lines.extend(file.lines.iter().map(|(number, text)| format!("{}:{number}: {text}", file.shown)));
+    }
+    let shown = lines.len();
+    if shown == 0 {
+        lines.push("No match.".to_owned());
+    }
+    lines.extend(match stop.reason() {
+        Some(StopReason::Enough) if wanted < MAX_MATCHES => Some(format!(
+            "[the first {shown} matches; there are more: narrow the search, or raise max_results (at most {MAX_MATCHES})]"
+        )),
+        Some(StopReason::Enough) => Some(format!("[the first {shown} matches; there are more: narrow the search]")),
+        Some(StopReason::Deadline) => {
+            Some(format!("[stopped after {} s, before all was searched: narrow the search]", limit.as_secs()))
+        }
+        Some(StopReason::TooMany) => Some("[too many files, so not all was searched: narrow the search]".to_owned()),
+        Some(StopReason::Cancelled) => Some("[cancelled before all was searched]".to_owned()),
+        None => None,
+    });
+    let left_out: Vec<_> = found.skipped.into_iter().chain(skipped).collect();
+    let left_out: Vec<_> = left_out.iter().map(|(count, what)| format!("{count} {what}")).collect();
+    let left_out = if left_out.is_empty() { String::new() } else { format!("; skipped: {}", left_out.join(", ")) };
+    let files = if found.searched == 1 { "file" } else { "files" };
+    lines.push(format!("[searched {} {files}{left_out}]", found.searched));
+    result.content = lines.join("\n");
+    Ok(result)
+}
+
+/// Parses `glob`: names of files, or paths below the searched folder; `!` leaves out what it matches.
+fn overrides(glob: &str) -> Result<Override, String> {
+    let invalid = |error: &dyn std::fmt::Display| format!("glob {glob:?}: {}", one_line(&error.to_string()));
+    if glob.len() > MAX_GLOB {
+        return Err(format!("glob: longer than {MAX_GLOB} bytes"));
+    }
+    let mut builder = OverrideBuilder::new("");
+    builder.add(glob).map_err(|error| invalid(&error))?;
+    builder.build().map_err(|error| invalid(&error))
+}

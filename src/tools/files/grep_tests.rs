@@ -1,0 +1,221 @@
+//! Tests of the tool `grep`.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+use daoyou_channels::Trust;
+use daoyou_channels::settings::{ByteSize, Span};
+use rustix::fs::{CWD, FileType, mknodat};
+use serde_json::json;
+
+use crate::chat::ToolCall;
+use crate::tools::testing::{ToolWorld, context};
+use crate::tools::{PrivateFolders, ToolContext, ToolResult, ToolsConfig};
+
+async fn run(world: &ToolWorld, arguments: serde_json::Value, context: &ToolContext) -> ToolResult {
+    let call = ToolCall { id: "call-1".to_owned(), name: "grep".to_owned(), arguments: arguments.to_string() };
+    world.executor.run(&call, context).await.result
+}
+
+fn world() -> ToolWorld {
+    let world = ToolWorld::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
+    for (file, text) in [
+        ("a.rs", "fn one() {}\nfn two() {}\n"),
+        ("b.txt", "One\r\ntwo ones\r\n"),
+        ("src/c.rs", "// one\n"),
+        ("src/gen/d.rs", "one\n"),
+        (".hidden", "one\n"),
+        (".git/config", "one\n"),
+        ("target/e.rs", "one\n"),
+        ("memory/m.md", "one secret\n"),
+        (".daoyou/x", "one\n"),
+        (".gitignore", "target/\n"),
+        ("src/.gitignore", "gen\n"),
+    ] {
+        fs::create_dir_all(world.path(file).parent().unwrap()).unwrap();
+        fs::write(world.path(file), text).unwrap();
+    }
+    world
+}
+
+#[tokio::test]
+async fn lines_are_found_as_ripgrep_finds_them() {
+    let world = world();
+    for (arguments, expected) in [
+        (
+            json!({"pattern": "one"}),
+            "a.rs:1: fn one() {}\nb.txt:2: two ones\nmemory/m.md:1: one secret\nsrc/c.rs:1: // one\n[searched 4 files]",
+        ),
+        (json!({"pattern": "^one$", "path": "src/gen"}), "src/gen/d.rs:1: one\n[searched 1 file]"),
+        (json!({"pattern": "one", "path": "src/c.rs"}), "src/c.rs:1: // one\n[searched 1 file]"),
+        (json!({"pattern": "one", "path": ".hidden"}), ".hidden:1: one\n[searched 1 file]"),
+        (
+            json!({"query": "ONE", "directory": "src", "file_pattern": "*.rs", "case_sensitive": false}),
+            "src/c.rs:1: // one\n[searched 1 file]",
+        ),
+        (
+            json!({"pattern": "one", "glob": "!*.rs", "ignore_case": true}),
+            "b.txt:1: One\nb.txt:2: two ones\nmemory/m.md:1: one secret\n[searched 2 files]",
+        ),
+        (json!({"pattern": "ONE", "glob": "*.{rs,txt}", "case_sensitive": "true"}), "No match.\n[searched 3 files]"),
+        (json!({"pattern": "one", "glob": ".hid*"}), ".hidden:1: one\n[searched 1 file]"),
+        (
+            json!({"pattern": "fn", "max_results": 1}),
+            "a.rs:1: fn one() {}\n[the first 1 matches; there are more: narrow the search, or raise max_results (at most \
+             500)]\n[searched 1 file]",
+        ),
+        (json!({"pattern": r"\bt\w+o\b", "path": "b.txt"}), "b.txt:2: two ones\n[searched 1 file]"),
+    ] {
+        let said = world.says("grep", arguments.clone()).await;
+        let said: Vec<_> = said.lines().collect();
+        // How many files were searched before the search ended depends on the threads.
+        let expected: Vec<_> = expected.lines().collect();
+        let compared = if arguments["max_results"] == 1 { 2 } else { expected.len() };
+        assert_eq!(said[..compared], expected[..compared], "{arguments}");
+        assert!(said.len() <= expected.len(), "{arguments}: {said:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_searched_is_named() {
+    let config = ToolsConfig { max_file_size: ByteSize(3_000_000), ..ToolsConfig::default() };
+    let world = ToolWorld::new(&config);
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("secret"), "needle").unwrap();
+    fs::write(world.path("text"), "needle\n").unwrap();
+    fs::write(world.path("binary"), b"needle\0\n").unwrap();
+    fs::write(world.path("large"), "needle\n".repeat(500_000)).unwrap();
+    fs::write(world.path("long"), format!("x{}needle\n", "y".repeat(2_000_000))).unwrap();
+    fs::write(world.path("latin"), b"needle M\xfcller\n").unwrap();
+    let utf16: Vec<u8> = "\u{feff}a needle\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    fs::write(world.path("utf16"), utf16).unwrap();
+    fs::hard_link(outside.path().join("secret"), world.path("hard")).unwrap();
+    symlink(outside.path().join("secret"), world.path("link")).unwrap();
+    symlink(outside.path(), world.path("way")).unwrap();
+    mknodat(CWD, world.path("pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
+    fs::create_dir(world.path("odd\nname")).unwrap();
+    fs::write(world.path("odd\nname/f"), "needle\n").unwrap();
+    let said = world.says("grep", json!({"pattern": "needle"})).await;
+    let expected = "\"odd\\nname/f\":1: needle\nlatin:1: needle M\u{fffd}ller\ntext:1: needle\nutf16:1: a needle\n\
+        [searched 4 files; skipped: 1 binary, 1 with too long lines, 1 special, 1 with several hard links, 1 too large]";
+    assert_eq!(said, expected);
+    for (path, expected) in [
+        ("pipe", "not a regular file"),
+        ("hard", "hard link"),
+        ("link", "outside the workspace"),
+        ("way", "outside the workspace"),
+        ("way/secret", "outside the workspace"),
+        ("large", "more than the limit"),
+        ("none", "no such file"),
+    ] {
+        let said = world.says("grep", json!({"pattern": "needle", "path": path})).await;
+        let first = said.lines().next().unwrap_or_default();
+        assert!(first.starts_with("Error: ") && first.contains(expected), "{path}: {said}");
+    }
+    for (arguments, expected) in [
+        (json!({"pattern": "a("}), "the pattern is no regex: unclosed group, at character 2"),
+        (json!({"pattern": "a", "glob": "{a"}), "glob \"{a\": "),
+        (json!({"glob": "*.rs"}), "missing: pattern"),
+    ] {
+        let said = world.says("grep", arguments).await;
+        assert!(said.starts_with("Error: ") && said.contains(expected), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn private_folders_are_not_searched_for_others() {
+    let world = world();
+    symlink("../memory", world.path("src/way")).unwrap();
+    let known = ToolContext { trust: Trust::Known, ..context() };
+    for arguments in [
+        json!({"pattern": "one"}),
+        json!({"pattern": "one", "glob": "**/*"}),
+        json!({"pattern": "one", "glob": "memory/**"}),
+        json!({"pattern": "one", "glob": ".daoyou/**"}),
+    ] {
+        let said = run(&world, arguments.clone(), &known).await.render();
+        assert!(!said.contains("secret") && !said.contains(".daoyou"), "{arguments}: {said}");
+        let said = run(&world, arguments.clone(), &context()).await.render();
+        assert!(!said.contains(".daoyou"), "{arguments}: {said}");
+    }
+    for path in ["memory", "memory/m.md", "src/way", ".daoyou"] {
+        let said = run(&world, json!({"pattern": "one", "path": path}), &known).await.render();
+        assert!(said.contains("off limits"), "{path}: {said}");
+    }
+    // Another name, and another path to it.
+    fs::rename(world.path("memory"), world.path("notes")).unwrap();
+    symlink("notes", world.path("memory")).unwrap();
+    let said = run(&world, json!({"pattern": "one"}), &known).await.render();
+    assert!(!said.contains("secret"), "{said}");
+}
+
+#[tokio::test]
+async fn lines_of_mails_are_marked() {
+    let world = world();
+    fs::create_dir(world.path("mail")).unwrap();
+    for file in ["mail/own.txt", "mail/other.txt"] {
+        fs::write(world.path(file), "one\n").unwrap();
+    }
+    let context = ToolContext { files: ["mail/own.txt".to_owned()].into(), ..context() };
+    for (arguments, expected) in [
+        (json!({"pattern": "one"}), &["file:mail/other.txt"][..]),
+        (json!({"pattern": "one", "path": "src"}), &[]),
+        (json!({"pattern": "none of them"}), &[]),
+        (json!({"pattern": "one", "path": "mail/own.txt"}), &[]),
+        (json!({"pattern": "one", "path": "src/../mail/other.txt"}), &["file:mail/other.txt"]),
+        (json!({"pattern": "one", "path": "mail"}), &["file:mail/other.txt"]),
+    ] {
+        let result = run(&world, arguments.clone(), &context).await;
+        let sources: Vec<_> = result.sources().into_iter().collect();
+        assert_eq!(sources, expected, "{arguments}: {}", result.render());
+        let call = ToolCall { id: "1".to_owned(), name: "grep".to_owned(), arguments: arguments.to_string() };
+        let tool = world.executor.registry().get("grep").unwrap();
+        let arguments = crate::tools::parse_arguments(tool.spec(), &call.arguments).unwrap();
+        assert!(expected.is_empty() || tool.may_taint(&arguments, &context), "{arguments}");
+    }
+}
+
+/// Patterns for which other engines need years, over lines as long as are searched.
+#[tokio::test]
+async fn no_pattern_takes_long() {
+    let config = ToolsConfig { timeout: Span::from_secs(4), ..ToolsConfig::default() };
+    let world = ToolWorld::new(&config);
+    let long = "a".repeat(200_000);
+    for number in 0..4 {
+        fs::write(world.path(&format!("{number}.txt")), format!("{long}\n{long}é\n{long}Z\n")).unwrap();
+    }
+    for pattern in [
+        "(a+)+$b",
+        "(a|a)*b",
+        "(a*)*b",
+        "^(([a-z])+.)+[A-Y]([a-z])+$",
+        ".*[^A-Z]|[A-Z]",
+        "(x+x+)+y",
+        "(?i)(a?){50}a{50}b",
+        "[a-z]*[a-z]*[a-z]*[a-z]*[a-z]*9",
+        r"(\w{1,20}\s?){1,20}\d",
+        r"(?:\pL{0,30}){1,10}Q",
+        ".*.*.*.*=.*",
+        "a{500}b|a{499}c",
+    ] {
+        let begun = Instant::now();
+        let said = world.says("grep", json!({"pattern": pattern})).await;
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(6), "{pattern}: {took:?} {said}");
+        assert!(!said.contains("timed out"), "{pattern}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_search_ends() {
+    let world = world();
+    let context = context();
+    let stop = crate::guard::StopSignal::new(Duration::from_secs(60), context.cancel.clone());
+    assert!(!stop.is_stopped());
+    context.cancel.cancel();
+    assert!(stop.is_stopped());
+    assert_eq!(stop.reason(), Some(crate::guard::StopReason::Cancelled));
+    let said = run(&world, json!({"pattern": "one"}), &context).await.render();
+    assert!(said.starts_with("Error: Cancelled"), "{said}");
+}

@@ -1,0 +1,298 @@
+//! The search for a pattern in the lines of files, with ripgrep's searcher.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use grep_matcher::Matcher;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
+use regex_syntax::ParserBuilder;
+
+use crate::guard::{EntryKind, StopReason, StopSignal, WalkVisitor, WalkedEntry};
+use crate::text::{one_line, truncate};
+
+/// The most matches of a search.
+pub(super) const MAX_MATCHES: usize = 500;
+/// The longest part of a line that is shown, in characters, and how much of it is before the match.
+const LINE_CHARS: usize = 300;
+const CHARS_BEFORE: usize = 100;
+/// The longest pattern, in bytes, and the bounds of its automata: a search of one buffer cannot be interrupted.
+const MAX_PATTERN: usize = 4_096;
+const MAX_PROGRAM_BYTES: usize = 512 << 10;
+const MAX_CACHE_BYTES: usize = 8 << 20;
+/// The longest line that is searched, in bytes. A file with a longer one is searched up to it.
+const MAX_LINE: usize = 1 << 20;
+
+/// A search that several threads share.
+pub(super) struct Search<'a> {
+    matcher: RegexMatcher,
+    stop: &'a StopSignal,
+    wanted: usize,
+    found: AtomicUsize,
+    searched: AtomicUsize,
+    binary: AtomicUsize,
+    long_lines: AtomicUsize,
+    unreadable: AtomicUsize,
+    files: Mutex<Vec<MatchedFile>>,
+}
+
+/// A file with matches.
+pub(super) struct MatchedFile {
+    pub shown: String,
+    /// Relative to the workspace, if the file lies there.
+    pub path: Option<PathBuf>,
+    /// The numbers and texts of lines.
+    pub lines: Vec<(u64, String)>,
+}
+
+/// The result of a search.
+pub(super) struct SearchResult {
+    /// Sorted by path.
+    pub files: Vec<MatchedFile>,
+    pub searched: usize,
+    /// The numbers of files that were not searched, or not to their end, by reason.
+    pub skipped: Vec<(usize, &'static str)>,
+}
+
+impl<'a> Search<'a> {
+    /// Prepares a search for up to `wanted` matches, which ends early at `stop`.
+    ///
+    /// # Errors
+    /// The pattern is no regex; the error names the place.
+    pub(super) fn new(pattern: &str, ignore_case: bool, wanted: usize, stop: &'a StopSignal) -> Result<Self, String> {
+        let matcher = compile(pattern, ignore_case)?;
+        let counter = || AtomicUsize::new(0);
+        Ok(Self {
+            matcher,
+            stop,
+            wanted,
+            found: counter(),
+            searched: counter(),
+            binary: counter(),
+            long_lines: counter(),
+            unreadable: counter(),
+            files: Mutex::default(),
+        })
+    }
+
+    /// Returns a visitor for one thread of a walk.
+    pub(super) fn visitor(&self) -> FileSearcher<'_> {
+        FileSearcher { search: self, searcher: searcher() }
+    }
+
+    /// Searches one file.
+    pub(super) fn search_file(&self, file: File, shown: &str, path: Option<&Path>) {
+        let lines = self.lines_of(&mut searcher(), file);
+        self.add(lines, || (shown.to_owned(), path.map(Path::to_owned)));
+    }
+
+    /// Returns what was found. A search that was stopped has not seen all files.
+    pub(super) fn finish(self) -> SearchResult {
+        let mut files = self.files.into_inner().unwrap_or_else(PoisonError::into_inner);
+        files.sort_by(|one, other| one.shown.cmp(&other.shown));
+        let skipped =
+            [(self.binary, "binary"), (self.long_lines, "with too long lines"), (self.unreadable, "unreadable")];
+        let skipped = skipped.map(|(count, what)| (count.into_inner(), what));
+        SearchResult {
+            files,
+            searched: self.searched.into_inner(),
+            skipped: skipped.into_iter().filter(|(count, _)| *count > 0).collect(),
+        }
+    }
+
+    fn add(&self, lines: Vec<(u64, String)>, name: impl FnOnce() -> (String, Option<PathBuf>)) {
+        if !lines.is_empty() {
+            let (shown, path) = name();
+            self.files.lock().unwrap_or_else(PoisonError::into_inner).push(MatchedFile { shown, path, lines });
+        }
+    }
+
+    fn lines_of(&self, searcher: &mut Searcher, file: File) -> Vec<(u64, String)> {
+        let mut sink = LineSink { search: self, lines: Vec::new(), is_binary: false };
+        let reader = StoppableReader { file, stop: self.stop };
+        let done = searcher.search_reader(&self.matcher, reader, &mut sink);
+        let LineSink { lines, is_binary, .. } = sink;
+        let counter = match done {
+            _ if is_binary => &self.binary,
+            Ok(()) => &self.searched,
+            Err(_) if self.stop.is_stopped() => return lines,
+            // The searcher has no type for it.
+            Err(error) if error.to_string().contains("allocation limit") => &self.long_lines,
+            Err(_) => &self.unreadable,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        lines
+    }
+}
+
+/// Searches the files of a walk on one thread.
+pub(super) struct FileSearcher<'a> {
+    search: &'a Search<'a>,
+    searcher: Searcher,
+}
+
+impl WalkVisitor for FileSearcher<'_> {
+    fn visit(&mut self, entry: &WalkedEntry<'_>) {
+        if entry.kind != EntryKind::File {
+            return;
+        }
+        let Some(file) = entry.open() else { return };
+        let lines = self.search.lines_of(&mut self.searcher, file);
+        self.search.add(lines, || (entry.shown(), entry.workspace_path()));
+    }
+}
+
+fn searcher() -> Searcher {
+    SearcherBuilder::new()
+        .line_number(true)
+        .binary_detection(BinaryDetection::quit(0))
+        .heap_limit(Some(MAX_LINE))
+        .build()
+}
+
+/// Reads a file until the search is stopped.
+struct StoppableReader<'a> {
+    file: File,
+    stop: &'a StopSignal,
+}
+
+impl Read for StoppableReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stop.is_stopped() {
+            return Err(io::Error::other("the search was stopped"));
+        }
+        self.file.read(buffer)
+    }
+}
+
+/// Takes the matching lines of one file.
+struct LineSink<'a> {
+    search: &'a Search<'a>,
+    lines: Vec<(u64, String)>,
+    is_binary: bool,
+}
+
+impl Sink for LineSink<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _searcher: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        let search = self.search;
+        if search.stop.is_stopped() {
+            return Ok(false);
+        }
+        if search.found.fetch_add(1, Ordering::Relaxed) >= search.wanted {
+            search.stop.stop(StopReason::Enough);
+            return Ok(false);
+        }
+        let line = found.bytes();
+        let at = search.matcher.find(line).ok().flatten().map_or(0..0, |found| found.start()..found.end());
+        self.lines.push((found.line_number().unwrap_or(0), excerpt(line, at.start)));
+        Ok(true)
+    }
+
+    fn binary_data(&mut self, _searcher: &Searcher, _offset: u64) -> Result<bool, io::Error> {
+        self.is_binary = true;
+        Ok(false)
+    }
+}
+
+/// Returns a line as text; of a long one, the part around the match, which begins at byte `at`.
+fn excerpt(line: &[u8], at: usize) -> String {
+    // A character has up to four bytes. One that is cut becomes a replacement character, which is removed.
+    let from = at.saturating_sub(4 * CHARS_BEFORE).min(line.len());
+    let to = (at + 4 * LINE_CHARS).min(line.len());
+    let before: Vec<char> = String::from_utf8_lossy(&line[from..at.min(to)]).chars().collect();
+    let skip = if from > 0 || before.len() > LINE_CHARS { before.len().saturating_sub(CHARS_BEFORE) } else { 0 };
+    let behind = String::from_utf8_lossy(&line[at.min(to)..to]).trim_end_matches(['\n', '\r']).to_owned();
+    let text: Vec<char> = before[skip..].iter().copied().chain(behind.chars()).collect();
+    let is_cut_before = from > 0 || skip > 0;
+    let is_cut_behind = text.len() > LINE_CHARS || to < line.len();
+    let clean = |c: &char| if c.is_control() && *c != '\t' { char::REPLACEMENT_CHARACTER } else { *c };
+    let shown: String = text.iter().take(LINE_CHARS).map(clean).collect();
+    format!("{}{shown}{}", if is_cut_before { "…" } else { "" }, if is_cut_behind { "…" } else { "" })
+}
+
+fn compile(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, String> {
+    if pattern.is_empty() {
+        return Err("the pattern is empty".to_owned());
+    }
+    if pattern.len() > MAX_PATTERN {
+        return Err(format!("the pattern has {} bytes, more than the limit of {MAX_PATTERN}", pattern.len()));
+    }
+    if let ControlFlow::Break(fault) = check_syntax(pattern) {
+        return Err(fault);
+    }
+    RegexMatcherBuilder::new()
+        .case_insensitive(ignore_case)
+        .multi_line(true)
+        .line_terminator(Some(b'\n'))
+        .size_limit(MAX_PROGRAM_BYTES)
+        .dfa_size_limit(MAX_CACHE_BYTES)
+        .build(pattern)
+        .map_err(|error| {
+            let error = one_line(&error.to_string());
+            if error.contains("size limit") {
+                return "the pattern is too large: shorten its repetitions, such as {1,1000}".to_owned();
+            }
+            format!("the pattern cannot be used, as each line is searched alone: {}", truncate(&error, LINE_CHARS))
+        })
+}
+
+/// Finds the fault in a pattern, and names its place.
+fn check_syntax(pattern: &str) -> ControlFlow<String> {
+    let (what, at) = match ParserBuilder::new().utf8(false).build().parse(pattern) {
+        Ok(_) => return ControlFlow::Continue(()),
+        Err(regex_syntax::Error::Parse(error)) => (error.kind().to_string(), error.span().start.offset),
+        Err(regex_syntax::Error::Translate(error)) => (error.kind().to_string(), error.span().start.offset),
+        Err(other) => (one_line(&other.to_string()), 0),
+    };
+    let place = pattern.get(..at).map_or(0, |before| before.chars().count()) + 1;
+    let rest: String = pattern.get(at..).unwrap_or_default().chars().take(20).collect();
+    let hint = if pattern.starts_with('*') { "; for names of files use glob" } else { "" };
+    ControlFlow::Break(format!("the pattern is no regex: {what}, at character {place} ({rest:?}){hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_cut_around_the_match() {
+        let long = format!("{}needle{}", "a".repeat(1_000), "b".repeat(1_000));
+        let cut = format!("…{}needle{}…", "a".repeat(100), "b".repeat(194));
+        let early = format!("needle{}…", "b".repeat(294));
+        let wide = format!("…{}needle\t\u{fffd}x", "界".repeat(100));
+        for (line, at, expected) in [
+            ("short\r\n".to_owned(), 0, "short"),
+            (long.clone(), 1_000, cut.as_str()),
+            (long[1_000..].to_owned(), 0, &early),
+            (format!("{}needle\t\u{1b}x\n", "界".repeat(500)), 1_500, &wide),
+        ] {
+            assert_eq!(excerpt(line.as_bytes(), at), expected, "{at}");
+        }
+        assert_eq!(excerpt(b"\xffa\xfe\n", 1), "\u{fffd}a\u{fffd}");
+    }
+
+    #[test]
+    fn a_fault_of_a_pattern_is_named_with_its_place() {
+        for (pattern, expected) in [
+            ("a(b", "unclosed group, at character 2 (\"(b\")"),
+            ("界[a", "unclosed character class, at character 2 (\"[a\")"),
+            ("*.rs", "repetition operator missing expression, at character 1 (\"*.rs\"); for names of files use glob"),
+            ("(?=a)", "look-around, including look-ahead and look-behind, is not supported, at character 1"),
+            (r"(a)\1", "backreferences are not supported, at character 4"),
+            (r"\p{Nope}", "Unicode property not found, at character 1"),
+            ("a\\nb", "each line is searched alone"),
+            ("(a{1,1000}){1,1000}", "too large"),
+            ("", "is empty"),
+        ] {
+            let error = compile(pattern, false).unwrap_err();
+            assert!(error.contains(expected) && error.lines().count() == 1, "{pattern}: {error}");
+        }
+        assert!(compile(&"a".repeat(5_000), false).unwrap_err().contains("more than the limit"));
+    }
+}

@@ -1,0 +1,180 @@
+//! What the agent deletes goes to the trash, from which the owner restores it, with and without a gateway.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::support::clock::{faketime, follow_clock_file, set_clock};
+use crate::support::requirements::bubblewrap_is_missing;
+use crate::support::{Gateway, Hook, Model, Setup, until};
+
+struct World {
+    gateway: Gateway,
+}
+
+impl World {
+    async fn start(set: impl FnOnce(Setup) -> Setup) -> Self {
+        let model = Model::start().await;
+        model.call_named_tools();
+        let setup = Setup::new().model(&model).hook(Hook::bearer("in"));
+        Self { gateway: Gateway::start(set(setup)).await }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.gateway.workspace().join(path)
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> String {
+        let reply = self.gateway.ask("in", "c", &json!([(tool, arguments)]).to_string()).await;
+        let results: Vec<String> = serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{tool}: {reply}"));
+        results.into_iter().next().unwrap_or_default()
+    }
+
+    async fn list(&self) -> Vec<Value> {
+        self.gateway.json(&["trash", "list"]).await.as_array().unwrap().clone()
+    }
+}
+
+fn id(entry: &Value) -> &str {
+    entry["id"].as_str().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleted_files_are_restored_with_and_without_a_gateway() {
+    let mut world = World::start(|setup| setup).await;
+    assert_eq!(world.gateway.run(&["trash", "list"]).await.stdout, "the trash is empty\n");
+    for is_running in [true, false] {
+        fs::create_dir_all(world.at("notes/old")).unwrap();
+        fs::write(world.at("notes/old/a.txt"), "one").unwrap();
+        fs::write(world.at("b.txt"), "two").unwrap();
+        for path in ["notes", "b.txt"] {
+            let said = world.call("rm", json!({"file_path": path, "recursive": true})).await;
+            assert!(said.starts_with(&format!("Moved {path} to the trash")), "{said}");
+        }
+        if !is_running {
+            world.gateway.stop().await;
+        }
+        let listed = world.list().await;
+        assert_eq!(listed.len(), 2);
+        let (file, folder) = (&listed[0], &listed[1]);
+        assert_eq!((&file["path"], &file["kind"], &file["size"]), (&json!("b.txt"), &json!("file"), &json!(3)));
+        assert_eq!((&folder["path"], &folder["kind"]), (&json!("notes"), &json!("folder")));
+        assert_eq!(file["session"], "webhook:in:c");
+        let shown = world.gateway.run(&["trash", "list"]).await.stdout;
+        assert!(shown.contains("b.txt") && shown.contains(id(folder)), "{shown}");
+
+        // Nothing is overwritten.
+        fs::write(world.at("b.txt"), "newer").unwrap();
+        let ran = world.gateway.run(&["trash", "restore", id(file)]).await;
+        assert!(ran.code == Some(1) && ran.stderr.contains("b.txt: there is something already"), "{ran:?}");
+        assert_eq!(fs::read_to_string(world.at("b.txt")).unwrap(), "newer");
+        for (args, expected) in [
+            (&["trash", "restore", "nope"][..], "no entry nope"),
+            (&["trash", "restore", id(file), "--to", "../out"], "outside the workspace"),
+            (&["trash", "restore", id(file), "--to", "/etc/x"], "outside the workspace"),
+            (&["trash", "restore", id(file), "--to", ".daoyou/x"], "off limits"),
+        ] {
+            let ran = world.gateway.run(args).await;
+            assert!(ran.code == Some(1) && ran.stderr.contains(expected), "{args:?}: {ran:?}");
+        }
+        let ran = world.gateway.run(&["trash", "restore", id(file), "--to", "kept/b.txt"]).await;
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "restored: kept/b.txt\n"), "{ran:?}");
+        assert_eq!(world.gateway.json(&["trash", "restore", id(folder)]).await["restored"], "notes");
+        assert_eq!(fs::read_to_string(world.at("kept/b.txt")).unwrap(), "two");
+        assert_eq!(fs::read_to_string(world.at("notes/old/a.txt")).unwrap(), "one");
+        assert_eq!(world.list().await, Vec::<Value>::new());
+        fs::remove_dir_all(world.at("kept")).unwrap();
+    }
+    let ran = world.gateway.run(&["trash", "empty"]).await;
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "0 entries removed\n"), "{ran:?}");
+}
+
+/// The upkeep of each hour removes what was deleted longer ago than `tools.trash` says.
+#[tokio::test(flavor = "multi_thread")]
+async fn old_entries_are_removed_by_the_upkeep() {
+    let Some(library) = faketime() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let clock = folder.path().join("clock");
+    set_clock(&clock, 0);
+    let model = Model::start().await;
+    model.call_named_tools();
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("tools.trash", "1d");
+    let mut gateway = Gateway::new(setup);
+    follow_clock_file(&mut gateway, &library, &clock);
+    gateway.up().await;
+    let world = World { gateway };
+    fs::write(world.at("file"), "x").unwrap();
+    world.call("delete_file", json!({"path": "file"})).await;
+    set_clock(&clock, 2 * 3_600);
+    set_clock(&clock, 26 * 3_600);
+    until("the entry to be removed", async || world.list().await.is_empty().then_some(())).await;
+    assert!(world.gateway.logs().contains("old entries of the trash removed"), "{}", world.gateway.logs());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_trash_is_emptied_by_hand() {
+    let world = World::start(|setup| setup).await;
+    fs::create_dir(world.at("folder")).unwrap();
+    for path in ["folder/a", "b"] {
+        fs::write(world.at(path), path).unwrap();
+    }
+    for path in ["folder", "b"] {
+        world.call("delete_file", json!({ "path": path })).await;
+    }
+    assert_eq!(world.list().await.len(), 2);
+    assert_eq!(world.gateway.json(&["trash", "empty"]).await, json!({"removed": 2}));
+    assert_eq!(world.list().await, Vec::<Value>::new());
+    assert_eq!(fs::read_dir(world.at(".daoyou/trash")).unwrap().count(), 0);
+}
+
+/// Commands do not see the trash, and tools do not reach it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_trash_is_closed_to_tools_and_commands() {
+    if bubblewrap_is_missing() {
+        return;
+    }
+    let world = World::start(|setup| setup).await;
+    fs::write(world.at("file"), "canary-trash").unwrap();
+    world.call("delete_file", json!({"path": "file"})).await;
+    let entry = world.list().await.remove(0);
+    let content = format!(".daoyou/trash/{}/content", id(&entry));
+    assert_eq!(fs::read_to_string(world.at(&content)).unwrap(), "canary-trash");
+    for (tool, arguments) in [
+        ("read_file", json!({"path": content})),
+        ("grep", json!({"pattern": "canary", "path": content})),
+        ("grep", json!({"pattern": "canary"})),
+        ("grep", json!({"pattern": "canary", "glob": ".daoyou/**"})),
+        ("glob", json!({"pattern": "**/content"})),
+        ("file_info", json!({"path": content})),
+        ("delete_file", json!({"path": content})),
+        ("write_file", json!({"path": content, "content": "x"})),
+        ("exec", json!({"command": format!("cat {content}; grep -r canary .; find . -name content")})),
+    ] {
+        let said = world.call(tool, arguments.clone()).await;
+        assert!(!said.contains("canary-trash") && !said.contains("Moved"), "{tool} {arguments}: {said}");
+        assert!(!said.contains("/content\n"), "{tool} {arguments}: {said}");
+    }
+    assert_eq!(world.list().await.len(), 1);
+}
+
+/// A deletion is a change: a tainted turn waits for the owner's yes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_asked_for_by_others_waits_for_the_owner() {
+    let model = Model::start().await;
+    model.call_named_tools();
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&[]))).await;
+    fs::write(gateway.workspace().join("file"), "x").unwrap();
+    let call = json!([("delete_file", json!({"path": "file"}))]).to_string();
+    gateway.accept("in", &crate::support::gateway::Message::new(&call).chat("c")).await;
+    let asked = until("the question", async || {
+        let list = gateway.json(&["approvals", "list"]).await;
+        list.as_array().unwrap().first().cloned()
+    })
+    .await;
+    assert_eq!(asked["tool"], "delete_file");
+    assert!(gateway.workspace().join("file").exists());
+    assert_eq!(gateway.run(&["approvals", "approve", id(&asked)]).await.code, Some(0));
+    until("the deletion", async || (!gateway.workspace().join("file").exists()).then_some(())).await;
+    assert_eq!(gateway.json(&["trash", "list"]).await[0]["path"], "file");
+}
