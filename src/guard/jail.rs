@@ -104,33 +104,40 @@ pub struct Jail {
     /// Links that stay inside are followed, and mounts are crossed.
     follows_links: bool,
     protected: Vec<PathBuf>,
-    closed: ClosedFolders,
+    pub(super) closed: ClosedFolders,
     max_bytes: u64,
     /// Held while a file is read, changed and replaced, so that two calls of one response do not overwrite each other's
     /// change.
-    writing: Arc<Mutex<()>>,
+    pub(super) writing: Arc<Mutex<()>>,
 }
 
 /// A path that was checked, relative to an open folder.
-struct JailPath {
+pub(super) struct JailPath {
     /// The open folder; `None` for the workspace.
-    base: Option<Dir>,
-    relative: PathBuf,
-    shown: String,
+    pub(super) base: Option<Dir>,
+    pub(super) relative: PathBuf,
+    pub(super) shown: String,
 }
 
 /// A file that was opened and checked.
-struct OpenFile {
-    file: File,
-    size: u64,
-    shown: String,
+#[derive(Debug)]
+pub struct OpenFile {
+    pub file: std::fs::File,
+    /// In bytes.
+    pub size: u64,
+    /// As [`FileContent::shown`].
+    pub shown: String,
 }
 
 /// What became of a file that was to be replaced.
-struct WrittenFile {
-    shown: String,
+#[derive(Debug)]
+pub struct WrittenFile {
+    /// As [`FileContent::shown`].
+    pub shown: String,
     /// `None`: it was not replaced.
-    modified: Option<SystemTime>,
+    pub modified: Option<SystemTime>,
+    /// There was no such file.
+    pub is_new: bool,
 }
 
 impl Jail {
@@ -205,6 +212,7 @@ impl Jail {
     /// The file is not served; see [`JailError`].
     pub fn read(&self, path: &str) -> Result<FileContent, JailError> {
         let OpenFile { file, size, shown } = self.open_file(path)?;
+        self.check_size(&shown, size)?;
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         let read = (&file).take(self.max_bytes + 1).read_to_end(&mut bytes);
         read.map_err(|error| JailError::from_io(&shown, error))?;
@@ -212,20 +220,23 @@ impl Jail {
         Ok(FileContent { bytes, shown })
     }
 
-    /// Opens and checks a file.
-    fn open_file(&self, path: &str) -> Result<OpenFile, JailError> {
+    /// Opens a file of any size, which is read from its start.
+    ///
+    /// # Errors
+    /// As [`Jail::read`].
+    pub fn open_file(&self, path: &str) -> Result<OpenFile, JailError> {
         let resolved = self.resolve(path)?;
         // Checked before opening as well: opening a device can have an effect.
         let metadata = self.metadata(&resolved)?;
-        self.check_metadata(&resolved.shown, &metadata, resolved.base.is_none())?;
+        check_metadata(&resolved.shown, &metadata, resolved.base.is_none())?;
         let file = self.open_at(&resolved)?;
         let metadata = file.metadata().map_err(|error| JailError::from_io(&resolved.shown, error))?;
-        self.check_metadata(&resolved.shown, &metadata, resolved.base.is_none())?;
+        check_metadata(&resolved.shown, &metadata, resolved.base.is_none())?;
         self.check_real_path(&resolved, &file)?;
-        Ok(OpenFile { file, size: metadata.len(), shown: resolved.shown })
+        Ok(OpenFile { file: file.into_std(), size: metadata.len(), shown: resolved.shown })
     }
 
-    fn metadata(&self, resolved: &JailPath) -> Result<cap_std::fs::Metadata, JailError> {
+    pub(super) fn metadata(&self, resolved: &JailPath) -> Result<cap_std::fs::Metadata, JailError> {
         let failed = |error| JailError::from_io(&resolved.shown, error);
         if self.follows_links {
             return self.base_of(resolved).metadata(&resolved.relative).map_err(failed);
@@ -305,19 +316,25 @@ impl Jail {
     /// As [`Jail::read`].
     pub fn folder(&self, path: &str) -> Result<(Dir, String), JailError> {
         let resolved = self.resolve(path)?;
+        let (folder, _) = self.open_folder(&resolved)?;
+        Ok((folder, resolved.shown))
+    }
+
+    /// Opens a folder. Returns it with its real path.
+    pub(super) fn open_folder(&self, resolved: &JailPath) -> Result<(Dir, PathBuf), JailError> {
         let folder = if self.follows_links {
-            let folder = self.base_of(&resolved).open_dir(&resolved.relative);
+            let folder = self.base_of(resolved).open_dir(&resolved.relative);
             folder.map_err(|error| JailError::from_io(&resolved.shown, error))?
         } else {
-            Dir::from_std_file(self.open_strictly(&resolved, OFlags::RDONLY | OFlags::DIRECTORY)?.into())
+            Dir::from_std_file(self.open_strictly(resolved, OFlags::RDONLY | OFlags::DIRECTORY)?.into())
         };
-        self.check_real_path(&resolved, &folder)?;
-        Ok((folder, resolved.shown))
+        let real = self.check_real_path(resolved, &folder)?;
+        Ok((folder, real))
     }
 
     /// Replaces a file; with `is_unchanged` only if it says so and no file appears where there was none. With `mode` the file gets this mode; otherwise it keeps
     /// its own.
-    fn replace(
+    pub(super) fn replace(
         &self,
         path: &str,
         bytes: &[u8],
@@ -345,7 +362,8 @@ impl Jail {
         }
         let own_mode = match folder.symlink_metadata(name) {
             Ok(metadata) => {
-                self.check_metadata(&resolved.shown, &metadata, true)?;
+                check_metadata(&resolved.shown, &metadata, true)?;
+                self.check_size(&resolved.shown, metadata.len())?;
                 Some(metadata.permissions().mode() & 0o777)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -371,7 +389,7 @@ impl Jail {
         // Syncing the folder puts the new name on disk. Some file systems cannot sync folders; the rename itself is
         // done.
         drop(folder.into_std_file().sync_all());
-        Ok(WrittenFile { shown: resolved.shown, modified })
+        Ok(WrittenFile { shown: resolved.shown, modified, is_new: own_mode.is_none() })
     }
 
     /// Returns the path to write to, relative to the open folder.
@@ -412,7 +430,7 @@ impl Jail {
     }
 
     /// Checks a path that a model wrote. Nothing is opened in the workspace yet.
-    fn resolve(&self, path: &str) -> Result<JailPath, JailError> {
+    pub(super) fn resolve(&self, path: &str) -> Result<JailPath, JailError> {
         if path.trim().is_empty() {
             return Err(JailError::Empty);
         }
@@ -454,28 +472,12 @@ impl Jail {
 
     /// Refuses protected paths. A workspace inside a protected folder (daoyou's own) is open; a protected path inside
     /// the workspace stays closed.
-    fn check_protected(&self, real: &Path, shown: &str) -> Result<(), JailError> {
+    pub(super) fn check_protected(&self, real: &Path, shown: &str) -> Result<(), JailError> {
         let open = |secret: &Path| self.root().starts_with(secret) && real.starts_with(self.root());
         if self.protected.iter().any(|secret| real.starts_with(secret) && !open(secret)) {
             return Err(JailError::Protected(shown.to_owned()));
         }
         Ok(())
-    }
-
-    fn check_metadata(&self, shown: &str, metadata: &cap_std::fs::Metadata, inside: bool) -> Result<(), JailError> {
-        if metadata.is_dir() {
-            return Err(JailError::Folder(shown.to_owned()));
-        }
-        if metadata.is_symlink() {
-            return Err(JailError::Link(shown.to_owned()));
-        }
-        if !metadata.is_file() {
-            return Err(JailError::Special(shown.to_owned()));
-        }
-        if inside && metadata.nlink() > 1 {
-            return Err(JailError::HardLink(shown.to_owned()));
-        }
-        self.check_size(shown, metadata.len())
     }
 
     fn check_size(&self, shown: &str, size: u64) -> Result<(), JailError> {
@@ -500,6 +502,23 @@ impl Jail {
         }
         Ok(real)
     }
+}
+
+/// Checks that a file is one that is served.
+pub(super) fn check_metadata(shown: &str, metadata: &cap_std::fs::Metadata, inside: bool) -> Result<(), JailError> {
+    if metadata.is_dir() {
+        return Err(JailError::Folder(shown.to_owned()));
+    }
+    if metadata.is_symlink() {
+        return Err(JailError::Link(shown.to_owned()));
+    }
+    if !metadata.is_file() {
+        return Err(JailError::Special(shown.to_owned()));
+    }
+    if inside && metadata.nlink() > 1 {
+        return Err(JailError::HardLink(shown.to_owned()));
+    }
+    Ok(())
 }
 
 /// Removes `.` from a path relative to the workspace; `..` is left to cap-std. Returns `None` for a path that starts

@@ -11,6 +11,7 @@ mod egress;
 mod jail;
 #[cfg(test)]
 mod jail_tests;
+mod jail_writer;
 mod namespace_support;
 mod output_pump;
 mod ownership;
@@ -30,7 +31,8 @@ pub(crate) use beneath::{create_dir_beneath, open_beneath};
 pub use confine::{CONFINE_COMMAND, confine_main};
 pub use egress::{EgressClient, EgressError, EgressRules, HostPattern};
 pub(crate) use jail::quote_controls;
-pub use jail::{FileContent, Jail, JailError};
+pub use jail::{FileContent, Jail, JailError, OpenFile};
+pub use jail_writer::JailWriter;
 pub use namespace_support::{NAMESPACE_HELP, NamespaceSupport, namespace_support};
 pub use path_rules::{protected_paths, readable_links, readable_paths};
 pub use procfs::{is_same_process, process_birth, signal_group};

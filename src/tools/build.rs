@@ -9,9 +9,10 @@ use daoyou_channels::outgoing::OutgoingFiles;
 use thiserror::Error;
 
 use super::config::ToolsConfig;
+use super::documents::DocumentReader;
 use super::exec::{ExecDeps, ExecTool};
 use super::executor::{ExecutorLimits, ToolExecutor};
-use super::files::{EditFile, ListDir, ReadFile, ReadScope, WorkspaceJail, WriteFile};
+use super::files::{ApplyPatch, EditFile, ListDir, ReadFile, ReadScope, WorkspaceJail, WriteFile};
 use super::find_tools::FindTools;
 use super::message::{ATTACHMENT_BYTES, MessageTool};
 use super::parallel::ParallelTool;
@@ -86,6 +87,7 @@ pub fn build(
         WorkspaceJail::new(Jail::open_strict(&root, protected.clone(), ATTACHMENT_BYTES).map_err(failed)?, private);
     let temp = prepare_temp(home)?;
     let spill = Arc::new(SpillStore::open(&root, config.max_file_size.0).map_err(failed)?);
+    let documents = DocumentReader::new(exe.clone());
     let exec = ExecDeps {
         workspace: root,
         temp,
@@ -99,15 +101,16 @@ pub fn build(
     let rules = config.web.rules().map_err(|fault| setting(&fault))?;
     let service = config.web.service().map_err(|fault| setting(&fault))?;
     let mut registry = ToolRegistry::new(&config.disabled);
-    let tools: [Arc<dyn Tool>; 11] = [
-        Arc::new(ReadFile::new(readable.clone())),
+    let tools: [Arc<dyn Tool>; 12] = [
+        Arc::new(ReadFile::new(readable.clone(), documents.clone())),
         Arc::new(WriteFile::new(files.clone())),
-        Arc::new(EditFile::new(files)),
+        Arc::new(EditFile::new(files.clone(), readable.clone())),
+        Arc::new(ApplyPatch::new(files, readable.clone())),
         Arc::new(ListDir::new(readable)),
         Arc::new(ExecTool::new(config.exec.clone(), exec)),
         Arc::new(ProcessTool::new(processes)),
         Arc::new(MessageTool::new(outgoing, OutgoingFiles::of_home(home))),
-        Arc::new(WebFetch::new(rules)),
+        Arc::new(WebFetch::new(rules, documents)),
         Arc::new(WebSearch::new(&config.web, service)),
         Arc::new(FindTools::new()),
         Arc::new(ParallelTool::new(config.timeout.0)),

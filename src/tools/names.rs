@@ -8,6 +8,7 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ("read_file", &["read", "cat", "view", "view_file", "open_file", "get_file"]),
     ("write_file", &["write", "create_file", "save_file"]),
     ("edit_file", &["edit", "search_replace", "str_replace", "replace", "replace_in_file"]),
+    ("apply_patch", &["patch", "apply_diff", "patch_file"]),
     ("list_dir", &["ls", "list_files", "list_directory", "list"]),
     (
         "exec",
@@ -35,6 +36,7 @@ pub const FIND_TOOLS: &str = "find_tools";
 
 /// The tools that are in a request only after `find_tools` has found them, each with words for what it does if the name does not say it.
 pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
+    ("apply_patch", "diffs"),
     ("process", "background commands"),
     ("message", "other chats, mails, files"),
     ("parallel", ""),

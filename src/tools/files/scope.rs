@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::crash;
 use crate::guard::{Jail, Taint};
 use crate::tools::private_folders::PrivateFolders;
-use crate::tools::{ToolContext, ToolOutcome, ToolResult};
+use crate::tools::{ToolContext, ToolOutcome};
 
 /// The path jail of the workspace, with the private folders that each turn may not see.
 #[derive(Clone)]
@@ -73,7 +73,12 @@ impl ReadScope {
     /// Returns the source of a file's content if it is not the owner's: a file that came with a mail, unless it came with the
     /// message of the owner, or of a known sender, that this turn answers.
     pub fn sources(&self, arguments: &Value, context: &ToolContext) -> Taint {
-        let path = relative_path(&self.workspace.jail, arguments["path"].as_str().unwrap_or("."));
+        self.sources_of(arguments["path"].as_str().unwrap_or("."), context)
+    }
+
+    /// As [`ReadScope::sources`], for the file at `path`.
+    pub(super) fn sources_of(&self, path: &str, context: &ToolContext) -> Taint {
+        let path = relative_path(&self.workspace.jail, path);
         let is_own = |path: &PathBuf| {
             context.trust != Trust::Untrusted && context.files.iter().any(|own| Path::new(own) == path.as_path())
         };
@@ -89,22 +94,28 @@ pub(super) async fn run_on_jail<Args: DeserializeOwned + Send + 'static>(
     arguments: Value,
     work: impl FnOnce(&Jail, Args) -> Result<String, String> + Send + 'static,
 ) -> ToolOutcome {
+    work_on_jail(jail, arguments, work).await.into()
+}
+
+/// As [`run_on_jail`], for work that is not yet the outcome.
+///
+/// # Errors
+/// The error of `work`.
+pub(super) async fn work_on_jail<Args: DeserializeOwned + Send + 'static, T: Send + 'static>(
+    jail: Arc<Jail>,
+    arguments: Value,
+    work: impl FnOnce(&Jail, Args) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
     let path = arguments.get("path").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let args: Args = match serde_json::from_value(arguments) {
-        Ok(args) => args,
-        Err(error) => return ToolResult::failed(error.to_string()).into(),
-    };
+    let args: Args = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
     let work = move || {
         crash::point("file_work", &path);
         work(&jail, args)
     };
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done.into(),
-        Err(error) => {
-            tracing::error!(%error, "a file tool panicked");
-            ToolResult::failed("The tool failed inside daoyou; the fault is in its log").into()
-        }
-    }
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a file tool panicked");
+        Err("The tool failed inside daoyou; the fault is in its log".to_owned())
+    })
 }
 
 /// Returns a path relative to the workspace without `.`; `None` if it contains `..` or lies elsewhere.

@@ -45,8 +45,11 @@ impl Tool for WriteFile {
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         run_on_jail(self.files.for_turn(context), arguments, |jail, args: WriteFileArgs| {
-            let shown = jail.write(&args.path, args.content.as_bytes()).map_err(|error| error.to_string())?;
-            Ok(format!("Wrote {} bytes to {shown}", args.content.len()))
+            let WriteFileArgs { path, content } = args;
+            let written = jail.writer().write(&path, content.as_bytes(), None).map_err(|error| error.to_string())?;
+            let verb = if written.is_new { "Created" } else { "Replaced" };
+            let (lines, bytes) = (content.lines().count(), content.len());
+            Ok(format!("{verb} {}: {lines} lines, {bytes} bytes", written.shown))
         })
         .await
     }
