@@ -39,6 +39,6 @@ pub use procfs::{is_same_process, process_birth, signal_group};
 pub use protocol::{BackgroundOptions, CommandExit, CommandLimits, ExecReport, ExecRequest, SandboxPolicy};
 pub use redact::{mask_url, redact};
 pub use remove::remove_tree;
-pub use sandbox::{Sandbox, SandboxMode, SandboxStatus, SocketAccess, status, try_sockets};
+pub use sandbox::{Sandbox, SandboxMode, SandboxStatus, SocketAccess, give_up_access, status, try_sockets};
 pub use secrets::KnownSecrets;
 pub use supervisor::{EXEC_COMMAND, exec_main, remove_stale_temp, stale_temp_folders};

@@ -1,6 +1,7 @@
 //! Lines and sentences.
 
 use std::any::Any;
+use std::borrow::Cow;
 
 use super::script::is_cjk;
 
@@ -16,6 +17,24 @@ pub fn one_line(text: &str) -> String {
     }
     line.truncate(line.trim_end().len());
     line
+}
+
+/// Returns a page of numbered lines without their numbers; another text is returned as it is. The first line has a number and
+/// a tab, and each number is one more than the one before.
+pub fn without_line_numbers(page: &str) -> Cow<'_, str> {
+    let number = |line: &str| line.split_once('\t').and_then(|(number, _)| number.parse::<u64>().ok());
+    let Some(first) = number(page) else { return Cow::Borrowed(page) };
+    let mut expected = first;
+    let mut plain = String::with_capacity(page.len());
+    for line in page.split_inclusive('\n') {
+        match line.split_once('\t') {
+            Some((number, rest)) if number.parse() == Ok(expected) => plain.push_str(rest),
+            // The note after the last line.
+            _ => plain.push_str(line),
+        }
+        expected = expected.saturating_add(1);
+    }
+    Cow::Owned(plain)
 }
 
 /// Returns the message of a panic.
@@ -93,6 +112,19 @@ mod tests {
             ("\n", ""),
         ] {
             assert_eq!(one_line(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn only_numbers_of_lines_are_removed() {
+        for (page, expected) in [
+            ("1\ta\n2\t\n3\t4\tb", "a\n\n4\tb"),
+            ("7\ta\n8\tb\n[lines 7-8 of 9]", "a\nb\n[lines 7-8 of 9]"),
+            ("1\ta\n1\tb", "a\n1\tb"),
+            ("a\tb\n2\tc", "a\tb\n2\tc"),
+            ("", ""),
+        ] {
+            assert_eq!(without_line_numbers(page), expected, "{page:?}");
         }
     }
 

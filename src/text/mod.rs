@@ -11,7 +11,7 @@ mod stem;
 pub mod time_expression;
 
 pub use language::Language;
-pub use line::{is_invisible, is_sentence_mark, one_line, panic_message, sentences, truncate};
+pub use line::{is_invisible, is_sentence_mark, one_line, panic_message, sentences, truncate, without_line_numbers};
 pub use normalize::{comparison_key, narrow};
 pub use script::{is_cjk, is_han, is_han_or_kana, is_unspaced};
 pub use segment::{

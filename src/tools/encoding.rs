@@ -31,7 +31,8 @@ impl TextEncoding {
         }
         let plain = |encoding| Some(Self { encoding, mark: 0 });
         if start.contains(&0) {
-            return utf_16_without_mark(start).and_then(plain);
+            let is_odd = is_whole && !start.len().is_multiple_of(2);
+            return utf_16_without_mark(start).filter(|_| !is_odd).and_then(plain);
         }
         if is_utf_8(start, is_whole) {
             return plain(UTF_8);

@@ -8,6 +8,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::archive::DocumentArchive;
 use super::text_sink::TextSink;
 use super::{epub, office, pdf, sheets};
+use crate::guard::give_up_access;
 
 /// The argument by which this program becomes an extractor.
 pub const EXTRACT_COMMAND: &str = "__extract";
@@ -51,6 +52,7 @@ pub fn extract_main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
+    give_up_access();
     let mut bytes = Vec::new();
     if io::stdin().lock().take(MAX_DOCUMENT + 1).read_to_end(&mut bytes).is_err() {
         return ExitCode::FAILURE;

@@ -249,6 +249,7 @@ fn read_header(line: &str, hunk: &mut Hunk) -> Option<(usize, usize)> {
 /// What a unified diff says of one file.
 #[derive(Debug, Default)]
 struct DiffSection {
+    is_git: bool,
     /// The names of the line `diff --git`.
     git: Option<(String, String)>,
     /// The names of the lines `---` and `+++`.
@@ -268,7 +269,7 @@ fn parse_unified(text: &str) -> Result<Vec<FilePatch>, String> {
         let new_name = lines.peek().and_then(|next| next.strip_prefix("+++ "));
         if let Some(names) = line.strip_prefix("diff --git ") {
             files.extend(std::mem::take(&mut section).finish()?);
-            section.git = git_names(names);
+            (section.is_git, section.git) = (true, git_names(names));
         } else if let (Some(old), Some(new)) = (line.strip_prefix("--- "), new_name) {
             if section.names.is_some() {
                 files.extend(std::mem::take(&mut section).finish()?);
@@ -291,7 +292,7 @@ impl DiffSection {
             return Err("the patch changes a binary file, which is not supported; nothing was changed".to_owned());
         }
         // Only git writes these, and only before the hunks; elsewhere they are the words of a mail.
-        if self.git.is_none() || !self.hunks.is_empty() {
+        if !self.is_git || !self.hunks.is_empty() {
             return Ok(());
         }
         if line.starts_with("copy from ") {

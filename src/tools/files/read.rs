@@ -132,7 +132,10 @@ fn open(jail: &Jail, args: &ReadFileArgs, limit: WorkLimit) -> Result<FileKind, 
     if is_document(&start) {
         return Ok(FileKind::Document { file, shown });
     }
-    let encoding = text_encoding(&start, size).ok_or_else(|| binary_kind(&start, size, &shown))?;
+    let Some(encoding) = text_encoding(&start, size) else {
+        let image = image_note(&start, size, &shown).map(FileKind::Text);
+        return image.ok_or_else(|| binary_kind(&start, size, &shown));
+    };
     let stream = TextStream::new(file, encoding, limit);
     let page = read_page(stream, page_request(args, size <= MAX_COUNTED), &format_size(size));
     let page = page.map_err(|error| format!("{shown}: {error}"))?;
@@ -154,6 +157,14 @@ fn text_encoding(start: &[u8], size: u64) -> Option<TextEncoding> {
 fn known_kind(start: &[u8]) -> Option<&'static str> {
     let kind = infer::get(start).filter(|kind| kind.matcher_type() != MatcherType::Text)?;
     Some(kind.mime_type())
+}
+
+/// Returns what is told of an image; `None` for other files.
+fn image_note(start: &[u8], size: u64, shown: &str) -> Option<String> {
+    let image = infer::get(start).filter(|kind| kind.matcher_type() == MatcherType::Image)?;
+    let dimensions = imagesize::blob_size(start).ok()?;
+    let (kind, width, height) = (image.mime_type(), dimensions.width, dimensions.height);
+    Some(format!("{shown}: an image ({kind}) of {width} x {height} pixels, {size} bytes; only text can be read"))
 }
 
 fn binary_kind(start: &[u8], size: u64, shown: &str) -> String {
@@ -201,13 +212,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn images_are_described() {
+        let png =
+            [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &640_u32.to_be_bytes(), &480_u32.to_be_bytes(), &[8, 6, 0, 0, 0]];
+        let gif = [&b"GIF89a"[..], &7_u16.to_le_bytes(), &9_u16.to_le_bytes(), &[0, 0, 0]];
+        for (bytes, expected) in [
+            (png.concat(), Some("f: an image (image/png) of 640 x 480 pixels, 29 bytes; only text can be read")),
+            (gif.concat(), Some("f: an image (image/gif) of 7 x 9 pixels, 13 bytes; only text can be read")),
+            (b"\x89PNG\r\n\x1a\n".to_vec(), None),
+            (b"\x7fELF\x02\x01".to_vec(), None),
+        ] {
+            assert_eq!(image_note(&bytes, bytes.len() as u64, "f").as_deref(), expected);
+        }
+    }
+
+    #[test]
     fn other_files_than_texts_are_named() {
         let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+        let program = [&b"\x7fELF\x02\x01\x01"[..], &[0; 64]].concat();
         let jpeg = b"\xff\xd8\xff\xe0\xf1\xe2 JFIF without zero";
         for (start, expected) in [
             (&png[..], Some("(image/png)")),
             (&jpeg[..], Some("(image/jpeg)")),
-            (b"\x7fELF\x02\x01\x01\0\0", Some("(application/x-executable)")),
+            (&program, Some("(application/x-executable)")),
             (b"a\0b", Some("3 bytes, not text")),
             (b"MZ is a start as good as any", None),
             (b"#!/bin/sh\n", None),

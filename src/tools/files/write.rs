@@ -49,7 +49,8 @@ impl Tool for WriteFile {
             let written = jail.writer().write(&path, content.as_bytes(), None).map_err(|error| error.to_string())?;
             let verb = if written.is_new { "Created" } else { "Replaced" };
             let (lines, bytes) = (content.lines().count(), content.len());
-            Ok(format!("{verb} {}: {lines} lines, {bytes} bytes", written.shown))
+            let unit = if lines == 1 { "line" } else { "lines" };
+            Ok(format!("{verb} {}: {lines} {unit}, {bytes} bytes", written.shown))
         })
         .await
     }
