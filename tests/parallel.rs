@@ -94,7 +94,8 @@ async fn writing_calls_run_alone_and_in_order() {
     let gateway = Gateway::start(setup(&model)).await;
     assert_eq!(gateway.ask("in", "c", "mixed").await, "done");
     let told = results(&model.requests()[1]);
-    let expected = ["no such file", "Wrote 3 bytes", "one", "Replaced 1 occurrence", "two", "(done, no output)", "two"];
+    let expected =
+        ["no such file", "1 line, 3 bytes", "1\tone", "Replaced 1 occurrence", "1\ttwo", "(done, no output)", "1\ttwo"];
     assert!(told.len() == 7 && told.iter().zip(expected).all(|(told, part)| told.contains(part)), "{told:?}");
     wait_settled(&gateway.database()).await;
     let journal = check(&gateway.database(), &Witness::default());
@@ -132,7 +133,7 @@ async fn a_crash_among_calls_resumes_with_the_remaining_ones() {
         assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "done", "{point}");
         assert_eq!((model.count(), model.refused()), (2, Vec::new()), "{point}");
         let told = results(&model.requests()[1]);
-        let expected = ["number 0", "number 1", "number 2", told_of_exec, "number 0", "Wrote 1 bytes", "3"];
+        let expected = ["number 0", "number 1", "number 2", told_of_exec, "number 0", "1 line, 1 bytes", "3"];
         assert!(
             told.len() == 7 && told.iter().zip(expected).all(|(told, part)| told.contains(part)),
             "{point}: {told:?}"
@@ -227,7 +228,7 @@ async fn a_plan_with_a_started_command_is_not_run_twice() {
         (
             "tool_finished=parallel",
             0,
-            "[b] read_file: done\nfine",
+            "[b] read_file: done\n1\tfine",
             [("a", read("a.txt"), &[]), ("b", read("a.txt"), &["a"])],
         ),
     ] {

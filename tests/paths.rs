@@ -164,7 +164,10 @@ async fn no_path_escapes_the_workspace_or_hangs() {
     let [missing, written, _, _, attached] = world.each_tool("two\nlines").await;
     check("two\nlines", &std::array::from_fn(|_| missing.clone()), ["no such file"; 5]);
     assert!(attached.contains("control characters"), "{attached}");
-    assert!(written.starts_with("Wrote 7 bytes") && written.lines().count() == 1, "{written}");
+    assert!(
+        written.starts_with("Created ") && written.ends_with(": 1 line, 7 bytes") && written.lines().count() == 1,
+        "{written}"
+    );
     let listed = &world.calls(&[("list_dir", json!({}))]).await[0];
     assert!(listed.contains("\"two\\nlines\" (7 B)") && listed.contains("pipe (special)"), "{listed}");
 
@@ -281,7 +284,7 @@ async fn without_the_restriction_private_data_and_kernel_files_stay_closed() {
     assert_eq!(fs::read(home.join("token")).unwrap(), before);
     assert!(!home.join("new").exists());
     // The gateway is as healthy as before.
-    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["a plain file"]);
+    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["1\ta plain file"]);
 }
 
 /// The files that the gateway itself reads and writes in the workspace: commands of its agent can replace them by
@@ -298,7 +301,7 @@ async fn the_gateway_follows_no_link_made_by_its_agent() {
     mknodat(CWD, workspace.join("SOUL.md"), FileType::Fifo, 0o600.into(), 0).unwrap();
     symlink("/dev/zero", workspace.join("USER.md")).unwrap();
     fs::hard_link(home.join("private"), workspace.join("TOOLS.md")).unwrap();
-    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["a plain file"]);
+    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["1\ta plain file"]);
 
     // The next start writes missing files of the template, and leaves what is in the way.
     fs::remove_file(workspace.join("SOUL.md")).unwrap();
@@ -307,7 +310,7 @@ async fn the_gateway_follows_no_link_made_by_its_agent() {
     symlink("../../outside", workspace.join("memory")).unwrap();
     world.gateway.stop().await;
     world.gateway.up().await;
-    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["a plain file"]);
+    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["1\ta plain file"]);
     assert_eq!(fs::read_to_string(home.join("private")).unwrap(), CANARY);
     assert!(workspace.join("SOUL.md").symlink_metadata().unwrap().is_file());
     world.assert_untouched("a new start");

@@ -189,7 +189,7 @@ async fn huge_tool_output_is_truncated_spilled_and_paged() {
     assert!(cut.starts_with("first-line\n") && cut.trim_end().ends_with("last-line"), "{cut}");
     assert!(cut.chars().count() <= 8_000 && cut.contains(" characters, "), "{}", cut.len());
     let page = results(&requests[2])[0].clone();
-    assert!(page.starts_with("1000004999\n1000005000\n"), "{page}");
+    assert!(page.starts_with("5001\t1000004999\n5002\t1000005000\n"), "{page}");
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 

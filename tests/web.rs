@@ -50,7 +50,9 @@ async fn a_page_is_read_as_markdown_page_by_page_and_kept_as_long_as_it_allows()
     web.put("/b", Page::html(&article).header("cache-control", "max-age=60"));
     web.put("/fresh", Page::new("application/json", r#"{"n":1}"#).header("cache-control", "no-store"));
     web.put("/gone", Page::new("text/plain", "moved away").status(410));
-    web.put("/pdf", Page::new("application/pdf", "%PDF-1.7"));
+    web.put("/broken", Page::new("application/pdf", "%PDF-1.7"));
+    web.put("/image", Page::new("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\r"));
+    web.put("/pdf", Page::new("application/pdf", include_bytes!("data/documents/directions.pdf")));
     let gateway = Gateway::start(setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
 
     let first = fetch(&gateway, &web.url("/a")).await;
@@ -64,7 +66,13 @@ async fn a_page_is_read_as_markdown_page_by_page_and_kept_as_long_as_it_allows()
         assert!(fetch(&gateway, &web.url("/fresh")).await.contains(r#"{"n":1}"#));
     }
     assert_eq!(web.requests().len(), 4);
-    for (path, parts) in [("/gone", ["410 Gone", "moved away"]), ("/pdf", ["application/pdf", "8 bytes"])] {
+    let document = fetch(&gateway, &web.url("/pdf")).await;
+    assert!(document.contains("# PDF, 2 pages") && document.contains("Keep the tower to port."), "{document}");
+    for (path, parts) in [
+        ("/gone", ["410 Gone", "moved away"]),
+        ("/broken", ["/broken", "the PDF is broken"]),
+        ("/image", ["image/png", "12 bytes"]),
+    ] {
         let told = fetch(&gateway, &web.url(path)).await;
         assert!(told.contains("Error: ") && parts.iter().all(|part| told.contains(part)), "{told}");
     }

@@ -21,6 +21,7 @@ use crate::cron::heartbeat::Heartbeat;
 use crate::cron::{self, CronService};
 use crate::guard;
 use crate::http;
+use crate::tools;
 
 /// The time for sending due replies after the last turn has ended; at most `gateway.drain_timeout`.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
@@ -196,11 +197,14 @@ async fn close(bus: &MessageBus, memory_workers: MemoryWorkers, is_daemon: bool)
     tracing::info!("stopped");
 }
 
-/// Supervises a command of `exec`, or becomes one, if this process was started for that; returns the exit code then.
+/// Supervises a command of `exec`, becomes one, or extracts the text of a document, if this process was started for that; returns the exit code then.
 pub fn supervise_command() -> Option<ExitCode> {
     let argument = std::env::args_os().nth(1)?;
     if argument == guard::CONFINE_COMMAND {
         return Some(guard::confine_main());
+    }
+    if argument == tools::EXTRACT_COMMAND {
+        return Some(tools::extract_main());
     }
     (argument == guard::EXEC_COMMAND).then(guard::exec_main)
 }

@@ -109,7 +109,7 @@ pub struct Jail {
     max_bytes: u64,
     /// Held while a file is read, changed and replaced, so that two calls of one response do not overwrite each other's
     /// change.
-    writing: Arc<Mutex<()>>,
+    pub(super) writing: Arc<Mutex<()>>,
 }
 
 /// A path that was checked, relative to an open folder.
@@ -123,7 +123,8 @@ pub(super) struct JailPath {
 /// A file that was opened and checked.
 #[derive(Debug)]
 pub struct OpenFile {
-    pub file: File,
+    pub file: std::fs::File,
+    /// In bytes.
     pub size: u64,
     /// The path without links.
     pub real: PathBuf,
@@ -142,10 +143,14 @@ pub struct OpenFolder {
 }
 
 /// What became of a file that was to be replaced.
-struct WrittenFile {
-    shown: String,
+#[derive(Debug)]
+pub struct WrittenFile {
+    /// As [`FileContent::shown`].
+    pub shown: String,
     /// `None`: it was not replaced.
-    modified: Option<SystemTime>,
+    pub modified: Option<SystemTime>,
+    /// There was no such file.
+    pub is_new: bool,
 }
 
 impl Jail {
@@ -220,6 +225,7 @@ impl Jail {
     /// The file is not served; see [`JailError`].
     pub fn read(&self, path: &str) -> Result<FileContent, JailError> {
         let OpenFile { file, size, shown, .. } = self.open_file(path)?;
+        self.check_size(&shown, size)?;
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         let read = (&file).take(self.max_bytes + 1).read_to_end(&mut bytes);
         read.map_err(|error| JailError::from_io(&shown, error))?;
@@ -227,7 +233,7 @@ impl Jail {
         Ok(FileContent { bytes, shown })
     }
 
-    /// Opens and checks a file.
+    /// Opens a file of any size, which is read from its start.
     ///
     /// # Errors
     /// As [`Jail::read`].
@@ -235,15 +241,15 @@ impl Jail {
         let resolved = self.resolve(path)?;
         // Checked before opening as well: opening a device can have an effect.
         let metadata = self.metadata(&resolved)?;
-        self.check_metadata(&resolved.shown, &metadata, resolved.base.is_none())?;
+        check_metadata(&resolved.shown, &metadata, resolved.base.is_none())?;
         let file = self.open_at(&resolved)?;
         let metadata = file.metadata().map_err(|error| JailError::from_io(&resolved.shown, error))?;
-        self.check_metadata(&resolved.shown, &metadata, resolved.base.is_none())?;
+        check_metadata(&resolved.shown, &metadata, resolved.base.is_none())?;
         let real = self.check_real_path(&resolved, &file)?;
-        Ok(OpenFile { file, size: metadata.len(), real, shown: resolved.shown })
+        Ok(OpenFile { file: file.into_std(), size: metadata.len(), real, shown: resolved.shown })
     }
 
-    fn metadata(&self, resolved: &JailPath) -> Result<cap_std::fs::Metadata, JailError> {
+    pub(super) fn metadata(&self, resolved: &JailPath) -> Result<cap_std::fs::Metadata, JailError> {
         let failed = |error| JailError::from_io(&resolved.shown, error);
         if self.follows_links {
             return self.base_of(resolved).metadata(&resolved.relative).map_err(failed);
@@ -331,19 +337,25 @@ impl Jail {
     /// As [`Jail::read`].
     pub(super) fn open_folder(&self, path: &str) -> Result<OpenFolder, JailError> {
         let resolved = self.resolve(path)?;
+        let (dir, real) = self.open_resolved_folder(&resolved)?;
+        Ok(OpenFolder { dir, real, shown: resolved.shown })
+    }
+
+    /// Opens a folder. Returns it with its real path.
+    pub(super) fn open_resolved_folder(&self, resolved: &JailPath) -> Result<(Dir, PathBuf), JailError> {
         let folder = if self.follows_links {
-            let folder = self.base_of(&resolved).open_dir(&resolved.relative);
+            let folder = self.base_of(resolved).open_dir(&resolved.relative);
             folder.map_err(|error| JailError::from_io(&resolved.shown, error))?
         } else {
-            Dir::from_std_file(self.open_strictly(&resolved, OFlags::RDONLY | OFlags::DIRECTORY)?.into())
+            Dir::from_std_file(self.open_strictly(resolved, OFlags::RDONLY | OFlags::DIRECTORY)?.into())
         };
-        let real = self.check_real_path(&resolved, &folder)?;
-        Ok(OpenFolder { dir: folder, real, shown: resolved.shown })
+        let real = self.check_real_path(resolved, &folder)?;
+        Ok((folder, real))
     }
 
     /// Replaces a file; with `is_unchanged` only if it says so and no file appears where there was none. With `mode` the file gets this mode; otherwise it keeps
     /// its own.
-    fn replace(
+    pub(super) fn replace(
         &self,
         path: &str,
         bytes: &[u8],
@@ -371,7 +383,8 @@ impl Jail {
         }
         let own_mode = match folder.symlink_metadata(name) {
             Ok(metadata) => {
-                self.check_metadata(&resolved.shown, &metadata, true)?;
+                check_metadata(&resolved.shown, &metadata, true)?;
+                self.check_size(&resolved.shown, metadata.len())?;
                 Some(metadata.permissions().mode() & 0o777)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -397,7 +410,7 @@ impl Jail {
         // Syncing the folder puts the new name on disk. Some file systems cannot sync folders; the rename itself is
         // done.
         drop(folder.into_std_file().sync_all());
-        Ok(WrittenFile { shown: resolved.shown, modified })
+        Ok(WrittenFile { shown: resolved.shown, modified, is_new: own_mode.is_none() })
     }
 
     /// Returns the path to write to, relative to the open folder.
@@ -477,27 +490,6 @@ impl Jail {
         Ok(())
     }
 
-    pub(super) fn check_metadata(
-        &self,
-        shown: &str,
-        metadata: &cap_std::fs::Metadata,
-        inside: bool,
-    ) -> Result<(), JailError> {
-        if metadata.is_dir() {
-            return Err(JailError::Folder(shown.to_owned()));
-        }
-        if metadata.is_symlink() {
-            return Err(JailError::Link(shown.to_owned()));
-        }
-        if !metadata.is_file() {
-            return Err(JailError::Special(shown.to_owned()));
-        }
-        if inside && metadata.nlink() > 1 {
-            return Err(JailError::HardLink(shown.to_owned()));
-        }
-        self.check_size(shown, metadata.len())
-    }
-
     fn check_size(&self, shown: &str, size: u64) -> Result<(), JailError> {
         if size > self.max_bytes {
             return Err(JailError::TooLarge { path: shown.to_owned(), size, limit: self.max_bytes });
@@ -539,6 +531,23 @@ pub(super) fn check_written(path: &str) -> Result<(), JailError> {
     }
     if path == "~" || path.starts_with("~/") {
         return Err(JailError::Invalid("~ is not expanded; write it relative to the workspace"));
+    }
+    Ok(())
+}
+
+/// Checks that a file is one that is served.
+pub(super) fn check_metadata(shown: &str, metadata: &cap_std::fs::Metadata, inside: bool) -> Result<(), JailError> {
+    if metadata.is_dir() {
+        return Err(JailError::Folder(shown.to_owned()));
+    }
+    if metadata.is_symlink() {
+        return Err(JailError::Link(shown.to_owned()));
+    }
+    if !metadata.is_file() {
+        return Err(JailError::Special(shown.to_owned()));
+    }
+    if inside && metadata.nlink() > 1 {
+        return Err(JailError::HardLink(shown.to_owned()));
     }
     Ok(())
 }

@@ -155,6 +155,16 @@ pub(super) fn restrict_thread(policy: &SandboxPolicy, kind: ConfinementKind) -> 
     restrict_syscalls(SyscallPolicy { network: policy.network, seals_attributes: kind == ConfinementKind::Landlock })
 }
 
+/// Gives up the files, sockets and system calls that the calling thread does not need to compute with what it has open, as far as
+/// the kernel can.
+pub fn give_up_access() {
+    let nothing = SandboxPolicy { read: Vec::new(), links: Vec::new(), write: Vec::new(), network: false };
+    let calls = SyscallPolicy { network: false, seals_attributes: true };
+    // What the kernel lacks was only a second protection.
+    drop(restrict_landlock(&nothing));
+    drop(restrict_syscalls(calls));
+}
+
 /// The kinds of sockets that a command can open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketAccess {

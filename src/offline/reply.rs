@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::context::MessageTime;
 use crate::chat::{ToolCall, without_notes};
-use crate::text::Language;
+use crate::text::{Language, without_line_numbers};
 
 /// The most of a tool's result that is passed on, in characters.
 const MAX_CHARS: usize = 4_000;
@@ -169,7 +169,10 @@ pub(super) fn tool_result(language: Language, call: &ToolCall, result: &str, is_
     let text = match tool.as_str() {
         "list_dir" => say!(language, "Files in {path}:\n\n{shown}", "{path} 里的文件：\n\n{shown}"),
         "read_file" if result.trim().is_empty() => say!(language, "{path} is empty.", "{path} 是空的。"),
-        "read_file" => say!(language, "{path}:\n\n{shown}", "{path}：\n\n{shown}"),
+        "read_file" => {
+            let shown = shorten(language, &without_line_numbers(result));
+            say!(language, "{path}:\n\n{shown}", "{path}：\n\n{shown}")
+        }
         "write_file" => say!(language, "Done: {path} is written. {shown}", "好了，{path} 已写入。{shown}"),
         "grep" | "glob" | "exec" if is_nothing(result) => say!(language, "Nothing found.", "什么也没找到。"),
         "grep" | "glob" | "exec" => say!(language, "Found:\n\n{shown}", "找到：\n\n{shown}"),

@@ -9,10 +9,12 @@ use daoyou_channels::outgoing::OutgoingFiles;
 use thiserror::Error;
 
 use super::config::ToolsConfig;
+use super::documents::DocumentReader;
 use super::exec::{ExecDeps, ExecTool};
 use super::executor::{ExecutorLimits, ToolExecutor};
 use super::files::{
-    CreateDir, DeleteFile, EditFile, FileInfo, Glob, Grep, ListDir, ReadFile, ReadScope, WorkspaceJail, WriteFile,
+    ApplyPatch, CreateDir, DeleteFile, EditFile, FileInfo, Glob, Grep, ListDir, ReadFile, ReadScope, WorkspaceJail,
+    WriteFile, WriteScope,
 };
 use super::find_tools::FindTools;
 use super::message::{ATTACHMENT_BYTES, MessageTool};
@@ -83,14 +85,16 @@ pub fn build(
     // No link opens more to untrusted senders than the paths that are named.
     let for_untrusted = Jail::open_strict(&root, protected.clone(), config.max_file_size.0).map_err(failed)?;
     let for_untrusted = WorkspaceJail::new(for_untrusted, private);
-    let readable = ReadScope::new(files.clone(), for_untrusted, &config.strangers_read);
+    let readable = ReadScope::new(files.clone(), for_untrusted.clone(), &config.strangers_read);
+    let writable = WriteScope::new(files, for_untrusted);
     // Attachments leave the workspace: no link decides their content.
     let outgoing =
         WorkspaceJail::new(Jail::open_strict(&root, protected.clone(), ATTACHMENT_BYTES).map_err(failed)?, private);
     let temp = prepare_temp(home)?;
     let spill = Arc::new(SpillStore::open(&root, config.max_file_size.0).map_err(failed)?);
-    let trash = Trash::open(&root).map_err(failed)?;
+    let trash = Arc::new(Trash::open(&root).map_err(failed)?);
     let timeout = config.timeout.0;
+    let documents = DocumentReader::new(exe.clone());
     let exec = ExecDeps {
         workspace: root,
         temp,
@@ -104,20 +108,21 @@ pub fn build(
     let rules = config.web.rules().map_err(|fault| setting(&fault))?;
     let service = config.web.service().map_err(|fault| setting(&fault))?;
     let mut registry = ToolRegistry::new(&config.disabled);
-    let tools: [Arc<dyn Tool>; 16] = [
-        Arc::new(ReadFile::new(readable.clone())),
-        Arc::new(WriteFile::new(files.clone())),
-        Arc::new(EditFile::new(files.clone())),
+    let tools: [Arc<dyn Tool>; 17] = [
+        Arc::new(ReadFile::new(readable.clone(), documents.clone())),
+        Arc::new(WriteFile::new(writable.clone())),
+        Arc::new(EditFile::new(writable.clone(), readable.clone())),
+        Arc::new(ApplyPatch::new(writable.clone(), readable.clone(), Arc::clone(&trash))),
         Arc::new(ListDir::new(readable.clone())),
         Arc::new(Grep::new(readable.clone(), timeout)),
         Arc::new(Glob::new(readable.clone(), timeout)),
         Arc::new(FileInfo::new(readable)),
-        Arc::new(CreateDir::new(files.clone())),
-        Arc::new(DeleteFile::new(files, trash)),
+        Arc::new(CreateDir::new(writable.clone())),
+        Arc::new(DeleteFile::new(writable, trash)),
         Arc::new(ExecTool::new(config.exec.clone(), exec)),
         Arc::new(ProcessTool::new(processes)),
         Arc::new(MessageTool::new(outgoing, OutgoingFiles::of_home(home))),
-        Arc::new(WebFetch::new(rules)),
+        Arc::new(WebFetch::new(rules, documents)),
         Arc::new(WebSearch::new(&config.web, service)),
         Arc::new(FindTools::new()),
         Arc::new(ParallelTool::new(timeout)),

@@ -20,7 +20,7 @@ pub struct ToolsConfig {
     /// Files and folders of the workspace that may be read for outside senders, in addition to the files that came with
     /// their own message; `.` is the whole workspace.
     pub strangers_read: Vec<String>,
-    /// The largest file that the file tools read or write.
+    /// The largest file that the file tools write or change; larger texts can be read.
     pub max_file_size: ByteSize,
     /// How long deleted files are kept.
     pub trash: Span,

@@ -122,7 +122,7 @@ fn tools_are_found_by_name_or_alias() {
         assert_eq!(got.as_deref(), found, "{name}");
     }
     let fewer = registry(&["exec", "edit"]);
-    assert_eq!(fewer.executor.registry().names().count(), 9);
+    assert_eq!(fewer.executor.registry().names().count(), 10);
     assert!(fewer.executor.registry().get("bash").is_none());
 }
 
@@ -160,13 +160,13 @@ async fn the_error_of_a_wrong_call_says_what_is_right() {
         (
             "frobnicate",
             "{}",
-            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, list_dir, exec, process, message, web_fetch, web_search, find_tools, parallel\n\n\
+            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, apply_patch, list_dir, exec, process, message, web_fetch, web_search, find_tools, parallel\n\n\
              [Please analyze the error above and try a different approach.]",
         ),
         (
             "read_file",
             r#"{"foo":1,"offset":"x"}"#,
-            "Error: Invalid params for tool \"read_file\": missing: path; unknown: foo (known: limit, offset, path); \
+            "Error: Invalid params for tool \"read_file\": missing: path; unknown: foo (known: column, limit, offset, path); \
              offset: expected integer, got string\n\n[Please analyze the error above and try a different approach.]",
         ),
         (
@@ -204,26 +204,32 @@ async fn files_are_written_read_edited_and_listed() {
     let world = fresh();
     let numbers: String = (1..=450).map(|n| format!("{n}\n")).collect();
     for (name, arguments, expected) in [
-        ("write_file", json!({ "path": "notes/a.txt", "content": "one\ntwo\n" }), "Wrote 8 bytes to notes/a.txt"),
-        ("read_file", json!({ "file_path": "notes/a.txt" }), "one\ntwo\n"),
+        (
+            "write_file",
+            json!({ "path": "notes/a.txt", "content": "one\ntwo\n" }),
+            "Created notes/a.txt: 2 lines, 8 bytes",
+        ),
+        ("read_file", json!({ "file_path": "notes/a.txt" }), "1\tone\n2\ttwo"),
         (
             "edit_file",
             json!({ "path": "notes/a.txt", "oldStr": "two", "newStr": "2" }),
-            "Replaced 1 occurrence in notes/a.txt, line 2",
+            "Replaced 1 occurrence in notes/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2",
         ),
-        ("read_file", json!({ "path": "notes/a.txt", "offset": 2 }), "2\n[lines 2-2 of 2]"),
-        ("write_file", json!({ "path": "empty", "content": "" }), "Wrote 0 bytes to empty"),
+        ("read_file", json!({ "path": "notes/a.txt", "offset": 2 }), "2\t2\n[lines 2-2 of 2]"),
+        ("write_file", json!({ "path": "empty", "content": "" }), "Created empty: 0 lines, 0 bytes"),
         ("read_file", json!({ "path": "empty" }), "(the file is empty)"),
-        ("write_file", json!({ "path": "n", "content": numbers }), "Wrote 1692 bytes to n"),
+        ("write_file", json!({ "path": "n", "content": numbers }), "Created n: 450 lines, 1692 bytes"),
         ("list_dir", json!({}), "empty (0 B)\nn (1692 B)\nnotes/"),
         ("ls", json!({ "directory": "notes" }), "a.txt (6 B)"),
     ] {
         assert_eq!(world.says(name, arguments.clone()).await, expected, "{name} {arguments}");
     }
     let page = world.says("read_file", json!({ "path": "n", "offset": "201" })).await;
-    assert!(page.starts_with("201\n") && page.ends_with("400\n[lines 201-400 of 450; continue with offset=401]"));
+    assert!(
+        page.starts_with("201\t201\n") && page.ends_with("400\t400\n[lines 201-400 of 450; continue with offset=401]")
+    );
     let page = world.says("read_file", json!({ "path": "n", "limit": 5_000 })).await;
-    assert_eq!(page, numbers);
+    assert!(page.starts_with("1\t1\n") && page.ends_with("\n450\t450"), "{page}");
     for (name, arguments, expected) in [
         ("read_file", json!({ "path": "../config.toml" }), "outside the workspace"),
         ("edit_file", json!({ "path": "n", "old_text": "nowhere", "new_text": "x" }), "nothing was changed"),
@@ -237,7 +243,9 @@ async fn files_are_written_read_edited_and_listed() {
     std::fs::write(world.path("bin"), b"\x7fELF\0\0").unwrap();
     assert!(world.says("read_file", json!({ "path": "bin" })).await.contains("binary file of 6 bytes"));
     std::fs::write(world.path("latin"), b"caf\xe9\n").unwrap();
-    assert!(world.says("read_file", json!({ "path": "latin" })).await.starts_with("caf\u{fffd}\n[not UTF-8"));
+    assert!(
+        world.says("read_file", json!({ "path": "latin" })).await.starts_with("1\tcaf\u{e9}\n[encoding: windows-1252]")
+    );
 }
 
 #[tokio::test]
@@ -355,7 +363,7 @@ async fn long_output_is_shortened_and_kept_whole_for_read_file() {
     let path = got.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
     assert!(path.starts_with(".daoyou/conversations/") && path.contains("-owner/spill/"), "{path}");
     let page = world.says("read_file", json!({ "path": path, "offset": 300, "limit": 2 })).await;
-    assert_eq!(page, "line 299\nline 300\n[lines 300-301 of 500; continue with offset=302]");
+    assert_eq!(page, "300\tline 299\n301\tline 300\n[lines 300-301 of 500; continue with offset=302]");
     let got = world.says("wrong", json!({})).await;
     assert!(got.starts_with("Error: eee") && got.ends_with("out\n"), "{got}");
     assert!(TextExtent::of(&got).fits(OutputLimit { chars: 400, lines: 20 }), "{got}");

@@ -3,6 +3,8 @@
 mod arguments;
 mod build;
 mod config;
+mod documents;
+mod encoding;
 mod exec;
 mod executor;
 #[cfg(test)]
@@ -29,6 +31,7 @@ mod web;
 pub use arguments::parse_arguments;
 pub use build::{ToolDeps, build};
 pub use config::{ExecConfig, ToolsConfig};
+pub use documents::{EXTRACT_COMMAND, extract_main};
 pub use exec::sandbox_of;
 pub use executor::{CacheableCall, ExecutorLimits, ToolExecutor};
 pub use names::{TOOL_NAMES, is_tool, nearest_tool};

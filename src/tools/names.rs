@@ -8,6 +8,7 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ("read_file", &["read", "cat", "view", "view_file", "open_file", "get_file"]),
     ("write_file", &["write", "create_file", "save_file"]),
     ("edit_file", &["edit", "search_replace", "str_replace", "replace", "replace_in_file"]),
+    ("apply_patch", &["patch", "apply_diff", "patch_file"]),
     ("list_dir", &["ls", "list_files", "list_directory", "list"]),
     (
         "grep",
@@ -74,6 +75,7 @@ pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
     ("file_info", ""),
     ("create_dir", ""),
     ("delete_file", ""),
+    ("apply_patch", "diffs"),
     ("process", "background commands"),
     ("message", "other chats, mails, files"),
     ("parallel", ""),

@@ -106,6 +106,12 @@ fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
             json!({"path": "edit.txt", "old_text": "a", "new_text": "b"}),
             "",
         ),
+        probe(
+            "apply_patch",
+            "a new file",
+            json!({"patch": "*** Begin Patch\n*** Add File: patched.txt\n+x\n*** End Patch"}),
+            "file:patched.txt",
+        ),
         probe("exec", "a command", json!({"command": "echo canary-exec"}), "canary-exec"),
         probe("exec", "reads `memory/`", json!({"command": "cat memory/MEMORY.md"}), "sings at noon"),
         probe("exec", "in the background", json!({"command": "true", "background": true}), ""),

@@ -354,8 +354,8 @@ impl<'a> Walk<'a> {
     fn open_elsewhere(&self, path: &Path) -> Option<File> {
         let opened = self.on_other_mount(path).map(|path| self.jail.open_file(&path))?;
         match opened {
-            Ok(file) => Some(file.file.into_std()),
-            Err(_) => {
+            Ok(file) if file.size <= self.jail.max_bytes() => Some(file.file),
+            Ok(_) | Err(_) => {
                 SkipCounts::add(&self.skipped.mounts);
                 None
             }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::scope::{WorkspaceJail, run_on_jail};
+use super::scope::{WriteScope, run_on_jail};
 use crate::chat::ToolSpec;
 use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, tool_spec};
 
@@ -17,11 +17,11 @@ struct CreateDirArgs {
 /// Creates a folder and those above it.
 pub struct CreateDir {
     spec: ToolSpec,
-    files: WorkspaceJail,
+    files: WriteScope,
 }
 
 impl CreateDir {
-    pub fn new(files: WorkspaceJail) -> Self {
+    pub fn new(files: WriteScope) -> Self {
         Self { spec: tool_spec::<CreateDirArgs>("create_dir", "Create a folder and those above it."), files }
     }
 }
@@ -39,6 +39,10 @@ impl Tool for CreateDir {
     /// Text from a file or page must not choose the folder.
     fn literal_arguments(&self) -> &'static [&'static str] {
         &["path"]
+    }
+
+    fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.files.is_path_restricted(arguments, context)
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {

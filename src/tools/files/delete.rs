@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::scope::{WorkspaceJail, run_on_jail};
+use super::scope::{WriteScope, run_on_jail};
 use crate::chat::ToolSpec;
 use crate::guard::{Jail, JailEntry, JailError};
 use crate::tools::trash::{Trash, TrashRecord};
@@ -31,14 +31,14 @@ struct DeleteFileArgs {
 /// Moves a file or folder into the trash.
 pub struct DeleteFile {
     spec: ToolSpec,
-    files: WorkspaceJail,
+    files: WriteScope,
     trash: Arc<Trash>,
 }
 
 impl DeleteFile {
-    pub fn new(files: WorkspaceJail, trash: Trash) -> Self {
+    pub fn new(files: WriteScope, trash: Arc<Trash>) -> Self {
         let description = "Move a file or folder to the trash.";
-        Self { spec: tool_spec::<DeleteFileArgs>("delete_file", description), files, trash: Arc::new(trash) }
+        Self { spec: tool_spec::<DeleteFileArgs>("delete_file", description), files, trash }
     }
 }
 
@@ -58,20 +58,15 @@ impl Tool for DeleteFile {
         &["path"]
     }
 
+    fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.files.is_path_restricted(arguments, context)
+    }
+
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         let trash = Arc::clone(&self.trash);
-        let mut record = TrashRecord {
-            id: daoyou_channels::new_id(),
-            path: String::new(),
-            kind: String::new(),
-            size: None,
-            deleted_at: Timestamp::now(),
-            session: context.session.to_string(),
-            turn: context.turn,
-            call: context.call_id.clone(),
-        };
+        let record = new_record(context);
         run_on_jail(self.files.for_turn(context), arguments, move |jail, args: DeleteFileArgs| {
-            let (shown, id) = delete(jail, &trash, &args.path, &mut record)?;
+            let (shown, id) = move_to_trash(jail, &trash, &args.path, record)?;
             Ok::<_, String>(format!(
                 "Moved {shown} to the trash. The owner restores it with: daoyou trash restore {id}"
             ))
@@ -80,14 +75,36 @@ impl Tool for DeleteFile {
     }
 }
 
-/// Moves what `path` names, and completes the record. Returns the path as shown to the model, and the id of the entry.
-fn delete(jail: &Jail, trash: &Trash, path: &str, record: &mut TrashRecord) -> Result<(String, Uuid), String> {
+/// Returns a record for what a call deletes.
+pub(super) fn new_record(context: &ToolContext) -> TrashRecord {
+    TrashRecord {
+        id: daoyou_channels::new_id(),
+        path: String::new(),
+        kind: String::new(),
+        size: None,
+        deleted_at: Timestamp::now(),
+        session: context.session.to_string(),
+        turn: context.turn,
+        call: context.call_id.clone(),
+    }
+}
+
+/// Moves what `path` names. Returns the path as shown to the model, and the id of the entry.
+///
+/// # Errors
+/// It does not exist, may not be deleted, or cannot be moved.
+pub(super) fn move_to_trash(
+    jail: &Jail,
+    trash: &Trash,
+    path: &str,
+    mut record: TrashRecord,
+) -> Result<(String, Uuid), String> {
     let entry = jail.entry(path).map_err(|error| error.to_string())?;
     record.path = deletable(jail, &entry)?;
     let facts = match entry.facts() {
         Ok(facts) => facts,
         Err(error) => {
-            let before = trash.entry_of_call(record).filter(|_| matches!(error, JailError::Missing(_)));
+            let before = trash.entry_of_call(&record).filter(|_| matches!(error, JailError::Missing(_)));
             return before.map(|before| (entry.shown, before.id)).ok_or_else(|| error.to_string());
         }
     };
@@ -99,7 +116,7 @@ fn delete(jail: &Jail, trash: &Trash, path: &str, record: &mut TrashRecord) -> R
     }
     .to_owned();
     record.size = (facts.kind == FileType::RegularFile).then_some(facts.size);
-    trash.take(&entry, record).map_err(|error| error.to_string())?;
+    trash.take(&entry, &record).map_err(|error| error.to_string())?;
     Ok((entry.shown, record.id))
 }
 

@@ -1,43 +1,88 @@
 //! The tool `edit_file`: replaces text that occurs exactly once, or every occurrence on request. It never reports a
 //! change that it did not make.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use similar::TextDiff;
 
-use super::scope::{WorkspaceJail, run_on_jail};
+use super::line_match::{BlockPlace, BlockSearch, nearest_lines};
+use super::scope::{ReadScope, WriteScope, run_on_jail};
+use super::text_file::TextFile;
 use crate::chat::ToolSpec;
 use crate::guard::FileContent;
+use crate::text::truncate;
 use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, tool_spec};
 
-/// The lines, and characters per line, that the search for similar text compares.
+/// The lines that the search for similar text compares, and the characters of each that an error shows.
 const NEAR_LINES: usize = 5_000;
 const NEAR_CHARS: usize = 200;
-/// The least similarity (1 is equal) for a suggestion.
-const MIN_SIMILARITY: f64 = 0.6;
 /// The most line numbers that an error names.
 const MAX_NAMED_LINES: usize = 10;
+/// The most edits of one call.
+const MAX_EDITS: usize = 200;
+/// The unchanged lines around a change that the result shows.
+const DIFF_CONTEXT: usize = 2;
+/// The longest difference that the result shows.
+const DIFF_LINES: usize = 120;
+const DIFF_LINE_CHARS: usize = 300;
+const DIFF_CHARS: usize = 6_000;
+/// How long the smallest difference is looked for; then a larger one is shown.
+const DIFF_TIME: Duration = Duration::from_millis(500);
 
 #[derive(Deserialize, JsonSchema)]
 struct EditFileArgs {
     path: String,
-    /// Exact text, unique in the file.
-    old_text: String,
-    new_text: String,
+    /// Unique in the file.
+    old_text: Option<String>,
+    new_text: Option<String>,
     /// Replace every occurrence.
     replace_all: Option<bool>,
+    /// Several, all or none.
+    edits: Option<Vec<TextEdit>>,
+}
+
+#[derive(Clone, Deserialize, JsonSchema)]
+struct TextEdit {
+    old_text: String,
+    new_text: String,
+    replace_all: Option<bool>,
+}
+
+impl EditFileArgs {
+    /// Returns the edits in their order.
+    fn all_edits(&self) -> Result<Vec<TextEdit>, String> {
+        let single = match (&self.old_text, &self.new_text) {
+            (Some(old_text), Some(new_text)) => {
+                Some(TextEdit { old_text: old_text.clone(), new_text: new_text.clone(), replace_all: self.replace_all })
+            }
+            (None, None) => None,
+            _ => return Err("give both old_text and new_text; nothing was changed".to_owned()),
+        };
+        let several = self.edits.iter().flatten().cloned();
+        let edits: Vec<TextEdit> = single.into_iter().chain(several).collect();
+        match edits.len() {
+            0 => Err("give old_text and new_text, or edits; nothing was changed".to_owned()),
+            1..=MAX_EDITS => Ok(edits),
+            many => Err(format!("{many} edits, at most {MAX_EDITS} in one call; nothing was changed")),
+        }
+    }
 }
 
 /// Replaces text in a file.
 pub struct EditFile {
     spec: ToolSpec,
-    files: WorkspaceJail,
+    files: WriteScope,
+    scope: ReadScope,
 }
 
 impl EditFile {
-    pub fn new(files: WorkspaceJail) -> Self {
-        Self { spec: tool_spec::<EditFileArgs>("edit_file", "Replace text in a file."), files }
+    /// `scope` knows whose texts the files hold: the result shows a part of them.
+    pub fn new(files: WriteScope, scope: ReadScope) -> Self {
+        Self { spec: tool_spec::<EditFileArgs>("edit_file", "Replace text in a file."), files, scope }
     }
 }
 
@@ -57,110 +102,229 @@ impl Tool for EditFile {
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
-        let text = |name| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
-        if text("old_text").is_empty() {
-            return Err("old_text is empty; use write_file for a whole file".to_owned());
-        }
-        if text("old_text") == text("new_text") {
-            return Err("old_text and new_text are the same; nothing was changed".to_owned());
+        let args: EditFileArgs = serde_json::from_value(arguments.clone()).map_err(|error| error.to_string())?;
+        for edit in args.all_edits()? {
+            if edit.old_text.is_empty() {
+                return Err("old_text is empty; use write_file for a whole file".to_owned());
+            }
+            if edit.old_text == edit.new_text {
+                return Err("old_text and new_text are the same; nothing was changed".to_owned());
+            }
         }
         Ok(())
     }
 
+    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
+        !self.scope.sources(arguments, context).is_empty()
+    }
+
+    fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.files.is_path_restricted(arguments, context)
+    }
+
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        run_on_jail(self.files.for_turn(context), arguments, |jail, args: EditFileArgs| {
-            jail.edit(&args.path, |opened| replace_text(opened, &args))
+        let source = self.scope.sources(&arguments, context);
+        let mut outcome = run_on_jail(self.files.for_turn(context), arguments, |jail, args: EditFileArgs| {
+            let edits = args.all_edits()?;
+            jail.edit(&args.path, |opened| apply_edits(opened, &edits))
         })
-        .await
+        .await;
+        outcome.result.add_sources(source);
+        outcome
     }
 }
 
-fn replace_text(opened: &FileContent, args: &EditFileArgs) -> Result<(Vec<u8>, String), String> {
+/// Returns the new content of a file, and the report for the model.
+fn apply_edits(opened: &FileContent, edits: &[TextEdit]) -> Result<(Vec<u8>, String), String> {
     let shown = &opened.shown;
-    let text =
-        std::str::from_utf8(&opened.bytes).map_err(|_| format!("{shown}: not UTF-8 text; nothing was changed"))?;
-    // Models write LF even if the file has CRLF.
-    let is_crlf = text.contains("\r\n") && !text.contains(&args.old_text) && !args.old_text.contains('\r');
-    let (old, new) = match is_crlf {
-        true => (args.old_text.replace('\n', "\r\n"), args.new_text.replace("\r\n", "\n").replace('\n', "\r\n")),
-        false => (args.old_text.clone(), args.new_text.clone()),
+    let file = TextFile::decode(opened)?;
+    let mut text = file.text.clone();
+    let mut count = 0;
+    let mut is_tolerant = false;
+    for (number, edit) in edits.iter().enumerate() {
+        let (old, new) = (file.normalize(&edit.old_text), file.normalize(&edit.new_text));
+        let all = edit.replace_all.unwrap_or(false);
+        let replaced = replace(&text, &old, &new, all, shown).map_err(|error| match edits.len() {
+            1 => error,
+            _ => format!("edit {}: {error}", number + 1),
+        })?;
+        count += replaced.count;
+        is_tolerant |= replaced.is_tolerant;
+        text = replaced.text;
+    }
+    if text == file.text {
+        return Err(format!("{shown} would be as it was; nothing was changed"));
+    }
+    let bytes = file.encode(&text)?;
+    let plural = if count == 1 { "occurrence" } else { "occurrences" };
+    let note = if is_tolerant { " (spaces differed)" } else { "" };
+    Ok((bytes, format!("Replaced {count} {plural} in {shown}{note}\n{}", diff(&file.text, &text))))
+}
+
+/// A text after a replacement.
+#[derive(Debug)]
+struct ReplacedText {
+    text: String,
+    count: usize,
+    /// The spaces of the text differed.
+    is_tolerant: bool,
+}
+
+fn replace(text: &str, old: &str, new: &str, all: bool, shown: &str) -> Result<ReplacedText, String> {
+    let at: Vec<usize> = text.match_indices(old).map(|(at, _)| at).collect();
+    match at.len() {
+        0 => replace_block(text, old, new, all, shown),
+        count if count == 1 || all => Ok(ReplacedText { text: text.replace(old, new), count, is_tolerant: false }),
+        count => {
+            let lines = at.iter().take(MAX_NAMED_LINES).map(|at| text[..*at].matches('\n').count() + 1);
+            Err(ambiguous(shown, count, lines, ""))
+        }
+    }
+}
+
+fn ambiguous(shown: &str, count: usize, lines: impl Iterator<Item = usize>, how: &str) -> String {
+    let lines: Vec<_> = lines.map(|line| line.to_string()).collect();
+    let more = if count > lines.len() { ", …" } else { "" };
+    format!(
+        "old_text occurs {count} times in {shown}{how} (lines {}{more}); nothing was changed. Give more of the text around it, \
+         or replace_all=true",
+        lines.join(", "),
+    )
+}
+
+/// Replaces whole lines whose spaces at the ends, or whose common indentation, differ.
+fn replace_block(text: &str, old: &str, new: &str, all: bool, shown: &str) -> Result<ReplacedText, String> {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let bodies: Vec<&str> = text.lines().collect();
+    let block: Vec<&str> = old.lines().collect();
+    let places = BlockSearch::new(&bodies).tolerant(&block, 0)?;
+    match places.len() {
+        0 => return Err(format!("old_text was not found in {shown}; nothing was changed{}", hint(&bodies, old))),
+        1 => {}
+        _ if all => {}
+        count => {
+            let named = places.iter().take(MAX_NAMED_LINES).map(|place| place.line + 1);
+            return Err(ambiguous(shown, count, named, " if spaces do not count"));
+        }
+    }
+    let mut replaced = String::with_capacity(text.len());
+    let (mut at, mut count) = (0, 0);
+    for BlockPlace { line, shift } in places {
+        if line < at {
+            continue;
+        }
+        replaced.extend(lines[at..line].iter().copied());
+        let shifted = new.split_inclusive('\n').map(|line| shift.apply(line)).collect::<String>();
+        at = line + block.len();
+        replaced.push_str(&shifted);
+        // Text that ends within a line leaves the end of that line.
+        if !old.ends_with('\n') && lines[at - 1].ends_with('\n') {
+            replaced.push('\n');
+        }
+        count += 1;
+    }
+    replaced.extend(lines[at..].iter().copied());
+    Ok(ReplacedText { text: replaced, count, is_tolerant: true })
+}
+
+/// Returns what may be wrong with a text that was not found.
+fn hint(lines: &[&str], old: &str) -> String {
+    let is_numbered = |line: &str| {
+        line.split_once('\t')
+            .is_some_and(|(number, _)| !number.is_empty() && number.trim().bytes().all(|b| b.is_ascii_digit()))
     };
-    let at: Vec<usize> = text.match_indices(&old).map(|(at, _)| at).collect();
-    let line = |at: &usize| text[..*at].matches('\n').count() + 1;
-    let all = args.replace_all.unwrap_or(false);
-    match at.as_slice() {
-        [] => Err(format!(
-            "old_text was not found in {shown}; nothing was changed{}",
-            similar_line_hint(text, &args.old_text)
-        )),
-        [only] => Ok((replaced(text, &old, &new), format!("Replaced 1 occurrence in {shown}, line {}", line(only)))),
-        many if all => Ok((replaced(text, &old, &new), format!("Replaced {} occurrences in {shown}", many.len()))),
-        many => {
-            let lines: Vec<_> = many.iter().take(MAX_NAMED_LINES).map(|at| line(at).to_string()).collect();
-            let more = if many.len() > MAX_NAMED_LINES { ", …" } else { "" };
-            Err(format!(
-                "old_text occurs {} times in {shown} (lines {}{more}); nothing was changed. Give more of the text around \
-                 it, or replace_all=true",
-                many.len(),
-                lines.join(", "),
-            ))
-        }
+    if old.lines().all(is_numbered) {
+        return ". Leave out the line numbers of read_file".to_owned();
     }
+    let wanted = old.lines().find(|line| !line.trim().is_empty()).unwrap_or("");
+    let nearest = nearest_lines(&lines[..lines.len().min(NEAR_LINES)], wanted);
+    let name = |(at, similarity): &(usize, f64)| {
+        let shown = truncate(lines[*at], NEAR_CHARS);
+        if *similarity >= 1.0 {
+            format!(". Line {} is the same but for its spaces or what follows: {shown:?}", at + 1)
+        } else {
+            format!(". Line {} comes near: {shown:?}", at + 1)
+        }
+    };
+    nearest.iter().map(name).collect()
 }
 
-fn replaced(text: &str, old: &str, new: &str) -> Vec<u8> {
-    text.replace(old, new).into_bytes()
-}
-
-/// Returns a hint to the line that is most similar to the text.
-fn similar_line_hint(text: &str, old: &str) -> String {
-    let wanted = old.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
-    let clip = |line: &str| line.chars().take(NEAR_CHARS).collect::<String>();
-    let wanted = clip(wanted);
-    let similarity = |line: &str| strsim::normalized_levenshtein(&clip(line.trim()), &wanted);
-    let lines = text.lines().take(NEAR_LINES).enumerate().map(|(at, line)| (similarity(line), at + 1, line));
-    let best = lines.max_by(|one, other| one.0.total_cmp(&other.0).then(other.1.cmp(&one.1)));
-    match best {
-        Some((similarity, at, line)) if similarity >= 1.0 => {
-            format!(". Line {at} is the same but for its spaces or what follows: {:?}", clip(line))
+/// Returns the difference of two texts as a unified diff without file names.
+fn diff(old: &str, new: &str) -> String {
+    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
+    let diff = diff.unified_diff().context_radius(DIFF_CONTEXT).missing_newline_hint(false).to_string();
+    let mut shown = String::new();
+    let mut lines = diff.lines();
+    for line in lines.by_ref().take(DIFF_LINES) {
+        shown.push_str(&truncate(line, DIFF_LINE_CHARS));
+        shown.push('\n');
+        if shown.len() > DIFF_CHARS {
+            break;
         }
-        Some((similarity, at, line)) if similarity >= MIN_SIMILARITY => {
-            format!(". Line {at} comes near: {:?}", clip(line))
-        }
-        _ => String::new(),
     }
+    let left = lines.count();
+    if left > 0 {
+        shown.push_str(&format!("[{left} more lines of the difference]\n"));
+    }
+    shown.trim_end_matches('\n').to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn edit(old: &str, new: &str, all: bool) -> TextEdit {
+        TextEdit { old_text: old.to_owned(), new_text: new.to_owned(), replace_all: Some(all) }
+    }
+
+    fn apply(text: &str, edits: &[TextEdit]) -> Result<(String, String), String> {
+        let opened = FileContent { bytes: text.as_bytes().to_vec(), shown: "f".to_owned() };
+        apply_edits(&opened, edits).map(|(bytes, report)| (String::from_utf8(bytes).unwrap(), report))
+    }
+
     #[test]
     fn an_ambiguous_or_missing_text_is_refused() {
         for (text, old, new, all, expected) in [
-            ("one two", "two", "2", false, Ok(("one 2", "Replaced 1 occurrence in f, line 1"))),
-            ("a\nb\na\n", "a\n", "c\n", true, Ok(("c\nb\nc\n", "Replaced 2 occurrences in f"))),
-            ("a\r\nb\r\nc", "a\nb", "x\ny", false, Ok(("x\r\ny\r\nc", "Replaced 1 occurrence in f, line 1"))),
-            ("k = 1", "k = 1", "", false, Ok(("", "Replaced 1 occurrence in f, line 1"))),
-            ("a\nb\na", "a", "c", false, Err("occurs 2 times in f (lines 1, 3); nothing was changed")),
-            ("a", "x", "y", false, Err("was not found in f; nothing was changed")),
+            ("one two", "two", "2", false, Ok("one 2")),
+            ("a\nb\na\n", "a\n", "c\n", true, Ok("c\nb\nc\n")),
+            ("a\r\nb\r\nc\r\n", "a\nb", "x\ny", false, Ok("x\r\ny\r\nc\r\n")),
+            ("a\r\nb\r\n", "a\r\nb", "x\r\ny", false, Ok("x\r\ny\r\n")),
+            ("k = 1", "k = 1", "", false, Ok("")),
+            (
+                "  if x:\n      y()  \nz\n",
+                "if x:\n    y()",
+                "if w:\n    y()\n    z()",
+                false,
+                Ok("  if w:\n      y()\n      z()\nz\n"),
+            ),
+            ("if x:\n    y()\nz", "  if x:\n      y()\n", "  if w:\n      y()\n", false, Ok("if w:\n    y()\nz")),
+            ("a \nb\na \nb\n", "a\nb", "c", true, Ok("c\nc\n")),
             ("a\n  let x = 1;\n", "\tlet x = 1;", "y", false, Err("Line 2 is the same but for its spaces")),
+            ("a\nb\na", "a", "c", false, Err("occurs 2 times in f (lines 1, 3); nothing was changed")),
+            ("a \nb\na\t\nb\n", "a\nb", "c", false, Err("2 times in f if spaces do not count (lines 1, 3)")),
+            ("a", "x", "y", false, Err("was not found in f; nothing was changed")),
             ("let value = 10;", "let value = 11;", "y", false, Err("Line 1 comes near: \"let value = 10;\"")),
+            ("one\ntwo\n", "1\tone\n2\ttwo", "y", false, Err("Leave out the line numbers")),
+            ("a\0b", "a", "y", false, Err("binary file")),
         ] {
-            let opened = FileContent { bytes: text.as_bytes().to_vec(), shown: "f".to_owned() };
-            let args = EditFileArgs {
-                path: "f".to_owned(),
-                old_text: old.to_owned(),
-                new_text: new.to_owned(),
-                replace_all: Some(all),
-            };
-            match (replace_text(&opened, &args), expected) {
-                (Ok((bytes, report)), Ok((wanted, expected_text))) => {
-                    assert_eq!((String::from_utf8(bytes).unwrap().as_str(), report.as_str()), (wanted, expected_text));
-                }
-                (Err(error), Err(expected_text)) => assert!(error.contains(expected_text), "{error}"),
+            match (apply(text, &[edit(old, new, all)]), expected) {
+                (Ok((got, _)), Ok(wanted)) => assert_eq!(got, wanted, "{text:?} {old:?}"),
+                (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
                 (got, _) => panic!("{text:?} {old:?}: {got:?}"),
             }
         }
+    }
+
+    #[test]
+    fn several_edits_are_made_in_order_or_not_at_all() {
+        let (text, report) = apply("a\nb\nc\nd\ne\nf\n", &[edit("b", "B", false), edit("B\nc", "x", false)]).unwrap();
+        assert_eq!(text, "a\nx\nd\ne\nf\n");
+        assert_eq!(report, "Replaced 2 occurrences in f\n@@ -1,5 +1,4 @@\n a\n-b\n-c\n+x\n d\n e");
+        let error = apply("a\nb\n", &[edit("a", "x", false), edit("q", "y", false)]).unwrap_err();
+        assert!(error.starts_with("edit 2: old_text was not found"), "{error}");
+        let error = apply("a", &[edit("a", "b", false), edit("b", "a", false)]).unwrap_err();
+        assert!(error.contains("as it was"), "{error}");
+        let long = apply(&"a\n".repeat(1_000), &[edit("a", "b", true)]).unwrap().1;
+        assert!(long.contains("more lines of the difference]") && long.len() < 10_000, "{long}");
     }
 }

@@ -134,7 +134,7 @@ fn grep(
         }
         Err(JailError::NotFolder(_)) => {
             let opened = jail.open_file(path).map_err(|error| error.to_string())?;
-            search.search_file(opened.file.into_std(), &opened.shown, opened.real.strip_prefix(jail.root()).ok());
+            search.search_file(opened.file, &opened.shown, opened.real.strip_prefix(jail.root()).ok());
             Vec::new()
         }
         Err(error) => return Err(error.to_string()),

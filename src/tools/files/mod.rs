@@ -1,5 +1,6 @@
 //! The tools that work on files of the workspace.
 
+mod apply_patch;
 mod create_dir;
 mod delete;
 mod edit;
@@ -8,13 +9,19 @@ mod grep;
 #[cfg(test)]
 mod grep_tests;
 mod info;
+mod line_match;
 mod list;
 mod page;
+mod patch_plan;
+mod patch_text;
 mod read;
 mod scope;
 mod search;
+mod text_file;
+mod text_stream;
 mod write;
 
+pub use apply_patch::ApplyPatch;
 pub use create_dir::CreateDir;
 pub use delete::DeleteFile;
 pub use edit::EditFile;
@@ -23,5 +30,5 @@ pub use grep::Grep;
 pub use info::FileInfo;
 pub use list::ListDir;
 pub use read::ReadFile;
-pub use scope::{ReadScope, WorkspaceJail};
+pub use scope::{FOREIGN_FOLDERS, ReadScope, SCRATCH, WorkspaceJail, WriteScope};
 pub use write::WriteFile;

@@ -1,81 +1,283 @@
-//! Pages of a text, by lines.
+//! Pages of a text: numbered lines, and a note that says where the text continues.
 
-/// The maximum size of a page.
+use std::io::Read;
+
+use super::text_stream::TextStream;
+
+/// The maximum size of a page. Characters include the numbers of the lines.
 #[derive(Clone, Copy, Debug)]
-pub struct PageLimit {
+pub(super) struct PageLimit {
     pub lines: usize,
     pub chars: usize,
 }
 
-/// Returns the lines from number `offset` (the first is 1) within `limit`, with a note that says where the text
-/// continues. A text that fits is returned unchanged.
+/// The part of a text that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PageRequest {
+    /// The first line, from 1.
+    pub line: usize,
+    /// The first character of that line, from 1.
+    pub column: usize,
+    pub limit: PageLimit,
+    /// Reads on to the end of the text, to tell the number of its lines.
+    pub counts_lines: bool,
+}
+
+/// A page, and what it is a part of.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TextPage {
+    pub text: String,
+    /// Some bytes stand for no character.
+    pub has_invalid: bool,
+}
+
+/// Reads a page. `size` describes a text whose lines are not counted.
 ///
 /// # Errors
-/// The text has fewer lines.
-pub fn page(text: &str, offset: usize, limit: PageLimit) -> Result<String, String> {
-    let total = text.split_inclusive('\n').count();
-    if text.is_empty() && offset <= 1 {
-        return Ok("(the file is empty)".to_owned());
-    }
-    let first = offset.max(1);
-    if first > total {
-        return Err(format!("offset {first} is past the end: the file has {total} lines"));
-    }
-    let mut shown = String::new();
-    let mut chars = 0;
-    let mut next = first;
-    for line in text.split_inclusive('\n').skip(first - 1).take(limit.lines) {
-        let length = line.chars().count();
-        if chars + length > limit.chars {
-            if chars == 0 {
-                // A line longer than a page: its start is shown, so that the next page can continue.
-                shown.extend(line.chars().take(limit.chars));
-                let left = length - limit.chars;
-                shown.push_str(&format!("\n[line {next} goes on for {left} more characters, not shown]\n"));
-                next += 1;
+/// The text has no such line or column, or cannot be read.
+pub(super) fn read_page<R: Read>(
+    mut stream: TextStream<R>,
+    request: PageRequest,
+    size: &str,
+) -> Result<TextPage, String> {
+    stream.go_to_line(request.line)?;
+    let mut page = PageBuilder::new(request);
+    'text: while let Some(text) = stream.next_text()? {
+        for piece in text.split_inclusive('\n') {
+            page.push(piece)?;
+            if page.next.is_some() && !request.counts_lines {
+                break 'text;
             }
-            break;
         }
-        shown.push_str(line);
-        chars += length;
-        next += 1;
     }
-    if next > total && first == 1 {
-        return Ok(shown);
+    page.finish(size)
+}
+
+struct PageBuilder {
+    request: PageRequest,
+    shown: String,
+    /// Of what is shown.
+    chars: usize,
+    lines: usize,
+    /// The number of the line that is being read, and what is shown of it.
+    line: usize,
+    part: String,
+    part_chars: usize,
+    /// Characters of the line that are still to be skipped.
+    skip: usize,
+    /// The line has begun.
+    is_open: bool,
+    /// The line and column where the text continues, once the page is full.
+    next: Option<(usize, usize)>,
+    has_invalid: bool,
+}
+
+impl PageBuilder {
+    fn new(request: PageRequest) -> Self {
+        Self {
+            request,
+            shown: String::new(),
+            chars: 0,
+            lines: 0,
+            line: request.line,
+            part: String::new(),
+            part_chars: 0,
+            skip: request.column - 1,
+            is_open: false,
+            next: None,
+            has_invalid: false,
+        }
     }
-    if !shown.ends_with('\n') {
-        shown.push('\n');
+
+    /// Takes a line or a part of one.
+    fn push(&mut self, piece: &str) -> Result<(), String> {
+        let (body, is_end) = match piece.strip_suffix('\n') {
+            Some(body) => (body, true),
+            None => (piece, false),
+        };
+        if self.next.is_none() && !piece.is_empty() {
+            if !self.is_open && self.lines == self.request.limit.lines {
+                self.next = Some((self.line, 1));
+            } else {
+                self.take(body);
+            }
+        }
+        self.is_open |= !piece.is_empty();
+        if is_end {
+            self.end_line()?;
+        }
+        Ok(())
     }
-    let last = next - 1;
-    let on = if next <= total { format!("; continue with offset={next}") } else { String::new() };
-    shown.push_str(&format!("[lines {first}-{last} of {total}{on}]"));
-    Ok(shown)
+
+    fn take(&mut self, body: &str) {
+        let mut chars = body.chars();
+        while self.skip > 0 && chars.next().is_some() {
+            self.skip -= 1;
+        }
+        let prefix = self.line.to_string().len() + 1;
+        let room = self.request.limit.chars.saturating_sub(self.chars + prefix + self.part_chars);
+        let rest = chars.as_str();
+        let taken = rest.char_indices().nth(room).map_or(rest, |(at, _)| &rest[..at]);
+        self.part_chars += taken.chars().count();
+        self.part.push_str(taken);
+        if taken.len() == rest.len() {
+            return;
+        }
+        if self.lines > 0 {
+            self.next = Some((self.line, 1));
+            self.part.clear();
+        } else {
+            // A line longer than a page.
+            self.next = Some((self.line, self.request.column + self.part_chars));
+            self.show();
+        }
+    }
+
+    fn end_line(&mut self) -> Result<(), String> {
+        if self.next.is_none() {
+            if self.skip > 0 || (self.request.column > 1 && self.lines == 0 && self.part.is_empty()) {
+                let PageRequest { line, column, .. } = self.request;
+                return Err(format!("column {column} is past the end of line {line}"));
+            }
+            self.show();
+        }
+        self.line += 1;
+        self.is_open = false;
+        Ok(())
+    }
+
+    /// Adds the line to the page.
+    fn show(&mut self) {
+        let text = self.part.strip_suffix('\r').unwrap_or(&self.part);
+        self.has_invalid |= text.contains(char::REPLACEMENT_CHARACTER);
+        let numbered = format!("{}\t{text}\n", self.line);
+        self.chars += numbered.chars().count();
+        self.shown.push_str(&numbered);
+        self.lines += 1;
+        self.part.clear();
+        self.part_chars = 0;
+    }
+
+    fn finish(mut self, size: &str) -> Result<TextPage, String> {
+        if self.is_open {
+            self.end_line()?;
+        }
+        let total = self.line - 1;
+        let PageRequest { line: first, column, counts_lines, .. } = self.request;
+        let last = first + self.lines.saturating_sub(1);
+        let of = if self.next.is_none() || counts_lines { total.to_string() } else { size.to_owned() };
+        let note = match self.next {
+            Some((line, 1)) => format!("[lines {first}-{last} of {of}; continue with offset={line}]"),
+            Some((line, next)) => {
+                let end = next - 1;
+                format!("[line {line} of {of}, characters {column}-{end}; continue with offset={line}, column={next}]")
+            }
+            None if total == 0 => "(the file is empty)".to_owned(),
+            None if first > 1 || column > 1 => format!("[lines {first}-{last} of {of}]"),
+            None => String::new(),
+        };
+        self.shown.push_str(&note);
+        let text = self.shown.strip_suffix('\n').unwrap_or(&self.shown).to_owned();
+        Ok(TextPage { text, has_invalid: self.has_invalid })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use tokio_util::sync::CancellationToken;
+
+    use super::super::text_stream::WorkLimit;
     use super::*;
+    use crate::tools::encoding::TextEncoding;
+
+    fn page(bytes: &[u8], line: usize, column: usize, limit: PageLimit) -> Result<String, String> {
+        let encoding = TextEncoding::detect(bytes, true).unwrap();
+        let stream =
+            TextStream::new(bytes, encoding, WorkLimit::new(Duration::from_secs(60), CancellationToken::new()));
+        let request = PageRequest { line, column, limit, counts_lines: true };
+        read_page(stream, request, "?").map(|page| page.text)
+    }
 
     #[test]
     fn each_page_says_where_the_text_continues() {
         let small = PageLimit { lines: 2, chars: 20 };
-        for (text, offset, expected) in [
-            ("", 1, Ok("(the file is empty)")),
-            ("a\nb", 1, Ok("a\nb")),
-            ("a\nb\n", 1, Ok("a\nb\n")),
-            ("a\nb\nc\n", 1, Ok("a\nb\n[lines 1-2 of 3; continue with offset=3]")),
-            ("a\nb\nc", 3, Ok("c\n[lines 3-3 of 3]")),
-            ("a\nb\nc", 4, Err("offset 4 is past the end: the file has 3 lines")),
-            ("", 2, Err("offset 2 is past the end: the file has 0 lines")),
-            ("0123456789ab\n0123456789ab\n", 1, Ok("0123456789ab\n[lines 1-1 of 2; continue with offset=2]")),
+        for (text, line, column, expected) in [
+            ("", 1, 1, Ok("(the file is empty)")),
+            ("\u{feff}", 1, 1, Ok("(the file is empty)")),
+            ("\n", 1, 1, Ok("1\t")),
+            ("a\nb", 1, 1, Ok("1\ta\n2\tb")),
+            ("\u{feff}a\r\nb\r\n", 1, 1, Ok("1\ta\n2\tb")),
+            ("a\nb\nc\n", 1, 1, Ok("1\ta\n2\tb\n[lines 1-2 of 3; continue with offset=3]")),
+            ("a\nb\nc", 3, 1, Ok("3\tc\n[lines 3-3 of 3]")),
+            ("a\nb\nc", 4, 1, Err("offset 4 is past the end: the file has 3 lines")),
+            ("a\nb\nc\n", 4, 1, Err("offset 4 is past the end: the file has 3 lines")),
+            ("a\nb\nc\n", 9, 1, Err("offset 9 is past the end: the file has 3 lines")),
+            ("", 2, 1, Err("offset 2 is past the end: the file has 0 lines")),
+            ("0123456789ab\n0123456789ab\n", 1, 1, Ok("1\t0123456789ab\n[lines 1-1 of 2; continue with offset=2]")),
             (
                 "界界界界界界界界界界界界界界界界界界界界界界\nb",
                 1,
-                Ok("界界界界界界界界界界界界界界界界界界界界\n[line 1 goes on for 3 more characters, not shown]\n\
-                 [lines 1-1 of 2; continue with offset=2]"),
+                1,
+                Ok("1\t界界界界界界界界界界界界界界界界界界\n\
+                    [line 1 of 2, characters 1-18; continue with offset=1, column=19]"),
             ),
+            ("界界界界界界界界界界界界界界界界界界界界界界\nb", 1, 19, Ok("1\t界界界界\n2\tb\n[lines 1-2 of 2]")),
+            ("abc\nb", 1, 4, Err("column 4 is past the end of line 1")),
+            ("abc", 1, 9, Err("column 9 is past the end of line 1")),
         ] {
-            assert_eq!(page(text, offset, small).as_deref().map_err(String::as_str), expected, "{text:?} {offset}");
+            let got = page(text.as_bytes(), line, column, small);
+            assert_eq!(got.as_deref().map_err(String::as_str), expected, "{text:?} {line}:{column}");
+        }
+        let wide: Vec<u8> = "一\n二\n三\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+        let wide = [b"\xfe\xff".as_slice(), &wide].concat();
+        assert_eq!(page(&wide, 3, 1, small).unwrap(), "3\t三\n[lines 3-3 of 3]");
+    }
+
+    #[test]
+    fn work_ends_when_the_turn_is_cancelled_or_the_time_is_over() {
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        let ended =
+            [WorkLimit::new(Duration::from_secs(9), cancel), WorkLimit::new(Duration::ZERO, CancellationToken::new())];
+        for (limit, expected) in ended.into_iter().zip(["cancelled", "takes too long"]) {
+            let encoding = TextEncoding::detect(b"", true).unwrap();
+            let error = TextStream::new(std::io::repeat(b'a'), encoding, limit).go_to_line(2).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pages_together_are_the_text(text in "([a-c界\t ]{0,30}\n?){0,30}", lines in 1_usize..6, chars in 12_usize..60) {
+            let limit = PageLimit { lines, chars };
+            let (mut line, mut column, mut whole) = (1, 1, String::new());
+            for _ in 0..2_000 {
+                let shown = page(text.as_bytes(), line, column, limit).unwrap();
+                prop_assert!(shown.lines().filter(|line| !line.starts_with('[')).count() <= lines);
+                let mut next = None;
+                for row in shown.lines() {
+                    if let Some((_, rest)) = row.split_once("continue with offset=") {
+                        let numbers = rest.trim_end_matches(']').replace(" column=", "");
+                        let mut numbers = numbers.split(',').map(|number| number.parse::<usize>().unwrap());
+                        next = Some((numbers.next().unwrap(), numbers.next().unwrap_or(1)));
+                    } else if let Some((_, body)) = row.split_once('\t') {
+                        whole.push_str(body);
+                        whole.push('\n');
+                    }
+                }
+                match next {
+                    Some((_, 1)) => {}
+                    Some(_) => { whole.pop(); }
+                    None => break,
+                }
+                (line, column) = next.unwrap();
+            }
+            let expected = text.strip_suffix('\n').unwrap_or(&text);
+            let whole = whole.strip_suffix('\n').unwrap_or(&whole);
+            prop_assert_eq!(whole, expected);
         }
     }
 }

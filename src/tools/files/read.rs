@@ -1,14 +1,22 @@
-//! The tool `read_file`.
+//! The tool `read_file`: pages of a text, of any size and in any usual encoding, and the text of documents.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use infer::MatcherType;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::page::{PageLimit, page};
-use super::scope::{ReadScope, run_on_jail};
+use super::page::{PageLimit, PageRequest, TextPage, read_page};
+use super::scope::{ReadScope, work_on_jail};
+use super::text_stream::{TextStream, WorkLimit};
 use crate::chat::ToolSpec;
-use crate::guard::Jail;
+use crate::guard::{Jail, OpenFile};
+use crate::tools::documents::{DocumentReader, DocumentText, is_document};
+use crate::tools::encoding::TextEncoding;
 use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, tool_spec};
 
 /// The default page.
@@ -17,10 +25,16 @@ const DEFAULT_PAGE: PageLimit = PageLimit { lines: 200, chars: 5_000 };
 const LARGE_PAGE: PageLimit = PageLimit { lines: 1_000, chars: 20_000 };
 /// The size of the notes around a page.
 const NOTES: OutputLimit = OutputLimit { chars: 400, lines: 4 };
-/// How many bytes from the start are searched for a NUL, which marks a binary file.
+/// By how many bytes from the start the kind and the encoding of a file are recognized.
+const START_BYTES: u64 = 256 * 1_024;
+/// How far from the start a zero marks a binary file, in bytes.
 const BINARY_CHECK_BYTES: usize = 8_192;
+/// The lines of a larger file are not counted, in bytes.
+const MAX_COUNTED: u64 = 10_000_000;
+/// How long a page is looked for.
+const MAX_TIME: Duration = Duration::from_secs(30);
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Deserialize, JsonSchema)]
 struct ReadFileArgs {
     path: String,
     /// First line, from 1.
@@ -29,17 +43,47 @@ struct ReadFileArgs {
     /// Lines, default 200, at most 1000.
     #[schemars(range(min = 1))]
     limit: Option<u32>,
+    /// First character of that line.
+    #[schemars(range(min = 1))]
+    column: Option<u32>,
 }
 
-/// Reads a text file by pages of whole lines.
+/// Reads a file by pages of numbered lines.
 pub struct ReadFile {
     spec: ToolSpec,
     scope: ReadScope,
+    documents: DocumentReader,
+}
+
+/// A file whose kind is known.
+enum FileKind {
+    /// The page that was asked for.
+    Text(String),
+    Document {
+        file: File,
+        shown: String,
+    },
 }
 
 impl ReadFile {
-    pub fn new(scope: ReadScope) -> Self {
-        Self { spec: tool_spec::<ReadFileArgs>("read_file", "Read a text file, a page of lines at a time."), scope }
+    pub(in crate::tools) fn new(scope: ReadScope, documents: DocumentReader) -> Self {
+        let description = "Read a text or document (PDF, Office, EPUB), a page of numbered lines at a time.";
+        Self { spec: tool_spec::<ReadFileArgs>("read_file", description), scope, documents }
+    }
+
+    async fn read(&self, arguments: Value, context: &ToolContext) -> Result<String, String> {
+        let limit = WorkLimit::new(MAX_TIME, context.cancel.clone());
+        let work = move |jail: &Jail, args: ReadFileArgs| Ok((open(jail, &args, limit)?, args));
+        match work_on_jail(self.scope.for_turn(context), arguments, work).await? {
+            (FileKind::Text(text), _) => Ok(text),
+            (FileKind::Document { file, shown }, args) => {
+                let document = self.documents.read(file).await.map_err(|error| format!("{shown}: {error}"))?;
+                let limit = WorkLimit::new(MAX_TIME, context.cancel.clone());
+                tokio::task::spawn_blocking(move || document_page(&document, &args, limit))
+                    .await
+                    .map_err(|error| error.to_string())?
+            }
+        }
     }
 }
 
@@ -68,8 +112,7 @@ impl Tool for ReadFile {
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         let source = self.scope.sources(&arguments, context);
-        let jail = self.scope.for_turn(context);
-        let mut outcome = run_on_jail(jail, arguments, |jail, args: ReadFileArgs| read(jail, &args)).await;
+        let mut outcome = ToolOutcome::from(self.read(arguments, context).await);
         outcome.result.add_sources(source);
         outcome
     }
@@ -79,23 +122,131 @@ impl Tool for ReadFile {
     }
 }
 
-fn read(jail: &Jail, args: &ReadFileArgs) -> Result<String, String> {
-    let opened = jail.read(&args.path).map_err(|error| error.to_string())?;
-    let size = opened.bytes.len();
-    if opened.bytes.iter().take(BINARY_CHECK_BYTES).any(|byte| *byte == 0) {
-        return Err(format!("{}: a binary file of {size} bytes, not text", opened.shown));
+/// Opens a file, and reads the page if it is a text.
+fn open(jail: &Jail, args: &ReadFileArgs, limit: WorkLimit) -> Result<FileKind, String> {
+    let OpenFile { mut file, size, shown, .. } = jail.open_file(&args.path).map_err(|error| error.to_string())?;
+    let failed = |error: std::io::Error| format!("{shown}: {error}");
+    let mut start = Vec::new();
+    (&file).take(START_BYTES).read_to_end(&mut start).map_err(failed)?;
+    file.seek(SeekFrom::Start(0)).map_err(failed)?;
+    if is_document(&start) {
+        return Ok(FileKind::Document { file, shown });
     }
+    let Some(encoding) = text_encoding(&start, size) else {
+        let image = image_note(&start, size, &shown).map(FileKind::Text);
+        return image.ok_or_else(|| binary_kind(&start, size, &shown));
+    };
+    let stream = TextStream::new(file, encoding, limit);
+    let page = read_page(stream, page_request(args, size <= MAX_COUNTED), &format_size(size));
+    let page = page.map_err(|error| format!("{shown}: {error}"))?;
+    Ok(FileKind::Text(with_encoding(page, encoding)))
+}
+
+/// Returns the encoding of a text; `None` if the file is none.
+fn text_encoding(start: &[u8], size: u64) -> Option<TextEncoding> {
+    // Later zeros are shown as they are: a log may have some.
+    let has_early_zero = start.iter().take(BINARY_CHECK_BYTES).any(|byte| *byte == 0);
+    let zero = start.iter().position(|byte| *byte == 0).filter(|_| !has_early_zero);
+    let start = &start[..zero.unwrap_or(start.len())];
+    let found = TextEncoding::detect(start, start.len() as u64 == size)?;
+    let is_plain = found.name().is_none() || found.is_wide() || found.mark > 0;
+    // Almost any bytes are text of some encoding: a mark of another kind decides.
+    (is_plain || known_kind(start).is_none()).then_some(found)
+}
+
+fn known_kind(start: &[u8]) -> Option<&'static str> {
+    let kind = infer::get(start).filter(|kind| kind.matcher_type() != MatcherType::Text)?;
+    Some(kind.mime_type())
+}
+
+/// Returns what is told of an image; `None` for other files.
+fn image_note(start: &[u8], size: u64, shown: &str) -> Option<String> {
+    let image = infer::get(start).filter(|kind| kind.matcher_type() == MatcherType::Image)?;
+    let dimensions = imagesize::blob_size(start).ok()?;
+    let (kind, width, height) = (image.mime_type(), dimensions.width, dimensions.height);
+    Some(format!("{shown}: an image ({kind}) of {width} x {height} pixels, {size} bytes; only text can be read"))
+}
+
+fn binary_kind(start: &[u8], size: u64, shown: &str) -> String {
+    let kind = known_kind(start).map(|kind| format!(" ({kind})")).unwrap_or_default();
+    format!("{shown}: a binary file of {size} bytes{kind}, not text")
+}
+
+fn page_request(args: &ReadFileArgs, counts_lines: bool) -> PageRequest {
     let limit = match args.limit {
         None => DEFAULT_PAGE,
         Some(lines) => PageLimit { lines: (lines as usize).clamp(1, LARGE_PAGE.lines), ..LARGE_PAGE },
     };
-    let offset = args.offset.unwrap_or(1) as usize;
-    match String::from_utf8(opened.bytes) {
-        Ok(text) => page(&text, offset, limit),
-        Err(error) => {
-            let shown = page(&String::from_utf8_lossy(error.as_bytes()), offset, limit)?;
-            let gap = if shown.ends_with('\n') { "" } else { "\n" };
-            Ok(format!("{shown}{gap}[not UTF-8: what could not be read is shown as \u{fffd}]"))
+    let number = |asked: Option<u32>| asked.unwrap_or(1).max(1) as usize;
+    PageRequest { line: number(args.offset), column: number(args.column), limit, counts_lines }
+}
+
+fn document_page(document: &DocumentText, args: &ReadFileArgs, limit: WorkLimit) -> Result<String, String> {
+    let bytes = document.text.as_bytes();
+    let encoding = TextEncoding { encoding: encoding_rs::UTF_8, mark: 0 };
+    let page = read_page(TextStream::new(bytes, encoding, limit), page_request(args, true), "")?;
+    Ok(format!("{}\n[{}]", page.text, document.summary))
+}
+
+fn with_encoding(page: TextPage, encoding: TextEncoding) -> String {
+    let mut text = page.text;
+    if let Some(name) = encoding.name() {
+        text.push_str(&format!("\n[encoding: {name}]"));
+    }
+    if page.has_invalid {
+        let name = encoding.name().unwrap_or("UTF-8");
+        text.push_str(&format!("\n[not {name} throughout: what could not be read is shown as \u{fffd}]"));
+    }
+    text
+}
+
+fn format_size(bytes: u64) -> String {
+    match bytes {
+        0..10_000_000 => format!("{} KB", bytes / 1_000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_described() {
+        let png =
+            [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &640_u32.to_be_bytes(), &480_u32.to_be_bytes(), &[8, 6, 0, 0, 0]];
+        let gif = [&b"GIF89a"[..], &7_u16.to_le_bytes(), &9_u16.to_le_bytes(), &[0, 0, 0]];
+        for (bytes, expected) in [
+            (png.concat(), Some("f: an image (image/png) of 640 x 480 pixels, 29 bytes; only text can be read")),
+            (gif.concat(), Some("f: an image (image/gif) of 7 x 9 pixels, 13 bytes; only text can be read")),
+            (b"\x89PNG\r\n\x1a\n".to_vec(), None),
+            (b"\x7fELF\x02\x01".to_vec(), None),
+        ] {
+            assert_eq!(image_note(&bytes, bytes.len() as u64, "f").as_deref(), expected);
         }
+    }
+
+    #[test]
+    fn other_files_than_texts_are_named() {
+        let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+        let program = [&b"\x7fELF\x02\x01\x01"[..], &[0; 64]].concat();
+        let jpeg = b"\xff\xd8\xff\xe0\xf1\xe2 JFIF without zero";
+        for (start, expected) in [
+            (&png[..], Some("(image/png)")),
+            (&jpeg[..], Some("(image/jpeg)")),
+            (&program, Some("(application/x-executable)")),
+            (b"a\0b", Some("3 bytes, not text")),
+            (b"MZ is a start as good as any", None),
+            (b"#!/bin/sh\n", None),
+            ("caf\u{e9}".as_bytes(), None),
+            (b"le caf\xe9 noir", None),
+        ] {
+            let found = text_encoding(start, start.len() as u64);
+            assert_eq!(found.is_none(), expected.is_some(), "{start:?}");
+            let kind = binary_kind(start, start.len() as u64, "f");
+            assert!(kind.contains(expected.unwrap_or_default()), "{kind}");
+        }
+        let log = [vec![b'a'; BINARY_CHECK_BYTES], vec![0; 64]].concat();
+        assert!(text_encoding(&log, log.len() as u64).is_some());
     }
 }

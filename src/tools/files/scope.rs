@@ -13,6 +13,12 @@ use crate::guard::{Jail, Taint};
 use crate::tools::private_folders::PrivateFolders;
 use crate::tools::{ToolContext, ToolOutcome, ToolResult};
 
+/// The folder of the workspace in which a turn that has read from others than the owner writes without an approval. What it holds counts
+/// as content of others, too.
+pub const SCRATCH: &str = "scratch";
+/// The folders of the workspace with content of others than the owner.
+pub const FOREIGN_FOLDERS: [&str; 2] = [MAIL_FOLDER, SCRATCH];
+
 /// The path jail of the workspace, with the private folders that each turn may not see.
 #[derive(Clone)]
 pub struct WorkspaceJail {
@@ -30,6 +36,41 @@ impl WorkspaceJail {
     pub fn for_turn(&self, context: &ToolContext) -> Arc<Jail> {
         let visibility = self.private.visibility_for(context);
         Arc::new(self.jail.with_closed(&visibility.hidden).with_reopened(&visibility.shown))
+    }
+}
+
+/// The files that a turn may change.
+#[derive(Clone)]
+pub struct WriteScope {
+    /// The files that the configuration allows.
+    configured: WorkspaceJail,
+    /// The workspace alone, and no links, for turns that have read from others than the owner.
+    strict: WorkspaceJail,
+}
+
+impl WriteScope {
+    pub fn new(configured: WorkspaceJail, strict: WorkspaceJail) -> Self {
+        Self { configured, strict }
+    }
+
+    /// Returns the jail for the changes of the turn of `context`.
+    pub fn for_turn(&self, context: &ToolContext) -> Arc<Jail> {
+        let is_free = context.taint.is_empty() || context.is_approved;
+        if is_free { self.configured.for_turn(context) } else { self.strict.for_turn(context) }
+    }
+
+    /// Returns true if a turn that has read from others may not change all of these paths without an approval: one is outside
+    /// the scratch folder.
+    pub fn is_restricted<'a>(&self, paths: impl IntoIterator<Item = &'a str>, context: &ToolContext) -> bool {
+        let is_scratch = |path| {
+            relative_path(&self.configured.jail, path).is_some_and(|path| path.starts_with(SCRATCH))
+        };
+        context.trust == Trust::Untrusted || !paths.into_iter().all(is_scratch)
+    }
+
+    /// As [`WriteScope::is_restricted`], for the `path` of these arguments.
+    pub fn is_path_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.is_restricted(arguments["path"].as_str(), context) || arguments["path"].is_null()
     }
 }
 
@@ -70,18 +111,23 @@ impl ReadScope {
         self.public.iter().any(|public| path.starts_with(public)) || is_own()
     }
 
-    /// Returns the source of a file's content if it is not the owner's: a file that came with a mail, unless it came with the
-    /// message of the owner, or of a known sender, that this turn answers.
+    /// Returns the source of a file's content if it is not the owner's: a file in the scratch folder, or one that came with a mail,
+    /// unless it came with the message of the owner, or of a known sender, that this turn answers.
     pub fn sources(&self, arguments: &Value, context: &ToolContext) -> Taint {
-        let path = relative_path(&self.workspace.jail, arguments["path"].as_str().unwrap_or("."));
+        self.sources_of(arguments["path"].as_str().unwrap_or("."), context)
+    }
+
+    /// As [`ReadScope::sources`], for the file at `path`.
+    pub(super) fn sources_of(&self, path: &str, context: &ToolContext) -> Taint {
+        let path = relative_path(&self.workspace.jail, path);
         path.and_then(|path| ForeignFiles::of(context).source(&path)).into_iter().collect()
     }
 
     /// Returns true if `path` of these arguments names a file that is not the owner's, or a folder that may hold one.
     pub fn may_hold_foreign(&self, arguments: &Value, context: &ToolContext) -> bool {
         let path = relative_path(&self.workspace.jail, arguments["path"].as_str().unwrap_or("."));
-        if path.as_ref().is_none_or(|path| Path::new(MAIL_FOLDER).starts_with(path)) {
-            return self.workspace.jail.root().join(MAIL_FOLDER).exists();
+        if path.as_ref().is_none_or(|path| FOREIGN_FOLDERS.iter().any(|foreign| Path::new(foreign).starts_with(path))) {
+            return FOREIGN_FOLDERS.iter().any(|foreign| self.workspace.jail.root().join(foreign).exists());
         }
         path.is_some_and(|path| ForeignFiles::of(context).source(&path).is_some())
     }
@@ -98,11 +144,12 @@ impl ForeignFiles {
         Self { trust: context.trust, own: Arc::clone(&context.files) }
     }
 
-    /// Returns the source of the content of a file, given by its path relative to the workspace, if it is not the owner's: it came
-    /// with a mail, and not with the message of the owner or of a known sender that this turn answers.
+    /// Returns the source of the content of a file, given by its path relative to the workspace, if it is not the owner's: it is in the
+    /// scratch folder, or came with a mail, and not with the message of the owner or of a known sender that this turn answers.
     pub(super) fn source(&self, path: &Path) -> Option<String> {
         let is_own = || self.trust != Trust::Untrusted && self.own.iter().any(|own| Path::new(own) == path);
-        (path.starts_with(MAIL_FOLDER) && !is_own()).then(|| format!("file:{}", path.display()))
+        let is_foreign = FOREIGN_FOLDERS.iter().any(|foreign| path.starts_with(foreign));
+        (is_foreign && !is_own()).then(|| format!("file:{}", path.display()))
     }
 }
 
@@ -117,22 +164,29 @@ where
     Args: DeserializeOwned + Send + 'static,
     Done: Into<ToolOutcome> + Send + 'static,
 {
+    let work = |jail: &Jail, args: Args| Ok(work(jail, args));
+    work_on_jail(jail, arguments, work).await.map_or_else(|error| ToolResult::failed(error).into(), Into::into)
+}
+
+/// As [`run_on_jail`], for work that is not yet the outcome.
+///
+/// # Errors
+/// The error of `work`.
+pub(super) async fn work_on_jail<Args: DeserializeOwned + Send + 'static, T: Send + 'static>(
+    jail: Arc<Jail>,
+    arguments: Value,
+    work: impl FnOnce(&Jail, Args) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
     let path = arguments.get("path").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let args: Args = match serde_json::from_value(arguments) {
-        Ok(args) => args,
-        Err(error) => return ToolResult::failed(error.to_string()).into(),
-    };
+    let args: Args = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
     let work = move || {
         crash::point("file_work", &path);
         work(&jail, args)
     };
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done.into(),
-        Err(error) => {
-            tracing::error!(%error, "a file tool panicked");
-            ToolResult::failed("The tool failed inside daoyou; the fault is in its log").into()
-        }
-    }
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a file tool panicked");
+        Err("The tool failed inside daoyou; the fault is in its log".to_owned())
+    })
 }
 
 /// Returns a path relative to the workspace without `.`; `None` if it contains `..` or lies elsewhere.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::scope::{WorkspaceJail, run_on_jail};
+use super::scope::{WriteScope, run_on_jail};
 use crate::chat::ToolSpec;
 use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, tool_spec};
 
@@ -18,11 +18,11 @@ struct WriteFileArgs {
 /// Writes a whole file.
 pub struct WriteFile {
     spec: ToolSpec,
-    files: WorkspaceJail,
+    files: WriteScope,
 }
 
 impl WriteFile {
-    pub fn new(files: WorkspaceJail) -> Self {
+    pub fn new(files: WriteScope) -> Self {
         let description = "Write a whole file, replacing what was there. Makes missing folders.";
         Self { spec: tool_spec::<WriteFileArgs>("write_file", description), files }
     }
@@ -43,10 +43,18 @@ impl Tool for WriteFile {
         &["path"]
     }
 
+    fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.files.is_path_restricted(arguments, context)
+    }
+
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         run_on_jail(self.files.for_turn(context), arguments, |jail, args: WriteFileArgs| {
-            let shown = jail.write(&args.path, args.content.as_bytes()).map_err(|error| error.to_string())?;
-            Ok(format!("Wrote {} bytes to {shown}", args.content.len()))
+            let WriteFileArgs { path, content } = args;
+            let written = jail.writer().write(&path, content.as_bytes(), None).map_err(|error| error.to_string())?;
+            let verb = if written.is_new { "Created" } else { "Replaced" };
+            let (lines, bytes) = (content.lines().count(), content.len());
+            let unit = if lines == 1 { "line" } else { "lines" };
+            Ok(format!("{verb} {}: {lines} {unit}, {bytes} bytes", written.shown))
         })
         .await
     }

@@ -1,5 +1,6 @@
 //! Placeholders `{{ID}}` in the arguments of a plan's call, which take the result of another call.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -28,7 +29,7 @@ pub(super) fn placeholder_ids(value: &Value) -> Vec<&str> {
 /// The filled arguments would be too large.
 pub(super) fn fill<'r>(
     arguments: &Map<String, Value>,
-    result_of: &dyn Fn(&str) -> Option<&'r str>,
+    result_of: &dyn Fn(&str) -> Option<Cow<'r, str>>,
 ) -> Result<Map<String, Value>, String> {
     let mut room = FILLED_BYTES;
     arguments.iter().map(|(name, value)| Ok((name.clone(), fill_value(value, result_of, &mut room)?))).collect()
@@ -36,7 +37,7 @@ pub(super) fn fill<'r>(
 
 fn fill_value<'r>(
     value: &Value,
-    result_of: &dyn Fn(&str) -> Option<&'r str>,
+    result_of: &dyn Fn(&str) -> Option<Cow<'r, str>>,
     room: &mut usize,
 ) -> Result<Value, String> {
     Ok(match value {
@@ -50,7 +51,11 @@ fn fill_value<'r>(
     })
 }
 
-fn fill_text<'r>(text: &str, result_of: &dyn Fn(&str) -> Option<&'r str>, room: &mut usize) -> Result<String, String> {
+fn fill_text<'r>(
+    text: &str,
+    result_of: &dyn Fn(&str) -> Option<Cow<'r, str>>,
+    room: &mut usize,
+) -> Result<String, String> {
     let mut filled = String::with_capacity(text.len());
     let mut push = |piece: &str| {
         *room = room
@@ -64,7 +69,7 @@ fn fill_text<'r>(text: &str, result_of: &dyn Fn(&str) -> Option<&'r str>, room: 
         let (placeholder, [id]) = found.extract();
         let start = found.get_match().start();
         push(&text[end..start])?;
-        push(result_of(id).unwrap_or(placeholder))?;
+        push(&result_of(id).unwrap_or(Cow::Borrowed(placeholder)))?;
         end = start + placeholder.len();
     }
     push(&text[end..])?;
@@ -80,8 +85,8 @@ mod tests {
     #[test]
     fn placeholders_are_found_and_filled_once() {
         let result = |id: &str| match id {
-            "a" => Some("A"),
-            "again" => Some("{{a}}"),
+            "a" => Some("A".into()),
+            "again" => Some("{{a}}".into()),
             _ => None,
         };
         for (arguments, ids, expected) in [
@@ -99,6 +104,10 @@ mod tests {
         }
         let long = "x".repeat(FILLED_BYTES / 2);
         let twice = json!({ "x": "{{a}}", "y": "{{a}}{{a}}" });
-        assert!(fill(twice.as_object().unwrap(), &|_| Some(&long)).unwrap_err().contains("longer than 200000 bytes"));
+        assert!(
+            fill(twice.as_object().unwrap(), &|_| Some(long.as_str().into()))
+                .unwrap_err()
+                .contains("longer than 200000 bytes")
+        );
     }
 }

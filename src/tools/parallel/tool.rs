@@ -1,5 +1,6 @@
 //! The tool `parallel`: several calls of other tools as one call.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use super::plan::{CallPlan, PlanNode};
 use super::report::{ReportSection, join_sections, text_limit};
 use super::run::{NodeOutcome, NodeRunner, OnError, run_plan};
 use crate::chat::{ToolCall, ToolSpec, without_notes};
+use crate::text::without_line_numbers;
 use crate::tools::arguments::{argument_name, parse_arguments};
 use crate::tools::executor::{PRIVATE_KEY, SPILL_KEY};
 use crate::tools::names::aliases_of;
@@ -23,6 +25,8 @@ use crate::tools::{
     CallRunner, OutputLimit, ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec, truncate_middle,
 };
 
+/// The tool whose results have numbers of lines.
+const READ_FILE: &str = "read_file";
 /// The tool's name.
 const NAME: &str = "parallel";
 /// The time that a stopped plan has to end.
@@ -354,6 +358,18 @@ impl PlanRunner<'_> {
     }
 }
 
+impl PlanRunner<'_> {
+    /// Returns what another call gets of a result: of a page of a file, the text without the numbers of its lines.
+    fn insertion<'r>(&self, node: usize, result: &'r str) -> Cow<'r, str> {
+        let tool = self.runner.tool(&self.planned.calls[node].tool);
+        if tool.is_some_and(|tool| tool.spec().name == READ_FILE) {
+            without_line_numbers(result)
+        } else {
+            result.into()
+        }
+    }
+}
+
 #[async_trait]
 impl NodeRunner for PlanRunner<'_> {
     type Output = ToolOutcome;
@@ -369,7 +385,7 @@ impl NodeRunner for PlanRunner<'_> {
         let result_of = |id: &str| {
             let need = plan.needs(node).iter().find(|need| plan.ids()[**need] == id)?;
             match &ends[*need] {
-                NodeOutcome::Done(outcome) => Some(outcome.result.content.as_str()),
+                NodeOutcome::Done(outcome) => Some(self.insertion(*need, &outcome.result.content)),
                 _ => None,
             }
         };

@@ -35,8 +35,8 @@ async fn results_are_in_input_order_and_fill_placeholders() {
     let outcome = run(&world, &plan).await;
     assert_eq!(
         outcome.result.render(),
-        "[1] read_file: done\none+{{a}} {{other}}\n\n[write] write_file: done\nWrote 19 bytes to both.txt\n\n\
-         [a] cat: done\none\n\n[4] read_file: done\n{{a}}"
+        "[1] read_file: done\n1\tone+{{a}} {{other}}\n\n[write] write_file: done\nCreated both.txt: 1 line, 19 bytes\n\n\
+         [a] cat: done\n1\tone\n\n[4] read_file: done\n1\t{{a}}"
     );
     assert_eq!(outcome.result.metadata["calls"][1]["state"], "done");
 }
@@ -59,9 +59,9 @@ async fn a_failure_skips_dependent_calls_and_stops_the_rest_on_request() {
         "{got}"
     );
     assert!(got.contains(
-        "\n\n[after] write_file: skipped: a step that it needs failed (gone)\n\n[ok] read_file: done\none\n\n"
+        "\n\n[after] write_file: skipped: a step that it needs failed (gone)\n\n[ok] read_file: done\n1\tone\n\n"
     ));
-    assert!(got.ends_with("[last] read_file: done\none"), "{got}");
+    assert!(got.ends_with("[last] read_file: done\n1\tone"), "{got}");
     let got = run(&world, &plan("stop_others")).await.result.render();
     assert!(got.ends_with("[last] read_file: not run: the plan had been stopped"), "{got}");
     assert!(!world.path("x").exists());
@@ -125,7 +125,7 @@ async fn long_results_share_the_limit_and_are_kept_whole() {
     assert!(TextExtent::of(&got).fits(OutputLimit { chars: 20_000, lines: 1_000 }), "{:?}", TextExtent::of(&got));
     for n in 0..40 {
         let section = got.split(&format!("[f{n}] read_file: done\n")).nth(1).unwrap();
-        assert!(section.starts_with(&format!("file {n} line 0\n")), "{section}");
+        assert!(section.starts_with(&format!("1\tfile {n} line 0\n")), "{section}");
     }
     let path = got.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
     assert_eq!(std::fs::read_to_string(world.path(path)).unwrap().lines().count(), 300, "{path}");

@@ -12,10 +12,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
-use super::page;
+use super::page::{self, PageText};
 use crate::chat::ToolSpec;
 use crate::guard::{EgressClient, EgressError, EgressRules, Taint};
 use crate::text::truncate;
+use crate::tools::documents::{self, DocumentReader};
 use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
 /// What is read of one body, in bytes.
@@ -45,6 +46,7 @@ pub struct WebFetch {
     spec: ToolSpec,
     client: EgressClient,
     rules: EgressRules,
+    documents: DocumentReader,
     cache: Cache<Url, Arc<FetchedText>>,
 }
 
@@ -67,15 +69,16 @@ impl Expiry<Url, Arc<FetchedText>> for KeptAsAllowed {
 }
 
 impl WebFetch {
-    pub fn new(rules: EgressRules) -> Self {
+    pub(crate) fn new(rules: EgressRules, documents: DocumentReader) -> Self {
         let weigh = |_: &Url, fetched: &Arc<FetchedText>| u32::try_from(fetched.text.len()).unwrap_or(u32::MAX);
         Self {
             spec: tool_spec::<WebFetchArgs>(
                 "web_fetch",
-                "Read a web page as Markdown, or a text or JSON file of the web.",
+                "Read a web page as Markdown, or a text or document of the web.",
             ),
             client: EgressClient::new(rules.clone()),
             rules,
+            documents,
             cache: Cache::builder().max_capacity(CACHE_BYTES).weigher(weigh).expire_after(KeptAsAllowed).build(),
         }
     }
@@ -94,8 +97,12 @@ impl WebFetch {
             response.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
         let (status, kept, is_cut) = (response.status, freshness(&response.headers), response.is_cut);
         let (body, final_url) = (response.body, response.url.clone());
-        let read = tokio::task::spawn_blocking(move || page::read(&body, &kind, &response.url)).await;
-        let read = read.unwrap_or_else(|_| Err(format!("{final_url}: the page broke the reader of HTML")));
+        let read = if documents::is_document(&body) {
+            self.read_document(body, &final_url, is_cut).await
+        } else {
+            let read = tokio::task::spawn_blocking(move || page::read(&body, &kind, &response.url)).await;
+            read.unwrap_or_else(|_| Err(format!("{final_url}: the page broke the reader of HTML")))
+        };
         if !status.is_success() {
             let shown = read.map(|page| truncate(&page.text, ERROR_CHARS)).unwrap_or_default();
             let error = format!("{final_url} answered {status}");
@@ -109,6 +116,14 @@ impl WebFetch {
             self.cache.insert(url, Arc::clone(&fetched)).await;
         }
         Ok(fetched)
+    }
+
+    async fn read_document(&self, body: Vec<u8>, url: &Url, is_cut: bool) -> Result<PageText, String> {
+        if is_cut {
+            return Err(format!("{url} is a document of more than {MAX_BODY} bytes, which is not read"));
+        }
+        let read = self.documents.read_bytes(body).await.map_err(|error| format!("{url}: {error}"))?;
+        Ok(PageText { title: read.summary, text: read.text })
     }
 }
 

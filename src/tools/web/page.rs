@@ -1,31 +1,19 @@
 //! The readable text of an answer: HTML as Markdown, other text as it is.
 
-use std::time::{Duration, Instant};
-
-use dom_query::Document;
 use dom_smoothie::{Config, Readability, TextMode};
 use encoding_rs::{Encoding, UTF_8};
-use html5ever::tendril::TendrilSink;
-use html5ever::tree_builder::TreeBuilderOpts;
-use html5ever::{ParseOpts, parse_document};
 use url::Url;
 
 use crate::text::one_line;
+use crate::tools::documents::html;
+use crate::tools::encoding::guess;
 
 /// Pages with more elements are not searched for their article, which takes time that grows faster than their size.
 const MAX_ELEMENTS: usize = 50_000;
-/// Deeper HTML is not read: the libraries recurse.
-const MAX_DEPTH: usize = 400;
-/// HTML that takes longer is not read: deep nesting and many attributes cost the parser the square of their number.
-const PARSE_TIME: Duration = Duration::from_secs(5);
-/// What is parsed between two looks at the clock, in bytes.
-const PARSE_STEP: usize = 4_096;
 /// An article shorter than this, in characters, is taken only if the whole page is not much longer.
 const SHORT_ARTICLE: usize = 400;
 /// How far into an HTML page its encoding is named, in bytes (HTML, 13.2.3.2).
 const META_BYTES: usize = 1_024;
-/// Elements without text for readers.
-const SKIPPED: &[&str] = &["script", "style", "noscript", "template", "svg", "iframe", "head", "form", "button"];
 
 /// A page as text.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,9 +58,7 @@ fn decode(body: &[u8], content_type: &str, is_html: bool) -> String {
         if std::str::from_utf8(body).is_ok() {
             return UTF_8;
         }
-        let mut detector = chardetng::EncodingDetector::new(chardetng::Iso2022JpDetection::Deny);
-        detector.feed(body, true);
-        detector.guess(None, chardetng::Utf8Detection::Allow)
+        guess(body, true)
     });
     encoding.decode(body).0.into_owned()
 }
@@ -89,15 +75,10 @@ fn meta_charset(body: &[u8]) -> Option<String> {
     start.split("<meta").skip(1).find_map(|meta| parameter(meta.split('>').next()?, "charset"))
 }
 
-fn markdown(html: &str, url: &Url) -> Result<PageText, String> {
-    let document = parse(html).ok_or_else(|| format!("{url}: the HTML is built so that reading it takes too long"))?;
-    if is_deeper_than(&document, MAX_DEPTH) {
-        return Err(format!("{url}: the HTML is nested more than {MAX_DEPTH} deep, which is not read"));
-    }
+fn markdown(text: &str, url: &Url) -> Result<PageText, String> {
+    let document = html::parse(text).map_err(|error| format!("{url}: {error}"))?;
     let title = one_line(&document.select("title").iter().next().map(|title| title.text()).unwrap_or_default());
-    // What a reader does not see is not shown to the model either.
-    document.select("[hidden], [aria-hidden=true], [style*='display:none'], [style*='display: none']").remove();
-    let whole = document.md(Some(SKIPPED)).to_string();
+    let whole = html::whole_markdown(&document);
     let config = Config { text_mode: TextMode::Markdown, max_elements_to_parse: MAX_ELEMENTS, ..Config::default() };
     let article = Readability::with_document(document, Some(url.as_str()), Some(config));
     let article = article.and_then(|mut readable| readable.parse());
@@ -106,72 +87,12 @@ fn markdown(html: &str, url: &Url) -> Result<PageText, String> {
         // A list of links, a form or a very short page has no article.
         _ => whole,
     };
-    Ok(PageText { title, text: without_escapes(&text).trim().to_owned() })
-}
-
-/// Returns `None` if parsing takes too long.
-fn parse(html: &str) -> Option<Document> {
-    let tree_builder = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
-    let mut parser = parse_document(Document::default(), ParseOpts { tree_builder, ..ParseOpts::default() });
-    let started = Instant::now();
-    let mut rest = html;
-    while !rest.is_empty() {
-        let (step, after) = rest.split_at(rest.floor_char_boundary(PARSE_STEP));
-        parser.process(step.into());
-        rest = after;
-        if started.elapsed() > PARSE_TIME {
-            return None;
-        }
-    }
-    Some(parser.finish())
-}
-
-/// Removes the backslashes that the writer of Markdown puts before every mark of punctuation outside of code: the text is read, not
-/// rendered. Those before `*` and backticks stay.
-fn without_escapes(markdown: &str) -> String {
-    let mut text = String::with_capacity(markdown.len());
-    let mut in_block = false;
-    for line in markdown.lines() {
-        let is_fence = line.trim_start().starts_with("```");
-        in_block ^= is_fence;
-        if in_block || is_fence {
-            text.push_str(line.trim_end());
-        } else {
-            push_without_escapes(&mut text, line.trim_end());
-        }
-        text.push('\n');
-    }
-    text
-}
-
-fn push_without_escapes(text: &mut String, line: &str) {
-    let mut in_code = false;
-    let mut chars = line.chars().peekable();
-    while let Some(c) = chars.next() {
-        in_code ^= c == '`';
-        match chars.next_if(|next| c == '\\' && !in_code && "_{}[]<>()#+.!|\"*`\\".contains(*next)) {
-            Some(mark @ ('*' | '`' | '\\')) => text.extend(['\\', mark]),
-            Some(mark) => text.push(mark),
-            None => text.push(c),
-        }
-    }
+    Ok(PageText { title, text: html::without_escapes(&text).trim().to_owned() })
 }
 
 fn is_enough(article: &str, whole: &str) -> bool {
     let length = article.trim().chars().count();
     length >= SHORT_ARTICLE || length * 2 >= whole.trim().chars().count()
-}
-
-/// Walks without recursion.
-fn is_deeper_than(document: &Document, limit: usize) -> bool {
-    let mut open = vec![(document.root(), 0)];
-    while let Some((node, depth)) = open.pop() {
-        if depth > limit {
-            return true;
-        }
-        open.extend(node.children_it(false).map(|child| (child, depth + 1)));
-    }
-    false
 }
 
 #[cfg(test)]

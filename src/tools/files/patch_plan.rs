@@ -1,0 +1,479 @@
+//! Plans a patch: finds the place of each hunk in the current files, and composes the new ones. Nothing is written here.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use super::line_match::{BlockPlace, BlockSearch, IndentShift};
+use super::patch_text::{FileChange, FilePatch, Hunk, LineKind};
+use super::text_file::TextFile;
+use crate::guard::FileContent;
+use crate::text::truncate;
+
+/// The bytes of all files of a patch together, old and new.
+const MAX_BYTES: usize = 64_000_000;
+/// The most line numbers that an error names.
+const MAX_NAMED_LINES: usize = 10;
+/// The lines of a hunk, and the characters of each, that an error shows.
+const SHOWN_LINES: usize = 8;
+const SHOWN_CHARS: usize = 160;
+const EXECUTABLE: u32 = 0o755;
+const NOT_EXECUTABLE: u32 = 0o644;
+
+/// A file as it is, and as it is to be.
+#[derive(Debug, Default)]
+pub(super) struct PlannedFile {
+    /// `None`: there is no such file.
+    pub old: Option<Vec<u8>>,
+    pub new: Option<Vec<u8>>,
+    /// The mode of the new file; `None`: as the old one, or the usual.
+    pub mode: Option<u32>,
+}
+
+/// A patch whose every part fits.
+#[derive(Debug, Default)]
+pub(super) struct PatchPlan {
+    /// By path.
+    pub files: BTreeMap<String, PlannedFile>,
+    /// A line for each file of the patch.
+    pub summary: Vec<String>,
+}
+
+/// The files to which a patch is applied.
+pub(super) trait PatchedFiles {
+    /// Reads a file; `None` if there is none.
+    ///
+    /// # Errors
+    /// The file cannot be used.
+    fn read(&self, path: &str) -> Result<Option<FileContent>, String>;
+
+    /// Returns the mode of a file; `None` if there is none.
+    ///
+    /// # Errors
+    /// The file cannot be used.
+    fn mode(&self, path: &str) -> Result<Option<u32>, String>;
+}
+
+/// Plans a patch.
+///
+/// # Errors
+/// The file and hunk that do not fit, and why.
+pub(super) fn plan(patch: &[FilePatch], files: &dyn PatchedFiles) -> Result<PatchPlan, String> {
+    let mut planner = Planner { files, plan: PatchPlan::default(), bytes: 0 };
+    for file in patch {
+        planner.add(file)?;
+    }
+    Ok(planner.plan)
+}
+
+struct Planner<'a> {
+    files: &'a dyn PatchedFiles,
+    plan: PatchPlan,
+    bytes: usize,
+}
+
+impl Planner<'_> {
+    fn add(&mut self, patch: &FilePatch) -> Result<(), String> {
+        let path = plain_path(&patch.path)?;
+        let current = self.current(&path)?;
+        let mode = patch.executable.map(|on| if on { EXECUTABLE } else { NOT_EXECUTABLE });
+        let missing = || format!("{path}: no such file, so it cannot be changed; nothing was changed");
+        let summary = match (&patch.change, current) {
+            (FileChange::Add { .. }, Some(_)) => {
+                return Err(format!("{path}: exists already, so it cannot be added; nothing was changed"));
+            }
+            (FileChange::Add { content }, None) => {
+                self.set(&path, Some(content.clone().into_bytes()), mode)?;
+                format!("A {path} (+{})", content.lines().count())
+            }
+            (_, None) => return Err(missing()),
+            (FileChange::Delete { hunks }, Some(opened)) => {
+                if !hunks.is_empty() && !apply(&opened, hunks)?.text.is_empty() {
+                    return Err(format!(
+                        "{path}: holds more than the patch removes, so it is not deleted; nothing was changed"
+                    ));
+                }
+                self.set(&path, None, None)?;
+                format!("D {path}")
+            }
+            (FileChange::Update { move_to, hunks }, Some(opened)) => {
+                let patched = apply(&opened, hunks)?;
+                let bytes = match hunks.is_empty() {
+                    true => opened.bytes.clone(),
+                    false => TextFile::decode(&opened)?.encode(&patched.text)?,
+                };
+                let counts = format!("(+{} -{})", patched.added, patched.removed);
+                self.update(&path, move_to.as_deref(), bytes, mode, &counts)?
+            }
+        };
+        self.plan.summary.push(summary);
+        Ok(())
+    }
+
+    fn update(
+        &mut self,
+        path: &str,
+        move_to: Option<&str>,
+        bytes: Vec<u8>,
+        mode: Option<u32>,
+        counts: &str,
+    ) -> Result<String, String> {
+        let Some(to) = move_to.map(plain_path).transpose()?.filter(|to| to != path) else {
+            self.set(path, Some(bytes), mode)?;
+            return Ok(format!("M {path} {counts}"));
+        };
+        if self.current(&to)?.is_some() {
+            return Err(format!("{to}: exists already, so {path} is not moved there; nothing was changed"));
+        }
+        let mode = mode
+            .or(self.plan.files.get(path).and_then(|file| file.mode))
+            .map_or_else(|| self.files.mode(path), |mode| Ok(Some(mode)))?;
+        self.set(path, None, None)?;
+        self.set(&to, Some(bytes), mode)?;
+        Ok(format!("R {path} -> {to} {counts}"))
+    }
+
+    /// Returns a file as the patch has left it so far.
+    fn current(&mut self, path: &str) -> Result<Option<FileContent>, String> {
+        if let Some(file) = self.plan.files.get(path) {
+            return Ok(file.new.clone().map(|bytes| FileContent { bytes, shown: path.to_owned() }));
+        }
+        let opened = self.files.read(path)?;
+        let old = opened.as_ref().map(|opened| opened.bytes.clone());
+        self.count(old.as_ref())?;
+        self.plan.files.insert(path.to_owned(), PlannedFile { new: old.clone(), old, mode: None });
+        Ok(opened)
+    }
+
+    fn set(&mut self, path: &str, new: Option<Vec<u8>>, mode: Option<u32>) -> Result<(), String> {
+        self.count(new.as_ref())?;
+        let file = self.plan.files.entry(path.to_owned()).or_default();
+        file.new = new;
+        file.mode = mode.or(file.mode);
+        Ok(())
+    }
+
+    fn count(&mut self, bytes: Option<&Vec<u8>>) -> Result<(), String> {
+        self.bytes += bytes.map_or(0, Vec::len);
+        if self.bytes > MAX_BYTES {
+            return Err(format!(
+                "the files of the patch have more than {} MB together; nothing was changed",
+                MAX_BYTES / 1_000_000
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Returns a path without `.`.
+fn plain_path(path: &str) -> Result<String, String> {
+    let mut plain = PathBuf::new();
+    for component in Path::new(path).components() {
+        match component {
+            Component::CurDir => {}
+            // Two names of one file would each get their own change.
+            Component::ParentDir => {
+                return Err(format!(
+                    "{path:?}: the paths of a patch are in the workspace and have no ..; nothing was changed"
+                ));
+            }
+            other => plain.push(other),
+        }
+    }
+    Ok(plain.display().to_string())
+}
+
+/// A text after its hunks.
+#[derive(Debug)]
+struct PatchedText {
+    text: String,
+    added: usize,
+    removed: usize,
+}
+
+/// Applies hunks, which are in the order of their places.
+fn apply(opened: &FileContent, hunks: &[Hunk]) -> Result<PatchedText, String> {
+    let mut patched = PatchedText { text: String::new(), added: 0, removed: 0 };
+    if hunks.is_empty() {
+        return Ok(patched);
+    }
+    let file = TextFile::decode(opened)?;
+    let lines: Vec<&str> = file.text.split_inclusive('\n').collect();
+    let bodies: Vec<&str> = lines.iter().map(|line| line.strip_suffix('\n').unwrap_or(line)).collect();
+    let mut search = HunkSearch { lines: &bodies, blocks: BlockSearch::new(&bodies), from: 0, drift: 0 };
+    // Each line, and whether a line break follows it.
+    let mut out: Vec<(String, bool)> = Vec::new();
+    let keep = |line: &str| (line.strip_suffix('\n').unwrap_or(line).to_owned(), line.ends_with('\n'));
+    for (number, hunk) in hunks.iter().enumerate() {
+        let before = search.from;
+        let place = search.locate(hunk).map_err(|error| {
+            let header = if hunk.header.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", truncate(&hunk.header, SHOWN_CHARS))
+            };
+            format!("{}, hunk {}{header}: {error}", opened.shown, number + 1)
+        })?;
+        out.extend(lines[before..place.line].iter().map(|line| keep(line)));
+        let mut at = place.line;
+        for line in &hunk.lines {
+            match line.kind {
+                LineKind::Context => {
+                    out.push(keep(lines[at]));
+                    at += 1;
+                }
+                LineKind::Removed => {
+                    at += 1;
+                    patched.removed += 1;
+                }
+                LineKind::Added => {
+                    out.push((place.shift.apply(&line.text), !line.is_unended));
+                    patched.added += 1;
+                }
+            }
+        }
+        search.from = at;
+    }
+    out.extend(lines[search.from..].iter().map(|line| keep(line)));
+    let last = out.len().saturating_sub(1);
+    for (at, (line, is_ended)) in out.into_iter().enumerate() {
+        patched.text.push_str(&line);
+        if is_ended || at < last {
+            patched.text.push('\n');
+        }
+    }
+    Ok(patched)
+}
+
+/// Finds the places of hunks, one after the other.
+struct HunkSearch<'a> {
+    lines: &'a [&'a str],
+    blocks: BlockSearch<'a>,
+    /// The first line after the previous hunk.
+    from: usize,
+    /// How far the previous hunk was from the place that its header names.
+    drift: isize,
+}
+
+impl HunkSearch<'_> {
+    fn locate(&mut self, hunk: &Hunk) -> Result<BlockPlace, String> {
+        let begin = self.after_anchors(hunk)?;
+        let block = hunk.old_lines();
+        if block.is_empty() {
+            return Ok(BlockPlace { line: self.insertion(hunk, begin), shift: IndentShift::none() });
+        }
+        let is_possible = |place: &BlockPlace| !hunk.is_at_end || place.line + block.len() == self.lines.len();
+        let expected = hunk.start.and_then(|start| start.saturating_sub(1).checked_add_signed(self.drift));
+        let mut exact = self.blocks.exact(&block, begin)?;
+        exact.retain(is_possible);
+        let place = if let Some(at) = exact.iter().position(|place| Some(place.line) == expected) {
+            exact.swap_remove(at)
+        } else if !exact.is_empty() {
+            // A line that leads to the place also says which of several it is.
+            if hunk.anchors.is_empty() { only(exact, "")? } else { exact.swap_remove(0) }
+        } else {
+            let mut tolerant = self.blocks.tolerant(&block, begin)?;
+            tolerant.retain(is_possible);
+            if tolerant.is_empty() {
+                return Err(self.conflict(&block, begin));
+            }
+            only(tolerant, " if spaces do not count")?
+        };
+        if let Some(start) = hunk.start {
+            self.drift = place.line.cast_signed() - start.saturating_sub(1).cast_signed();
+        }
+        Ok(place)
+    }
+
+    /// Returns the line from which the hunk is looked for.
+    fn after_anchors(&self, hunk: &Hunk) -> Result<usize, String> {
+        let mut begin = self.from;
+        for (number, anchor) in hunk.anchors.iter().enumerate() {
+            let from = begin + usize::from(number > 0);
+            let found = self.lines.iter().skip(from).position(|line| line.trim() == anchor);
+            let found = found.ok_or_else(|| {
+                format!("the line {:?} of @@ was not found; nothing was changed", truncate(anchor, SHOWN_CHARS))
+            })?;
+            begin = from + found;
+        }
+        Ok(begin)
+    }
+
+    /// Returns where a hunk that only adds lines belongs: after the line that its header names, or at the end.
+    fn insertion(&self, hunk: &Hunk, begin: usize) -> usize {
+        let end = self.lines.len();
+        match hunk.start.and_then(|start| start.checked_add_signed(self.drift)) {
+            Some(line) => line.clamp(begin, end),
+            None if hunk.anchors.is_empty() => end,
+            None => (begin + 1).min(end),
+        }
+    }
+
+    fn conflict(&self, block: &[&str], begin: usize) -> String {
+        let show = |lines: &[&str]| {
+            let shown = lines.iter().take(SHOWN_LINES).map(|line| format!("\n  {}", truncate(line, SHOWN_CHARS)));
+            let more = if lines.len() > SHOWN_LINES { "\n  …" } else { "" };
+            format!("{}{more}", shown.collect::<String>())
+        };
+        let expected = show(block);
+        let actual = match self.blocks.most_similar(block) {
+            Some(at) => {
+                let place = &self.lines[at..self.lines.len().min(at + block.len())];
+                let earlier = if at < begin { ", which is before the previous hunk" } else { "" };
+                format!("the file has at line {}{earlier}:{}", at + 1, show(place))
+            }
+            None => format!("the file has nothing similar in its {} lines", self.lines.len()),
+        };
+        format!("does not fit; nothing was changed. It expects:{expected}\n{actual}")
+    }
+}
+
+/// Returns the only place.
+fn only(mut places: Vec<BlockPlace>, how: &str) -> Result<BlockPlace, String> {
+    if places.len() == 1 {
+        return Ok(places.swap_remove(0));
+    }
+    let lines: Vec<_> = places.iter().take(MAX_NAMED_LINES).map(|place| (place.line + 1).to_string()).collect();
+    let more = if places.len() > MAX_NAMED_LINES { ", …" } else { "" };
+    Err(format!(
+        "fits at {} places{how} (lines {}{more}); nothing was changed. Give more lines around the change, or the right line number",
+        places.len(),
+        lines.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+    use similar::TextDiff;
+
+    use super::super::patch_text::parse_patch;
+    use super::*;
+
+    struct Files(HashMap<&'static str, String>);
+
+    impl PatchedFiles for Files {
+        fn read(&self, path: &str) -> Result<Option<FileContent>, String> {
+            let content = |text: &String| FileContent { bytes: text.clone().into_bytes(), shown: path.to_owned() };
+            Ok(self.0.get(path).map(content))
+        }
+
+        fn mode(&self, path: &str) -> Result<Option<u32>, String> {
+            Ok(self.0.get(path).map(|_| 0o600))
+        }
+    }
+
+    fn plan_for(text: &str, patch: &str) -> Result<PatchPlan, String> {
+        let files = Files(HashMap::from([("x", text.to_owned()), ("y", "other\n".to_owned())]));
+        plan(&parse_patch(patch)?, &files)
+    }
+
+    /// Returns the new content of the file `x`.
+    fn patched(text: &str, patch: &str) -> Result<String, String> {
+        let new = plan_for(text, patch)?.files.remove("x").and_then(|file| file.new);
+        Ok(new.map_or_else(|| "(gone)".to_owned(), |bytes| String::from_utf8(bytes).unwrap()))
+    }
+
+    const HEAD: &str = "--- a/x\n+++ b/x\n";
+    const UPDATE: &str = "*** Update File: x\n";
+
+    #[test]
+    fn hunks_find_their_places() {
+        for (text, head, hunks, expected) in [
+            ("a\nb\nc\n", HEAD, "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", "a\nB\nc\n"),
+            // The header is wrong, and the place is the only one.
+            ("0\n1\na\nb\nc\n", HEAD, "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", "0\n1\na\nB\nc\n"),
+            // Of several equal places, the header names one.
+            ("a\na\na\n", HEAD, "@@ -2 +2 @@\n-a\n+b\n", "a\nb\na\n"),
+            // The second hunk is as far off as the first.
+            ("new\nx\na\nb\na\n", HEAD, "@@ -1 +1 @@\n-x\n+X\n@@ -2 +2 @@\n-a\n+A\n", "new\nX\nA\nb\na\n"),
+            ("a\nb", HEAD, "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+B\n", "a\nB\n"),
+            ("a\nb\n", HEAD, "@@ -2 +2 @@\n-b\n+B\n\\ No newline at end of file\n", "a\nB"),
+            ("a\nb", HEAD, "@@ -1,2 +1,3 @@\n a\n b\n+c\n", "a\nb\nc\n"),
+            ("a\nb", HEAD, "@@ -1 +1 @@\n-a\n+A\n", "A\nb"),
+            ("a\nb\n", HEAD, "@@ -1,0 +2 @@\n+i\n", "a\ni\nb\n"),
+            ("", HEAD, "@@ -0,0 +1 @@\n+i\n", "i\n"),
+            ("a\r\nb\r\n", HEAD, "@@ -1,2 +1,2 @@\n a\n-b\n+c\n", "a\r\nc\r\n"),
+            // Other spaces.
+            ("\tif x {\n\t\ty();  \n\t}\n", UPDATE, "@@\n if x {\n-\ty();\n+\tz();\n }\n", "\tif x {\n\t\tz();\n\t}\n"),
+            ("a\nfn f\n  b\nfn g\n  b\n", UPDATE, "@@ fn g\n-  b\n+  c\n", "a\nfn f\n  b\nfn g\n  c\n"),
+            ("fn g\n  b\n", UPDATE, "@@ fn g\n fn g\n-  b\n+  c\n", "fn g\n  c\n"),
+            ("fn g\n  b\n", UPDATE, "@@ fn g\n+  a\n", "fn g\n  a\n  b\n"),
+            ("a\nb\na\n", UPDATE, "@@\n-a\n+c\n*** End of File\n", "a\nb\nc\n"),
+            ("a\n", UPDATE, "@@\n+b\n", "a\nb\n"),
+        ] {
+            assert_eq!(patched(text, &format!("{head}{hunks}")).as_deref(), Ok(expected), "{text:?} {hunks}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_place() {
+        for (text, patch, expected) in [
+            ("a\na\n", format!("{UPDATE}-a\n+b\n"), "x, hunk 1: fits at 2 places (lines 1, 2)"),
+            ("a \na\t\n", format!("{UPDATE}-a\n+b\n"), "fits at 2 places if spaces do not count"),
+            (
+                "one\ntwo\n",
+                format!("{HEAD}@@ -1,2 +1,2 @@\n one\n-too\n+2\n"),
+                "x, hunk 1 (@@ -1,2 +1,2 @@): does not fit; nothing was changed. It expects:\n  one\n  too\nthe file has at line 1:\n  one\n  two",
+            ),
+            (
+                "a\nb\n",
+                format!("{HEAD}@@ -2 +2 @@\n-b\n+c\n@@ -1 +1 @@\n-a\n+c\n"),
+                "hunk 2 (@@ -1 +1 @@): does not fit",
+            ),
+            ("a\n", format!("{UPDATE}@@ fn q\n-a\n+b\n"), "the line \"fn q\" of @@ was not found"),
+            ("a\n", format!("{UPDATE}-a\n+b\n*** Update File: z\n-a\n+b\n"), "z: no such file"),
+            ("a\n", "*** Add File: x\n+b\n".to_owned(), "x: exists already"),
+            ("a\n", format!("{UPDATE}*** Move to: y\n-a\n+b\n"), "y: exists already, so x is not moved"),
+            (
+                "a\nb\n",
+                "--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n".to_owned(),
+                "x: holds more than the patch removes",
+            ),
+            ("a\n", "*** Delete File: ../x\n".to_owned(), "in the workspace and have no .."),
+            ("a\n", "*** Add File: sub/../../x\n+a\n".to_owned(), "in the workspace and have no .."),
+            ("a\0\n", format!("{UPDATE}-a\n+b\n"), "binary file"),
+        ] {
+            let error = patched(text, &patch).unwrap_err();
+            assert!(error.contains(expected), "{patch}: {error}");
+            assert!(error.contains("nothing was changed"), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_file_has_a_line_and_later_parts_see_earlier_ones() {
+        let patch = "*** Begin Patch\n*** Update File: x\n-a\n+b\n*** Update File: ./x\n*** Move to: sub/z\n-b\n+c\n+d\n\
+                     *** Add File: x\n+anew\n*** Delete File: y\n*** End Patch";
+        let plan = plan_for("a\n", patch).unwrap();
+        assert_eq!(plan.summary, ["M x (+1 -1)", "R x -> sub/z (+2 -1)", "A x (+1)", "D y"]);
+        let files: Vec<_> = plan
+            .files
+            .iter()
+            .map(|(path, file)| {
+                (path.as_str(), file.new.as_deref().map(|b| String::from_utf8_lossy(b).into_owned()), file.mode)
+            })
+            .collect();
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(files, [("sub/z", text("c\nd\n"), Some(0o600)), ("x", text("anew\n"), None), ("y", None, None)]);
+        let removed = plan_for("a\n", "--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n").unwrap();
+        assert_eq!((removed.summary, removed.files["x"].new.clone()), (vec!["D x".to_owned()], None));
+        let script =
+            plan_for("", "diff --git a/n b/n\nnew file mode 100755\n--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+#!\n");
+        assert_eq!(script.unwrap().files["n"].mode, Some(0o755));
+    }
+
+    proptest! {
+        #[test]
+        fn a_diff_makes_the_new_text_of_the_old_one(old in "([a-c]{0,2}\n){0,12}[a-c]?", new in "([a-c]{0,2}\n){0,12}[a-c]?", context in 0_usize..4) {
+            let diff = TextDiff::from_lines(&old, &new).unified_diff().context_radius(context).header("a/x", "b/x").to_string();
+            prop_assume!(!diff.is_empty());
+            prop_assert_eq!(patched(&old, &diff), Ok(new.clone()), "{}", diff);
+            // Moved down by lines that were added above, it fits in one place or is refused.
+            let moved = format!("z\nz\n{old}");
+            if let Ok(text) = patched(&moved, &diff) {
+                prop_assert_eq!(text.lines().count(), new.lines().count() + 2, "{}", diff);
+            }
+        }
+    }
+}

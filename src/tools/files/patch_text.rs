@@ -1,0 +1,626 @@
+//! Reads patches: unified diffs, also those of git, and the `*** Begin Patch` form.
+//!
+//! Own code: models write wrong line counts and headers without line numbers, which the libraries refuse, and none reads both
+//! forms.
+
+use std::iter::Peekable;
+use std::str::Lines;
+
+/// The most files of a patch.
+const MAX_FILES: usize = 200;
+const BEGIN: &str = "*** Begin Patch";
+const END: &str = "*** End Patch";
+const ADD: &str = "*** Add File: ";
+const DELETE: &str = "*** Delete File: ";
+const UPDATE: &str = "*** Update File: ";
+const MOVE: &str = "*** Move to: ";
+const END_OF_FILE: &str = "*** End of File";
+/// How a diff names the file that is not there.
+const NULL: &str = "/dev/null";
+/// The longest part of a line that an error repeats, in characters.
+const ECHO_CHARS: usize = 120;
+
+/// The change of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FilePatch {
+    pub path: String,
+    pub change: FileChange,
+    /// Whether the file is to be executable, if the patch says so.
+    pub executable: Option<bool>,
+}
+
+impl FilePatch {
+    /// Returns the paths that the change writes or removes.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        let target = match &self.change {
+            FileChange::Update { move_to, .. } => move_to.as_deref(),
+            FileChange::Add { .. } | FileChange::Delete { .. } => None,
+        };
+        std::iter::once(self.path.as_str()).chain(target)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FileChange {
+    Add {
+        content: String,
+    },
+    /// With hunks, the file must hold exactly what they remove.
+    Delete {
+        hunks: Vec<Hunk>,
+    },
+    Update {
+        move_to: Option<String>,
+        hunks: Vec<Hunk>,
+    },
+}
+
+/// A change of lines that are next to each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Hunk {
+    /// The line that begins it, as written.
+    pub header: String,
+    /// The number of its first line in the file, from 1, if the header says so.
+    pub start: Option<usize>,
+    /// Lines of the file that come before it.
+    pub anchors: Vec<String>,
+    pub lines: Vec<HunkLine>,
+    /// It ends where the file ends.
+    pub is_at_end: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HunkLine {
+    pub kind: LineKind,
+    pub text: String,
+    /// It is the last line of the file, without a line break.
+    pub is_unended: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineKind {
+    Context,
+    Removed,
+    Added,
+}
+
+impl Hunk {
+    /// Returns the lines that the file must hold.
+    pub(super) fn old_lines(&self) -> Vec<&str> {
+        self.lines.iter().filter(|line| line.kind != LineKind::Added).map(|line| line.text.as_str()).collect()
+    }
+
+    /// Adds a line of a patch; returns false if it is none of a hunk.
+    fn push(&mut self, line: &str) -> bool {
+        let kind = match line.chars().next() {
+            // Editors and models remove the space of an empty line.
+            None | Some(' ') => LineKind::Context,
+            Some('-') => LineKind::Removed,
+            Some('+') => LineKind::Added,
+            Some('\\') => {
+                if let Some(last) = self.lines.last_mut() {
+                    last.is_unended = true;
+                }
+                return true;
+            }
+            Some(_) => return false,
+        };
+        let text = line.get(1..).unwrap_or_default().to_owned();
+        self.lines.push(HunkLine { kind, text, is_unended: false });
+        true
+    }
+}
+
+/// Reads a patch.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn parse_patch(text: &str) -> Result<Vec<FilePatch>, String> {
+    let text = without_fence(text);
+    let is_envelope = text
+        .lines()
+        .any(|line| line.trim_end() == BEGIN || [ADD, DELETE, UPDATE].iter().any(|heading| line.starts_with(heading)));
+    let files = if is_envelope { parse_envelope(&text)? } else { parse_unified(&text)? };
+    match files.len() {
+        0 => {
+            Err(format!("the patch changes no file; write a unified diff with --- and +++ lines, or the {BEGIN} form"))
+        }
+        1..=MAX_FILES => Ok(files),
+        many => Err(format!("the patch changes {many} files, at most {MAX_FILES}")),
+    }
+}
+
+/// Removes the marks of a block of Markdown around the patch.
+fn without_fence(text: &str) -> String {
+    let is_fence = |line: &&str| line.trim_start().starts_with("```");
+    let mut lines: Vec<&str> = text.lines().collect();
+    if lines.iter().find(|line| !line.trim().is_empty()).is_some_and(is_fence) {
+        lines.retain(|line| !is_fence(line));
+    }
+    lines.join("\n")
+}
+
+fn echo(line: &str) -> String {
+    format!("{:?}", crate::text::truncate(line, ECHO_CHARS))
+}
+
+fn parse_envelope(text: &str) -> Result<Vec<FilePatch>, String> {
+    let mut lines = text.lines().peekable();
+    let mut files = Vec::new();
+    let patch = |path: &str, change| FilePatch { path: path.trim().to_owned(), change, executable: None };
+    while let Some(line) = lines.next() {
+        if line.trim_end() == END {
+            break;
+        }
+        if let Some(path) = line.strip_prefix(ADD) {
+            files.push(patch(path, FileChange::Add { content: added_content(path, &mut lines)? }));
+        } else if let Some(path) = line.strip_prefix(DELETE) {
+            files.push(patch(path, FileChange::Delete { hunks: Vec::new() }));
+        } else if let Some(path) = line.strip_prefix(UPDATE) {
+            let move_to = lines.next_if(|line| line.starts_with(MOVE)).map(|line| line[MOVE.len()..].trim().to_owned());
+            let hunks = envelope_hunks(path, &mut lines)?;
+            files.push(patch(path, FileChange::Update { move_to, hunks }));
+        } else if line.trim_end() != BEGIN && !line.trim().is_empty() {
+            let line = echo(line);
+            return Err(format!("{line} is none of {ADD:?}, {DELETE:?}, {UPDATE:?} and {END:?}; nothing was changed"));
+        }
+    }
+    Ok(files)
+}
+
+fn is_heading(line: &str) -> bool {
+    line.starts_with("*** ") && line.trim_end() != END_OF_FILE
+}
+
+fn added_content(path: &str, lines: &mut Peekable<Lines<'_>>) -> Result<String, String> {
+    let mut content = String::new();
+    while let Some(line) = lines.next_if(|line| !is_heading(line)) {
+        match line.strip_prefix('+') {
+            Some(line) => content.extend([line, "\n"]),
+            None if line.trim().is_empty() || line.trim_end() == END_OF_FILE => {}
+            None => {
+                return Err(format!(
+                    "{path}: each line of a new file begins with +, not {}; nothing was changed",
+                    echo(line)
+                ));
+            }
+        }
+    }
+    Ok(content)
+}
+
+fn envelope_hunks(path: &str, lines: &mut Peekable<Lines<'_>>) -> Result<Vec<Hunk>, String> {
+    let mut hunks: Vec<Hunk> = Vec::new();
+    let mut open: Option<Hunk> = None;
+    while let Some(line) = lines.next_if(|line| !is_heading(line)) {
+        if line.starts_with("@@") {
+            // Several of these lines in a row lead to the place step by step.
+            if open.as_ref().is_some_and(|hunk| !hunk.lines.is_empty()) {
+                close(path, &mut open, &mut hunks)?;
+            }
+            let hunk = open.get_or_insert_with(Hunk::default);
+            read_header(line, hunk);
+        } else if line.trim_end() == END_OF_FILE {
+            open.get_or_insert_with(Hunk::default).is_at_end = true;
+            close(path, &mut open, &mut hunks)?;
+        } else if !line.is_empty() || open.is_some() {
+            let hunk = open.get_or_insert_with(Hunk::default);
+            if !hunk.push(line) {
+                return Err(bad_line(path, hunks.len() + 1, line));
+            }
+        }
+    }
+    close(path, &mut open, &mut hunks)?;
+    Ok(hunks)
+}
+
+fn bad_line(path: &str, number: usize, line: &str) -> String {
+    format!("{path}, hunk {number}: {} begins with none of space, + and -; nothing was changed", echo(line))
+}
+
+/// Ends a hunk. Empty lines at its end separate it from what follows.
+fn close(path: &str, open: &mut Option<Hunk>, hunks: &mut Vec<Hunk>) -> Result<(), String> {
+    let Some(mut hunk) = open.take() else { return Ok(()) };
+    while hunk.lines.last().is_some_and(|line| line.kind == LineKind::Context && line.text.is_empty()) {
+        hunk.lines.pop();
+    }
+    if hunk.lines.iter().all(|line| line.kind == LineKind::Context) {
+        return Err(format!("{path}, hunk {}: has no line with + or -; nothing was changed", hunks.len() + 1));
+    }
+    hunks.push(hunk);
+    Ok(())
+}
+
+/// Reads `@@ -1,2 +1,3 @@`, or a line of the file that comes before the hunk. Returns the numbers of old and new lines.
+fn read_header(line: &str, hunk: &mut Hunk) -> Option<(usize, usize)> {
+    if hunk.header.is_empty() {
+        hunk.header = line.trim_end().to_owned();
+    }
+    let rest = line.trim_start_matches('@').trim();
+    let numbers = || {
+        let (ranges, _) = rest.split_once("@@").unwrap_or((rest, ""));
+        let (old, new) = ranges.trim().strip_prefix('-')?.split_once(" +")?;
+        let range = |text: &str| {
+            let (start, count) = text.trim().split_once(',').unwrap_or((text.trim(), "1"));
+            Some((start.parse::<usize>().ok()?, count.parse::<usize>().ok()?))
+        };
+        Some((range(old)?, range(new)?))
+    };
+    if let Some(((start, old), (_, new))) = numbers() {
+        hunk.start = Some(start);
+        return Some((old, new));
+    }
+    let anchor = rest.trim_end_matches('@').trim();
+    if !anchor.is_empty() && anchor != "..." {
+        hunk.anchors.push(anchor.to_owned());
+    }
+    None
+}
+
+/// What a unified diff says of one file.
+#[derive(Debug, Default)]
+struct DiffSection {
+    is_git: bool,
+    /// The names of the line `diff --git`.
+    git: Option<(String, String)>,
+    /// The names of the lines `---` and `+++`.
+    names: Option<(String, String)>,
+    renamed: (Option<String>, Option<String>),
+    is_new: bool,
+    is_deleted: bool,
+    executable: Option<bool>,
+    hunks: Vec<Hunk>,
+}
+
+fn parse_unified(text: &str) -> Result<Vec<FilePatch>, String> {
+    let mut lines = text.lines().peekable();
+    let mut files = Vec::new();
+    let mut section = DiffSection::default();
+    while let Some(line) = lines.next() {
+        let new_name = lines.peek().and_then(|next| next.strip_prefix("+++ "));
+        if let Some(names) = line.strip_prefix("diff --git ") {
+            files.extend(std::mem::take(&mut section).finish()?);
+            (section.is_git, section.git) = (true, git_names(names));
+        } else if let (Some(old), Some(new)) = (line.strip_prefix("--- "), new_name) {
+            if section.names.is_some() {
+                files.extend(std::mem::take(&mut section).finish()?);
+            }
+            section.names = Some((file_name(old), file_name(new)));
+            lines.next();
+        } else if line.starts_with("@@") {
+            section.read_hunk(line, &mut lines)?;
+        } else {
+            section.read_extended_header(line)?;
+        }
+    }
+    files.extend(section.finish()?);
+    Ok(files)
+}
+
+impl DiffSection {
+    fn read_extended_header(&mut self, line: &str) -> Result<(), String> {
+        if line.starts_with("Binary files ") || line == "GIT binary patch" {
+            return Err("the patch changes a binary file, which is not supported; nothing was changed".to_owned());
+        }
+        // Only git writes these, and only before the hunks; elsewhere they are the words of a mail.
+        if !self.is_git || !self.hunks.is_empty() {
+            return Ok(());
+        }
+        if line.starts_with("copy from ") {
+            return Err("copies are not supported; write the new file as an addition; nothing was changed".to_owned());
+        }
+        if let Some(name) = line.strip_prefix("rename from ") {
+            self.renamed.0 = Some(unquoted(name));
+        } else if let Some(name) = line.strip_prefix("rename to ") {
+            self.renamed.1 = Some(unquoted(name));
+        } else if let Some(mode) = line.strip_prefix("new file mode ") {
+            self.is_new = true;
+            self.executable = executable_of(mode)?.then_some(true);
+        } else if line.starts_with("deleted file mode ") {
+            self.is_deleted = true;
+        } else if let Some(mode) = line.strip_prefix("new mode ") {
+            self.executable = Some(executable_of(mode)?);
+        }
+        Ok(())
+    }
+
+    /// Reads the lines of a hunk up to the next one, the next file, or text that is no part of a diff.
+    fn read_hunk(&mut self, header: &str, lines: &mut Peekable<Lines<'_>>) -> Result<(), String> {
+        let path = self.old_name().unwrap_or_default();
+        if path.is_empty() {
+            return Err(format!("{} comes before any --- and +++ lines; nothing was changed", echo(header)));
+        }
+        let number = self.hunks.len() + 1;
+        let mut hunk = Hunk::default();
+        let mut left = read_header(header, &mut hunk);
+        while let Some(line) = lines.peek().copied() {
+            let is_signature = line == "-- " && left == Some((0, 0));
+            if line.starts_with("@@") || line.starts_with("diff --git ") || is_signature || is_file_name(lines, left) {
+                break;
+            }
+            if !hunk.push(line) {
+                if left.is_none_or(|left| left == (0, 0)) {
+                    break;
+                }
+                return Err(bad_line(&path, number, line));
+            }
+            let step = |count: &mut usize, is_counted: bool| *count = count.saturating_sub(usize::from(is_counted));
+            if let (Some((old, new)), Some(kind)) = (&mut left, line.chars().next())
+                && kind != '\\'
+            {
+                step(old, kind != '+');
+                step(new, kind != '-');
+            }
+            lines.next();
+        }
+        let mut open = Some(hunk);
+        close(&path, &mut open, &mut self.hunks)
+    }
+
+    fn old_name(&self) -> Option<String> {
+        let (old, new) = self.header_names()?;
+        Some(if old == NULL { new } else { old })
+    }
+
+    /// Returns the old and new name, without the prefixes that git adds.
+    fn header_names(&self) -> Option<(String, String)> {
+        let (old, new) = self.names.as_ref().or(self.git.as_ref())?;
+        let has = |name: &str, prefix: &str| name == NULL || name.starts_with(prefix);
+        if has(old, "a/") && has(new, "b/") {
+            let strip = |name: &str, prefix: &str| name.strip_prefix(prefix).unwrap_or(name).to_owned();
+            return Some((strip(old, "a/"), strip(new, "b/")));
+        }
+        Some((old.clone(), new.clone()))
+    }
+
+    /// Returns the change of the file; `None` if nothing is said of one.
+    fn finish(self) -> Result<Option<FilePatch>, String> {
+        let Some((old, new)) = self.header_names().or_else(|| self.renamed.0.clone().zip(self.renamed.1.clone()))
+        else {
+            return Ok(None);
+        };
+        let patch = |path, change| Ok(Some(FilePatch { path, change, executable: self.executable }));
+        if self.is_new || old == NULL {
+            return patch(new.clone(), FileChange::Add { content: content_of(&new, &self.hunks)? });
+        }
+        if self.is_deleted || new == NULL {
+            return patch(old, FileChange::Delete { hunks: self.hunks });
+        }
+        let move_to = match self.renamed {
+            (Some(from), Some(to)) => return patch(from, FileChange::Update { move_to: Some(to), hunks: self.hunks }),
+            _ if old == new => None,
+            _ => {
+                return Err(format!(
+                    "--- {old} and +++ {new} are two names; write \"rename from\" and \"rename to\" lines below a \"diff --git\" \
+                     line to rename a file; nothing was changed"
+                ));
+            }
+        };
+        if self.hunks.is_empty() && self.executable.is_none() {
+            return Err(format!("{old}: the patch has no hunk for it; nothing was changed"));
+        }
+        patch(old, FileChange::Update { move_to, hunks: self.hunks })
+    }
+}
+
+/// Returns true if the next lines name a file. Changed lines that begin with dashes and plus signs look the same; what follows and
+/// the numbers of lines that are `left` in the hunk tell them apart.
+fn is_file_name(lines: &Peekable<Lines<'_>>, left: Option<(usize, usize)>) -> bool {
+    let mut ahead = lines.clone();
+    let mut begins = |start: &str| ahead.next().is_some_and(|line| line.starts_with(start));
+    if !begins("--- ") || !begins("+++ ") {
+        return false;
+    }
+    let is_full = left.is_none_or(|(old, new)| old == 0 || new == 0);
+    is_full || (left != Some((1, 1)) && begins("@@"))
+}
+
+/// Returns the content of a new file.
+fn content_of(path: &str, hunks: &[Hunk]) -> Result<String, String> {
+    let lines: Vec<&HunkLine> = hunks.iter().flat_map(|hunk| &hunk.lines).collect();
+    if lines.iter().any(|line| line.kind != LineKind::Added) {
+        return Err(format!("{path}: a new file has lines with + alone; nothing was changed"));
+    }
+    Ok(lines.iter().flat_map(|line| [line.text.as_str(), if line.is_unended { "" } else { "\n" }]).collect())
+}
+
+fn executable_of(mode: &str) -> Result<bool, String> {
+    match mode.trim() {
+        "100755" => Ok(true),
+        "100644" => Ok(false),
+        mode => Err(format!("the patch makes a file of mode {mode:?}, no regular file; nothing was changed")),
+    }
+}
+
+/// Returns the two names of a line `diff --git`, which are the same but for their prefixes.
+fn git_names(names: &str) -> Option<(String, String)> {
+    let names = names.trim_end();
+    if names.starts_with('"') {
+        let end = names[1..].find("\" ")? + 2;
+        return Some((unquoted(&names[..end]), unquoted(&names[end..])));
+    }
+    let middle = names.len() / 2;
+    let (old, new) = names.split_at_checked(middle)?;
+    Some((old.to_owned(), new.strip_prefix(' ')?.to_owned()))
+}
+
+/// Returns the name of a line `---` or `+++`, behind which there may be a time.
+fn file_name(rest: &str) -> String {
+    unquoted(rest.split('\t').next().unwrap_or_default())
+}
+
+/// Returns a name as git writes it: with special characters in quotes.
+fn unquoted(name: &str) -> String {
+    let name = name.trim();
+    let Some(inner) = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) else {
+        return name.to_owned();
+    };
+    let mut bytes = Vec::new();
+    let mut rest = inner.bytes().peekable();
+    while let Some(byte) = rest.next() {
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        match rest.next() {
+            Some(b'n') => bytes.push(b'\n'),
+            Some(b't') => bytes.push(b'\t'),
+            Some(digit @ b'0'..=b'7') => {
+                let mut value = u32::from(digit - b'0');
+                for _ in 0..2 {
+                    let Some(digit) = rest.next_if(|byte| (b'0'..=b'7').contains(byte)) else { break };
+                    value = value * 8 + u32::from(digit - b'0');
+                }
+                bytes.push(u8::try_from(value & 0xff).unwrap_or_default());
+            }
+            Some(other) => bytes.push(other),
+            None => {}
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Returns what a patch says, in short: hunks as `@start` with anchors and marked lines.
+    fn outline(text: &str) -> Result<Vec<String>, String> {
+        let hunk = |hunk: &Hunk| {
+            let start = hunk.start.map(|start| start.to_string()).unwrap_or_default();
+            let lines = hunk.lines.iter().map(|line| {
+                let mark = match line.kind {
+                    LineKind::Context => ' ',
+                    LineKind::Removed => '-',
+                    LineKind::Added => '+',
+                };
+                format!("{mark}{}{}", line.text, if line.is_unended { "\\" } else { "" })
+            });
+            let end = if hunk.is_at_end { "$" } else { "" };
+            format!("@{start}{:?}[{}]{end}", hunk.anchors, lines.collect::<Vec<_>>().join("|"))
+        };
+        let hunks = |hunks: &[Hunk]| hunks.iter().map(hunk).collect::<String>();
+        Ok(parse_patch(text)?
+            .iter()
+            .map(|file| {
+                let path = &file.path;
+                let mode = file.executable.map(|on| if on { " +x" } else { " -x" }).unwrap_or_default();
+                match &file.change {
+                    FileChange::Add { content } => format!("A {path} {content:?}{mode}"),
+                    FileChange::Delete { hunks: all } => format!("D {path}{}", hunks(all)),
+                    FileChange::Update { move_to: Some(to), hunks: all } => {
+                        format!("R {path} {to}{}{mode}", hunks(all))
+                    }
+                    FileChange::Update { move_to: None, hunks: all } => format!("M {path}{}{mode}", hunks(all)),
+                }
+            })
+            .collect())
+    }
+
+    #[test]
+    fn unified_diffs_are_read() {
+        for (text, expected) in [
+            ("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@ fn f()\n a\n-b\n+c\n", &["M x@1[][ a|-b|+c]"][..]),
+            (
+                "--- x\t2024-01-01\n+++ x\t2024-01-02\n@@ -3 +3 @@\n-b\n+c\n\\ No newline at end of file\n",
+                &["M x@3[][-b|+c\\]"],
+            ),
+            ("```diff\n--- a/x\n+++ b/x\n@@ @@\n-b\n+c\n```\n", &["M x@[][-b|+c]"]),
+            // Wrong counts, and a second file after them.
+            (
+                "--- a/x\n+++ b/x\n@@ -1,9 +1,9 @@\n a\n\n-b\n+c\ndiff --git a/y b/y\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-d\n+e\n",
+                &["M x@1[][ a| |-b|+c]", "M y@1[][-d|+e]"],
+            ),
+            (
+                "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-b\n+c\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-d\n+e\n",
+                &["M x@1[][-b|+c]", "M y@1[][-d|+e]"],
+            ),
+            // Lines that look like names of files.
+            ("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- d\n+++ e\n f\n", &["M x@1[][--- d|+++ e| f]"]),
+            ("--- /dev/null\n+++ b/n\n@@ -0,0 +1,2 @@\n+one\n+two\n", &["A n \"one\\ntwo\\n\""]),
+            (
+                "diff --git a/n b/n\nnew file mode 100755\nindex 0..1\n--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+#!\n\\ No newline at end of file\n",
+                &["A n \"#!\" +x"],
+            ),
+            ("diff --git a/dir/e b/dir/e\nnew file mode 100644\n", &["A dir/e \"\""]),
+            ("--- a/o\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n", &["D o@1[][-gone]"]),
+            ("diff --git a/o b/o\ndeleted file mode 100644\n", &["D o"]),
+            (
+                "diff --git a/o b/p\nsimilarity index 90%\nrename from o\nrename to p\n--- a/o\n+++ b/p\n@@ -1 +1 @@\n-a\n+b\n",
+                &["R o p@1[][-a|+b]"],
+            ),
+            ("diff --git a/o b/pq\nrename from o\nrename to pq\n", &["R o pq"]),
+            ("diff --git a/s b/s\nold mode 100644\nnew mode 100755\n", &["M s +x"]),
+            (
+                "diff --git \"a/\\351\\201\\223\" \"b/\\351\\201\\223\"\n--- \"a/\\351\\201\\223\"\n+++ \"b/\\351\\201\\223\"\n@@ -1 +1 @@\n-a\n+b\n",
+                &["M 道@1[][-a|+b]"],
+            ),
+            (
+                "From: me\nSubject: fix\n---\n x | 2 +-\n\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-b\n+c\n-- \n2.1\n",
+                &["M x@1[][-b|+c]"],
+            ),
+        ] {
+            assert_eq!(outline(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_begin_patch_form_is_read() {
+        for (text, expected) in [
+            ("*** Begin Patch\n*** Add File: n\n+one\n+\n+two\n*** End Patch", &["A n \"one\\n\\ntwo\\n\""][..]),
+            ("*** Begin Patch\n*** Delete File: o\n*** End Patch\n", &["D o"]),
+            (
+                "*** Begin Patch\n*** Update File: x\n@@ class A\n@@   def f():\n a\n-b\n+c\n@@\n-d\n+e\n*** End of File\n*** End Patch\n",
+                &["M x@[\"class A\", \"def f():\"][ a|-b|+c]@[][-d|+e]$"],
+            ),
+            ("*** Update File: x\n*** Move to: y\n-b\n+c\n\n*** Delete File: o\n", &["R x y@[][-b|+c]", "D o"]),
+            ("*** Begin Patch\n*** Update File: x\n*** Move to: y\n*** End Patch", &["R x y"]),
+            ("*** Begin Patch\n*** Update File: x\n@@ -3,1 +3,1 @@\n-b\n+c\n*** End Patch", &["M x@3[][-b|+c]"]),
+        ] {
+            assert_eq!(outline(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_patch_is_refused_with_the_place() {
+        for (text, expected) in [
+            ("", "changes no file"),
+            ("please change x", "changes no file"),
+            ("*** Begin Patch\n*** End Patch", "changes no file"),
+            ("@@ -1 +1 @@\n-a\n+b\n", "comes before any --- and +++ lines"),
+            ("--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\nb\n", "x, hunk 1: \"b\" begins with none of"),
+            ("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n a\n b\n", "x, hunk 1: has no line with + or -"),
+            ("--- a/x\n+++ b/x\n", "no hunk"),
+            ("--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n", "two names"),
+            ("--- /dev/null\n+++ b/x\n@@ -1 +1 @@\n a\n+b\n", "lines with + alone"),
+            ("diff --git a/x b/x\nBinary files a/x and b/x differ\n", "binary file"),
+            (
+                "diff --git a/x b/x\nnew file mode 120000\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+/etc\n",
+                "mode \"120000\"",
+            ),
+            ("diff --git a/x b/y\ncopy from x\ncopy to y\n", "copies are not supported"),
+            (
+                "*** Begin Patch\n*** Add File: x\none\n*** End Patch",
+                "x: each line of a new file begins with +, not \"one\"",
+            ),
+            ("*** Begin Patch\n*** Update File: x\n@@\none\n*** End Patch", "x, hunk 1: \"one\" begins with none of"),
+            ("*** Begin Patch\n*** Rename File: x\n*** End Patch", "is none of"),
+        ] {
+            let error = outline(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let many = "*** Delete File: x\n".repeat(MAX_FILES + 1);
+        assert!(outline(&many).unwrap_err().contains("at most 200"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_fail_otherwise_than_with_an_error(
+            text in "((\\*\\*\\* (Begin|End) Patch|\\*\\*\\* (Add|Update|Delete) File: a|\\*\\*\\* Move to: b|\\*\\*\\* End of File|diff --git (a/x b/x|\"a/\\\\3|é)|--- a/x|\\+\\+\\+ b/x|@@ -[0-9]{0,20},1 \\+1 @@|@@é|[-+ \\\\]?[a-cé\"]{0,3}|rename from \"\\\\|new mode 1)\n){0,12}"
+        ) {
+            let _ = parse_patch(&text);
+        }
+    }
+}

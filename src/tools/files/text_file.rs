@@ -1,0 +1,101 @@
+//! The text of a file that is changed: its encoding, byte order mark and line ends stay as they are.
+
+use crate::guard::FileContent;
+use crate::tools::encoding::TextEncoding;
+
+/// A text that can be written back without a change of other bytes.
+#[derive(Debug)]
+pub(super) struct TextFile<'a> {
+    opened: &'a FileContent,
+    encoding: TextEncoding,
+    /// Every line ends with CR LF; in `text`, with LF.
+    pub is_crlf: bool,
+    pub text: String,
+}
+
+impl<'a> TextFile<'a> {
+    /// Decodes a file.
+    ///
+    /// # Errors
+    /// It is no text, or some of its bytes would be lost.
+    pub(super) fn decode(opened: &'a FileContent) -> Result<Self, String> {
+        let (bytes, shown) = (&opened.bytes, &opened.shown);
+        let encoding = TextEncoding::detect(bytes, true)
+            .ok_or_else(|| format!("{shown}: a binary file, not text; nothing was changed"))?;
+        let name = encoding.encoding.name();
+        let lossy =
+            || format!("{shown}: not {name} throughout, so that a change would lose bytes; nothing was changed");
+        let text = encoding.decode(bytes).ok_or_else(lossy)?;
+        if encoding.encode(&text, bytes).as_ref() != Ok(bytes) {
+            return Err(lossy());
+        }
+        let breaks = text.matches('\n').count();
+        let is_crlf = breaks > 0 && text.matches("\r\n").count() == breaks;
+        let text = if is_crlf { text.replace("\r\n", "\n") } else { text.into_owned() };
+        Ok(Self { opened, encoding, is_crlf, text })
+    }
+
+    /// Returns a text of the model with line ends as in `text`.
+    pub(super) fn normalize(&self, text: &str) -> String {
+        if self.is_crlf { text.replace("\r\n", "\n") } else { text.to_owned() }
+    }
+
+    /// Encodes the text that the file is to have.
+    ///
+    /// # Errors
+    /// The file's encoding lacks a character.
+    pub(super) fn encode(&self, text: &str) -> Result<Vec<u8>, String> {
+        let ended = self.is_crlf.then(|| text.replace('\n', "\r\n"));
+        self.encoding.encode(ended.as_deref().unwrap_or(text), &self.opened.bytes).map_err(|lacking| {
+            let (shown, name) = (&self.opened.shown, self.encoding.encoding.name());
+            format!("{shown}: its encoding {name} has no {lacking:?}; nothing was changed")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use encoding_rs::{GBK, WINDOWS_1252};
+
+    use super::*;
+
+    #[test]
+    fn marks_line_ends_and_encodings_are_kept() {
+        let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        for (bytes, text, new, expected) in [
+            (b"a\nb\n".to_vec(), "a\nb\n", "a\nc\n", Ok(b"a\nc\n".to_vec())),
+            (b"\xef\xbb\xbfa\r\nb\r\n".to_vec(), "a\nb\n", "a\nc\n", Ok(b"\xef\xbb\xbfa\r\nc\r\n".to_vec())),
+            (b"a\r\r\nb\r\n".to_vec(), "a\r\nb\n", "a\r\nb\n", Ok(b"a\r\r\nb\r\n".to_vec())),
+            (b"a\r\nb\nc".to_vec(), "a\r\nb\nc", "a\r\nb\nd", Ok(b"a\r\nb\nd".to_vec())),
+            (wide("\u{feff}a\r\n"), "a\n", "道\n", Ok(wide("\u{feff}道\r\n"))),
+            (
+                GBK.encode("今天的天气很好，去喝茶").0.into_owned(),
+                "今天的天气很好，去喝茶",
+                "茶",
+                Ok(GBK.encode("茶").0.into_owned()),
+            ),
+            (
+                WINDOWS_1252.encode("le café noir").0.into_owned(),
+                "le café noir",
+                "le thé 茶",
+                Err("windows-1252 has no '茶'"),
+            ),
+        ] {
+            let opened = FileContent { bytes, shown: "f".to_owned() };
+            let file = TextFile::decode(&opened).unwrap();
+            assert_eq!(file.text, text);
+            match (file.encode(new), expected) {
+                (Ok(bytes), Ok(expected)) => assert_eq!(bytes, expected),
+                (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
+                (got, expected) => panic!("{got:?} {expected:?}"),
+            }
+        }
+        for (bytes, expected) in [
+            (b"a\0b".to_vec(), "binary file"),
+            ("道道道道道道道道道道\u{fffd}".as_bytes()[..31].to_vec(), "not UTF-8 throughout"),
+        ] {
+            let error = TextFile::decode(&FileContent { bytes, shown: "f".to_owned() }).unwrap_err();
+            assert!(error.contains(expected) && error.contains("nothing was changed"), "{error}");
+        }
+    }
+}
