@@ -222,7 +222,7 @@ impl Inbox for ScriptedInbox {
         }
         let (id, session) = (crate::new_id(), message.session_key());
         let state =
-            MessageState { id, session: session.clone(), status: MessageStatus::Queued, reply: None, notice: None };
+            MessageState { id, session: session.clone(), status: MessageStatus::Queued, reply: None, notice: None, question: None, continues: None };
         {
             let mut book = self.book();
             book.messages.push((state, message));

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::names::{RARELY_NEEDED, aliases_of};
+use super::output_limits::TruncationStrategy;
 use crate::chat::{ToolCall, ToolSpec};
 use crate::guard::{TAINT_KEY, Taint};
 use crate::origin::TurnOrigin;
@@ -63,6 +64,9 @@ pub enum ToolEffect {
     /// The call has no result until this turn has ended: its current result is void, and the call runs again then. Rows
     /// in the same outcome are written at once.
     Await(Uuid),
+    /// As [`ToolEffect::Await`], until a person has answered the approval or question with this id. Later calls of the response
+    /// wait as well.
+    AwaitPerson(Uuid),
 }
 
 /// Rows that are written in the commit of a call's result.
@@ -161,13 +165,28 @@ impl ToolOutcome {
         Self { result: ToolResult::ok(""), effects }
     }
 
-    /// Returns the turns that the call waits for; if there are any, there is no result yet.
-    pub fn awaited_turns(&self) -> Vec<Uuid> {
-        let turn = |effect: &ToolEffect| match effect {
-            ToolEffect::Await(turn) => Some(*turn),
-            _ => None,
-        };
-        self.effects.iter().filter_map(turn).collect()
+    /// Returns the outcome of a call that has no result until a person has answered the approval or question `id`.
+    pub fn asked(id: Uuid, mut effects: Vec<ToolEffect>) -> Self {
+        effects.push(ToolEffect::AwaitPerson(id));
+        Self { result: ToolResult::ok(""), effects }
+    }
+
+    /// Returns the turns, approvals and questions that the call waits for; if there are any, there is no result yet.
+    pub fn awaited(&self) -> impl Iterator<Item = Uuid> {
+        self.effects.iter().filter_map(|effect| match effect {
+            ToolEffect::Await(id) | ToolEffect::AwaitPerson(id) => Some(*id),
+            ToolEffect::Message { .. } | ToolEffect::Rows(_) => None,
+        })
+    }
+
+    /// Returns true if the call has no result yet.
+    pub fn is_pending(&self) -> bool {
+        self.awaited().next().is_some()
+    }
+
+    /// Returns true if the call waits for a person.
+    pub fn awaits_person(&self) -> bool {
+        self.effects.iter().any(|effect| matches!(effect, ToolEffect::AwaitPerson(_)))
     }
 }
 
@@ -209,7 +228,7 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
 }
 
-/// The longest output that the model sees; a longer one is shortened in the middle and kept whole in a spill file.
+/// The longest output that the model sees; a longer one is shortened and kept whole in a spill file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputLimit {
     pub chars: usize,
@@ -246,6 +265,11 @@ pub trait Tool: Send + Sync {
 
     fn output_limit(&self) -> OutputLimit {
         OutputLimit::default()
+    }
+
+    /// Returns what stays of a longer output.
+    fn output_strategy(&self) -> TruncationStrategy {
+        TruncationStrategy::default()
     }
 
     /// Returns true if results are for this turn alone: a long one is shortened and not kept in a file that others may
@@ -295,7 +319,7 @@ pub trait Tool: Send + Sync {
         false
     }
 
-    /// Returns true if the first run of this call may have no result ([`ToolEffect::Await`]). `arguments` is null if
+    /// Returns true if the first run of this call may have no result ([`ToolOutcome::is_pending`]). `arguments` is null if
     /// the schema does not hold.
     fn may_wait(&self, _arguments: &Value, _context: &ToolContext) -> bool {
         false
