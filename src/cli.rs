@@ -18,7 +18,7 @@ pub use memory::{MemoryCommand, MemoryOwner};
 pub use output::Output;
 pub use queue::{ApprovalsCommand, QueueCommand, QueueItem, RetryArgs};
 pub use sessions::{ExportFormat, SessionsCommand};
-pub use tools::{PromptArgs, ToolRunArgs, ToolsCommand};
+pub use tools::{ModelsArgs, PromptArgs, ToolRunArgs, ToolsCommand};
 
 use crate::logging::{LogConfig, LogFormat};
 
@@ -232,19 +232,6 @@ pub struct DoctorArgs {
     /// Repair what is safe to repair: permissions, a stale socket, a missing token or workspace, leftover files
     #[arg(long)]
     pub fix: bool,
-    #[command(flatten)]
-    pub output: Output,
-}
-
-/// `daoyou models`.
-#[derive(Clone, Debug, Args)]
-pub struct ModelsArgs {
-    /// Ask this service for its models
-    #[arg(conflicts_with = "all")]
-    pub provider: Option<String>,
-    /// Ask every service for its models
-    #[arg(long)]
-    pub all: bool,
     #[command(flatten)]
     pub output: Output,
 }

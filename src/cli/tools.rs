@@ -1,4 +1,4 @@
-//! `daoyou tools` and `daoyou prompt`.
+//! `daoyou tools`, `daoyou prompt` and `daoyou models`.
 
 use clap::{Args, Subcommand};
 
@@ -50,6 +50,19 @@ pub struct PromptArgs {
     /// The message that the request answers [default: hello]
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: Option<String>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `daoyou models`.
+#[derive(Clone, Debug, Args)]
+pub struct ModelsArgs {
+    /// Ask this service for its models
+    #[arg(conflicts_with = "all")]
+    pub provider: Option<String>,
+    /// Ask every service for its models
+    #[arg(long)]
+    pub all: bool,
     #[command(flatten)]
     pub output: Output,
 }

@@ -39,6 +39,7 @@ pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
     ("process", "background commands"),
     ("message", "other chats, mails, files"),
     ("parallel", ""),
+    ("ask_user", ""),
     ("cron", "reminders, schedules"),
     ("spawn", "sub-agents"),
     ("forget", ""),

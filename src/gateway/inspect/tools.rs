@@ -11,7 +11,7 @@ use crate::agent::{commit_effects, prepare_workspace};
 use crate::bus::WeakBus;
 use crate::chat::{ToolCall, without_notes};
 use crate::gateway::runtime::{build_tools, tool_deps};
-use crate::origin::TurnOrigin;
+use crate::origin::{FollowUpCount, TurnOrigin};
 use crate::query::{InspectError, ToolRun};
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::now_ms;
@@ -135,7 +135,10 @@ impl Inspector {
 fn example_row(session: String, content: String, last: Option<InboxRow>) -> InboxRow {
     let id = daoyou_channels::new_id();
     let own = str::to_owned;
-    let origin = |row: &InboxRow| TurnOrigin { follow_ups: Default::default(), ..TurnOrigin::parse(&row.origin).for_follow_up() };
+    let origin = |row: &InboxRow| TurnOrigin {
+        follow_ups: FollowUpCount::default(),
+        ..TurnOrigin::parse(&row.origin).for_follow_up()
+    };
     let chat = session.strip_prefix("cli:").unwrap_or(CHAT).to_owned();
     InboxRow {
         seq: 0,
