@@ -102,8 +102,10 @@ pub enum Command {
     #[command(subcommand, after_help = "Example:\n  daoyou tools list")]
     Tools(ToolsCommand),
     /// Show the next request to the model, and how many bytes and tokens each part of it takes
-    #[command(after_help = "Examples:\n  daoyou prompt\n  daoyou prompt --session cli:work --message 'How are you?'\n  \
-                            daoyou prompt --json | jq '.parts[] | select(.bytes > 500)'")]
+    #[command(
+        after_help = "Examples:\n  daoyou prompt\n  daoyou prompt --session cli:work --message 'How are you?'\n  \
+                            daoyou prompt --json | jq '.parts[] | select(.bytes > 500)'"
+    )]
     Prompt(PromptArgs),
     /// List the model services, and which one is used
     #[command(after_help = "Examples:\n  daoyou models\n  daoyou models openai\n  daoyou models --all --json")]

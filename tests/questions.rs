@@ -18,7 +18,9 @@ async fn asking_model() -> Model {
         let told = || Reply::text(format!("painted: {}", asked.results.join(" + ")));
         Some(match (asked.user.as_str(), asked.step) {
             ("paint", 0) => Reply::tool("ask_user", &colour),
-            ("paint twice", 0) => Reply::tool("ask_user", &colour).and_tool("ask_user", &json!({"question": "How large?"})),
+            ("paint twice", 0) => {
+                Reply::tool("ask_user", &colour).and_tool("ask_user", &json!({"question": "How large?"}))
+            }
             ("paint" | "paint twice", _) => told(),
             _ => Reply::text(format!("echo: {}", asked.user)),
         })
@@ -56,7 +58,8 @@ async fn reply(gateway: &Gateway, id: &str) -> String {
 async fn the_next_message_of_the_asked_person_is_the_answer() {
     let model = asking_model().await;
     let sink = Sink::start(Some(&config::callback_secret())).await;
-    let gateway = Gateway::start(setup(&model).hook(Hook::bearer("in").trusting(&["ann", "bob"]).callback(&sink))).await;
+    let gateway =
+        Gateway::start(setup(&model).hook(Hook::bearer("in").trusting(&["ann", "bob"]).callback(&sink))).await;
     let id = send(&gateway, "ann", "paint").await;
     assert_eq!(question(&gateway, &id).await, format!("{QUESTION}\n\n1. Blue\n2. Dark green"));
     let posted = sink.wait_posts(1).await;
@@ -168,7 +171,8 @@ async fn a_question_survives_kills() {
 async fn a_turn_that_nobody_can_answer_does_not_wait() {
     let model = asking_model().await;
     let gateway = Gateway::start(setup(&model)).await;
-    let add = ["cron", "add", "--name", "n", "--at", "2099-01-01 00:00", "--prompt", "paint", "--channel", "webhook:in"];
+    let add =
+        ["cron", "add", "--name", "n", "--at", "2099-01-01 00:00", "--prompt", "paint", "--channel", "webhook:in"];
     let job = gateway.run(&[&add[..], &["--chat", "c"]].concat()).await;
     assert_eq!(gateway.run(&["cron", "run", job.stdout.trim()]).await.code, Some(0));
     let told = until("the result of the job's call", async || {

@@ -15,15 +15,20 @@ async fn run(gateway: &Gateway, tool: &str, arguments: &Value, more: &[&str]) ->
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_runs_by_hand_with_and_without_a_gateway() {
     let model = Model::start().await;
-    let mut gateway = Gateway::start(Setup::new().model(&model).set("tools.max_output", 200).hook(Hook::bearer("in"))).await;
+    let mut gateway =
+        Gateway::start(Setup::new().model(&model).set("tools.max_output", 200).hook(Hook::bearer("in"))).await;
     for is_running in [true, false] {
-        let (code, made) = run(&gateway, "write_file", &json!({"path": "a.txt", "content": "x\n".repeat(500)}), &[]).await;
+        let (code, made) =
+            run(&gateway, "write_file", &json!({"path": "a.txt", "content": "x\n".repeat(500)}), &[]).await;
         assert_eq!((code, &made["success"], &made["error"]), (Some(0), &json!(true), &Value::Null), "{made}");
         // By an alias; the result is within the limit, and whole with --raw.
         let (code, read) = run(&gateway, "cat", &json!({"path": "a.txt", "limit": 500}), &[]).await;
         let metadata = &read["metadata"];
         let text = read["content"].as_str().unwrap();
-        assert_eq!((code, &metadata["truncated"], &metadata["original_length"]), (Some(0), &json!(true), &json!(1_000)));
+        assert_eq!(
+            (code, &metadata["truncated"], &metadata["original_length"]),
+            (Some(0), &json!(true), &json!(1_000))
+        );
         assert_eq!(metadata["truncated_length"], json!(text.chars().count()), "{read}");
         assert!(text.chars().count() <= 200 && metadata["spill"].is_string(), "{read}");
         let (_, whole) = run(&gateway, "read_file", &json!({"path": "a.txt", "limit": 500}), &["--raw"]).await;
@@ -73,7 +78,9 @@ async fn wrong_names_and_arguments_are_wrong_usage() {
         assert!(ran.stderr.contains(expected), "{args:?}: {ran:?}");
     }
     let shown = gateway.run(&["tools", "show", "bash"]).await.stdout;
-    for words in ["exec: ", "offered: in each request", "other names: bash", "8000 characters", "command (string)", "tainted"] {
+    for words in
+        ["exec: ", "offered: in each request", "other names: bash", "8000 characters", "command (string)", "tainted"]
+    {
         assert!(shown.contains(words), "{words}: {shown}");
     }
     let listed = gateway.json(&["tools", "list"]).await;
@@ -118,7 +125,9 @@ async fn the_prompt_is_the_request_that_is_sent_next() {
             let parts = shown["parts"].as_array().unwrap();
             let bytes: u64 = parts.iter().map(|part| part["bytes"].as_u64().unwrap()).sum();
             assert_eq!(json!(bytes), shown["bytes"], "{parts:?}");
-            let named = |name: &str| parts.iter().find(|part| part["name"] == name).map_or(0, |part| part["bytes"].as_u64().unwrap());
+            let named = |name: &str| {
+                parts.iter().find(|part| part["name"] == name).map_or(0, |part| part["bytes"].as_u64().unwrap())
+            };
             for name in ["identity", "AGENTS.md", "tool exec", "message"] {
                 assert!(named(name) > 20, "{name}: {parts:?}");
             }

@@ -172,9 +172,11 @@ impl Tool for AskUserTool {
 
     fn validate(&self, arguments: &Value, context: &ToolContext) -> Result<(), String> {
         if !context.origin.is_from_person() {
-            return Err("nobody can answer in this turn: no person wrote the message that it answers. Decide yourself, or put \
+            return Err(
+                "nobody can answer in this turn: no person wrote the message that it answers. Decide yourself, or put \
                         the question into your answer"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         let question = arguments.get("question").and_then(Value::as_str).unwrap_or_default();
         if question.trim().is_empty() {
@@ -189,7 +191,10 @@ impl Tool for AskUserTool {
         }
         for option in options.iter().filter_map(Value::as_str) {
             if option.trim().is_empty() || option.chars().count() > MAX_OPTION {
-                return Err(format!("an option is empty or longer than {MAX_OPTION} characters: {:?}", one_line(option)));
+                return Err(format!(
+                    "an option is empty or longer than {MAX_OPTION} characters: {:?}",
+                    one_line(option)
+                ));
             }
         }
         Ok(())

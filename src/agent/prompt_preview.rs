@@ -15,7 +15,9 @@ use super::turn_runner::TurnRunner;
 use super::turn_start::StartedTurn;
 use crate::bus::EventHub;
 use crate::chat::{ChatMessage, ToolSpec};
-use crate::llm::{ChatRequest, ChatResponse, DeltaSink, FallbackChain, LlmError, LlmErrorKind, Provider, estimate_tokens};
+use crate::llm::{
+    ChatRequest, ChatResponse, DeltaSink, FallbackChain, LlmError, LlmErrorKind, Provider, estimate_tokens,
+};
 use crate::metrics::Metrics;
 use crate::store::inbox::InboxRow;
 use crate::tools::ToolEffect;
@@ -80,14 +82,8 @@ impl TurnRunner {
         let mut conversation = context.messages;
         conversation.push(ChatMessage::User { content: text, images: Vec::new() });
         let Some(last) = rows.last().cloned() else { return Err(TurnError::new(ErrorCode::Internal, "prompt")) };
-        let started = StartedTurn {
-            turn: last.turn,
-            session,
-            rows,
-            last,
-            steps: Vec::new(),
-            cancel: CancellationToken::new(),
-        };
+        let started =
+            StartedTurn { turn: last.turn, session, rows, last, steps: Vec::new(), cancel: CancellationToken::new() };
         let model = CapturingModel { chain: &chain, request: Mutex::default() };
         self.run_captured(&started, &model, &tools, (with_memory.text, conversation), found).await;
         let request = model.request.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -138,7 +134,8 @@ impl TurnRunner {
             events: &events,
             flight: &flight,
         };
-        let mut progress = TurnProgress { found_tools, ..TurnProgress::default() };
+        let mut progress = TurnProgress::default();
+        progress.found_tools.extend(found_tools);
         // The capturing model fails each call.
         drop(turn.run(&mut progress).await);
         meter.end();
@@ -189,7 +186,8 @@ struct RequestMeasure<'a> {
 
 impl RequestMeasure<'_> {
     fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, TurnError> {
-        let failed = |error: LlmError| TurnError::new(ErrorCode::Model(LlmErrorKind::BadRequest), "prompt").caused_by(error);
+        let failed =
+            |error: LlmError| TurnError::new(ErrorCode::Model(LlmErrorKind::BadRequest), "prompt").caused_by(error);
         self.provider.body(request).map_err(failed)
     }
 
@@ -214,8 +212,14 @@ impl RequestMeasure<'_> {
             add("memory", memory, without_text(memory))?;
         }
         for (at, tool) in self.request.tools.iter().enumerate() {
-            let others: Vec<ToolSpec> =
-                self.request.tools.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, tool)| tool.clone()).collect();
+            let others: Vec<ToolSpec> = self
+                .request
+                .tools
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != at)
+                .map(|(_, tool)| tool.clone())
+                .collect();
             let text = format!("{} {} {}", tool.name, tool.description, tool.parameters);
             add(&format!("tool {}", tool.name), &text, ChatRequest { tools: others.into(), ..self.request.clone() })?;
         }

@@ -15,7 +15,9 @@ use super::outbound::{OutboundBody, OutboundDraft};
 use crate::crash;
 use crate::origin::TurnOrigin;
 use crate::store::inbox::{self, InboxRow, InboxState, InsertOutcome, NewInboxRow};
-use crate::store::{Connection, Durability, StoreError, cursors, messages, notes, outbox, processes, questions, spawns};
+use crate::store::{
+    Connection, Durability, StoreError, cursors, messages, notes, outbox, processes, questions, spawns,
+};
 
 /// The longest external id, in bytes. A longer one would let a sender fill the index.
 const EXTERNAL_ID_LIMIT: usize = 1_024;

@@ -10,7 +10,9 @@ use super::environment::CommandEnvironment;
 use crate::control::ControlClient;
 use crate::gateway;
 use crate::home::{Home, HomeLock, LockError};
-use crate::query::{GatewayQuery, JobChange, JobQuery, MemoryChange, MemoryQuery, ProbeScope, StoreChange, StoreQuery, ToolRun};
+use crate::query::{
+    GatewayQuery, JobChange, JobQuery, MemoryChange, MemoryQuery, ProbeScope, StoreChange, StoreQuery, ToolRun,
+};
 
 /// How often, and in which interval, a gateway that starts or stops is probed again.
 const PROBES: u32 = 100;
@@ -149,9 +151,7 @@ pub async fn inspect(query: GatewayQuery, environment: &CommandEnvironment) -> a
                 GatewayQuery::TestChannel(_)
                 | GatewayQuery::Models(_)
                 | GatewayQuery::Prompt { .. }
-                | GatewayQuery::Checks => {
-                    environment.with_secrets()?
-                }
+                | GatewayQuery::Checks => environment.with_secrets()?,
             };
             gateway::inspect_offline(&environment.home, lock, loaded, query).await
         }

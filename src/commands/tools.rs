@@ -68,7 +68,8 @@ fn find<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 fn unknown(name: &str) -> CommandExit {
-    let near = nearest_tool(name).map(|near| format!("; {} {near}", tr("did you mean", "你是否想用"))).unwrap_or_default();
+    let near =
+        nearest_tool(name).map(|near| format!("; {} {near}", tr("did you mean", "你是否想用"))).unwrap_or_default();
     print_note(format_args!("daoyou: {name:?} {}{near}", tr("is no tool", "不是工具")));
     CommandExit::Usage
 }
@@ -90,7 +91,10 @@ async fn run_by_hand(
             return Ok(CommandExit::Usage);
         }
         Err(error) => {
-            print_note(format_args!("daoyou: {}: {error}", tr("the arguments are no JSON object", "参数不是 JSON 对象")));
+            print_note(format_args!(
+                "daoyou: {}: {error}",
+                tr("the arguments are no JSON object", "参数不是 JSON 对象")
+            ));
             return Ok(CommandExit::Usage);
         }
     }
@@ -131,9 +135,20 @@ fn show(tool: &Value, out: &mut Stdout) -> io::Result<()> {
     let output = &tool["output"];
     let lines = output["lines"].as_u64().map(|lines| format!(", {lines} {}", tr("lines", "行"))).unwrap_or_default();
     let strategy = render::text(&output["strategy"]);
-    writeln!(out, "{}: {} {}{lines} ({strategy})", tr("result", "结果上限"), output["chars"], tr("characters", "个字符"))?;
+    writeln!(
+        out,
+        "{}: {} {}{lines} ({strategy})",
+        tr("result", "结果上限"),
+        output["chars"],
+        tr("characters", "个字符")
+    )?;
     writeln!(out, "{}: {} s", tr("time limit", "时限"), tool["timeout_s"])?;
-    writeln!(out, "{}: {}", tr("approval in a turn that has read from others", "读过他人内容的回合中的批准"), text("approval"))?;
+    writeln!(
+        out,
+        "{}: {}",
+        tr("approval in a turn that has read from others", "读过他人内容的回合中的批准"),
+        text("approval")
+    )?;
     writeln!(out, "{}:", tr("arguments", "参数"))?;
     let required = tool["schema"]["required"].as_array().cloned().unwrap_or_default();
     for (name, argument) in tool["schema"]["properties"].as_object().into_iter().flatten() {
@@ -166,7 +181,8 @@ mod tests {
     #[test]
     fn tools_are_found_by_name_and_alias_and_types_are_words() {
         let list = json!([{"name": "exec", "aliases": ["bash", "list"]}, {"name": "list_dir", "aliases": ["ls"]}]);
-        for (name, expected) in [("exec", Some("exec")), ("LS", Some("list_dir")), ("list", Some("exec")), ("x", None)] {
+        for (name, expected) in [("exec", Some("exec")), ("LS", Some("list_dir")), ("list", Some("exec")), ("x", None)]
+        {
             let found = find(&list, name).and_then(|tool| tool["name"].as_str());
             assert_eq!(found, expected, "{name}");
         }

@@ -9,7 +9,9 @@ use anyhow::Context;
 use daoyou_channels::trust::SenderLists;
 
 use super::settings::{bus_settings, embedder, job_context, memory_settings, secrets, size, timezone, trust_lists};
-use crate::agent::{ApprovalGate, AskUserTool, Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools};
+use crate::agent::{
+    ApprovalGate, AskUserTool, Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools,
+};
 use crate::bus::{BusSettings, MessageBus, WeakBus};
 use crate::config::{Config, LoadedConfig};
 use crate::cron::{CronTool, JobService};

@@ -76,7 +76,8 @@ pub fn slot_of(id: Uuid) -> String {
 
 /// Inserts a pending question; returns whether it is new. A session in which another question waits gets no second one.
 pub fn insert(connection: &Connection, new: &NewQuestion) -> Result<bool, StoreError> {
-    let sql = "INSERT OR IGNORE INTO questions (id, turn, session, channel, sender, trust, state, created_at, expires_at)
+    let sql =
+        "INSERT OR IGNORE INTO questions (id, turn, session, channel, sender, trust, state, created_at, expires_at)
                VALUES (?, ?, ?, ?, ?, ?, 'pending', ?, ?)";
     let (id, turn) = (new.id.to_string(), new.turn.to_string());
     let values = params![id, turn, new.session, new.channel, new.sender, new.trust, now_ms(), new.expires_at];
@@ -131,7 +132,8 @@ pub fn expire(connection: &Connection, now: i64) -> Result<Vec<(Uuid, String)>, 
 
 /// Withdraws what a turn of this session asks, because it ends.
 pub fn cancel_of_turn(connection: &Connection, session: &str, turn: Uuid) -> Result<(), StoreError> {
-    let sql = "UPDATE questions SET state = 'cancelled', ended_at = ? WHERE session = ? AND state = 'pending' AND turn = ?";
+    let sql =
+        "UPDATE questions SET state = 'cancelled', ended_at = ? WHERE session = ? AND state = 'pending' AND turn = ?";
     execute(connection, sql, params![now_ms(), session, turn.to_string()]).map(drop)
 }
 
@@ -179,7 +181,15 @@ mod tests {
     fn question(turn: u128, call: &str, session: &str, expires_at: i64) -> NewQuestion {
         let turn = Uuid::from_u128(turn);
         let (channel, sender) = ("webhook:in".to_owned(), "ann".to_owned());
-        NewQuestion { id: id_of(turn, call), turn, session: session.to_owned(), channel, sender, trust: "known", expires_at }
+        NewQuestion {
+            id: id_of(turn, call),
+            turn,
+            session: session.to_owned(),
+            channel,
+            sender,
+            trust: "known",
+            expires_at,
+        }
     }
 
     #[tokio::test]

@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::arguments::parse_arguments;
+use super::output_limits::{OutputLimits, OutputRule, note_cut, note_left};
 use super::private_folders::ConversationFolder;
 use super::refusal::{Restriction, refusal};
 use super::registry::{ToolRegistry, ToolRegistryError};
 use super::spill::SpillStore;
-use super::output_limits::{OutputLimits, OutputRule, note_cut, note_left};
 use super::tool::{
     CallRunner, OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome, ToolResult,
 };

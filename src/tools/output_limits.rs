@@ -85,7 +85,6 @@ impl OutputLimits {
         };
         OutputRule { limit: OutputLimit { chars: limit.chars.min(self.max_chars), ..limit }, strategy }
     }
-
 }
 
 fn size(number: u32) -> usize {

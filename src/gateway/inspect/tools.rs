@@ -117,9 +117,8 @@ impl Inspector {
         let preview = runtime.runner().preview(row).await;
         let preview = preview.map_err(|error| InspectError::Failed(error.user_text(runtime.runner().phrases)))?;
         let parts = preview.parts.iter();
-        let parts: Vec<Value> = parts
-            .map(|part| json!({ "name": part.name, "bytes": part.bytes, "tokens": part.tokens }))
-            .collect();
+        let parts: Vec<Value> =
+            parts.map(|part| json!({ "name": part.name, "bytes": part.bytes, "tokens": part.tokens })).collect();
         let tokens: usize = preview.parts.iter().map(|part| part.tokens).sum();
         Ok(json!({
             "model": preview.model,
