@@ -13,10 +13,12 @@ use super::output::{Stdout, print, print_note, tr};
 use super::{CommandExit, render};
 use crate::cli::{PromptArgs, ToolRunArgs, ToolsCommand};
 use crate::query::{GatewayQuery, ToolRun};
-use crate::tools::nearest_tool;
+use crate::text::nearest;
 
 /// The largest arguments from standard input, in bytes.
 const ARGUMENTS_LIMIT: u64 = 10_000_000;
+/// The least similarity (1 is equal) for a suggestion.
+const MIN_SIMILARITY: f64 = 0.5;
 /// The width of a rendered result, in columns.
 const COLUMNS: usize = 100;
 
@@ -34,11 +36,11 @@ pub async fn run(
         ToolsCommand::List(output) => print(&list, *output, |out| render::table(&list, render::TOOLS, "no tools", out)),
         ToolsCommand::Show { name, output } => match find(&list, name) {
             Some(tool) => print(tool, *output, |out| show(tool, out)),
-            None => Ok(unknown(name)),
+            None => Ok(unknown(&list, name)),
         },
         ToolsCommand::Run(args) => match find(&list, &args.name) {
             Some(tool) => run_by_hand(tool, args, is_whole, environment).await,
-            None => Ok(unknown(&args.name)),
+            None => Ok(unknown(&list, &args.name)),
         },
     }
 }
@@ -67,9 +69,16 @@ fn find<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
     rows().find(|tool| is_it(&tool["name"])).or_else(|| rows().find(by_alias))
 }
 
-fn unknown(name: &str) -> CommandExit {
-    let near =
-        nearest_tool(name).map(|near| format!("; {} {near}", tr("did you mean", "你是否想用"))).unwrap_or_default();
+/// Says that there is no such tool, and which one was most likely meant.
+fn unknown(list: &Value, name: &str) -> CommandExit {
+    let rows = list.as_array().into_iter().flatten();
+    let names = rows.flat_map(|tool| {
+        let own = tool["name"].as_str();
+        let others = tool["aliases"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        own.into_iter().chain(others).filter_map(move |word| Some((word, own?)))
+    });
+    let near = nearest::nearest(&name.to_lowercase(), names, nearest::BY_EDITS, MIN_SIMILARITY);
+    let near = near.map(|near| format!("; {} {near}", tr("did you mean", "你是否想用"))).unwrap_or_default();
     print_note(format_args!("daoyou: {name:?} {}{near}", tr("is no tool", "不是工具")));
     CommandExit::Usage
 }

@@ -8,26 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::names::canonical_name;
-use super::tool::{OutputLimit, Tool};
+use super::tool::{OutputLimit, Tool, TruncationStrategy};
 use super::truncation::{truncate_end, truncate_middle};
 
 /// Metadata keys: something was cut, the characters of the whole, and those that are left.
 const TRUNCATED_KEY: &str = "truncated";
 const ORIGINAL_KEY: &str = "original_length";
 const LEFT_KEY: &str = "truncated_length";
-
-/// What stays of a result that is too long.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TruncationStrategy {
-    /// Its start and its end.
-    #[default]
-    HeadTail,
-    /// Its start.
-    HeadOnly,
-    /// All of it, up to `tools.max_output`.
-    None,
-}
 
 /// `[tools.output.NAME]`: overrides the limit of one tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

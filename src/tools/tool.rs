@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::{Attachment, SessionKey, Trust};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::names::{RARELY_NEEDED, aliases_of};
-use super::output_limits::TruncationStrategy;
 use crate::chat::{ToolCall, ToolSpec};
 use crate::guard::{TAINT_KEY, Taint};
 use crate::origin::TurnOrigin;
@@ -239,6 +239,19 @@ impl Default for OutputLimit {
     fn default() -> Self {
         Self { chars: 8_000, lines: 500 }
     }
+}
+
+/// What stays of a result that is too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TruncationStrategy {
+    /// Its start and its end.
+    #[default]
+    HeadTail,
+    /// Its start.
+    HeadOnly,
+    /// All of it, up to `tools.max_output`.
+    None,
 }
 
 /// A tool: its name, schema, description for the model, and code.
