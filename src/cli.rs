@@ -518,7 +518,6 @@ mod tests {
             ("tools list --json", true),
             ("tools show exec --json", true),
             ("tools run exec {} --raw --json", true),
-            ("tools run list_dir", true),
             ("tools run", false),
             ("prompt --session cli:work -m hi --json", true),
             ("completions zsh", true),

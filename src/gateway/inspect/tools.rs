@@ -132,30 +132,42 @@ impl Inspector {
 
 /// Returns a message that is not stored: from the sender of the session's newest message, or from the terminal.
 fn example_row(session: String, content: String, last: Option<InboxRow>) -> InboxRow {
-    let id = daoyou_channels::new_id();
-    let own = str::to_owned;
-    let origin = |row: &InboxRow| TurnOrigin {
-        follow_ups: FollowUpCount::default(),
-        ..TurnOrigin::parse(&row.origin).for_follow_up()
+    let (id, own) = (daoyou_channels::new_id(), str::to_owned);
+    let sender = match last {
+        Some(row) => {
+            let origin = TurnOrigin::parse(&row.origin).for_follow_up();
+            let origin = TurnOrigin { follow_ups: FollowUpCount::default(), ..origin };
+            InboxRow { origin: origin.to_column(), ..row }
+        }
+        None => InboxRow {
+            seq: 0,
+            id,
+            channel: own(CHANNEL),
+            external_id: String::new(),
+            chat_id: session.strip_prefix("cli:").unwrap_or(CHAT).to_owned(),
+            session,
+            sender: own(SENDER),
+            trust: own(Trust::Owner.as_str()),
+            content: String::new(),
+            attachments: String::new(),
+            metadata: own("{}"),
+            origin: own("{}"),
+            received_at: 0,
+            turn: id,
+            state: InboxState::Running,
+            stalled: 0,
+            cancel: false,
+        },
     };
-    let chat = session.strip_prefix("cli:").unwrap_or(CHAT).to_owned();
     InboxRow {
-        seq: 0,
         id,
         external_id: id.to_string(),
-        channel: last.as_ref().map_or_else(|| own(CHANNEL), |row| row.channel.clone()),
-        chat_id: last.as_ref().map_or(chat, |row| row.chat_id.clone()),
-        sender: last.as_ref().map_or_else(|| own(SENDER), |row| row.sender.clone()),
-        trust: last.as_ref().map_or_else(|| own(Trust::Owner.as_str()), |row| row.trust.clone()),
-        metadata: last.as_ref().map_or_else(|| own("{}"), |row| row.metadata.clone()),
-        origin: last.as_ref().map_or_else(|| own("{}"), |row| origin(row).to_column()),
-        session,
+        turn: id,
         content,
         attachments: own("[]"),
         received_at: now_ms(),
-        turn: id,
         state: InboxState::Running,
-        stalled: 0,
         cancel: false,
+        ..sender
     }
 }
