@@ -33,6 +33,8 @@ pub enum OutboxSlot {
     Reply,
     /// A message that a tool sent: the step of its result, and the number of the message among those of that step.
     Tool { step: i64, number: usize },
+    /// A question of `ask_user`.
+    Question { id: Uuid },
     /// Another text of the gateway itself. `about` tells notices of the same kind in one turn apart.
     Notice { kind: NoticeKind, about: Option<String> },
 }
@@ -85,6 +87,7 @@ impl OutboxSlot {
             Self::Reply => "reply".to_owned(),
             Self::Tool { step, number: 0 } => format!("tool:{step}"),
             Self::Tool { step, number } => format!("tool:{step}.{number}"),
+            Self::Question { id } => format!("question:{}", id.simple()),
             Self::Notice { kind, about } => {
                 let word = NOTICE_KINDS.iter().find(|(known, _)| known == kind).map_or("other", |(_, word)| *word);
                 about.as_ref().map_or_else(|| format!("notice:{word}"), |about| format!("notice:{word}:{about}"))
@@ -103,6 +106,7 @@ impl OutboxSlot {
                 let (step, number) = rest.split_once('.').unwrap_or((rest, "0"));
                 Some(Self::Tool { step: step.parse().ok()?, number: number.parse().ok()? })
             }
+            "question" => Some(Self::Question { id: rest.parse().ok()? }),
             "notice" => {
                 let (word, about) = rest.split_once(':').map_or((rest, None), |(word, about)| (word, Some(about)));
                 let (kind, _) = NOTICE_KINDS.iter().find(|(_, known)| *known == word)?;

@@ -20,6 +20,7 @@ mod gateway;
 mod memory;
 mod service;
 mod sessions;
+mod tools;
 mod trash;
 mod unit_file;
 
@@ -31,7 +32,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, Command, ToolsCommand};
 use crate::logging;
 
 /// Runs the command of this process; prints errors, and returns the exit code.
@@ -44,8 +45,11 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(exit) => return exit.into(),
     };
+    // Its whole result is for a terminal, too.
+    let runs_tool = matches!(cli.command, Command::Tools(ToolsCommand::Run(_)));
     if cli.globals.raw
         && let Err(wrong) = output::allow_raw()
+        && !runs_tool
     {
         output::print_note(format_args!("daoyou: {wrong}"));
         return CommandExit::Usage.into();

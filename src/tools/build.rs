@@ -18,6 +18,7 @@ use super::files::{
 };
 use super::find_tools::FindTools;
 use super::message::{ATTACHMENT_BYTES, MessageTool};
+use super::output_limits::OutputLimits;
 use super::parallel::ParallelTool;
 use super::private_folders::PrivateFolders;
 use super::process::{ProcessTool, Processes};
@@ -125,13 +126,14 @@ pub fn build(
         Arc::new(WebFetch::new(rules, documents)),
         Arc::new(WebSearch::new(&config.web, service)),
         Arc::new(FindTools::new()),
-        Arc::new(ParallelTool::new(timeout)),
+        Arc::new(ParallelTool::new(timeout, config.max_output)),
     ];
     for tool in tools.into_iter().chain(further) {
         registry.register(tool)?;
     }
     let limits = ExecutorLimits { timeout, at_once: config.parallel };
-    Ok(ToolExecutor::new(registry, spill, limits).with_secrets(secrets))
+    let outputs = OutputLimits::new(config.max_output, &config.output);
+    Ok(ToolExecutor::new(registry, spill, limits).with_output_limits(outputs).with_secrets(secrets))
 }
 
 fn setting((key, wrong, allowed): &(&str, String, &str)) -> ToolSetupError {
