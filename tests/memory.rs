@@ -446,7 +446,7 @@ async fn an_unusable_memory_file_only_logs_a_warning() {
     let anew = wait_page(&gateway, "the page anew", |text| text.contains("the end counts")).await;
     assert!(anew.contains("- one counts\n") && anew.contains("- thing 3 counts\n"), "{anew}");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    let warnings = gateway.logs().matches("a file of the memory cannot be used").count();
+    let warnings = gateway.logs().matches("a memory file is unusable").count();
     assert!((1..=5).contains(&warnings), "{warnings} warnings");
 }
 
