@@ -1,27 +1,8 @@
 //! Lines and sentences.
 
-<<<<<<< HEAD
-use super::script::is_cjk;
-
-=======
-use std::any::Any;
 use std::borrow::Cow;
 
 use super::script::is_cjk;
-
-/// Returns a text as one line: each run of white space and control characters becomes a space, and invisible marks go.
-pub fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for c in text.chars().filter(|c| !is_invisible(*c)) {
-        if !c.is_whitespace() && !c.is_control() {
-            line.push(c);
-        } else if !line.is_empty() && !line.ends_with(' ') {
-            line.push(' ');
-        }
-    }
-    line.truncate(line.trim_end().len());
-    line
-}
 
 /// Returns a page of numbered lines without their numbers; another text is returned as it is. The first line has a number and
 /// a tab, and each number is one more than the one before.
@@ -41,28 +22,6 @@ pub fn without_line_numbers(page: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// Returns the message of a panic.
-pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
-}
-
-/// Returns the beginning of a text, at most `max` characters long. The last one is `…` where something is cut off.
-pub fn truncate(text: &str, max: usize) -> String {
-    let mut ends = text.char_indices().map(|(at, _)| at).skip(max.saturating_sub(1));
-    match (ends.next(), ends.next()) {
-        (Some(end), Some(_)) => format!("{}…", &text[..end]),
-        _ => text.to_owned(),
-    }
-}
-
-/// Returns true for a mark that changes how a text looks and not what it says: of direction, byte order, zero width. The
-/// joiners stay visible: emoji and Indian scripts are made with them.
-pub fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-}
-
->>>>>>> edit
 /// Splits a text into sentences. Each keeps its marks and the white space behind them, so that all together are the text.
 pub fn sentences(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
@@ -108,21 +67,6 @@ mod tests {
     use super::*;
 
     #[test]
-<<<<<<< HEAD
-=======
-    fn a_text_becomes_one_visible_line() {
-        for (text, expected) in [
-            (" a\n\u{0}b\u{202e}c \t d ", "a bc d"),
-            ("a\n  b", "a b"),
-            ("a \u{200b} b", "a b"),
-            ("👩\u{200d}🚀", "👩\u{200d}🚀"),
-            ("\n", ""),
-        ] {
-            assert_eq!(one_line(text), expected, "{text:?}");
-        }
-    }
-
-    #[test]
     fn only_numbers_of_lines_are_removed() {
         for (page, expected) in [
             ("1\ta\n2\t\n3\t4\tb", "a\n\n4\tb"),
@@ -136,16 +80,6 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_between_characters() {
-        for (text, max, expected) in
-            [("一二三四五", 4, "一二三…"), ("abc", 3, "abc"), ("abcd", 3, "ab…"), ("ab", 1, "…"), ("", 0, "")]
-        {
-            assert_eq!(truncate(text, max), expected, "{text:?} {max}");
-        }
-    }
-
-    #[test]
->>>>>>> edit
     fn sentences_end_at_marks_that_end_them() {
         for (text, expected) in [
             ("", &[][..]),

@@ -9,13 +9,8 @@ mod segment;
 mod stem;
 pub mod time_expression;
 
-<<<<<<< HEAD
 pub use daoyou_channels::text::{Language, format_size, is_invisible, one_line, panic_message, truncate};
-pub use line::{is_sentence_mark, sentences};
-=======
-pub use language::Language;
-pub use line::{is_invisible, is_sentence_mark, one_line, panic_message, sentences, truncate, without_line_numbers};
->>>>>>> edit
+pub use line::{is_sentence_mark, sentences, without_line_numbers};
 pub use normalize::{comparison_key, narrow};
 pub use script::{is_cjk, is_han, is_han_or_kana, is_unspaced, language_of};
 pub use segment::{

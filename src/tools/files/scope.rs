@@ -62,9 +62,8 @@ impl WriteScope {
     /// Returns true if a turn that has read from others may not change all of these paths without an approval: one is outside
     /// the scratch folder.
     pub fn is_restricted<'a>(&self, paths: impl IntoIterator<Item = &'a str>, context: &ToolContext) -> bool {
-        let is_scratch = |path| {
-            relative_path(&self.configured.jail, path).is_some_and(|path| path.starts_with(SCRATCH))
-        };
+        let is_scratch =
+            |path| relative_path(&self.configured.jail, path).is_some_and(|path| path.starts_with(SCRATCH));
         context.trust == Trust::Untrusted || !paths.into_iter().all(is_scratch)
     }
 
