@@ -9,15 +9,17 @@ use daoyou_channels::outgoing::OutgoingFiles;
 use thiserror::Error;
 
 use super::config::ToolsConfig;
-use super::exec::{ExecDeps, ExecTool};
+use super::exec::{CommandRunner, ExecTool, RunnerDeps};
 use super::executor::{ExecutorLimits, ToolExecutor};
 use super::files::{EditFile, ListDir, ReadFile, ReadScope, WorkspaceJail, WriteFile};
 use super::find_tools::FindTools;
+use super::git::{GitCommit, GitDiff, GitLog, GitRunner, GitStatus};
 use super::message::{ATTACHMENT_BYTES, MessageTool};
 use super::parallel::ParallelTool;
 use super::private_folders::PrivateFolders;
 use super::process::{ProcessTool, Processes};
 use super::registry::{ToolRegistry, ToolRegistryError};
+use super::run_test::RunTest;
 use super::spill::SpillStore;
 use super::tool::Tool;
 use super::web::{WebFetch, WebSearch};
@@ -86,26 +88,24 @@ pub fn build(
         WorkspaceJail::new(Jail::open_strict(&root, protected.clone(), ATTACHMENT_BYTES).map_err(failed)?, private);
     let temp = prepare_temp(home)?;
     let spill = Arc::new(SpillStore::open(&root, config.max_file_size.0).map_err(failed)?);
-    let exec = ExecDeps {
-        workspace: root,
-        temp,
-        protected,
-        private,
-        reserve,
-        exe,
-        spill: Arc::clone(&spill),
-        processes: processes.clone(),
-    };
+    let deps = RunnerDeps { workspace: root, temp, protected, private, reserve, exe };
+    let runner = Arc::new(CommandRunner::new(config.exec.clone(), deps));
+    let git = GitRunner::new(Arc::clone(&runner), files.clone());
     let rules = config.web.rules().map_err(|fault| setting(&fault))?;
     let service = config.web.service().map_err(|fault| setting(&fault))?;
     let mut registry = ToolRegistry::new(&config.disabled);
-    let tools: [Arc<dyn Tool>; 11] = [
+    let tools: [Arc<dyn Tool>; 16] = [
         Arc::new(ReadFile::new(readable.clone())),
         Arc::new(WriteFile::new(files.clone())),
-        Arc::new(EditFile::new(files)),
+        Arc::new(EditFile::new(files.clone())),
         Arc::new(ListDir::new(readable)),
-        Arc::new(ExecTool::new(config.exec.clone(), exec)),
+        Arc::new(ExecTool::new(Arc::clone(&runner), Arc::clone(&spill), processes.clone())),
         Arc::new(ProcessTool::new(processes)),
+        Arc::new(RunTest::new(runner, files, Arc::clone(&spill))),
+        Arc::new(GitStatus::new(git.clone())),
+        Arc::new(GitDiff::new(git.clone())),
+        Arc::new(GitLog::new(git.clone())),
+        Arc::new(GitCommit::new(git)),
         Arc::new(MessageTool::new(outgoing, OutgoingFiles::of_home(home))),
         Arc::new(WebFetch::new(rules)),
         Arc::new(WebSearch::new(&config.web, service)),

@@ -14,6 +14,11 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
         &["bash", "run_command", "shell", "sh", "execute", "execute_command", "run_shell_command", "run", "terminal"],
     ),
     ("process", &["processes", "background"]),
+    ("run_test", &["run_tests", "test", "tests", "pytest"]),
+    ("git_status", &[]),
+    ("git_diff", &[]),
+    ("git_log", &[]),
+    ("git_commit", &[]),
     ("message", &["send_message", "reply", "notify"]),
     ("web_fetch", &["fetch", "fetch_url", "web_get", "read_url", "open_url", "browse", "http_get"]),
     ("web_search", &["search_web", "internet_search", "google", "google_search", "brave_search"]),
@@ -36,6 +41,11 @@ pub const FIND_TOOLS: &str = "find_tools";
 /// The tools that are in a request only after `find_tools` has found them, each with words for what it does if the name does not say it.
 pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
     ("process", "background commands"),
+    ("run_test", "tests"),
+    ("git_status", "git"),
+    ("git_diff", ""),
+    ("git_log", ""),
+    ("git_commit", ""),
     ("message", "other chats, mails, files"),
     ("parallel", ""),
     ("cron", "reminders, schedules"),
