@@ -80,17 +80,19 @@ async fn changes_are_shown_and_committed() {
     world.check("git_commit", proj(json!({"message": " "})), &["Error: message is empty"]).await;
 
     // Of several changes, those that are staged, or named.
-    world.exec("cd proj; echo two >> a.txt; echo y >> -b.txt; rm -f none; git add -- -b.txt; mkdir d; echo 1 > d/n").await;
+    world
+        .exec("cd proj; echo two >> a.txt; echo y >> -b.txt; rm -f none; git add -- -b.txt; mkdir d; echo 1 > d/n")
+        .await;
     world.check("git_status", proj(json!({})), &["M  -b.txt", " M a.txt", "?? d/"]).await;
     let diff = world.check("git_diff", proj(json!({"path": "a.txt"})), &["diff --git a/a.txt b/a.txt", "\n+two"]).await;
     assert!(diff.starts_with("diff --git") && !diff.contains("-b.txt"), "{diff}");
     world.check("git_diff", proj(json!({"staged": true})), &["a/-b.txt", "\n+y"]).await;
     world.check("git_diff", json!({"path": "proj/-b.txt"}), &["No changes that are not staged in -b.txt."]).await;
-    world.check("git_commit", proj(json!({"message": "staged"})), &["1 files changed\nM -b.txt"]).await;
+    world.check("git_commit", proj(json!({"message": "staged"})), &["1 file changed\nM -b.txt"]).await;
     world.exec("cd proj; git rm -q -- -b.txt; echo z > c.txt; git add c.txt").await;
     let named = proj(json!({"message": "named", "files": ["d", "-b.txt"]}));
     world.check("git_commit", named, &["2 files changed\nD -b.txt\nA d/n"]).await;
-    world.check("git_status", proj(json!({})), &["On branch main\nA  c.txt\n M a.txt"]).await;
+    world.check("git_status", proj(json!({})), &["On branch main\n M a.txt\nA  c.txt"]).await;
     let all = proj(json!({"message": "all", "all_files": true}));
     world.check("git_commit", all, &["2 files changed\nM a.txt\nA c.txt"]).await;
     let two = world.check("git_log", json!({"path": "proj/a.txt", "max_count": 1}), &[" Ann: all"]).await;
@@ -120,7 +122,7 @@ async fn branches_and_states_of_a_repository_are_told() {
     world.check("git_commit", json!({"repo_path": "down", "message": "four"}), &["M g"]).await;
     assert_eq!(world.exec("cd down; git log -1 --format='%an <%ae>'").await, "daoyou <daoyou@localhost>\n");
     // A linked work tree, and a detached HEAD.
-    world.exec("cd up; git worktree add -q ../tree HEAD --detach; cd ../tree; echo 5 > f").await;
+    world.exec("cd up; git worktree add -q --detach ../tree HEAD; cd ../tree; echo 5 > f").await;
     world.check("git_commit", json!({"repo_path": "tree", "message": "five"}), &["Committed: ", "M f"]).await;
     world.check("git_status", json!({"repo_path": "tree"}), &["HEAD detached at "]).await;
     assert_eq!(world.exec("cd tree; git log -1 --format=%s; git log -1 --format=%s main").await, "five\ntwo\n");
@@ -141,11 +143,17 @@ async fn branches_and_states_of_a_repository_are_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_path_leads_out_of_the_repository_or_the_workspace() {
     let Some(world) = World::start().await else { return };
-    world.exec(&format!("mkdir -p r other; cd r; {INIT} echo 1 > a; git add a; git commit -qm one; echo 2 > a; echo 3 > b")).await;
+    world
+        .exec(&format!(
+            "mkdir -p r other; cd r; {INIT} echo 1 > a; git add a; git commit -qm one; echo 2 > a; echo 3 > b"
+        ))
+        .await;
     let outside = world.gateway.home().join("outside");
     fs::create_dir_all(outside.join("objects")).unwrap();
     let workspace = world.gateway.workspace();
-    for (name, text) in [("file", format!("gitdir: {}\n", outside.display())), ("up", "gitdir: ../../outside\n".to_owned())] {
+    for (name, text) in
+        [("file", format!("gitdir: {}\n", outside.display())), ("up", "gitdir: ../../outside\n".to_owned())]
+    {
         fs::create_dir(workspace.join(name)).unwrap();
         fs::write(workspace.join(name).join(".git"), text).unwrap();
     }
@@ -190,8 +198,8 @@ exit 0
 END
 chmod +x trap.sh; T=$PWD/trap.sh
 mkdir r; cd r
-git init -q -b main .; git config user.name Ann; git config user.email ann@example.org
-mkdir sub; cd sub; git init -q -b main .; git config user.name S; git config user.email s@x
+git init -q -b main .; mkdir -p .git/info .git/hooks; git config user.name Ann; git config user.email ann@example.org
+mkdir sub; cd sub; git init -q -b main .; mkdir -p .git/info; git config user.name S; git config user.email s@x
 echo s > s.txt; git add s.txt; git commit -qm sub; git config core.fsmonitor "$T submodule"
 git config filter.f.clean "$T filter"; echo '* filter=f' > .git/info/attributes; cd ..
 echo one > a.txt; echo one > b.md; echo one > c.ext; git add a.txt b.md c.ext sub 2> /dev/null; git commit -qm one
@@ -201,10 +209,10 @@ for hook in pre-commit prepare-commit-msg commit-msg post-commit post-index-chan
   printf '#!/bin/sh\n%s hook-%s\n' "$T" $hook > .git/hooks/$hook; chmod +x .git/hooks/$hook
 done
 git config filter.f.clean "$T filter"; git config filter.f.smudge "$T filter"
-git config filter.i.clean "$T filter"; git config filter.i.required true
+git config filter.i.clean "$T filter"; git config filter.i.smudge "$T filter"; git config filter.i.required true
 git config diff.d.textconv "$T textconv"; git config diff.e.command "$T command"; git config diff.external "$T external"
 git config core.pager "$T pager"; git config pager.log "$T pager-log"; git config core.editor "$T editor"
-git config gpg.program "$T gpg"; git config commit.gpgSign true; git config log.showSignature true
+printf '#!/bin/sh\n%s gpg\n' "$T" > ../gpg.sh; chmod +x ../gpg.sh; git config gpg.program "${T%trap.sh}gpg.sh"; git config commit.gpgSign true; git config log.showSignature true
 git config core.sshCommand "$T ssh"; git config credential.helper "$T credential"; git config core.askPass "$T askpass"
 git config alias.status "!$T alias"; git config alias.commit "!$T alias"; git config core.alternateRefsCommand "$T refs"
 git config trailer.t.command "$T trailer"; git config commit.template /etc/passwd; git config gc.auto 1

@@ -70,7 +70,8 @@ impl World {
         assert_eq!(result.success, counts.1 == 0, "{text}");
         let failures = result.metadata["failures"].as_array().unwrap();
         let found: Vec<_> = failures.iter().map(|f| (&f["name"], &f["file"], &f["line"])).collect();
-        let (name, file, line) = failure.map_or((json!(0), json!(0), json!(0)), |(n, f, l)| (json!(n), json!(f), json!(l)));
+        let (name, file, line) =
+            failure.map_or((json!(0), json!(0), json!(0)), |(n, f, l)| (json!(n), json!(f), json!(l)));
         let expected = if failure.is_some() { vec![(&name, &file, &line)] } else { Vec::new() };
         assert_eq!(found, expected, "{text}");
         let spill = self.home.path().join("workspace").join(result.metadata["spill"].as_str().unwrap());
@@ -115,7 +116,12 @@ async fn pytest_is_run() {
     }
     let failure = Some(("tests/test_calc.py::test_fails", "py/tests/test_calc.py", 7));
     let text = world.check(json!({"path": "py"}), (1, 1, 1), failure).await;
-    assert!(text.contains(" s (pytest)\nFAILED tests/test_calc.py::test_fails (py/tests/test_calc.py:7)\n    assert 2 == 3"), "{text}");
+    assert!(
+        text.contains(
+            " s (pytest)\nFAILED tests/test_calc.py::test_fails (py/tests/test_calc.py:7)\n    assert 2 == 3"
+        ),
+        "{text}"
+    );
     world.check(json!({"test_path": "py/tests/test_other.py", "test_framework": "pytest"}), (0, 0, 1), None).await;
     let none = world.run(json!({"path": "empty"})).await;
     assert!(!none.success && none.render().contains("no tests found in"), "{}", none.render());
@@ -139,7 +145,10 @@ async fn node_is_run_through_npm() {
     assert!(text.contains("(npm)") && text.contains("2 !== 3"), "{text}");
     world.check(json!({"path": "web/b.test.js"}), (1, 0, 0), None).await;
     let none = world.run(json!({"path": "plain"})).await.render();
-    assert!(none.contains("no tests found in plain or above it") && none.contains("package.json with a script"), "{none}");
+    assert!(
+        none.contains("no tests found in plain or above it") && none.contains("package.json with a script"),
+        "{none}"
+    );
 }
 
 #[tokio::test]
@@ -172,7 +181,9 @@ async fn make_is_run_and_its_runner_recognized() {
 
 #[tokio::test]
 async fn each_fault_is_one_clear_error() {
-    let Some(world) = World::new(&[("notes.txt", ""), ("go/go.mod", "module x\n"), ("rust/Cargo.toml", "")]) else { return };
+    let Some(world) = World::new(&[("notes.txt", ""), ("go/go.mod", "module x\n"), ("rust/Cargo.toml", "")]) else {
+        return;
+    };
     for (arguments, expected) in [
         (json!({}), "no tests found in the workspace or above it; looked for Cargo.toml"),
         (json!({"path": "notes.txt", "framework": "cargo"}), "no cargo project in notes.txt"),
@@ -221,15 +232,15 @@ async fn cargo_is_run() {
         ("broken/src/lib.rs", "pub fn f() -> u8 {\n    missing\n}\n"),
     ];
     write_files(&gateway.workspace(), &files);
-    let calls = json!([
-        ["run_test", {"path": "rust"}],
-        ["run_test", {"path": "rust/tests/other.rs"}],
-        ["run_test", {"path": "broken/src/lib.rs"}],
-    ]);
-    let reply = gateway.ask("in", "c", &calls.to_string()).await;
-    let results: Vec<String> = serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{reply}"));
+    let mut results = Vec::new();
+    for path in ["rust", "rust/tests/other.rs", "broken/src/lib.rs"] {
+        let reply = gateway.ask("in", "c", &json!([["run_test", {"path": path}]]).to_string()).await;
+        let result: Vec<String> = serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{path}: {reply}"));
+        results.extend(result);
+    }
     assert!(results[0].starts_with("Error: 2 passed, 1 failed, 1 skipped in "), "{}", results[0]);
-    let failure = " s (cargo)\nFAILED tests::fails (rust/src/lib.rs:9)\n    assertion `left == right` failed: the sum\n";
+    let failure =
+        " s (cargo)\nFAILED tests::fails (rust/src/lib.rs:9)\n    assertion `left == right` failed: the sum\n";
     assert!(results[0].contains(failure), "{}", results[0]);
     assert!(results[1].starts_with("1 passed, 0 failed, 0 skipped in "), "{}", results[1]);
     assert!(results[2].starts_with("Error: does not compile: 1 error in "), "{}", results[2]);

@@ -41,8 +41,8 @@ pub const FIND_TOOLS: &str = "find_tools";
 /// The tools that are in a request only after `find_tools` has found them, each with words for what it does if the name does not say it.
 pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
     ("process", "background commands"),
-    ("run_test", "tests"),
-    ("git_status", "git"),
+    ("run_test", ""),
+    ("git_status", ""),
     ("git_diff", ""),
     ("git_log", ""),
     ("git_commit", ""),

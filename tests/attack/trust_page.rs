@@ -99,7 +99,7 @@ fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
         probe("git_status", "a repository of the workspace", json!({"repo_path": "repo"}), "On branch main"),
         probe("git_diff", "a repository of the workspace", json!({"repo_path": "repo"}), "+canary-diff"),
         probe("git_log", "a repository of the workspace", json!({"repo_path": "repo"}), "canary-commit"),
-        probe("git_commit", "a changed file", json!({"repo_path": "repo", "message": "x"}), "1 files changed"),
+        probe("git_commit", "a changed file", json!({"repo_path": "repo", "message": "x"}), "1 file changed"),
         probe("process", "list what runs", json!({"action": "list"}), ""),
         probe("message", "to this chat", json!({"content": "hi"}), ""),
         probe("message", "to this chat, with a file", json!({"content": "hi", "attachments": ["notes.txt"]}), ""),

@@ -1,6 +1,5 @@
 //! The tool `git_commit`.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -45,7 +44,15 @@ enum CommitContent {
     /// What is staged.
     Index,
     /// These alone, whatever is staged.
-    Files(Vec<String>),
+    Files(CommitFiles),
+}
+
+/// The files of a commit, as paths relative to the work tree.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct CommitFiles {
+    all: Vec<String>,
+    /// Those that differ from the index.
+    unstaged: Vec<String>,
 }
 
 impl GitCommit {
@@ -62,11 +69,11 @@ impl GitCommit {
         let (files, all) = (files.transpose()?, args.all_files == Some(true));
         let status = read_status(&session, files.as_deref(), all).await?;
         let content = content_of(&status, files.as_deref(), all)?;
-        if let CommitContent::Files(paths) = &content {
-            if paths.is_empty() {
+        if let CommitContent::Files(files) = &content {
+            if files.all.is_empty() {
                 return Err("nothing to commit: the new folders are git repositories of their own".to_owned());
             }
-            refuse_filtered(&session, paths).await?;
+            refuse_filtered(&session, &files.all).await?;
         }
         session.run(&commit_script(&content, &args.message), GitAccess::Writes).await?.success()?;
         describe_commit(&session, status.branch.as_deref()).await
@@ -106,19 +113,19 @@ fn content_of(status: &WorkTreeStatus, files: Option<&[String]>, all: bool) -> R
                 ));
             }
         }
-        return Ok(CommitContent::Files(paths_of(entries.iter())));
+        return Ok(CommitContent::Files(CommitFiles::of(entries.iter())));
     }
     if let Some(conflict) = entries.iter().find(|entry| entry.is_conflict()) {
         return Err(format!("{}: has a conflict; resolve it and stage it first", quote_controls(&conflict.path)));
     }
     if all && !entries.is_empty() {
-        return Ok(CommitContent::Files(paths_of(entries.iter())));
+        return Ok(CommitContent::Files(CommitFiles::of(entries.iter())));
     }
     if entries.iter().any(StatusEntry::is_staged) {
         return Ok(CommitContent::Index);
     }
-    let changed = paths_of(entries.iter().filter(|entry| !entry.is_untracked()));
-    if !changed.is_empty() {
+    let changed = CommitFiles::of(entries.iter().filter(|entry| !entry.is_untracked()));
+    if !changed.all.is_empty() {
         return Ok(CommitContent::Files(changed));
     }
     let new: Vec<_> = entries.iter().take(MAX_NAMED).map(|entry| quote_controls(&entry.path)).collect();
@@ -129,10 +136,18 @@ fn content_of(status: &WorkTreeStatus, files: Option<&[String]>, all: bool) -> R
     })
 }
 
-/// Returns the paths of files. A folder ends with `/`: it is a repository of its own.
-fn paths_of<'a>(entries: impl Iterator<Item = &'a StatusEntry>) -> Vec<String> {
-    let paths = entries.map(|entry| entry.path.clone()).filter(|path| !path.ends_with('/'));
-    paths.collect::<BTreeSet<_>>().into_iter().collect()
+impl CommitFiles {
+    /// Returns the files of these entries. A folder ends with `/`: it is a repository of its own.
+    fn of<'a>(entries: impl Iterator<Item = &'a StatusEntry>) -> Self {
+        let mut files = Self::default();
+        for entry in entries.filter(|entry| !entry.path.ends_with('/')) {
+            files.all.push(entry.path.clone());
+            if !entry.code.ends_with(' ') {
+                files.unstaged.push(entry.path.clone());
+            }
+        }
+        files
+    }
 }
 
 /// Refuses files that a filter would change, such as those of Git LFS: filters do not run here, and without them the
@@ -165,9 +180,13 @@ fn commit_script(content: &CommitContent, message: &str) -> String {
     );
     match content {
         CommitContent::Index => commit,
-        CommitContent::Files(paths) => {
-            let (print, from) = (print_paths(paths), "--pathspec-from-file=- --pathspec-file-nul");
-            format!("{print} | git add --all {from} && {print} | {commit} --only {from}")
+        CommitContent::Files(CommitFiles { all, unstaged }) => {
+            let from = "--pathspec-from-file=- --pathspec-file-nul";
+            let add = match unstaged.as_slice() {
+                [] => String::new(),
+                paths => format!("{} | git add --all {from} && ", print_paths(paths)),
+            };
+            format!("{add}{} | {commit} --only {from}", print_paths(all))
         }
     }
 }
@@ -181,7 +200,8 @@ async fn describe_commit(session: &GitSession<'_>, branch: Option<&str>) -> Resu
     let words: Vec<&str> = changed.split('\0').collect();
     let changed: Vec<(&str, &str)> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     let on = branch.map(|branch| format!(" on {branch}")).unwrap_or_default();
-    let mut text = format!("Committed{on}: {}\n{} files changed", one_line(head), changed.len());
+    let end = if changed.len() == 1 { "" } else { "s" };
+    let mut text = format!("Committed{on}: {}\n{} file{end} changed", one_line(head), changed.len());
     for (code, path) in changed.iter().take(MAX_NAMED) {
         text += &format!("\n{code} {}", quote_controls(path));
     }
@@ -248,11 +268,12 @@ mod tests {
 
     #[test]
     fn the_content_of_a_commit_is_what_was_asked_for() {
-        let files = |paths: &[&str]| CommitContent::Files(paths.iter().map(|path| (*path).to_owned()).collect());
+        let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
+        let files = |names: &[&str]| CommitContent::Files(CommitFiles { all: paths(names), unstaged: paths(names) });
         let (tracked, new): (&[_], &[_]) = (&[(" M", "b"), (" D", "a"), ("??", "c")], &[("??", "c"), ("??", "sub/")]);
         for (entries, asked, all, expected) in [
-            (tracked, None, false, Ok(files(&["a", "b"]))),
-            (tracked, None, true, Ok(files(&["a", "b", "c"]))),
+            (tracked, None, false, Ok(files(&["b", "a"]))),
+            (tracked, None, true, Ok(files(&["b", "a", "c"]))),
             (&[("M ", "a"), (" M", "b")][..], None, false, Ok(CommitContent::Index)),
             (&[("UU", "a"), ("M ", "b")], None, false, Err("a: has a conflict")),
             (&[], None, false, Err("no file is changed")),
@@ -261,6 +282,12 @@ mod tests {
             (&[(" M", "src/a")], Some("src"), false, Ok(files(&["src/a"]))),
             (&[(" M", "src2/a")], Some("src"), false, Err("src: nothing to commit")),
             (&[(" M", "a")], Some("."), false, Ok(files(&["a"]))),
+            (
+                &[("D ", "a")],
+                Some("a"),
+                false,
+                Ok(CommitContent::Files(CommitFiles { all: paths(&["a"]), unstaged: Vec::new() })),
+            ),
         ] {
             let asked = asked.map(|path: &str| vec![path.to_owned()]);
             let got = content_of(&status(entries), asked.as_deref(), all);

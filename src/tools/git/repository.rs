@@ -110,9 +110,8 @@ fn locate_parent(jail: &Jail, path: &str) -> Result<PathBuf, String> {
     }
     let mut missing = Vec::new();
     let mut at = Path::new(path);
-    loop {
-        // `..` is resolved together with what is before it.
-        let (Some(Component::Normal(name)), Some(parent)) = (at.components().next_back(), at.parent()) else { break };
+    // `..` is resolved together with what is before it.
+    while let (Some(Component::Normal(name)), Some(parent)) = (at.components().next_back(), at.parent()) {
         missing.push(name);
         at = parent;
         let text = if at.as_os_str().is_empty() { "." } else { at.to_str().unwrap_or(".") };

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::report::{TestFailure, TestReport, number, pattern};
 
 pattern!(PLACE, r"(?m)^\s*([^\s:]+\.go):(\d+): (.*)$");
-pattern!(TEXT_END, r"(?m)^\s*--- (PASS|FAIL|SKIP): (\S+)");
+pattern!(TEXT_END, r"(?m)^\s*--- (PASS|FAIL|SKIP): (\S+).*$");
 pattern!(BUILD_ERROR, r"(?m)^(?:vet: )?(?:\./)?([^\s:]+\.go):(\d+):\d+: (.+)$");
 
 /// The longest kept output of one test, in bytes, and the number of tests.

@@ -41,7 +41,10 @@ impl TestFailure {
     pub(super) fn new(name: &str, location: Option<(String, u64)>, message: &str) -> Self {
         let (file, line) = location.unzip();
         let lines: Vec<&str> = message.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
-        let message = lines[..lines.len().min(MESSAGE_LINES)].join("\n");
+        let lines = &lines[..lines.len().min(MESSAGE_LINES)];
+        // Most runners indent the whole message.
+        let indent = lines.iter().map(|line| line.len() - line.trim_start_matches(' ').len()).min().unwrap_or(0);
+        let message = lines.iter().map(|line| &line[indent..]).collect::<Vec<_>>().join("\n");
         Self {
             name: truncate(&one_line(name), NAME_CHARS),
             file: file.map(|file| truncate(&one_line(&file), NAME_CHARS)),
