@@ -33,7 +33,11 @@ async fn a_found_tool_stays_for_the_conversation() {
     let found = requests[2]["messages"].as_array().unwrap().last().unwrap().to_string();
     assert!(found.contains("- cron: "), "{found}");
     let find = requests[0]["tools"].as_array().unwrap().iter().find(|tool| tool["function"]["name"] == "find_tools");
-    assert!(find.unwrap().to_string().contains("cron (reminders, schedules)"));
+    let find = find.unwrap().to_string();
+    assert!(
+        find.contains("cron (reminders, schedules)") && find.contains("git_*") && !find.contains("git_log"),
+        "{find}"
+    );
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 

@@ -19,6 +19,17 @@ const CANARY: &str = "canary-5d1c";
 const TOOLS: [&str; 5] = ["read_file", "write_file", "edit_file", "list_dir", "message"];
 /// Further tools that take a path: they search, describe, create and delete. `path_corpus` tests them.
 const FURTHER_TOOLS: [&str; 5] = ["grep", "glob", "file_info", "create_dir", "delete_file"];
+/// The tools that pass a path to a program in the sandbox, and the argument that takes it.
+const SANDBOXED: [(&str, &str); 8] = [
+    ("run_test", "path"),
+    ("git_status", "repo_path"),
+    ("git_diff", "repo_path"),
+    ("git_diff", "path"),
+    ("git_log", "repo_path"),
+    ("git_log", "path"),
+    ("git_commit", "repo_path"),
+    ("git_commit", "files"),
+];
 /// The longest that a single call may take, however busy the machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -181,7 +192,50 @@ async fn no_path_escapes_the_workspace_or_hangs() {
     assert_eq!(world.model.refused(), Vec::<String>::new());
 }
 
-/// The corpus above tests each tool that takes a path: a new tool gets a column there.
+/// Programs that work on a path get none that leads out of the workspace, and none that makes them wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_path_that_leads_out_reaches_a_program() {
+    let world = World::start(true).await;
+    let out = "outside the workspace";
+    let absolute = world.outside.join("secret").display().to_string();
+    let (long_name, long_path) = ("n".repeat(300), "d/".repeat(3_000));
+    for (path, expected) in [
+        ("../token", out),
+        ("folder/../../token", out),
+        (&absolute, out),
+        ("/etc/passwd", out),
+        ("~/.ssh/id_rsa", "~ is not expanded"),
+        ("link", out),
+        ("up/secret", out),
+        ("up/new", out),
+        ("folder/root/etc/passwd", out),
+        ("dangling", "Error: "),
+        ("a\0b", "NUL"),
+        (&long_name, "too long"),
+        (&long_path, "too long"),
+        ("loop", "links"),
+        ("", "empty"),
+        ("pipe", "Error: "),
+        ("no\nsuch\u{1b}[31m/../../x\ny", out),
+    ] {
+        let calls = SANDBOXED.map(|(tool, argument)| {
+            let value = if argument == "files" { json!([path]) } else { json!(path) };
+            let mut arguments = json!({ argument: value });
+            if tool == "git_commit" {
+                arguments["message"] = json!("x");
+            }
+            (tool, arguments)
+        });
+        for (call, got) in calls.iter().zip(world.calls(&calls).await) {
+            let lines = got.trim_end().split("\n\n[Please analyze").next().unwrap_or_default().lines().count();
+            assert!(got.starts_with("Error: ") && got.contains(expected) && lines == 1, "{call:?}: {got}");
+        }
+        world.assert_untouched(path);
+    }
+    assert_eq!(world.model.refused(), Vec::<String>::new());
+}
+
+/// The corpora above test each tool that takes a path: a new tool gets a column or a row there.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_that_takes_a_path_is_tested() {
     let world = World::start(true).await;
@@ -194,9 +248,11 @@ async fn every_tool_that_takes_a_path_is_tested() {
     };
     let tools = listed.as_array().unwrap();
     let mut found: Vec<_> = tools.iter().filter(takes_a_path).map(|tool| tool["name"].as_str().unwrap()).collect();
-    let mut asked = [&TOOLS[..], &FURTHER_TOOLS[..]].concat();
+    let further = FURTHER_TOOLS.iter().chain(SANDBOXED.iter().map(|(tool, _)| tool));
+    let mut asked: Vec<_> = TOOLS.iter().chain(further).copied().collect();
     found.sort_unstable();
     asked.sort_unstable();
+    asked.dedup();
     assert_eq!(found, asked);
 }
 

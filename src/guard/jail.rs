@@ -353,6 +353,25 @@ impl Jail {
         Ok((folder, real))
     }
 
+    /// Returns the real path of a file or folder of the workspace, for a command that is to work on it. Nothing is opened:
+    /// the sandbox of the command limits what it finds there.
+    ///
+    /// # Errors
+    /// As [`Jail::read`]; a path outside the workspace is refused even if file tools may use it.
+    pub fn locate(&self, path: &str) -> Result<PathBuf, JailError> {
+        let resolved = self.resolve(path)?;
+        if resolved.base.is_some() {
+            return Err(JailError::Outside(resolved.shown));
+        }
+        let real = self.dir.canonicalize(&resolved.relative);
+        let real = self.root().join(real.map_err(|error| JailError::from_io(&resolved.shown, error))?);
+        self.check_protected(&real, &resolved.shown)?;
+        if self.closed.covers_path(&real) {
+            return Err(JailError::Protected(resolved.shown));
+        }
+        Ok(real)
+    }
+
     /// Replaces a file; with `is_unchanged` only if it says so and no file appears where there was none. With `mode` the file gets this mode; otherwise it keeps
     /// its own.
     pub(super) fn replace(

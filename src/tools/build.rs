@@ -10,19 +10,21 @@ use thiserror::Error;
 
 use super::config::ToolsConfig;
 use super::documents::DocumentReader;
-use super::exec::{ExecDeps, ExecTool};
+use super::exec::{CommandRunner, ExecTool, RunnerDeps};
 use super::executor::{ExecutorLimits, ToolExecutor};
 use super::files::{
     ApplyPatch, CreateDir, DeleteFile, EditFile, FileInfo, Glob, Grep, ListDir, ReadFile, ReadScope, WorkspaceJail,
     WriteFile, WriteScope,
 };
 use super::find_tools::FindTools;
+use super::git::{GitCommit, GitDiff, GitLog, GitRunner, GitStatus};
 use super::message::{ATTACHMENT_BYTES, MessageTool};
 use super::output_limits::OutputLimits;
 use super::parallel::ParallelTool;
 use super::private_folders::PrivateFolders;
 use super::process::{ProcessTool, Processes};
 use super::registry::{ToolRegistry, ToolRegistryError};
+use super::run_test::RunTest;
 use super::spill::SpillStore;
 use super::tool::Tool;
 use super::trash::Trash;
@@ -87,7 +89,7 @@ pub fn build(
     let for_untrusted = Jail::open_strict(&root, protected.clone(), config.max_file_size.0).map_err(failed)?;
     let for_untrusted = WorkspaceJail::new(for_untrusted, private);
     let readable = ReadScope::new(files.clone(), for_untrusted.clone(), &config.strangers_read);
-    let writable = WriteScope::new(files, for_untrusted);
+    let writable = WriteScope::new(files.clone(), for_untrusted);
     // Attachments leave the workspace: no link decides their content.
     let outgoing =
         WorkspaceJail::new(Jail::open_strict(&root, protected.clone(), ATTACHMENT_BYTES).map_err(failed)?, private);
@@ -96,20 +98,13 @@ pub fn build(
     let trash = Arc::new(Trash::open(&root).map_err(failed)?);
     let timeout = config.timeout.0;
     let documents = DocumentReader::new(exe.clone());
-    let exec = ExecDeps {
-        workspace: root,
-        temp,
-        protected,
-        private,
-        reserve,
-        exe,
-        spill: Arc::clone(&spill),
-        processes: processes.clone(),
-    };
+    let deps = RunnerDeps { workspace: root, temp, protected, private, reserve, exe };
+    let runner = Arc::new(CommandRunner::new(config.exec.clone(), deps));
+    let git = GitRunner::new(Arc::clone(&runner), files);
     let rules = config.web.rules().map_err(|fault| setting(&fault))?;
     let service = config.web.service().map_err(|fault| setting(&fault))?;
     let mut registry = ToolRegistry::new(&config.disabled);
-    let tools: [Arc<dyn Tool>; 17] = [
+    let tools: [Arc<dyn Tool>; 22] = [
         Arc::new(ReadFile::new(readable.clone(), documents.clone())),
         Arc::new(WriteFile::new(writable.clone())),
         Arc::new(EditFile::new(writable.clone(), readable.clone())),
@@ -120,8 +115,13 @@ pub fn build(
         Arc::new(FileInfo::new(readable)),
         Arc::new(CreateDir::new(writable.clone())),
         Arc::new(DeleteFile::new(writable, trash)),
-        Arc::new(ExecTool::new(config.exec.clone(), exec)),
+        Arc::new(ExecTool::new(Arc::clone(&runner), Arc::clone(&spill), processes.clone())),
         Arc::new(ProcessTool::new(processes)),
+        Arc::new(RunTest::new(runner, files, Arc::clone(&spill))),
+        Arc::new(GitStatus::new(git.clone())),
+        Arc::new(GitDiff::new(git.clone())),
+        Arc::new(GitLog::new(git.clone())),
+        Arc::new(GitCommit::new(git)),
         Arc::new(MessageTool::new(outgoing, OutgoingFiles::of_home(home))),
         Arc::new(WebFetch::new(rules, documents)),
         Arc::new(WebSearch::new(&config.web, service)),

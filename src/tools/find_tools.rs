@@ -116,7 +116,8 @@ fn score(words: &BTreeSet<&str>, tool: &dyn Tool) -> usize {
         let stem = &word[..word.floor_char_boundary(word.len().saturating_sub(3).max(4))];
         text.split(|c: char| !c.is_alphanumeric()).any(|own| own.starts_with(stem))
     };
-    let words = words.iter().filter(|word| word.chars().count() >= MIN_WORD);
+    // The list names a group of tools by the beginning of their names, such as `git_*`.
+    let words = words.iter().map(|word| word.trim_matches('_')).filter(|word| word.chars().count() >= MIN_WORD);
     words.map(|word| 3 * usize::from(matches(&names, word)) + usize::from(matches(&spec.description, word))).sum()
 }
 
@@ -155,6 +156,8 @@ mod tests {
             ("run several calls at the same time", "- parallel: "),
             ("send a message to somebody else", "- message: "),
             ("MESSAGE parallel", "- message: "),
+            ("git_*", "- git_status: "),
+            ("run the tests", "- run_test: "),
         ] {
             let told = world.says("find_tools", json!({ "query": query })).await;
             assert!(told.lines().nth(1).is_some_and(|line| line.starts_with(first)), "{query}: {told}");

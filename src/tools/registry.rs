@@ -15,6 +15,8 @@ use crate::chat::ToolSpec;
 const NAME_CHARS: usize = 64;
 /// The longest part of an unknown tool's name that an error repeats, in characters.
 const ECHO_CHARS: usize = 80;
+/// The tools whose names begin alike, from which on a list names their group alone.
+const MIN_GROUP: usize = 3;
 
 /// The reason why a tool cannot be registered.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -111,7 +113,7 @@ impl ToolRegistry {
     fn compose_specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]> {
         let is_shown = |tool: &dyn Tool| self.offers_all || tool.is_offered() || found.contains(&tool.spec().name);
         let hidden = self.tools.values().filter(|tool| !is_shown(&***tool));
-        let hidden: Vec<_> = hidden.map(|tool| name_with_hint(&tool.spec().name)).collect();
+        let hidden: Vec<_> = hidden.map(|tool| tool.spec().name.as_str()).collect();
         let mut specs = Vec::new();
         for tool in self.tools.values().filter(|tool| is_shown(&***tool)) {
             let mut spec = tool.spec().clone();
@@ -120,7 +122,7 @@ impl ToolRegistry {
                 if hidden.is_empty() {
                     continue;
                 }
-                spec.description = format!("{}: {}.", spec.description, hidden.join(", "));
+                spec.description = format!("{}: {}.", spec.description, name_list(&hidden));
             }
             specs.push(spec);
         }
@@ -168,6 +170,22 @@ impl ToolRegistry {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
     }
+}
+
+/// Lists the names of tools; those of a group have their beginning in common, such as `git_*`.
+fn name_list(names: &[&str]) -> String {
+    let group_of = |name: &str| {
+        let group = name.split_once('_').map(|(start, _)| format!("{start}_"))?;
+        (names.iter().filter(|name| name.starts_with(&group)).count() >= MIN_GROUP).then(|| format!("{group}*"))
+    };
+    let mut list: Vec<String> = Vec::new();
+    for name in names {
+        let entry = group_of(name).unwrap_or_else(|| name_with_hint(name));
+        if !list.contains(&entry) {
+            list.push(entry);
+        }
+    }
+    list.join(", ")
 }
 
 /// Returns the name of a tool, and in brackets what it is for.

@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 
 use crate::support::gateway::HttpAnswer;
 use crate::support::model::user_text;
-use crate::support::requirements::bubblewrap_is_missing;
+use crate::support::requirements::{bubblewrap_is_missing, is_missing};
 use crate::support::web::{Page, Web};
 use crate::support::{Gateway, Hook, Model, Reply, Setup, deadline, until};
 
@@ -115,6 +115,11 @@ fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
         probe("exec", "a command", json!({"command": "echo canary-exec"}), "canary-exec"),
         probe("exec", "reads `memory/`", json!({"command": "cat memory/MEMORY.md"}), "sings at noon"),
         probe("exec", "in the background", json!({"command": "true", "background": true}), ""),
+        probe("run_test", "the tests of a project", json!({"path": "made"}), "canary-test"),
+        probe("git_status", "a repository of the workspace", json!({"repo_path": "repo"}), "On branch main"),
+        probe("git_diff", "a repository of the workspace", json!({"repo_path": "repo"}), "+canary-diff"),
+        probe("git_log", "a repository of the workspace", json!({"repo_path": "repo"}), "canary-commit"),
+        probe("git_commit", "a changed file", json!({"repo_path": "repo", "message": "x"}), "1 file changed"),
         probe("process", "list what runs", json!({"action": "list"}), ""),
         probe("message", "to this chat", json!({"content": "hi"}), ""),
         probe("message", "to this chat, with a file", json!({"content": "hi", "attachments": ["notes.txt"]}), ""),
@@ -219,11 +224,14 @@ impl World {
             ("AGENTS.md", "canary-agents"),
             ("SOUL.md", "canary-soul"),
             ("USER.md", "canary-user"),
+            ("made/Makefile", "test:\n\t@echo canary-test\n"),
+            ("repo/a.txt", "x\n"),
         ] {
             let path = workspace.join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
+        create_repository(&workspace.join("repo"));
         for (owner, text) in [
             ("owner", "The canary sings at noon."),
             ("webhook:in:ann", "The canary of Ann is green."),
@@ -375,6 +383,20 @@ impl World {
     }
 }
 
+/// Creates a repository with one commit and one changed file.
+fn create_repository(folder: &Path) {
+    for arguments in [
+        &["init", "-q", "-b", "main"][..],
+        &["add", "a.txt"],
+        &["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "-m", "canary-commit"],
+    ] {
+        let mut git = std::process::Command::new("git");
+        git.args(arguments).current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        assert!(git.status().unwrap().success(), "{arguments:?}");
+    }
+    std::fs::write(folder.join("a.txt"), "canary-diff\n").unwrap();
+}
+
 /// Appends a table with a column for each kind of turn.
 fn table(page: &mut String, head: &[&str], rows: &[(Vec<String>, Vec<bool>)]) {
     writeln!(page, "| {} |", head.join(" | ")).unwrap();
@@ -446,7 +468,7 @@ async fn check_tools(world: &World) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_trust_page_matches_the_program() {
-    if bubblewrap_is_missing() {
+    if bubblewrap_is_missing() || is_missing("git", "git") || is_missing("make", "make") {
         return;
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);

@@ -70,6 +70,10 @@ const NEEDS: &[Need] = &[
         without: "the stories in which mail takes the whole way through servers",
     },
     Need { program: "faketime", package: "faketime", without: "the story of jobs over changes of the clock" },
+    Need { program: "git", package: "git", without: "the stories of the git tools, and the page of trust" },
+    Need { program: "make", package: "make", without: "the stories of make, and the page of trust" },
+    Need { program: "pytest-3", package: "python3-pytest", without: "the stories of pytest" },
+    Need { program: "npm", package: "npm", without: "the story of tests in JavaScript" },
     Need { program: "python3", package: "python3", without: "system calls that would lead out of the sandbox" },
 ];
 

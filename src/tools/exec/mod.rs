@@ -1,7 +1,10 @@
-//! The tool that runs commands.
+//! The runner of commands, and the tool `exec`.
 
 mod capture;
 mod run;
+mod runner;
 mod tool;
 
-pub use tool::{ExecDeps, ExecTool, sandbox_of};
+pub(in crate::tools) use runner::{COMMAND_BYTES, CollectedOutput, END_MARGIN, ShellCommand, quote_word};
+pub use runner::{CommandRunner, RunnerDeps, sandbox_of};
+pub use tool::ExecTool;

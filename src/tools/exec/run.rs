@@ -1,4 +1,4 @@
-//! Runs one command from the gateway's side: starts the supervisor, sends the request, captures the output, and
+//! Runs one command from the gateway's side: starts the supervisor, sends the request, passes the output on, and
 //! requests the end when the time is up. Dropping the future closes the socket, which is the same request.
 
 use std::io;
@@ -13,7 +13,6 @@ use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::capture::OutputCapture;
 use crate::guard::{ExecReport, ExecRequest, ShellExit, signal_group};
 use crate::tools::supervisor_client::SupervisorClient;
 
@@ -23,16 +22,36 @@ const DRAIN_GRACE: Duration = Duration::from_secs(1);
 /// The size of one read of the command's output, in bytes.
 const CHUNK: usize = 32 * 1_024;
 
+/// The receiver of a command's output.
+pub(super) type OutputSink<'a> = dyn FnMut(&[u8]) + Send + 'a;
+
 /// How a command ended, from the gateway's side.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum CommandOutcome {
+pub(in crate::tools) enum CommandOutcome {
     Exited(ShellExit),
     TimedOut,
     Cancelled,
     Refused(String),
 }
 
-/// Runs `request` within `limit`; the output goes to `capture`.
+impl CommandOutcome {
+    /// Returns the exit code of a command that ended by itself.
+    ///
+    /// # Errors
+    /// It did not, in words for the model. `limit` was its time limit.
+    pub(in crate::tools) fn exit_code(&self, limit: Duration) -> Result<i32, String> {
+        match self {
+            Self::Exited(ShellExit::Code(code)) => Ok(*code),
+            Self::Exited(ShellExit::Signal(signal)) => Err(format!("Killed by signal {signal}")),
+            Self::Exited(ShellExit::Exceeded(limit)) => Err(format!("The command was ended: {limit}")),
+            Self::TimedOut => Err(format!("Command timed out after {} seconds", limit.as_secs())),
+            Self::Cancelled => Err("Cancelled; the command was killed".to_owned()),
+            Self::Refused(reason) => Err(format!("The command was not started: {reason}")),
+        }
+    }
+}
+
+/// Runs `request` within `limit`; `sink` gets the output.
 ///
 /// # Errors
 /// The supervisor could not be started, or was killed.
@@ -42,13 +61,13 @@ pub(super) async fn run(
     request: &ExecRequest,
     limit: Duration,
     cancel: &CancellationToken,
-    capture: &mut OutputCapture,
+    sink: &mut OutputSink<'_>,
 ) -> io::Result<CommandOutcome> {
     let deadline = Instant::now() + limit;
     let mut running = RunningExec::start(exe, environment)?;
     running.supervisor.send(request).await?;
-    let ended = running.wait(deadline, cancel, capture).await;
-    running.finish(capture).await;
+    let ended = running.wait(deadline, cancel, sink).await;
+    running.finish(sink).await;
     ended
 }
 
@@ -73,7 +92,7 @@ impl RunningExec {
         &mut self,
         deadline: Instant,
         cancel: &CancellationToken,
-        capture: &mut OutputCapture,
+        sink: &mut OutputSink<'_>,
     ) -> io::Result<CommandOutcome> {
         let mut chunk = vec![0; CHUNK];
         let mut printing = true;
@@ -83,7 +102,7 @@ impl RunningExec {
             tokio::select! {
                 read = self.output.read(&mut chunk), if printing => match read {
                     Ok(0) | Err(_) => printing = false,
-                    Ok(read) => capture.push(&chunk[..read]),
+                    Ok(read) => sink(&chunk[..read]),
                 },
                 report = self.supervisor.next_report() => match report? {
                     None => return requested.map_or_else(|| Err(io::Error::other("its supervisor was killed")), Ok),
@@ -110,14 +129,14 @@ impl RunningExec {
     }
 
     /// Reads the rest of the pipe, and kills the shell's group if the supervisor could not.
-    async fn finish(&mut self, capture: &mut OutputCapture) {
+    async fn finish(&mut self, sink: &mut OutputSink<'_>) {
         if let Some(group) = self.group.take() {
             signal_group(group, Signal::KILL);
         }
         let mut chunk = vec![0; CHUNK];
         let drained = timeout(DRAIN_GRACE, async {
             while let Ok(read @ 1..) = self.output.read(&mut chunk).await {
-                capture.push(&chunk[..read]);
+                sink(&chunk[..read]);
             }
         });
         if drained.await.is_err() {

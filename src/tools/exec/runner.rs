@@ -1,0 +1,252 @@
+//! Runs commands below a supervisor, in the sandbox unless the configuration says otherwise: for `exec`, the git tools
+//! and `run_test`.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use daoyou_channels::Trust;
+
+use super::run::{CommandOutcome, OutputSink, run};
+use crate::guard::{
+    self, CommandLimits, ExecRequest, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode, SandboxPolicy,
+};
+use crate::tools::private_folders::{FolderVisibility, PrivateFolders};
+use crate::tools::{ExecConfig, ToolContext};
+
+/// How much longer than the command's own limit a call may take.
+pub(in crate::tools) const END_MARGIN: Duration = Duration::from_secs(15);
+/// The longest command, in bytes: one argument of a program has at most 128 KiB on Linux (execve(2)).
+pub(in crate::tools) const COMMAND_BYTES: usize = 100_000;
+/// The start and the end of an output that [`CommandRunner::collect`] keeps, in bytes.
+const COLLECTED_BYTES: usize = 2_000_000;
+/// The variables of the gateway's environment that commands see, in addition to `LC_*` and configured ones.
+const PASSED_VARIABLES: [&str; 5] = ["PATH", "LANG", "TERM", "TZ", "USER"];
+/// The PATH for commands if the gateway has none.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The dependencies of [`CommandRunner`].
+pub struct RunnerDeps {
+    pub workspace: PathBuf,
+    /// The folder for private temp folders.
+    pub temp: PathBuf,
+    /// Paths that no command may use.
+    pub protected: Vec<PathBuf>,
+    /// Folders of the workspace that only some turns may use.
+    pub private: PrivateFolders,
+    /// Bytes that stay free on the disk.
+    pub reserve: u64,
+    /// This program, which is started again as the supervisor.
+    pub exe: PathBuf,
+}
+
+/// Runs shell commands in the workspace.
+pub struct CommandRunner {
+    config: ExecConfig,
+    deps: RunnerDeps,
+}
+
+/// A command, its environment and its time limit.
+pub(in crate::tools) struct ShellCommand {
+    pub command: String,
+    pub environment: Vec<(String, String)>,
+    pub limit: Duration,
+}
+
+/// The end and the output of a command.
+pub(in crate::tools) struct CollectedOutput {
+    pub outcome: CommandOutcome,
+    /// Standard output and errors; what exceeds 4 MB is left out in the middle.
+    pub bytes: Vec<u8>,
+    /// Nothing is left out.
+    pub is_whole: bool,
+}
+
+impl CommandRunner {
+    pub fn new(config: ExecConfig, deps: RunnerDeps) -> Self {
+        Self { config, deps }
+    }
+
+    pub(in crate::tools) fn config(&self) -> &ExecConfig {
+        &self.config
+    }
+
+    pub(in crate::tools) fn exe(&self) -> &Path {
+        &self.deps.exe
+    }
+
+    pub(in crate::tools) fn workspace(&self) -> &Path {
+        &self.deps.workspace
+    }
+
+    /// Runs a command within `limit`; `sink` gets its output.
+    ///
+    /// # Errors
+    /// The command cannot be run; the error is for the model.
+    pub(in crate::tools) async fn run(
+        &self,
+        command: ShellCommand,
+        context: &ToolContext,
+        sink: &mut OutputSink<'_>,
+    ) -> Result<CommandOutcome, String> {
+        let ShellCommand { command, environment, limit } = command;
+        let request = self.request(command, context).await?;
+        let ended = run(&self.deps.exe, &environment, &request, limit, &context.cancel, sink).await;
+        ended.map_err(|error| format!("The command could not be run to its end: {error}"))
+    }
+
+    /// Runs a command and returns its output.
+    ///
+    /// # Errors
+    /// As [`CommandRunner::run`].
+    pub(in crate::tools) async fn collect(
+        &self,
+        command: ShellCommand,
+        context: &ToolContext,
+    ) -> Result<CollectedOutput, String> {
+        let (mut front, mut back, mut total) = (Vec::<u8>::new(), VecDeque::<u8>::new(), 0_usize);
+        let outcome = self
+            .run(command, context, &mut |bytes| {
+                total = total.saturating_add(bytes.len());
+                let (first, rest) = bytes.split_at((COLLECTED_BYTES - front.len()).min(bytes.len()));
+                front.extend_from_slice(first);
+                back.extend(rest);
+                back.drain(..back.len().saturating_sub(COLLECTED_BYTES));
+            })
+            .await?;
+        let is_whole = total == front.len() + back.len();
+        if !is_whole {
+            front.extend_from_slice(b"\n[... the middle is left out ...]\n");
+        }
+        front.extend(back);
+        Ok(CollectedOutput { outcome, bytes: front, is_whole })
+    }
+
+    /// Builds the request for a command, with the sandbox of this machine.
+    pub(in crate::tools) async fn request(
+        &self,
+        command: String,
+        context: &ToolContext,
+    ) -> Result<ExecRequest, String> {
+        let (mode, exe) = (self.config.sandbox, self.deps.exe.clone());
+        let found = tokio::task::spawn_blocking(move || {
+            sandbox_of(mode, &exe).map(|sandbox| (sandbox, guard::namespace_support(&exe)))
+        });
+        let (sandbox, namespaces) = found.await.map_err(|error| error.to_string())??;
+        if sandbox != Sandbox::Namespaces && context.trust != Trust::Owner {
+            return Err(owner_only_error(sandbox));
+        }
+        let mut request =
+            ExecRequest {
+                command,
+                folder: self.deps.workspace.clone(),
+                temp: self.deps.temp.clone(),
+                sandbox: if sandbox == Sandbox::Off { None } else { Some(self.policy()?) },
+                bwrap: None,
+                shares_proc: false,
+                // The temp folder lies directly in the home, and so does the workspace that daoyou created.
+                hands_over: self.deps.temp.parent().is_some_and(|home| {
+                    home != Path::new("/") && self.deps.workspace == home.join(crate::home::WORKSPACE)
+                }),
+                hidden: Vec::new(),
+                shown: Vec::new(),
+                limits: self.limits(),
+                background: None,
+            };
+        if let (Sandbox::Namespaces, NamespaceSupport::Available { bwrap, shares_proc }) = (sandbox, namespaces) {
+            let FolderVisibility { hidden, shown } = self.visibility(context).await?;
+            request = ExecRequest { bwrap: Some(bwrap), shares_proc, hidden, shown, ..request };
+        }
+        Ok(request)
+    }
+
+    /// Returns which private folders are empty for a command of this turn, and which parts of them it sees.
+    async fn visibility(&self, context: &ToolContext) -> Result<FolderVisibility, String> {
+        let (workspace, visibility) = (self.deps.workspace.clone(), self.deps.private.visibility_for(context));
+        let found = tokio::task::spawn_blocking(move || visibility.for_command(&workspace)).await;
+        let found = found.map_err(|error| error.to_string())?;
+        found.map_err(|error| format!("a private folder of the workspace cannot be hidden: {error}"))
+    }
+
+    fn limits(&self) -> CommandLimits {
+        let ExecConfig { max_processes, max_memory, max_disk, .. } = &self.config;
+        CommandLimits { processes: *max_processes, memory: max_memory.0, disk: max_disk.0, reserve: self.deps.reserve }
+    }
+
+    fn policy(&self) -> Result<SandboxPolicy, String> {
+        // Landlock cannot exclude a part of an allowed folder.
+        let is_inside = |secret: &&PathBuf| secret.starts_with(&self.deps.workspace) && secret.exists();
+        if let Some(secret) = self.deps.protected.iter().find(is_inside) {
+            return Err(format!(
+                "Commands are off: the workspace holds {}, which no command may read. Choose a workspace of its own",
+                secret.display()
+            ));
+        }
+        Ok(SandboxPolicy {
+            read: guard::readable_paths(&self.config.read_paths, &self.deps.protected),
+            links: guard::readable_links(&self.config.read_paths),
+            write: vec![self.deps.workspace.clone()],
+            network: self.config.network,
+        })
+    }
+
+    /// Returns the environment of commands.
+    pub(in crate::tools) fn environment(&self) -> Vec<(String, String)> {
+        let passed = |name: &str| {
+            let named = self.config.env.iter().any(|extra| extra == name);
+            (PASSED_VARIABLES.contains(&name) || name.starts_with("LC_") || named)
+                && !["HOME", "TMPDIR"].contains(&name)
+        };
+        let mut environment: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, _)| passed(name))
+            .collect();
+        if !environment.iter().any(|(name, _)| name == "PATH") {
+            environment.push(("PATH".to_owned(), DEFAULT_PATH.to_owned()));
+        }
+        environment.push(("HOME".to_owned(), self.deps.workspace.display().to_string()));
+        environment
+    }
+}
+
+/// Returns the sandbox of commands on this machine. `exe` is this program.
+///
+/// # Errors
+/// The configuration accepts none that is available; the error is for the model and the owner.
+pub fn sandbox_of(mode: SandboxMode, exe: &Path) -> Result<Sandbox, String> {
+    if mode == SandboxMode::Off {
+        return Ok(Sandbox::Off);
+    }
+    let missing = match guard::namespace_support(exe) {
+        NamespaceSupport::Available { .. } => return Ok(Sandbox::Namespaces),
+        NamespaceSupport::Unavailable(reason) => reason,
+    };
+    if mode == SandboxMode::Require {
+        return Err(format!(
+            "Commands are off: tools.exec.sandbox = \"require\" needs namespaces, and {missing}. The owner can {NAMESPACE_HELP}"
+        ));
+    }
+    let status = guard::status();
+    if status.is_enough() {
+        return Ok(Sandbox::Landlock);
+    }
+    Err(format!(
+        "Commands are off: this machine cannot sandbox them ({missing}; {status}). The owner can {NAMESPACE_HELP}; or run them without \
+         protection by `sandbox = \"off\"` in [tools.exec]"
+    ))
+}
+
+/// Returns why only the owner may run commands.
+fn owner_only_error(sandbox: Sandbox) -> String {
+    let why = "only the owner's turns can run commands here: what is not for this conversation can be hidden from a command in \
+               namespaces alone";
+    match sandbox {
+        Sandbox::Off => format!("Refused: {why}, and tools.exec.sandbox is \"off\""),
+        _ => format!("Refused: {why}, and this machine has none (sandbox: {sandbox}). The owner can {NAMESPACE_HELP}"),
+    }
+}
+
+/// Quotes a text as one word of a shell.
+pub(in crate::tools) fn quote_word(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}

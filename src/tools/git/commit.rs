@@ -1,0 +1,300 @@
+//! The tool `git_commit`.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::read::object;
+use super::run::{GitAccess, GitRunner, GitSession};
+use super::status::{StatusEntry, WorkTreeStatus};
+use crate::chat::ToolSpec;
+use crate::guard::quote_controls;
+use crate::text::one_line;
+use crate::tools::exec::quote_word;
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+
+/// The longest message, in bytes.
+const MESSAGE_BYTES: usize = 20_000;
+/// The files that a result or an error names.
+const MAX_NAMED: usize = 50;
+
+#[derive(Deserialize, JsonSchema)]
+struct GitCommitArgs {
+    message: String,
+    /// Default: what is staged, else every changed file.
+    files: Option<Vec<String>>,
+    /// New files, too.
+    all_files: Option<bool>,
+    /// Default: the workspace.
+    repo_path: Option<String>,
+}
+
+/// Commits changes.
+pub struct GitCommit {
+    spec: ToolSpec,
+    git: GitRunner,
+}
+
+/// The files of a commit.
+#[derive(Debug, PartialEq, Eq)]
+enum CommitContent {
+    /// What is staged.
+    Index,
+    /// These alone, whatever is staged.
+    Files(CommitFiles),
+}
+
+/// The files of a commit, as paths relative to the work tree.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct CommitFiles {
+    all: Vec<String>,
+    /// Those that differ from the index.
+    unstaged: Vec<String>,
+}
+
+impl GitCommit {
+    pub fn new(git: GitRunner) -> Self {
+        Self { spec: tool_spec::<GitCommitArgs>("git_commit", "Commit changes in a git repository."), git }
+    }
+
+    async fn run(&self, args: GitCommitArgs, context: &ToolContext) -> Result<ToolResult, String> {
+        let first = args.files.as_ref().and_then(|files| files.first()).map(String::as_str);
+        let session = self.git.open(args.repo_path.as_deref(), first, context).await?;
+        let files = args.files.filter(|files| !files.is_empty()).map(|files| {
+            files.iter().map(|file| session.repository.relative(&session.jail, file)).collect::<Result<Vec<_>, _>>()
+        });
+        let (files, all) = (files.transpose()?, args.all_files == Some(true));
+        let status = read_status(&session, files.as_deref(), all).await?;
+        let content = content_of(&status, files.as_deref(), all)?;
+        if let CommitContent::Files(files) = &content {
+            if files.all.is_empty() {
+                return Err("nothing to commit: the new folders are git repositories of their own".to_owned());
+            }
+            refuse_filtered(&session, &files.all).await?;
+        }
+        session.run(&commit_script(&content, &args.message), GitAccess::Writes).await?.success()?;
+        describe_commit(&session, status.branch.as_deref()).await
+    }
+}
+
+async fn read_status(session: &GitSession<'_>, files: Option<&[String]>, all: bool) -> Result<WorkTreeStatus, String> {
+    // A folder without tracked files counts as one entry unless every file is listed. Without files to search for, only
+    // `all` needs the new ones; a folder of them is enough for the hint of an error.
+    let untracked = if all || files.is_some() { "all" } else { "normal" };
+    let paths: Vec<String> = files.unwrap_or_default().iter().map(|path| quote_word(path)).collect();
+    let script = format!(
+        "git --no-optional-locks status --porcelain=v2 --branch -z --no-renames --ignore-submodules=all \
+         --untracked-files={untracked} -- {}",
+        paths.join(" ")
+    );
+    let output = session.run(&script, GitAccess::Reads).await?.success()?;
+    if !output.is_whole {
+        return Err("too many changed files for one commit: name some in files".to_owned());
+    }
+    Ok(WorkTreeStatus::parse(&output.text))
+}
+
+/// Returns what a commit is to hold.
+fn content_of(status: &WorkTreeStatus, files: Option<&[String]>, all: bool) -> Result<CommitContent, String> {
+    let entries = &status.entries;
+    if let Some(files) = files {
+        let is_in = |entry: &StatusEntry, file: &str| {
+            let below = entry.path.strip_prefix(file).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            file == "." || below
+        };
+        for file in files {
+            if !entries.iter().any(|entry| is_in(entry, file)) {
+                return Err(format!(
+                    "{}: nothing to commit: it is unchanged, ignored, or does not exist",
+                    quote_controls(file)
+                ));
+            }
+        }
+        return Ok(CommitContent::Files(CommitFiles::of(entries.iter())));
+    }
+    if let Some(conflict) = entries.iter().find(|entry| entry.is_conflict()) {
+        return Err(format!("{}: has a conflict; resolve it and stage it first", quote_controls(&conflict.path)));
+    }
+    if all && !entries.is_empty() {
+        return Ok(CommitContent::Files(CommitFiles::of(entries.iter())));
+    }
+    if entries.iter().any(StatusEntry::is_staged) {
+        return Ok(CommitContent::Index);
+    }
+    let changed = CommitFiles::of(entries.iter().filter(|entry| !entry.is_untracked()));
+    if !changed.all.is_empty() {
+        return Ok(CommitContent::Files(changed));
+    }
+    let new: Vec<_> = entries.iter().take(MAX_NAMED).map(|entry| quote_controls(&entry.path)).collect();
+    Err(if new.is_empty() {
+        "nothing to commit: no file is changed".to_owned()
+    } else {
+        format!("nothing to commit but new files; name them in files: {}", new.join(", "))
+    })
+}
+
+impl CommitFiles {
+    /// Returns the files of these entries. A folder ends with `/`: it is a repository of its own.
+    fn of<'a>(entries: impl Iterator<Item = &'a StatusEntry>) -> Self {
+        let mut files = Self::default();
+        for entry in entries.filter(|entry| !entry.path.ends_with('/')) {
+            files.all.push(entry.path.clone());
+            if !entry.code.ends_with(' ') {
+                files.unstaged.push(entry.path.clone());
+            }
+        }
+        files
+    }
+}
+
+/// Refuses files that a filter would change, such as those of Git LFS: filters do not run here, and without them the
+/// commit would hold the wrong bytes.
+async fn refuse_filtered(session: &GitSession<'_>, paths: &[String]) -> Result<(), String> {
+    let script = format!("{} | git check-attr -z --stdin filter", print_paths(paths));
+    let output = session.run(&script, GitAccess::Reads).await?.success()?;
+    let words: Vec<&str> = output.text.split('\0').collect();
+    let filtered = words.chunks_exact(3).find(|words| !matches!(words[2], "unspecified" | "unset" | "set"));
+    match filtered {
+        Some(words) => Err(format!(
+            "{}: its .gitattributes ask for the filter {}, which does not run here; commit it with git in exec",
+            quote_controls(words[0]),
+            quote_controls(words[2])
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Returns a command that prints paths, each with a NUL at its end.
+fn print_paths(paths: &[String]) -> String {
+    let quoted: Vec<String> = paths.iter().map(|path| quote_word(path)).collect();
+    format!("printf '%s\\0' {}", quoted.join(" "))
+}
+
+fn commit_script(content: &CommitContent, message: &str) -> String {
+    let commit = format!(
+        "git commit --quiet --no-verify --no-gpg-sign --no-post-rewrite --no-status --cleanup=whitespace --message={}",
+        quote_word(message)
+    );
+    match content {
+        CommitContent::Index => commit,
+        CommitContent::Files(CommitFiles { all, unstaged }) => {
+            let from = "--pathspec-from-file=- --pathspec-file-nul";
+            let add = match unstaged.as_slice() {
+                [] => String::new(),
+                paths => format!("{} | git add --all {from} && ", print_paths(paths)),
+            };
+            format!("{add}{} | {commit} --only {from}", print_paths(all))
+        }
+    }
+}
+
+async fn describe_commit(session: &GitSession<'_>, branch: Option<&str>) -> Result<ToolResult, String> {
+    let script = "git rev-parse HEAD && git log -1 --no-show-signature --no-color --no-patch --format='%h %s' && \
+                  git diff-tree --root --no-commit-id -r -z --no-renames --name-status --no-ext-diff HEAD";
+    let output = session.run(script, GitAccess::Reads).await?.success()?;
+    let mut lines = output.text.splitn(3, '\n');
+    let [hash, head, changed] = [(); 3].map(|()| lines.next().unwrap_or_default());
+    let words: Vec<&str> = changed.split('\0').collect();
+    let changed: Vec<(&str, &str)> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    let on = branch.map(|branch| format!(" on {branch}")).unwrap_or_default();
+    let end = if changed.len() == 1 { "" } else { "s" };
+    let mut text = format!("Committed{on}: {}\n{} file{end} changed", one_line(head), changed.len());
+    for (code, path) in changed.iter().take(MAX_NAMED) {
+        text += &format!("\n{code} {}", quote_controls(path));
+    }
+    if changed.len() > MAX_NAMED {
+        text += &format!("\n[{} more files, not shown]", changed.len() - MAX_NAMED);
+    }
+    let mut result = ToolResult::ok(text);
+    let paths: Vec<&str> = changed.iter().take(MAX_NAMED).map(|(_, path)| *path).collect();
+    result.metadata = object(json!({ "hash": hash, "files_changed": changed.len(), "files": paths }));
+    Ok(result)
+}
+
+#[async_trait]
+impl Tool for GitCommit {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Once
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.git.timeout())
+    }
+
+    /// Text from a file or page must not choose what is committed.
+    fn literal_arguments(&self) -> &'static [&'static str] {
+        &["files", "all_files", "repo_path"]
+    }
+
+    fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+        let message = arguments.get("message").and_then(Value::as_str).unwrap_or_default();
+        if message.trim().is_empty() {
+            return Err("message is empty".to_owned());
+        }
+        if message.len() > MESSAGE_BYTES || message.contains('\0') {
+            return Err(format!("a message has at most {MESSAGE_BYTES} bytes and no NUL"));
+        }
+        Ok(())
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let args: GitCommitArgs = match serde_json::from_value(arguments) {
+            Ok(args) => args,
+            Err(error) => return ToolResult::failed(error.to_string()).into(),
+        };
+        self.run(args, context).await.unwrap_or_else(ToolResult::failed).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(entries: &[(&str, &str)]) -> WorkTreeStatus {
+        let entry = |(code, path): &(&str, &str)| StatusEntry {
+            code: (*code).to_owned(),
+            path: (*path).to_owned(),
+            origin: None,
+        };
+        WorkTreeStatus { entries: entries.iter().map(entry).collect(), ..WorkTreeStatus::default() }
+    }
+
+    #[test]
+    fn the_content_of_a_commit_is_what_was_asked_for() {
+        let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
+        let files = |names: &[&str]| CommitContent::Files(CommitFiles { all: paths(names), unstaged: paths(names) });
+        let (tracked, new): (&[_], &[_]) = (&[(" M", "b"), (" D", "a"), ("??", "c")], &[("??", "c"), ("??", "sub/")]);
+        for (entries, asked, all, expected) in [
+            (tracked, None, false, Ok(files(&["b", "a"]))),
+            (tracked, None, true, Ok(files(&["b", "a", "c"]))),
+            (&[("M ", "a"), (" M", "b")][..], None, false, Ok(CommitContent::Index)),
+            (&[("UU", "a"), ("M ", "b")], None, false, Err("a: has a conflict")),
+            (&[], None, false, Err("no file is changed")),
+            (new, None, false, Err("name them in files: c, sub/")),
+            (new, None, true, Ok(files(&["c"]))),
+            (&[(" M", "src/a")], Some("src"), false, Ok(files(&["src/a"]))),
+            (&[(" M", "src2/a")], Some("src"), false, Err("src: nothing to commit")),
+            (&[(" M", "a")], Some("."), false, Ok(files(&["a"]))),
+            (
+                &[("D ", "a")],
+                Some("a"),
+                false,
+                Ok(CommitContent::Files(CommitFiles { all: paths(&["a"]), unstaged: Vec::new() })),
+            ),
+        ] {
+            let asked = asked.map(|path: &str| vec![path.to_owned()]);
+            let got = content_of(&status(entries), asked.as_deref(), all);
+            match expected {
+                Ok(expected) => assert_eq!(got, Ok(expected)),
+                Err(words) => assert!(got.as_ref().is_err_and(|error| error.contains(words)), "{words}: {got:?}"),
+            }
+        }
+    }
+}

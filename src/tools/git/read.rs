@@ -1,0 +1,205 @@
+//! The tools `git_status`, `git_diff` and `git_log`, which only read.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::run::{GitAccess, GitRunner};
+use super::status::WorkTreeStatus;
+use crate::chat::ToolSpec;
+use crate::guard::quote_controls;
+use crate::text::{one_line, truncate};
+use crate::tools::exec::quote_word;
+use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+
+/// The files that a status shows.
+const MAX_FILES: usize = 300;
+/// The commits of a log: by default, and at most.
+const DEFAULT_COMMITS: u32 = 10;
+const MAX_COMMITS: u32 = 200;
+/// The longest author and subject, in characters.
+const AUTHOR_CHARS: usize = 60;
+const SUBJECT_CHARS: usize = 200;
+/// A longer diff begins with its statistics.
+const SHORT_DIFF: OutputLimit = OutputLimit { chars: 4_000, lines: 100 };
+
+#[derive(Deserialize, JsonSchema)]
+struct GitStatusArgs {
+    /// Default: the workspace.
+    repo_path: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct GitDiffArgs {
+    path: Option<String>,
+    /// What the next commit holds.
+    staged: Option<bool>,
+    /// Default: the workspace.
+    repo_path: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct GitLogArgs {
+    path: Option<String>,
+    #[schemars(range(min = 1, max = 200))]
+    max_count: Option<u32>,
+    /// Default: the workspace.
+    repo_path: Option<String>,
+}
+
+/// Declares a tool that reads a repository.
+macro_rules! git_reader {
+    ($(#[$doc:meta])* $tool:ident, $args:ident, $name:literal, $description:literal) => {
+        $(#[$doc])*
+        pub struct $tool {
+            spec: ToolSpec,
+            git: GitRunner,
+        }
+
+        impl $tool {
+            pub fn new(git: GitRunner) -> Self {
+                Self { spec: tool_spec::<$args>($name, $description), git }
+            }
+        }
+
+        #[async_trait]
+        impl Tool for $tool {
+            fn spec(&self) -> &ToolSpec {
+                &self.spec
+            }
+
+            fn replay(&self) -> ReplayPolicy {
+                ReplayPolicy::Idempotent
+            }
+
+            fn access(&self) -> ToolAccess {
+                ToolAccess::Reads
+            }
+
+            fn timeout(&self) -> Option<Duration> {
+                Some(self.git.timeout())
+            }
+
+            async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+                let args: $args = match serde_json::from_value(arguments) {
+                    Ok(args) => args,
+                    Err(error) => return ToolResult::failed(error.to_string()).into(),
+                };
+                self.run(args, context).await.unwrap_or_else(ToolResult::failed).into()
+            }
+        }
+    };
+}
+
+git_reader!(
+    /// Shows the branch and the changed files.
+    GitStatus, GitStatusArgs, "git_status", "Show the branch and changed files of a git repository."
+);
+git_reader!(
+    /// Shows changed lines.
+    GitDiff, GitDiffArgs, "git_diff", "Show changes that are not committed."
+);
+git_reader!(
+    /// Lists commits.
+    GitLog, GitLogArgs, "git_log", "List commits, newest first."
+);
+
+impl GitStatus {
+    async fn run(&self, args: GitStatusArgs, context: &ToolContext) -> Result<ToolResult, String> {
+        let session = self.git.open(args.repo_path.as_deref(), None, context).await?;
+        let script = "git status --porcelain=v2 --branch -z --ignore-submodules=all --untracked-files=normal";
+        let output = session.run(script, GitAccess::Reads).await?.success()?;
+        let status = WorkTreeStatus::parse(&output.text);
+        let mut lines = vec![status.branch_line()];
+        if status.entries.is_empty() {
+            lines.push("Nothing changed.".to_owned());
+        }
+        lines.extend(status.entries.iter().take(MAX_FILES).map(|entry| {
+            let from = entry.origin.as_deref().map(|origin| format!(" (was {})", quote_controls(origin)));
+            format!("{} {}{}", entry.code, quote_controls(&entry.path), from.unwrap_or_default())
+        }));
+        let hidden = status.entries.len().saturating_sub(MAX_FILES);
+        if hidden > 0 || !output.is_whole {
+            lines.push(format!("[{hidden} more files, or further ones, not shown]"));
+        }
+        let mut result = ToolResult::ok(lines.join("\n"));
+        let (ahead, behind) = status.ahead_behind.unzip();
+        result.metadata = object(json!({
+            "branch": status.branch, "upstream": status.upstream, "ahead": ahead, "behind": behind,
+            "clean": status.entries.is_empty(),
+        }));
+        Ok(result)
+    }
+}
+
+impl GitDiff {
+    async fn run(&self, args: GitDiffArgs, context: &ToolContext) -> Result<ToolResult, String> {
+        let session = self.git.open(args.repo_path.as_deref(), args.path.as_deref(), context).await?;
+        let path = args.path.map(|path| session.repository.relative(&session.jail, &path)).transpose()?;
+        let staged = args.staged == Some(true);
+        let script = format!(
+            "git diff --no-ext-diff --no-textconv --no-color --ignore-submodules=all --stat=100 --patch{} -- {}",
+            if staged { " --cached" } else { "" },
+            path.as_deref().map(quote_word).unwrap_or_default()
+        );
+        let diff = session.run(&script, GitAccess::Reads).await?.success()?.text;
+        if diff.trim().is_empty() {
+            let of = path.map(|path| format!(" in {}", quote_controls(&path))).unwrap_or_default();
+            let what = if staged { "staged changes" } else { "changes that are not staged" };
+            return Ok(ToolResult::ok(format!("No {what}{of}.")));
+        }
+        let files =
+            diff.lines().filter(|line| line.starts_with("diff --git ") || line.starts_with("diff --cc ")).count();
+        let is_short = diff.len() <= SHORT_DIFF.chars && diff.lines().count() <= SHORT_DIFF.lines;
+        let patch = diff.find("\n\ndiff --").filter(|_| is_short).map_or(diff.as_str(), |at| &diff[at + 2..]);
+        let mut result = ToolResult::ok(patch);
+        result.metadata = object(json!({ "files": files }));
+        Ok(result)
+    }
+}
+
+impl GitLog {
+    async fn run(&self, args: GitLogArgs, context: &ToolContext) -> Result<ToolResult, String> {
+        let session = self.git.open(args.repo_path.as_deref(), args.path.as_deref(), context).await?;
+        let path = args.path.map(|path| session.repository.relative(&session.jail, &path)).transpose()?;
+        let count = args.max_count.unwrap_or(DEFAULT_COMMITS).min(MAX_COMMITS);
+        let script = format!(
+            "git rev-parse --quiet --verify HEAD > /dev/null || exit 0\n\
+             git log --max-count={count} -z --no-color --no-show-signature --no-decorate --no-patch \
+             --date=format:'%Y-%m-%d %H:%M' --format='%h%n%ad%n%an%n%s' -- {}",
+            path.as_deref().map(quote_word).unwrap_or_default()
+        );
+        let text = session.run(&script, GitAccess::Reads).await?.success()?.text;
+        let commits: Vec<Value> = text.split('\0').filter_map(parse_commit).collect();
+        if commits.is_empty() {
+            let of = path.map(|path| format!(" of {}", quote_controls(&path))).unwrap_or_default();
+            return Ok(ToolResult::ok(format!("No commits{of} yet.")));
+        }
+        let field = |commit: &Value, name: &str| commit[name].as_str().unwrap_or_default().to_owned();
+        let lines = commits.iter().map(|commit| {
+            let [hash, date, author, subject] = ["hash", "date", "author", "subject"].map(|name| field(commit, name));
+            format!("{hash} {date} {author}: {subject}")
+        });
+        let mut result = ToolResult::ok(lines.collect::<Vec<_>>().join("\n"));
+        result.metadata = object(json!({ "commits": commits }));
+        Ok(result)
+    }
+}
+
+fn parse_commit(record: &str) -> Option<Value> {
+    let mut lines = record.splitn(4, '\n');
+    let (hash, date, author) = (lines.next()?, lines.next()?, lines.next()?);
+    let subject = truncate(&one_line(lines.next().unwrap_or_default()), SUBJECT_CHARS);
+    Some(json!({"hash": hash, "date": date, "author": truncate(&one_line(author), AUTHOR_CHARS), "subject": subject}))
+}
+
+/// Returns the fields of an object that are not null.
+pub(super) fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+        _ => Map::new(),
+    }
+}

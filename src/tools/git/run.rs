@@ -1,0 +1,204 @@
+//! Runs git on a repository of the workspace, so that nothing of the repository runs a program.
+//!
+//! Git reads configuration, hooks and attributes of a repository from its common folder (`GIT_COMMON_DIR`). Here that is
+//! a temporary folder with our own configuration, no hooks, no attributes, and links to the repository's objects and
+//! branches. HEAD and the index are the repository's own. `.gitattributes` can then name filters and drivers, but none is
+//! defined. The sandbox of commands is the second line of defence.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::repository::Repository;
+use super::settings::compose;
+use crate::guard::Jail;
+use crate::text::truncate;
+use crate::tools::ToolContext;
+use crate::tools::exec::{COMMAND_BYTES, CommandRunner, END_MARGIN, ShellCommand, quote_word};
+use crate::tools::files::WorkspaceJail;
+
+/// What git reads of a repository besides HEAD and the index.
+const LINKED: &str = "objects refs logs packed-refs reftable shallow";
+/// The environment of every call.
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("GIT_ASKPASS", "/bin/false"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_SYSTEM", "/dev/null"),
+    ("GIT_EDITOR", "/bin/false"),
+    ("GIT_LITERAL_PATHSPECS", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_SSH_COMMAND", "/bin/false"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("LC_ALL", "C"),
+    ("SSH_ASKPASS", "/bin/false"),
+];
+/// The exit code of a shell that does not find a program (POSIX).
+const NOT_FOUND: i32 = 127;
+/// The longest error of git that is repeated, in characters.
+const ERROR_CHARS: usize = 1_500;
+
+/// Runs git for the git tools.
+#[derive(Clone)]
+pub struct GitRunner {
+    runner: Arc<CommandRunner>,
+    files: WorkspaceJail,
+}
+
+/// Whether a call of git may write to the repository.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum GitAccess {
+    Reads,
+    Writes,
+}
+
+/// The end of a call of git.
+pub(super) struct GitOutput {
+    pub code: i32,
+    /// Standard output, and errors if the code is not 0.
+    pub text: String,
+    /// Nothing of a very long output is left out.
+    pub is_whole: bool,
+}
+
+impl GitOutput {
+    /// Returns the output of a call that succeeded.
+    ///
+    /// # Errors
+    /// What git says.
+    pub(super) fn success(self) -> Result<Self, String> {
+        if self.code == 0 {
+            return Ok(self);
+        }
+        let said = truncate(self.text.trim(), ERROR_CHARS);
+        Err(if said.is_empty() { format!("git ended with exit code {}", self.code) } else { format!("git: {said}") })
+    }
+}
+
+/// A repository with the configuration for git, for the calls of one turn.
+pub(super) struct GitSession<'a> {
+    runner: &'a CommandRunner,
+    context: &'a ToolContext,
+    deadline: Instant,
+    settings: String,
+    pub repository: Repository,
+    pub jail: Arc<Jail>,
+}
+
+impl GitRunner {
+    pub fn new(runner: Arc<CommandRunner>, files: WorkspaceJail) -> Self {
+        Self { runner, files }
+    }
+
+    /// Returns the time limit of a call of a tool.
+    pub(super) fn timeout(&self) -> Duration {
+        self.runner.config().timeout.0.saturating_add(END_MARGIN)
+    }
+
+    /// Opens the repository of a call: the one that contains `repo_path`, or else the workspace, or else `path`.
+    ///
+    /// # Errors
+    /// There is none, or git is missing.
+    pub(super) async fn open<'a>(
+        &'a self,
+        repo_path: Option<&str>,
+        path: Option<&str>,
+        context: &'a ToolContext,
+    ) -> Result<GitSession<'a>, String> {
+        let jail = self.files.for_turn(context);
+        let (searched, start, path) = (Arc::clone(&jail), repo_path.map(str::to_owned), path.map(str::to_owned));
+        let found =
+            tokio::task::spawn_blocking(move || Repository::find(&searched, start.as_deref(), path.as_deref())).await;
+        let repository = found.map_err(|error| error.to_string())??;
+        let deadline = Instant::now() + self.runner.config().timeout.0;
+        let mut session =
+            GitSession { runner: &self.runner, context, deadline, settings: String::new(), repository, jail };
+        session.settings = session.read_settings().await?;
+        Ok(session)
+    }
+}
+
+impl GitSession<'_> {
+    /// Runs a script that calls `git`, in the work tree.
+    ///
+    /// # Errors
+    /// The script cannot be run to its end.
+    pub(super) async fn run(&self, script: &str, access: GitAccess) -> Result<GitOutput, String> {
+        let Repository { work_tree, git_dir, common_dir } = &self.repository;
+        let mut environment = self.environment();
+        environment.extend(
+            [("GIT_DIR", git_dir), ("GIT_WORK_TREE", work_tree)]
+                .map(|(name, path)| (name.to_owned(), path.display().to_string())),
+        );
+        if access == GitAccess::Reads {
+            environment.push(("GIT_OPTIONAL_LOCKS".to_owned(), "0".to_owned()));
+        }
+        let common = quote_path(common_dir);
+        let logs = if access == GitAccess::Writes { format!("mkdir -p {common}/logs\n") } else { String::new() };
+        let command = format!(
+            "g=$(mktemp -d \"$TMPDIR/git.XXXXXX\") && mkdir \"$g/info\" && cd {tree} || exit\n\
+             {logs}for n in {LINKED}; do [ ! -e {common}/$n ] || ln -s {common}/$n \"$g/$n\"; done\n\
+             [ ! -f {common}/info/exclude ] || ln -s {common}/info/exclude \"$g/info/exclude\"\n\
+             printf %s {settings} > \"$g/config\"\n\
+             export GIT_COMMON_DIR=\"$g\" HOME=\"$g\" XDG_CONFIG_HOME=\"$g\"\n\
+             run() {{\n{script}\n}}\n\
+             run 2> \"$g/errors\"; code=$?\n\
+             [ $code -eq 0 ] || cat \"$g/errors\"\n\
+             exit $code",
+            tree = quote_path(work_tree),
+            settings = quote_word(&self.settings),
+        );
+        self.collect(command, environment).await
+    }
+
+    /// Reads the repository's own configuration without its includes, and composes the one for git from it.
+    async fn read_settings(&self) -> Result<String, String> {
+        let config = self.repository.common_dir.join("config");
+        match config.symlink_metadata() {
+            Ok(metadata) if metadata.is_file() => {}
+            Ok(_) => {
+                return Err(format!("{}: the config of its .git is not a file", self.repository.shown(&self.jail)));
+            }
+            Err(_) => return Ok(compose(b"")),
+        }
+        // Started outside of every repository, so that no other configuration is read.
+        let command = format!("cd / && git config --file {} --no-includes --list -z", quote_path(&config));
+        let listed = self.collect(command, self.environment()).await?.success()?;
+        Ok(compose(listed.text.as_bytes()))
+    }
+
+    /// Returns the environment of commands without variables of git, and ours.
+    fn environment(&self) -> Vec<(String, String)> {
+        let is_ours = |name: &str| ENVIRONMENT.iter().any(|(ours, _)| *ours == name);
+        let mut environment = self.runner.environment();
+        environment.retain(|(name, _)| !name.starts_with("GIT_") && !is_ours(name));
+        environment.extend(ENVIRONMENT.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        environment
+    }
+
+    async fn collect(&self, command: String, environment: Vec<(String, String)>) -> Result<GitOutput, String> {
+        if command.len() > COMMAND_BYTES {
+            return Err("too much for one call: name fewer files, or folders".to_owned());
+        }
+        let limit = self.deadline.saturating_duration_since(Instant::now());
+        let ended = self.runner.collect(ShellCommand { command, environment, limit }, self.context).await?;
+        let code = ended.outcome.exit_code(self.runner.config().timeout.0)?;
+        let text = String::from_utf8_lossy(&ended.bytes).into_owned();
+        if code == NOT_FOUND && text.contains("git") && text.contains("not found") {
+            return Err(
+                "git is not installed where commands can use it; the owner can install it, or add its folder to \
+                        tools.exec.read_paths"
+                    .to_owned(),
+            );
+        }
+        Ok(GitOutput { code, text, is_whole: ended.is_whole })
+    }
+}
+
+fn quote_path(path: &Path) -> String {
+    quote_word(&path.display().to_string())
+}

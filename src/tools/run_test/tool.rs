@@ -1,0 +1,220 @@
+//! The tool `run_test`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::project::{MISSING, TestFramework, TestProject};
+use super::report::{TestReport, clean};
+use super::{cargo, go, maven, node, pytest};
+use crate::chat::ToolSpec;
+use crate::tools::exec::{CollectedOutput, CommandRunner, END_MARGIN, ShellCommand};
+use crate::tools::executor::SPILL_KEY;
+use crate::tools::files::WorkspaceJail;
+use crate::tools::private_folders::ConversationFolder;
+use crate::tools::{OutputLimit, ReplayPolicy, SpillStore, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+
+/// The exit code of the script if the runner is missing, and that of pytest if it finds no tests.
+const NOT_FOUND: i32 = 127;
+const NO_TESTS: i32 = 5;
+/// The end of an output that names no failures.
+const TAIL: OutputLimit = OutputLimit { chars: 3_000, lines: 40 };
+
+#[derive(Deserialize, JsonSchema)]
+struct RunTestArgs {
+    /// A project, or a test file or folder in it.
+    path: Option<String>,
+    /// cargo, pytest, npm, go, maven or make.
+    framework: Option<String>,
+    /// Seconds.
+    #[schemars(range(min = 1))]
+    timeout: Option<u64>,
+}
+
+/// Runs the tests of a project, and reports which failed.
+pub struct RunTest {
+    spec: ToolSpec,
+    runner: Arc<CommandRunner>,
+    files: WorkspaceJail,
+    spill: Arc<SpillStore>,
+}
+
+impl RunTest {
+    pub fn new(runner: Arc<CommandRunner>, files: WorkspaceJail, spill: Arc<SpillStore>) -> Self {
+        Self { spec: tool_spec::<RunTestArgs>("run_test", "Run the tests of a project."), runner, files, spill }
+    }
+
+    async fn run(&self, args: RunTestArgs, context: &ToolContext) -> Result<ToolResult, String> {
+        let wanted = args.framework.as_deref().map(TestFramework::named).transpose()?;
+        let (jail, path) = (self.files.for_turn(context), args.path);
+        let found = tokio::task::spawn_blocking(move || TestProject::find(&jail, path.as_deref(), wanted)).await;
+        let project = found.map_err(|error| error.to_string())??;
+        let longest = self.runner.config().timeout.0;
+        let limit = args.timeout.map_or(longest, |secs| Duration::from_secs(secs).min(longest));
+        let command = project.script(self.runner.config().network);
+        let begun = Instant::now();
+        let command = ShellCommand { command, environment: self.runner.environment(), limit };
+        let output = self.runner.collect(command, context).await?;
+        let text = clean(&String::from_utf8_lossy(&output.bytes));
+        if is_missing(&output, &text, limit) {
+            let (program, source) = project.framework.program();
+            return Err(format!(
+                "{program} is not installed where commands can use it; the owner can install it ({source}), or add its \
+                 folder to tools.exec.read_paths"
+            ));
+        }
+        let mut report = read_report(&project, &text);
+        for file in report.failures.iter_mut().filter_map(|failure| failure.file.as_mut()) {
+            *file = shown_file(self.runner.workspace(), &project.root, file);
+        }
+        let run = TestRun { project, report, text, limit, took: begun.elapsed() };
+        let spill = self.save(&run.text, context).await;
+        let mut result = run.result(&output);
+        if let Some(path) = spill {
+            result.metadata.insert(SPILL_KEY.to_owned(), Value::from(path));
+        }
+        Ok(result)
+    }
+
+    /// Keeps the whole output in a spill file; `None` if there is none, or the disk refuses it.
+    async fn save(&self, text: &str, context: &ToolContext) -> Option<String> {
+        if text.trim().is_empty() {
+            return None;
+        }
+        let (spill, text, turn, call) =
+            (Arc::clone(&self.spill), text.to_owned(), context.turn, context.call_id.clone());
+        let folder = ConversationFolder::of(context);
+        let saved = tokio::task::spawn_blocking(move || spill.save(&folder, turn, &call, &text)).await;
+        saved
+            .map_err(std::io::Error::other)
+            .flatten()
+            .inspect_err(|error| {
+                tracing::warn!(%error, "the output of tests could not be kept");
+            })
+            .ok()
+    }
+}
+
+/// A finished run.
+struct TestRun {
+    project: TestProject,
+    report: TestReport,
+    /// The whole output.
+    text: String,
+    limit: Duration,
+    took: Duration,
+}
+
+impl TestRun {
+    fn result(&self, output: &CollectedOutput) -> ToolResult {
+        let (framework, report) = (self.project.framework, &self.report);
+        let code = output.outcome.exit_code(self.limit);
+        let what = if report.is_empty() {
+            match (&code, framework) {
+                (Ok(0), _) => "succeeded, but its output names no tests".to_owned(),
+                (Ok(NO_TESTS), TestFramework::Pytest) => "no tests found".to_owned(),
+                (Ok(code), _) => format!("failed with exit code {code} before any test"),
+                (Err(error), _) => error.clone(),
+            }
+        } else {
+            let counts = report.counts();
+            // A run may fail for another reason than its tests, such as a second command.
+            let is_explained = report.failed > 0 || report.is_build_error;
+            match &code {
+                Ok(code) if *code != 0 && !is_explained => format!("{counts}, but exit code {code}"),
+                Ok(_) => counts,
+                Err(error) => format!("{error}; so far {counts}"),
+            }
+        };
+        let summary = format!("{what} in {:.1} s ({})", self.took.as_secs_f64(), framework.name());
+        let details = if report.failures.is_empty() && (code != Ok(0) || report.is_empty()) {
+            tail(&self.text)
+        } else {
+            report.render_failures()
+        };
+        let mut result = if code == Ok(0) && report.failed == 0 {
+            ToolResult::ok(format!("{summary}\n{details}").trim_end())
+        } else {
+            ToolResult { content: details, ..ToolResult::failed(summary) }
+        };
+        let failures = serde_json::to_value(&report.failures).unwrap_or_default();
+        let numbers = [("passed", report.passed), ("failed", report.failed), ("skipped", report.skipped)];
+        result.metadata.extend(numbers.map(|(name, number)| (name.to_owned(), Value::from(number))));
+        result
+            .metadata
+            .extend([("failures".to_owned(), failures), ("framework".to_owned(), Value::from(framework.name()))]);
+        if let Ok(code) = code {
+            result.metadata.insert("exit_code".to_owned(), Value::from(code));
+        }
+        result
+    }
+}
+
+fn is_missing(output: &CollectedOutput, text: &str, limit: Duration) -> bool {
+    output.outcome.exit_code(limit) == Ok(NOT_FOUND) && text.trim() == MISSING
+}
+
+fn read_report(project: &TestProject, text: &str) -> TestReport {
+    let go = |text: &str| go::parse(text, &project.module);
+    match project.framework {
+        TestFramework::Cargo => cargo::parse(text),
+        TestFramework::Go => go(text),
+        TestFramework::Maven => maven::parse(text),
+        TestFramework::Pytest => pytest::parse(text),
+        // These may start any other runner.
+        TestFramework::Npm => first_report(text, &[&node::parse, &pytest::parse, &cargo::parse]),
+        TestFramework::Make => first_report(text, &[&cargo::parse, &pytest::parse, &maven::parse, &node::parse, &go]),
+    }
+}
+
+fn first_report(text: &str, parsers: &[&dyn Fn(&str) -> TestReport]) -> TestReport {
+    parsers.iter().map(|parse| parse(text)).find(|report| !report.is_empty()).unwrap_or_default()
+}
+
+/// Returns a file that a runner names relative to the workspace.
+fn shown_file(workspace: &Path, root: &Path, file: &str) -> String {
+    let path = root.join(file.strip_prefix("./").unwrap_or(file));
+    path.strip_prefix(workspace).unwrap_or(&path).display().to_string()
+}
+
+/// Returns the end of an output.
+fn tail(text: &str) -> String {
+    let text = text.trim();
+    let start = text.char_indices().rev().nth(TAIL.chars - 1).map_or(0, |(at, _)| at);
+    let end: Vec<&str> = text[start..].lines().collect();
+    end[end.len().saturating_sub(TAIL.lines)..].join("\n")
+}
+
+#[async_trait]
+impl Tool for RunTest {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Once
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.runner.config().timeout.0.saturating_add(END_MARGIN))
+    }
+
+    /// Text from a file or page must not choose the code that runs.
+    fn literal_arguments(&self) -> &'static [&'static str] {
+        &["path", "framework"]
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let args: RunTestArgs = match serde_json::from_value(arguments) {
+            Ok(args) => args,
+            Err(error) => return ToolResult::failed(error.to_string()).into(),
+        };
+        self.run(args, context).await.unwrap_or_else(ToolResult::failed).into()
+    }
+}

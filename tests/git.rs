@@ -1,0 +1,273 @@
+//! The git tools, through the real program and the real git, in repositories of a workspace.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::requirements::{bubblewrap_is_missing, is_missing};
+use crate::support::{Gateway, Hook, Model, Setup};
+
+/// A gateway whose model calls the tools that a message names.
+struct World {
+    model: Model,
+    gateway: Gateway,
+}
+
+impl World {
+    /// Returns a world; skips the story if there is no git or no sandbox.
+    async fn start() -> Option<Self> {
+        if bubblewrap_is_missing() || is_missing("git", "git") {
+            return None;
+        }
+        let model = Model::start().await;
+        model.call_named_tools();
+        let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+        Some(Self { model, gateway })
+    }
+
+    /// Returns the result of one call.
+    async fn call(&self, tool: &str, arguments: Value) -> String {
+        let reply = self.gateway.ask("in", "c", &json!([[tool, arguments]]).to_string()).await;
+        let results: Vec<String> = serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{tool}: {reply}"));
+        results.into_iter().next().unwrap()
+    }
+
+    /// Runs a shell script that must succeed.
+    async fn exec(&self, script: &str) -> String {
+        let result = self.call("exec", json!({ "command": format!("set -e\n{script}") })).await;
+        assert!(!result.starts_with("Error: "), "{script}: {result}");
+        result
+    }
+
+    async fn check(&self, tool: &str, arguments: Value, expected: &[&str]) -> String {
+        let result = self.call(tool, arguments.clone()).await;
+        for words in expected {
+            assert!(result.contains(words), "{tool} {arguments}, expected {words:?}: {result}");
+        }
+        result
+    }
+}
+
+const INIT: &str = "git init -q -b main . && git config user.name Ann && git config user.email ann@example.org\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_shown_and_committed() {
+    let Some(world) = World::start().await else { return };
+    world.check("git_status", json!({}), &["Error: .: not in a git repository", "git init"]).await;
+    world.exec(&format!("mkdir proj; cd proj; {INIT} printf 'one\\n' > a.txt; printf 'x\\n' > -b.txt")).await;
+    world.check("git_status", json!({}), &["not in a git repository; repo_path may be proj"]).await;
+    let proj = |more: Value| {
+        let mut arguments = json!({"repo_path": "proj"});
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        arguments
+    };
+    world.check("git_status", proj(json!({})), &["On branch main, no commits yet\n?? -b.txt\n?? a.txt"]).await;
+    world.check("git_log", proj(json!({})), &["No commits yet."]).await;
+    let new = ["Error: nothing to commit but new files; name them in files: -b.txt, a.txt"];
+    world.check("git_commit", proj(json!({"message": "first"})), &new).await;
+
+    // A path may be relative to the repository, or to the workspace.
+    let first = json!({"message": "-first: it's $HOME\n\nbody", "files": ["a.txt", "proj/-b.txt"]});
+    let told = world.check("git_commit", proj(first), &["Committed on main: ", " -first: it's $HOME\n2 files"]).await;
+    assert!(told.ends_with("\nA -b.txt\nA a.txt"), "{told}");
+    world.check("git_status", proj(json!({})), &["On branch main\nNothing changed."]).await;
+    let log = world.check("git_log", json!({"repo_path": "proj/"}), &[" Ann: -first: it's $HOME"]).await;
+    assert_eq!(log.lines().count(), 1, "{log}");
+    world.check("git_commit", proj(json!({"message": "x"})), &["Error: nothing to commit: no file is changed"]).await;
+    let unchanged = json!({"message": "x", "files": ["a.txt"]});
+    world.check("git_commit", proj(unchanged), &["Error: a.txt: nothing to commit"]).await;
+    world.check("git_commit", proj(json!({"message": " "})), &["Error: message is empty"]).await;
+
+    // Of several changes, those that are staged, or named.
+    world
+        .exec("cd proj; echo two >> a.txt; echo y >> -b.txt; rm -f none; git add -- -b.txt; mkdir d; echo 1 > d/n")
+        .await;
+    world.check("git_status", proj(json!({})), &["M  -b.txt", " M a.txt", "?? d/"]).await;
+    let diff = world.check("git_diff", proj(json!({"path": "a.txt"})), &["diff --git a/a.txt b/a.txt", "\n+two"]).await;
+    assert!(diff.starts_with("diff --git") && !diff.contains("-b.txt"), "{diff}");
+    world.check("git_diff", proj(json!({"staged": true})), &["a/-b.txt", "\n+y"]).await;
+    world.check("git_diff", json!({"path": "proj/-b.txt"}), &["No changes that are not staged in -b.txt."]).await;
+    world.check("git_commit", proj(json!({"message": "staged"})), &["1 file changed\nM -b.txt"]).await;
+    world.exec("cd proj; git rm -q -- -b.txt; echo z > c.txt; git add c.txt").await;
+    let named = proj(json!({"message": "named", "files": ["d", "-b.txt"]}));
+    world.check("git_commit", named, &["2 files changed\nD -b.txt\nA d/n"]).await;
+    world.check("git_status", proj(json!({})), &["On branch main\n M a.txt\nA  c.txt"]).await;
+    let all = proj(json!({"message": "all", "all_files": true}));
+    world.check("git_commit", all, &["2 files changed\nM a.txt\nA c.txt"]).await;
+    let two = world.check("git_log", json!({"path": "proj/a.txt", "max_count": 1}), &[" Ann: all"]).await;
+    assert_eq!(two.lines().count(), 1, "{two}");
+
+    // A long diff begins with its statistics.
+    world.exec("cd proj; seq 500 > a.txt").await;
+    let long = world.call("git_diff", proj(json!({}))).await;
+    assert!(long.starts_with(" a.txt | ") && long.contains("1 file changed, 500 insertions(+)"), "{long}");
+    assert_eq!(world.model.refused(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn branches_and_states_of_a_repository_are_told() {
+    let Some(world) = World::start().await else { return };
+    world
+        .exec(&format!(
+            "mkdir up; cd up; {INIT} echo 1 > f; git add f; git commit -q -m one; cd ..; git clone -q up down\n\
+             cd up; echo 2 > f; git commit -qam two; cd ../down; git fetch -q; echo 3 > g; git add g\n\
+             git -c user.name=B -c user.email=b@x commit -qm three"
+        ))
+        .await;
+    let down = json!({"repo_path": "down"});
+    world.check("git_status", down.clone(), &["On branch main, ahead 1, behind 1 of origin/main"]).await;
+    // A repository without an author gets one.
+    world.exec("cd down; echo 4 > g").await;
+    world.check("git_commit", json!({"repo_path": "down", "message": "four"}), &["M g"]).await;
+    assert_eq!(world.exec("cd down; git log -1 --format='%an <%ae>'").await, "daoyou <daoyou@localhost>\n");
+    // A linked work tree, and a detached HEAD.
+    world.exec("cd up; git worktree add -q --detach ../tree HEAD; cd ../tree; echo 5 > f").await;
+    world.check("git_commit", json!({"repo_path": "tree", "message": "five"}), &["Committed: ", "M f"]).await;
+    world.check("git_status", json!({"repo_path": "tree"}), &["HEAD detached at "]).await;
+    assert_eq!(world.exec("cd tree; git log -1 --format=%s; git log -1 --format=%s main").await, "five\ntwo\n");
+    world.check("git_status", json!({"repo_path": "up"}), &["On branch main\nNothing changed."]).await;
+    // A merge with a conflict.
+    world.exec("cd up; git checkout -q -b other HEAD^; echo 6 > f; git commit -qam six; git merge main || true").await;
+    world.check("git_status", json!({"repo_path": "up"}), &["UU f"]).await;
+    world.check("git_commit", json!({"repo_path": "up", "message": "x"}), &["Error: f: has a conflict"]).await;
+    world.exec("cd up; echo 7 > f; git add f").await;
+    world.check("git_commit", json!({"repo_path": "up", "message": "merged"}), &["Committed on other: "]).await;
+    assert_eq!(world.exec("cd up; git log -1 --format='%p' | wc -w").await.trim(), "2");
+    // Files of a filter are not committed without it.
+    world.exec("cd up; echo '*.bin filter=lfs' > .gitattributes; echo x > big.bin").await;
+    let filtered = json!({"repo_path": "up", "message": "x", "files": ["big.bin"]});
+    world.check("git_commit", filtered, &["Error: big.bin: its .gitattributes ask for the filter lfs"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_path_leads_out_of_the_repository_or_the_workspace() {
+    let Some(world) = World::start().await else { return };
+    world
+        .exec(&format!(
+            "mkdir -p r other; cd r; {INIT} echo 1 > a; git add a; git commit -qm one; echo 2 > a; echo 3 > b"
+        ))
+        .await;
+    let outside = world.gateway.home().join("outside");
+    fs::create_dir_all(outside.join("objects")).unwrap();
+    let workspace = world.gateway.workspace();
+    for (name, text) in
+        [("file", format!("gitdir: {}\n", outside.display())), ("up", "gitdir: ../../outside\n".to_owned())]
+    {
+        fs::create_dir(workspace.join(name)).unwrap();
+        fs::write(workspace.join(name).join(".git"), text).unwrap();
+    }
+    std::os::unix::fs::symlink(&outside, workspace.join("link")).unwrap();
+    let out = "outside the workspace";
+    for (tool, arguments, expected) in [
+        ("git_status", json!({"repo_path": "../outside"}), out),
+        ("git_status", json!({"repo_path": "/etc"}), out),
+        ("git_status", json!({"repo_path": "link"}), out),
+        ("git_status", json!({"repo_path": "file"}), out),
+        ("git_status", json!({"repo_path": "up"}), out),
+        ("git_status", json!({"repo_path": "~"}), "~ is not expanded"),
+        ("git_status", json!({"repo_path": "gone"}), "no such file"),
+        ("git_diff", json!({"repo_path": "r", "path": "../other"}), "outside the repository r"),
+        ("git_diff", json!({"repo_path": "r", "path": "../../outside"}), out),
+        ("git_diff", json!({"repo_path": "r", "path": ""}), "the path is empty"),
+        ("git_log", json!({"repo_path": "r", "path": "/etc/passwd"}), out),
+        ("git_log", json!({"repo_path": "r", "max_count": 0}), "at least 1"),
+        ("git_commit", json!({"repo_path": "r", "message": "x", "files": [".git/config"]}), "belongs to git itself"),
+        ("git_commit", json!({"repo_path": "r", "message": "x", "files": ["../other"]}), "outside the repository r"),
+        // Neither a pattern nor an option.
+        ("git_commit", json!({"repo_path": "r", "message": "x", "files": [":(top)*"]}), "nothing to commit"),
+        ("git_commit", json!({"repo_path": "r", "message": "x", "files": ["*"]}), "nothing to commit"),
+        ("git_commit", json!({"repo_path": "r", "message": "x", "files": ["--amend"]}), "nothing to commit"),
+        ("git_diff", json!({"repo_path": "r", "path": ":(exclude)b"}), "No changes"),
+        ("git_diff", json!({"repo_path": "r", "path": "--output=x"}), "No changes"),
+    ] {
+        let result = world.check(tool, arguments.clone(), &[expected]).await;
+        assert!(result.starts_with("Error: ") || expected == "No changes", "{tool} {arguments}: {result}");
+    }
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    assert_eq!(world.exec("cd r; git log --format=%s; git status --short").await, "one\n M a\n?? b\n");
+}
+
+/// What a repository can name to be run by git; each trap leaves a file of its own.
+const TRAPS: &str = r#"
+cat > trap.sh <<'END'
+#!/bin/sh
+echo "$@" > "$(dirname "$0")/canary-$1"
+[ "$1" = filter ] && cat
+exit 0
+END
+chmod +x trap.sh; T=$PWD/trap.sh
+mkdir r; cd r
+git init -q -b main .; mkdir -p .git/info .git/hooks; git config user.name Ann; git config user.email ann@example.org
+mkdir sub; cd sub; git init -q -b main .; mkdir -p .git/info; git config user.name S; git config user.email s@x
+echo s > s.txt; git add s.txt; git commit -qm sub; git config core.fsmonitor "$T submodule"
+git config filter.f.clean "$T filter"; echo '* filter=f' > .git/info/attributes; cd ..
+echo one > a.txt; echo one > b.md; echo one > c.ext; git add a.txt b.md c.ext sub 2> /dev/null; git commit -qm one
+printf '*.txt filter=f diff=d\n*.ext diff=e\n' > .gitattributes
+printf '* filter=i\n' > .git/info/attributes
+for hook in pre-commit prepare-commit-msg commit-msg post-commit post-index-change reference-transaction pre-auto-gc; do
+  printf '#!/bin/sh\n%s hook-%s\n' "$T" $hook > .git/hooks/$hook; chmod +x .git/hooks/$hook
+done
+git config filter.f.clean "$T filter"; git config filter.f.smudge "$T filter"
+git config filter.i.clean "$T filter"; git config filter.i.smudge "$T filter"; git config filter.i.required true
+git config diff.d.textconv "$T textconv"; git config diff.e.command "$T command"; git config diff.external "$T external"
+git config core.pager "$T pager"; git config pager.log "$T pager-log"; git config core.editor "$T editor"
+printf '#!/bin/sh\n%s gpg\n' "$T" > ../gpg.sh; chmod +x ../gpg.sh; git config gpg.program "${T%trap.sh}gpg.sh"; git config commit.gpgSign true; git config log.showSignature true
+git config core.sshCommand "$T ssh"; git config credential.helper "$T credential"; git config core.askPass "$T askpass"
+git config alias.status "!$T alias"; git config alias.commit "!$T alias"; git config core.alternateRefsCommand "$T refs"
+git config trailer.t.command "$T trailer"; git config commit.template /etc/passwd; git config gc.auto 1
+git config hook.h.command "$T config-hook"; git config --add hook.h.event pre-commit
+printf '[filter "f"]\n\tprocess = %s process\n[core]\n\tfsmonitor = %s included\n' "$T" "$T" > ../included
+git config include.path ../../included; git config includeIf.gitdir:/.path ../../included
+git config extensions.worktreeConfig true; printf '[core]\n\tfsmonitor = %s worktree\n' "$T" > .git/config.worktree
+git config core.fsmonitor "$T fsmonitor"
+echo two >> a.txt; echo two >> b.md; echo two >> c.ext; echo two >> sub/s.txt; echo n > new.md
+rm -f ../canary-*
+"#;
+
+fn canaries(workspace: &Path) -> Vec<String> {
+    let names = fs::read_dir(workspace).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter_map(|name| Some(name.strip_prefix("canary-")?.to_owned())).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_a_repository_names_is_run() {
+    let Some(world) = World::start().await else { return };
+    let workspace = world.gateway.workspace();
+    world.exec(TRAPS).await;
+    let repo = |more: Value| {
+        let mut arguments = json!({"repo_path": "r"});
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        arguments
+    };
+    let commit = |files: Value| repo(json!({"message": "x", "files": files}));
+    world.check("git_status", repo(json!({})), &["On branch main", " M a.txt", " M b.md", "?? new.md"]).await;
+    world.check("git_diff", repo(json!({})), &["+two"]).await;
+    world.check("git_diff", repo(json!({"staged": true})), &["No staged changes."]).await;
+    world.check("git_diff", repo(json!({"path": "c.ext"})), &["+two"]).await;
+    world.check("git_log", repo(json!({})), &[" Ann: one"]).await;
+    world.check("git_commit", commit(json!(["b.md", "new.md"])), &["2 files changed\nM b.md\nA new.md"]).await;
+    world.check("git_commit", commit(json!(["a.txt"])), &["ask for the filter f"]).await;
+    world.check("git_commit", commit(json!(["sub"])), &["sub: nothing to commit"]).await;
+    world.check("git_commit", commit(json!([".gitattributes", "c.ext"])), &["2 files changed"]).await;
+    world.check("git_log", repo(json!({"path": "b.md"})), &[" Ann: x"]).await;
+    let whole = ["Error: a.txt: its .gitattributes ask for the filter f"];
+    world.check("git_commit", repo(json!({"message": "x", "all_files": true})), &whole).await;
+    assert_eq!(canaries(&workspace), Vec::<String>::new());
+    assert!(!fs::read_to_string(workspace.join("r/.git/HEAD")).unwrap().is_empty());
+
+    // The traps work: git without this care falls into them.
+    world
+        .exec(
+            "cd r; (git status; git diff --no-ext-diff -- a.txt; git diff; git -c commit.gpgSign=false commit -qam y; \
+             git commit --allow-empty -qm z; git --paginate log -1) > /dev/null 2>&1 || true",
+        )
+        .await;
+    let found = canaries(&workspace);
+    for trap in ["filter", "hook-pre-commit", "hook-post-index-change", "textconv", "gpg"] {
+        assert!(found.iter().any(|name| name == trap), "{trap}: {found:?}");
+    }
+    assert!(found.len() >= 8, "{found:?}");
+}
