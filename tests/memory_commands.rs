@@ -144,8 +144,9 @@ async fn an_import_adds_no_duplicates() {
 #[tokio::test(flavor = "multi_thread")]
 async fn three_megabytes_are_imported_over_tcp() {
     let gateway = Gateway::start(Setup::new()).await;
-    let fact =
-        |number: usize| json!({"kind": "fact", "text": format!("fact {number} {}", "word ".repeat(150))}).to_string();
+    let fact = |number: usize| {
+        json!({"owner": "owner", "kind": "fact", "text": format!("fact {number} {}", "word ".repeat(150))}).to_string()
+    };
     let lines = (0..4_000).map(fact).collect::<Vec<_>>().join("\n");
     assert!(lines.len() > 3_000_000, "{}", lines.len());
     for (path, status) in [("/api/memory", 413), ("/api/memory/import", 200)] {
