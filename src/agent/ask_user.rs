@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bus::{MessageBus, OutboundBody, OutboundDraft, WeakBus};
+use crate::bus::{MessageBus, OutboundBody, OutboundDraft, OutboxSlot, WeakBus};
 use crate::chat::ToolSpec;
 use crate::crash;
 use crate::guard::KnownSecrets;

@@ -1,6 +1,7 @@
 //! The runner of commands, and the tool `exec`.
 
 mod capture;
+mod foreign;
 mod run;
 mod runner;
 mod tool;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use daoyou_channels::Trust;
 
+use super::foreign;
 use super::run::{CommandOutcome, OutputSink, run};
 use crate::guard::{
     self, CommandLimits, ExecRequest, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode, SandboxPolicy,
@@ -51,6 +52,8 @@ pub(in crate::tools) struct ShellCommand {
     pub command: String,
     pub environment: Vec<(String, String)>,
     pub limit: Duration,
+    /// Folders that are empty for the command, in addition to private ones; relative to the workspace.
+    pub hidden: Vec<PathBuf>,
 }
 
 /// The end and the output of a command.
@@ -89,8 +92,8 @@ impl CommandRunner {
         context: &ToolContext,
         sink: &mut OutputSink<'_>,
     ) -> Result<CommandOutcome, String> {
-        let ShellCommand { command, environment, limit } = command;
-        let request = self.request(command, context).await?;
+        let ShellCommand { command, environment, limit, hidden } = command;
+        let request = self.request(command, hidden, context).await?;
         let ended = run(&self.deps.exe, &environment, &request, limit, &context.cancel, sink).await;
         ended.map_err(|error| format!("The command could not be run to its end: {error}"))
     }
@@ -122,10 +125,16 @@ impl CommandRunner {
         Ok(CollectedOutput { outcome, bytes: front, is_whole })
     }
 
-    /// Builds the request for a command, with the sandbox of this machine.
+    /// Returns the folders with content of others that are empty for a command.
+    pub(in crate::tools) fn foreign_folders(&self, command: &str, context: &ToolContext) -> Vec<PathBuf> {
+        foreign::hidden_folders(&self.deps.workspace, command, context)
+    }
+
+    /// Builds the request for a command, with the sandbox of this machine. `further` are the [`ShellCommand::hidden`] folders.
     pub(in crate::tools) async fn request(
         &self,
         command: String,
+        further: Vec<PathBuf>,
         context: &ToolContext,
     ) -> Result<ExecRequest, String> {
         let (mode, exe) = (self.config.sandbox, self.deps.exe.clone());
@@ -154,15 +163,16 @@ impl CommandRunner {
                 background: None,
             };
         if let (Sandbox::Namespaces, NamespaceSupport::Available { bwrap, shares_proc }) = (sandbox, namespaces) {
-            let FolderVisibility { hidden, shown } = self.visibility(context).await?;
+            let FolderVisibility { hidden, shown } = self.visibility(further, context).await?;
             request = ExecRequest { bwrap: Some(bwrap), shares_proc, hidden, shown, ..request };
         }
         Ok(request)
     }
 
     /// Returns which private folders are empty for a command of this turn, and which parts of them it sees.
-    async fn visibility(&self, context: &ToolContext) -> Result<FolderVisibility, String> {
-        let (workspace, visibility) = (self.deps.workspace.clone(), self.deps.private.visibility_for(context));
+    async fn visibility(&self, further: Vec<PathBuf>, context: &ToolContext) -> Result<FolderVisibility, String> {
+        let (workspace, mut visibility) = (self.deps.workspace.clone(), self.deps.private.visibility_for(context));
+        visibility.hidden.extend(further);
         let found = tokio::task::spawn_blocking(move || visibility.for_command(&workspace)).await;
         let found = found.map_err(|error| error.to_string())?;
         found.map_err(|error| format!("a private folder of the workspace cannot be hidden: {error}"))

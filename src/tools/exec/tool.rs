@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::capture::OutputCapture;
+use super::foreign;
 use super::run::CommandOutcome;
 use super::runner::{COMMAND_BYTES, CommandRunner, END_MARGIN, ShellCommand, sandbox_of};
 use crate::chat::ToolSpec;
@@ -79,7 +80,9 @@ impl ExecTool {
         let label = args.label.map(|label| label.trim().to_owned()).filter(|label| !label.is_empty());
         let output_bytes = self.runner.config().background_output.0;
         let grace_ms = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
-        let mut request = self.runner.request(args.command, context).await?;
+        let sources = foreign::sources(&args.command, context);
+        let hidden = self.runner.foreign_folders(&args.command, context);
+        let mut request = self.runner.request(args.command, hidden, context).await?;
         request.background = Some(BackgroundOptions { output_bytes, grace_ms, detached });
         let launch = LaunchRequest {
             exe: self.runner.exe().to_owned(),
@@ -100,6 +103,7 @@ impl ExecTool {
         };
         let mut result = ToolResult::ok(text);
         result.metadata.insert("process".to_owned(), Value::from(launched.id));
+        result.add_sources(sources);
         Ok(result.into())
     }
 
@@ -110,7 +114,10 @@ impl ExecTool {
         let limit = args.timeout.map_or(self.runner.config().timeout.0, |secs| {
             Duration::from_secs(secs).min(self.runner.config().timeout.0)
         });
-        let command = ShellCommand { command: args.command, environment: self.runner.environment(), limit };
+        let sources = foreign::sources(&args.command, context);
+        let hidden = self.runner.foreign_folders(&args.command, context);
+        let environment = self.runner.environment();
+        let command = ShellCommand { command: args.command, environment, limit, hidden };
         let mut capture = OutputCapture::new(Arc::clone(&self.spill), context);
         let ended = self.runner.run(command, context, &mut |bytes| capture.push(bytes)).await?;
         let whole = self.output_limit();
@@ -126,6 +133,7 @@ impl ExecTool {
         if let Some(path) = spill {
             result.metadata.insert(SPILL_KEY.to_owned(), Value::from(path));
         }
+        result.add_sources(sources);
         Ok(result.into())
     }
 }
@@ -158,6 +166,10 @@ impl Tool for ExecTool {
     /// Text from a file or page must not become a command that nobody has read.
     fn literal_arguments(&self) -> &'static [&'static str] {
         &["command"]
+    }
+
+    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
+        !foreign::sources(arguments["command"].as_str().unwrap_or_default(), context).is_empty()
     }
 
     fn validate(&self, arguments: &Value, context: &ToolContext) -> Result<(), String> {

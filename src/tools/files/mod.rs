@@ -30,5 +30,5 @@ pub use grep::Grep;
 pub use info::FileInfo;
 pub use list::ListDir;
 pub use read::ReadFile;
-pub use scope::{FOREIGN_FOLDERS, ReadScope, SCRATCH, WorkspaceJail, WriteScope};
+pub use scope::{FOREIGN_FOLDERS, ReadScope, WorkspaceJail, WriteScope};
 pub use write::WriteFile;

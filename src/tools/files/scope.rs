@@ -15,7 +15,7 @@ use crate::tools::{ToolContext, ToolOutcome, ToolResult};
 
 /// The folder of the workspace in which a turn that has read from others than the owner writes without an approval. What it holds counts
 /// as content of others, too.
-pub const SCRATCH: &str = "scratch";
+const SCRATCH: &str = "scratch";
 /// The folders of the workspace with content of others than the owner.
 pub const FOREIGN_FOLDERS: [&str; 2] = [MAIL_FOLDER, SCRATCH];
 

@@ -185,7 +185,8 @@ impl GitSession<'_> {
             return Err("too much for one call: name fewer files, or folders".to_owned());
         }
         let limit = self.deadline.saturating_duration_since(Instant::now());
-        let ended = self.runner.collect(ShellCommand { command, environment, limit }, self.context).await?;
+        let ended =
+            self.runner.collect(ShellCommand { command, environment, limit, hidden: Vec::new() }, self.context).await?;
         let code = ended.outcome.exit_code(self.runner.config().timeout.0)?;
         let text = String::from_utf8_lossy(&ended.bytes).into_owned();
         if code == NOT_FOUND && text.contains("git") && text.contains("not found") {

@@ -59,7 +59,8 @@ impl RunTest {
         let limit = args.timeout.map_or(longest, |secs| Duration::from_secs(secs).min(longest));
         let command = project.script(self.runner.config().network);
         let begun = Instant::now();
-        let command = ShellCommand { command, environment: self.runner.environment(), limit };
+        let (environment, hidden) = (self.runner.environment(), self.runner.foreign_folders("", context));
+        let command = ShellCommand { command, environment, limit, hidden };
         let output = self.runner.collect(command, context).await?;
         let text = clean(&String::from_utf8_lossy(&output.bytes));
         if is_missing(&output, &text, limit) {
