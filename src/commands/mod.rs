@@ -21,7 +21,6 @@ mod gateway;
 mod memory;
 mod service;
 mod sessions;
-mod trash;
 mod unit_file;
 
 pub use entry::main;

@@ -62,6 +62,14 @@ pub const QUEUE: TableColumns = &[
 
 pub const TOOLS: TableColumns =
     &[("TOOL", "name"), ("ENABLED", "enabled"), ("MAY RUN TWICE", "idempotent"), ("WHAT IT DOES", "description")];
+pub const TRASH: TableColumns = &[
+    ("ID", "id"),
+    ("DELETED", "deleted_at"),
+    ("KIND", "kind"),
+    ("SIZE", "size"),
+    ("PATH", "path"),
+    ("SESSION", "session"),
+];
 pub const CHANNELS: TableColumns = &[
     ("CHANNEL", "name"),
     ("KIND", "kind"),
