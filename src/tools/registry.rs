@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use serde_json::Value;
 use thiserror::Error;
 
 use super::names::{FIND_TOOLS, RARELY_NEEDED};
@@ -121,6 +122,7 @@ impl ToolRegistry {
                 }
                 spec.description = format!("{}: {}.", spec.description, hidden.join(", "));
             }
+            shorten_schema(&mut spec.parameters);
             specs.push(spec);
         }
         specs.into()
@@ -166,6 +168,18 @@ impl ToolRegistry {
     /// Returns the names in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
+    }
+}
+
+/// Removes what a model does not need from the schema of a tool's arguments: each request holds it. Calls are checked against the
+/// whole schema.
+fn shorten_schema(schema: &mut Value) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
+        schema.remove("additionalProperties");
+    }
+    if schema.get("required").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+        schema.remove("required");
     }
 }
 
