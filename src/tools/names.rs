@@ -69,7 +69,7 @@ pub const FIND_TOOLS: &str = "find_tools";
 
 /// The tools that are in a request only after `find_tools` has found them, each with words for what it does if the name does not say it.
 pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
-    ("glob", "files by name"),
+    ("glob", ""),
     ("file_info", ""),
     ("create_dir", ""),
     ("delete_file", ""),
