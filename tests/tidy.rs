@@ -239,15 +239,9 @@ fn small_files_have_more_than_one_importer() {
     report(&faults);
 }
 
-/// Names of types that several modules use with the module's name in front, as Rust programs do; and those that remain to be
-/// renamed.
+/// Names of types that several modules use with the module's name in front, as Rust programs do.
 const SHARED_TYPE_NAMES: &[&str] = &[
-    "Config",
-    "Error",
-    // Of the memory.
-    "Args",
-    "FileStamp",
-    "EmbeddingBatch",
+    "Config", "Error",
 ];
 
 /// A name that stands for two things costs every reader. Tests and benchmarks of their own crates are not checked.

@@ -11,14 +11,16 @@ use crate::support::{Gateway, Hook, Model, Setup, until};
 
 struct World {
     gateway: Gateway,
+    /// Answers as long as it lives.
+    _model: Model,
 }
 
 impl World {
-    async fn start(set: impl FnOnce(Setup) -> Setup) -> Self {
+    async fn start() -> Self {
         let model = Model::start().await;
         model.call_named_tools();
         let setup = Setup::new().model(&model).hook(Hook::bearer("in"));
-        Self { gateway: Gateway::start(set(setup)).await }
+        Self { gateway: Gateway::start(setup).await, _model: model }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -42,7 +44,7 @@ fn id(entry: &Value) -> &str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_files_are_restored_with_and_without_a_gateway() {
-    let mut world = World::start(|setup| setup).await;
+    let mut world = World::start().await;
     assert_eq!(world.gateway.run(&["trash", "list"]).await.stdout, "the trash is empty\n");
     for is_running in [true, false] {
         fs::create_dir_all(world.at("notes/old")).unwrap();
@@ -103,7 +105,7 @@ async fn old_entries_are_removed_by_the_upkeep() {
     let mut gateway = Gateway::new(setup);
     follow_clock_file(&mut gateway, &library, &clock);
     gateway.up().await;
-    let world = World { gateway };
+    let world = World { gateway, _model: model };
     fs::write(world.at("file"), "x").unwrap();
     world.call("delete_file", json!({"path": "file"})).await;
     set_clock(&clock, 2 * 3_600);
@@ -114,7 +116,7 @@ async fn old_entries_are_removed_by_the_upkeep() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_trash_is_emptied_by_hand() {
-    let world = World::start(|setup| setup).await;
+    let world = World::start().await;
     fs::create_dir(world.at("folder")).unwrap();
     for path in ["folder/a", "b"] {
         fs::write(world.at(path), path).unwrap();
@@ -134,7 +136,7 @@ async fn the_trash_is_closed_to_tools_and_commands() {
     if bubblewrap_is_missing() {
         return;
     }
-    let world = World::start(|setup| setup).await;
+    let world = World::start().await;
     fs::write(world.at("file"), "canary-trash").unwrap();
     world.call("delete_file", json!({"path": "file"})).await;
     let entry = world.list().await.remove(0);

@@ -17,12 +17,13 @@ use super::output::print;
 use super::render::print_fields;
 use super::{
     CommandExit, agent, backup, chat, cron, doctor, gateway, memory, output, render, service, sessions, status, tools,
-    trash,
 };
 use crate::cli::{
-    ApprovalsCommand, ChannelsCommand, Cli, Command, ModelsArgs, QueueCommand, StatusArgs, TurnItem, TurnsCommand,
+    ApprovalsCommand, ChannelsCommand, Cli, Command, ModelsArgs, QueueCommand, StatusArgs, TrashCommand, TurnItem,
+    TurnsCommand,
 };
 use crate::config::ConfigFaults;
+use crate::gateway::{empty_trash, list_trash, restore_trash};
 use crate::home::Home;
 use crate::query::{ApprovalAnswer, GatewayQuery, ProbeScope, RetryClass, StoreChange, StoreQuery};
 
@@ -98,7 +99,7 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         Command::Queue(command) => queue(command, &environment.home).await,
         Command::Approvals(command) => approvals(command, &environment.home).await,
         Command::Tools(command) => Box::pin(tools::run(command, cli.globals.raw, &environment)).await,
-        Command::Trash(command) => trash::run(command, &environment).await,
+        Command::Trash(command) => trash(command, &environment).await,
         Command::Prompt(args) => Box::pin(tools::prompt(args, &environment)).await,
         Command::Models(args) => models(args, &environment).await,
         Command::Channels(command) => channels(command, &environment).await,
@@ -201,6 +202,26 @@ async fn approvals(command: &ApprovalsCommand, home: &Home) -> anyhow::Result<Co
     };
     let change = StoreChange::AnswerApproval { id: id.clone(), answer };
     print_fields(&change_store(change, home).await?, *output)
+}
+
+/// Works on the files of the workspace, whether or not a gateway runs.
+async fn trash(command: &TrashCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    let (home, config) = (environment.home.clone(), environment.without_secrets()?.config.clone());
+    match command.clone() {
+        TrashCommand::List(output) => {
+            let list = tokio::task::spawn_blocking(move || list_trash(&home, &config)).await??;
+            print(&list, output, |out| render::table(&list, render::TRASH, "the trash is empty", out))
+        }
+        TrashCommand::Restore { id, to, output } => {
+            let restore = move || restore_trash(&home, &config, &id, to.as_deref());
+            let restored = tokio::task::spawn_blocking(restore).await??;
+            print(&restored, output, |out| writeln!(out, "restored: {}", render::text(&restored["restored"])))
+        }
+        TrashCommand::Empty(output) => {
+            let emptied = tokio::task::spawn_blocking(move || empty_trash(&home, &config)).await??;
+            print(&emptied, output, |out| writeln!(out, "{} entries removed", emptied["removed"]))
+        }
+    }
 }
 
 /// Writes the completion script for `shell`.

@@ -21,7 +21,6 @@ mod memory;
 mod service;
 mod sessions;
 mod tools;
-mod trash;
 mod unit_file;
 
 pub use exit::CommandExit;

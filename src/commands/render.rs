@@ -68,6 +68,14 @@ pub const TOOLS: TableColumns = &[
     ("WHAT IT DOES", "description"),
 ];
 pub const PROMPT_PARTS: TableColumns = &[("PART", "name"), ("BYTES", "bytes"), ("TOKENS", "tokens")];
+pub const TRASH: TableColumns = &[
+    ("ID", "id"),
+    ("DELETED", "deleted_at"),
+    ("KIND", "kind"),
+    ("SIZE", "size"),
+    ("PATH", "path"),
+    ("SESSION", "session"),
+];
 pub const CHANNELS: TableColumns = &[
     ("CHANNEL", "name"),
     ("KIND", "kind"),

@@ -56,3 +56,23 @@ fn open(home: &Home, config: &Config) -> anyhow::Result<Option<Trash>> {
         Err(error) => Err(error).with_context(|| format!("the workspace {} cannot be opened", workspace.display())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_without_a_workspace_has_an_empty_trash() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path().join("home"))).unwrap();
+        let config = Config::default();
+        assert_eq!(list_trash(&home, &config).unwrap(), json!([]));
+        assert_eq!(empty_trash(&home, &config).unwrap(), json!({ "removed": 0 }));
+        let error = format!("{:#}", restore_trash(&home, &config, "019a2b3c", None).unwrap_err());
+        assert!(error.contains("cannot be opened"), "{error}");
+        std::fs::create_dir(home.workspace("")).unwrap();
+        let error = format!("{:#}", restore_trash(&home, &config, "019a2b3c", None).unwrap_err());
+        assert!(error.contains("no entry 019a2b3c"), "{error}");
+        assert!(!home.workspace("").join(".daoyou").exists(), "reading creates nothing");
+    }
+}

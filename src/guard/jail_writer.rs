@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{MutexGuard, PoisonError};
+use parking_lot::MutexGuard;
 
 use cap_std::fs::PermissionsExt;
 
@@ -17,7 +17,7 @@ pub struct JailWriter<'a> {
 impl Jail {
     /// Returns the only writer of the workspace, as soon as no other call writes.
     pub fn writer(&self) -> JailWriter<'_> {
-        JailWriter { jail: self, _writing: self.writing.lock().unwrap_or_else(PoisonError::into_inner) }
+        JailWriter { jail: self, _writing: self.writing.lock() }
     }
 }
 

@@ -100,7 +100,7 @@ pub fn build(
     let documents = DocumentReader::new(exe.clone());
     let deps = RunnerDeps { workspace: root, temp, protected, private, reserve, exe };
     let runner = Arc::new(CommandRunner::new(config.exec.clone(), deps));
-    let git = GitRunner::new(Arc::clone(&runner), files);
+    let git = GitRunner::new(Arc::clone(&runner), files.clone());
     let rules = config.web.rules().map_err(|fault| setting(&fault))?;
     let service = config.web.service().map_err(|fault| setting(&fault))?;
     let mut registry = ToolRegistry::new(&config.disabled);

@@ -78,6 +78,7 @@ pub const FIND_TOOLS: &str = "find_tools";
 pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
     ("web_fetch", "web pages"),
     ("web_search", ""),
+    ("glob", ""),
     ("file_info", ""),
     ("create_dir", ""),
     ("delete_file", ""),

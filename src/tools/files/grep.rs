@@ -31,10 +31,8 @@ const AT_ONCE: usize = 4;
 
 #[derive(Deserialize, JsonSchema)]
 struct GrepArgs {
-    /// Regex.
     pattern: String,
     path: Option<String>,
-    /// Such as *.rs.
     glob: Option<String>,
     ignore_case: Option<bool>,
     max_results: Option<u32>,
@@ -51,7 +49,7 @@ pub struct Grep {
 impl Grep {
     /// `timeout` is the time limit of a call.
     pub fn new(scope: ReadScope, timeout: Duration) -> Self {
-        let spec = tool_spec::<GrepArgs>("grep", "Search the lines of files.");
+        let spec = tool_spec::<GrepArgs>("grep", "Search files by regex.");
         Self { spec, scope, limit: LONGEST_SEARCH.min(timeout / 2), places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 }

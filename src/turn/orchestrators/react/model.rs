@@ -37,7 +37,7 @@ impl Provider for ReactModel {
     }
 
     fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, LlmError> {
-        self.inner.body(&tell(request))
+        self.inner.body(&to_react_request(request))
     }
 
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
