@@ -65,7 +65,7 @@ async fn read_only_calls_run_concurrently_and_report_in_order() {
     assert_eq!(gateway.ask("in", "c", "look").await, "seen");
     let told = results(&model.requests()[1]);
     assert!(told[0].contains("timed out after 2 seconds") && told[2].contains("timed out"), "{told:?}");
-    assert_eq!((told.len(), told[1].as_str(), told[3].as_str()), (4, "alpha", "b.txt (0 B)"));
+    assert_eq!((told.len(), told[1].as_str(), told[3].as_str()), (4, "1\talpha", "b.txt (0 B)"));
     assert_eq!(model.refused(), Vec::<String>::new());
     wait_settled(&gateway.database()).await;
     let ended = order_of_steps(&check(&gateway.database(), &Witness::default()), "tool_result");

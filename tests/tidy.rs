@@ -327,6 +327,7 @@ const PRINTERS: &[(&str, &str)] = &[
     ("src/guard/output_pump.rs", "is the supervisor of a command: its output is read by the gateway"),
     ("src/guard/supervisor.rs", "is the supervisor of a command"),
     ("src/guard/confine.rs", "becomes the command"),
+    ("src/tools/documents/extract.rs", "is a process of its own: its output is read by the gateway"),
     ("channels/cli/console.rs", "is the screen of a chat, whose painter cleans"),
     ("channels/cli/readline.rs", "is the line editor of a chat"),
     ("channels/cli/screen.rs", "measures the screen"),

@@ -59,7 +59,7 @@ fn invalid_calls() -> Vec<Nonsense> {
         row(
             "one of two is wrong",
             Reply::tool("list_dir", &list).and_tool("edit_file", &json!({"path": "x"})),
-            &["AGENTS.md", "missing: old_text, new_text"],
+            &["AGENTS.md", "give old_text and new_text"],
         ),
     ]
 }

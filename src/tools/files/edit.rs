@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
 use similar::TextDiff;
@@ -39,17 +39,23 @@ struct EditFileArgs {
     /// Unique in the file.
     old_text: Option<String>,
     new_text: Option<String>,
-    /// Replace every occurrence.
     replace_all: Option<bool>,
-    /// Several, all or none.
+    /// Several {old_text, new_text}.
+    #[serde(default)]
+    #[schemars(schema_with = "array_of_objects")]
     edits: Option<Vec<TextEdit>>,
 }
 
-#[derive(Clone, Deserialize, JsonSchema)]
+#[derive(Clone, Deserialize)]
 struct TextEdit {
     old_text: String,
     new_text: String,
     replace_all: Option<bool>,
+}
+
+/// Names no fields: a schema is sent with every request.
+fn array_of_objects(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "type": "object" } })
 }
 
 impl EditFileArgs {

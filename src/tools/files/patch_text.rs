@@ -435,8 +435,8 @@ fn executable_of(mode: &str) -> Result<bool, String> {
 /// Returns the two names of a line `diff --git`, which are the same but for their prefixes.
 fn git_names(names: &str) -> Option<(String, String)> {
     let names = names.trim_end();
-    if names.starts_with('"') {
-        let end = names[1..].find("\" ")? + 2;
+    if let Some(quoted) = names.strip_prefix('"') {
+        let end = quoted.find("\" ")? + 2;
         return Some((unquoted(&names[..end]), unquoted(&names[end..])));
     }
     let middle = names.len() / 2;

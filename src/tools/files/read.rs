@@ -38,13 +38,9 @@ const MAX_TIME: Duration = Duration::from_secs(30);
 struct ReadFileArgs {
     path: String,
     /// First line, from 1.
-    #[schemars(range(min = 1))]
     offset: Option<u32>,
-    /// Lines, default 200, at most 1000.
-    #[schemars(range(min = 1))]
+    /// Lines, at most 1000.
     limit: Option<u32>,
-    /// First character of that line.
-    #[schemars(range(min = 1))]
     column: Option<u32>,
 }
 
@@ -67,7 +63,7 @@ enum FileKind {
 
 impl ReadFile {
     pub(in crate::tools) fn new(scope: ReadScope, documents: DocumentReader) -> Self {
-        let description = "Read a text or document (PDF, Office, EPUB), a page of numbered lines at a time.";
+        let description = "Read a text, PDF or office file by pages of lines.";
         Self { spec: tool_spec::<ReadFileArgs>("read_file", description), scope, documents }
     }
 

@@ -23,7 +23,7 @@ pub struct WriteFile {
 
 impl WriteFile {
     pub fn new(files: WriteScope) -> Self {
-        let description = "Write a whole file, replacing what was there. Makes missing folders.";
+        let description = "Write a whole file; makes its folders.";
         Self { spec: tool_spec::<WriteFileArgs>("write_file", description), files }
     }
 }
