@@ -34,7 +34,10 @@ async fn a_found_tool_stays_for_the_conversation() {
     assert!(found.contains("- cron: "), "{found}");
     let find = requests[0]["tools"].as_array().unwrap().iter().find(|tool| tool["function"]["name"] == "find_tools");
     let find = find.unwrap().to_string();
-    assert!(find.contains("cron (reminders, schedules)") && find.contains("git_*") && !find.contains("git_log"), "{find}");
+    assert!(
+        find.contains("cron (reminders, schedules)") && find.contains("git_*") && !find.contains("git_log"),
+        "{find}"
+    );
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
