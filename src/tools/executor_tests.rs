@@ -122,7 +122,7 @@ fn tools_are_found_by_name_or_alias() {
         assert_eq!(got.as_deref(), found, "{name}");
     }
     let fewer = registry(&["exec", "edit"]);
-    assert_eq!(fewer.executor.registry().names().count(), 10);
+    assert_eq!(fewer.executor.registry().names().count(), 20);
     assert!(fewer.executor.registry().get("bash").is_none());
 }
 
@@ -160,7 +160,7 @@ async fn the_error_of_a_wrong_call_says_what_is_right() {
         (
             "frobnicate",
             "{}",
-            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, apply_patch, list_dir, exec, process, message, web_fetch, web_search, find_tools, parallel\n\n\
+            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, apply_patch, list_dir, grep, glob, file_info, create_dir, delete_file, exec, process, run_test, git_status, git_diff, git_log, git_commit, message, web_fetch, web_search, find_tools, parallel\n\n\
              [Please analyze the error above and try a different approach.]",
         ),
         (
