@@ -124,6 +124,12 @@ pub struct MessageState {
     /// The notice that its sender got while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
+    /// The question to its sender, whose answer it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    /// The message was an answer: it is done, and the reply will be that of this message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<Uuid>,
 }
 
 /// A message that was delivered, as far as the other side confirmed it.

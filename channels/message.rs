@@ -215,6 +215,9 @@ pub struct OutboundContext {
     /// Set on a message that is no answer but reports a state: its name, e.g. `waiting`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
+    /// The turn waits for an answer to this message.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_question: bool,
     /// Every open terminal shows it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_for_all_terminals: bool,

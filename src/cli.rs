@@ -5,6 +5,7 @@ mod memory;
 mod output;
 mod queue;
 mod sessions;
+mod tools;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ pub use memory::{MemoryCommand, MemoryOwner};
 pub use output::Output;
 pub use queue::{ApprovalsCommand, QueueCommand, QueueItem, RetryArgs};
 pub use sessions::{ExportFormat, SessionsCommand};
+pub use tools::{ModelsArgs, PromptArgs, ToolRunArgs, ToolsCommand};
 
 use crate::logging::{LogConfig, LogFormat};
 
@@ -47,7 +49,8 @@ pub struct Globals {
     /// The log format: text or json [default: log.format]
     #[arg(long, value_name = "FORMAT", global = true, help_heading = "Global options", value_parser = log_format)]
     pub log_format: Option<LogFormat>,
-    /// Keep terminal escapes in the output, into a pipe or a file only; without this option they are removed
+    /// Keep terminal escapes in the output, into a pipe or a file only; without this option they are removed. With `tools run`: the
+    /// whole result
     #[arg(long, global = true, help_heading = "Global options")]
     pub raw: bool,
 }
@@ -95,9 +98,15 @@ pub enum Command {
     /// Show, search, add, remove, export or import memories
     #[command(subcommand, after_help = "Example:\n  daoyou memory show")]
     Memory(MemoryCommand),
-    /// List the tools of the agent
+    /// List, show or run the tools of the agent
     #[command(subcommand, after_help = "Example:\n  daoyou tools list")]
     Tools(ToolsCommand),
+    /// Show the next request to the model, and how many bytes and tokens each part of it takes
+    #[command(
+        after_help = "Examples:\n  daoyou prompt\n  daoyou prompt --session cli:work --message 'How are you?'\n  \
+                            daoyou prompt --json | jq '.parts[] | select(.bytes > 500)'"
+    )]
+    Prompt(PromptArgs),
     /// List the model services, and which one is used
     #[command(after_help = "Examples:\n  daoyou models\n  daoyou models openai\n  daoyou models --all --json")]
     Models(ModelsArgs),
@@ -229,19 +238,6 @@ pub struct DoctorArgs {
     pub output: Output,
 }
 
-/// `daoyou models`.
-#[derive(Clone, Debug, Args)]
-pub struct ModelsArgs {
-    /// Ask this service for its models
-    #[arg(conflicts_with = "all")]
-    pub provider: Option<String>,
-    /// Ask every service for its models
-    #[arg(long)]
-    pub all: bool,
-    #[command(flatten)]
-    pub output: Output,
-}
-
 #[derive(Clone, Debug, Subcommand)]
 pub enum TurnsCommand {
     /// List the last turns; a conversation can return to each of them
@@ -287,14 +283,6 @@ pub struct TurnItem {
     pub id: String,
     #[command(flatten)]
     pub output: Output,
-}
-
-#[derive(Clone, Debug, Subcommand)]
-pub enum ToolsCommand {
-    /// List the tools
-    #[command(after_help = "Examples:\n  daoyou tools list\n  \
-                            daoyou tools list --json | jq '.[] | select(.name == \"exec\").schema'")]
-    List(Output),
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -528,6 +516,10 @@ mod tests {
             ("channels test", false),
             ("channels test webhook:in --json", true),
             ("tools list --json", true),
+            ("tools show exec --json", true),
+            ("tools run exec {} --raw --json", true),
+            ("tools run", false),
+            ("prompt --session cli:work -m hi --json", true),
             ("completions zsh", true),
             ("completions cmd", false),
             ("nonsense", false),

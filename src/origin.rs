@@ -116,6 +116,11 @@ impl TurnOrigin {
         matches!(self.cause, TurnCause::Job(_) | TurnCause::Heartbeat | TurnCause::SubAgent(_))
     }
 
+    /// Returns true if a person wrote the message, and not daoyou for a job, a sub-agent or a background process.
+    pub fn is_from_person(&self) -> bool {
+        self.cause.is_person() && self.follow_ups.is_zero()
+    }
+
     /// Returns the note if no turn answers this row.
     pub fn note(&self) -> Option<&SessionNote> {
         match &self.cause {

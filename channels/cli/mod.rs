@@ -21,6 +21,7 @@ mod painter;
 mod spinner;
 mod texts;
 mod tool_calls;
+mod tool_output;
 
 // The conversation and its channel.
 mod channel;
@@ -45,3 +46,4 @@ pub use screen::TerminalStyle;
 pub use screens::{ScreenDelivery, ScreenHandle};
 pub use terminal::{Terminal, TerminalExit, TerminalSetup};
 pub use texts::Language;
+pub use tool_output::{OutputKind, render_output};

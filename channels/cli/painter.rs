@@ -13,6 +13,7 @@ use super::screen::{Screen, TerminalStyle};
 use super::spinner::{frame, span};
 use super::texts::{Language, TerminalTexts, fill};
 use super::tool_calls::{OpenCalls, fold, line, whole_seconds};
+use super::tool_output::plain_text;
 use crate::clean::{Cleaner, clean, clean_line};
 use crate::event::TurnEvent;
 use crate::message::{Attachment, OutboundMessage, SessionKey};
@@ -385,7 +386,8 @@ impl Painter {
             rows.push(self.call_row("● ", &line, dot, &after));
         }
         let face = if success { Face::DIM } else { Face::coloured(AnsiColour::Red) };
-        let folded = fold(&clean(content), self.limit(MAX_RESULT_COLUMNS), self.texts);
+        let columns = self.limit(MAX_RESULT_COLUMNS);
+        let folded = fold(&plain_text(content, success, columns), columns, self.texts);
         rows.extend(folded.iter().map(|line| ScreenRow::of(face, line)));
         let drawn = self.lines(&rows);
         drawn + &if self.style.cursor { self.tick() } else { self.draw_next_call() }

@@ -23,6 +23,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// A turn that this terminal started, until its reply is on the screen.
 pub(super) struct PendingTurn {
     pub id: Uuid,
+    /// The message whose question this one answers.
+    asked: Option<Uuid>,
     session: SessionKey,
     ending: Pin<Box<dyn Future<Output = Result<Option<Reply>, WaitFailure>> + Send>>,
     /// The reply of the ended turn, and when it is overdue.
@@ -50,14 +52,30 @@ enum WaitFailure {
 }
 
 impl PendingTurn {
-    pub(super) fn new(inbox: Arc<dyn Inbox>, acceptance: Acceptance) -> Self {
+    /// `asked` is the message whose question this one may answer.
+    pub(super) fn new(inbox: Arc<dyn Inbox>, acceptance: Acceptance, asked: Option<Uuid>) -> Self {
         let id = acceptance.id();
         let (Acceptance::Accepted { session, .. } | Acceptance::Duplicate { session, .. }) = acceptance;
-        Self { id, session, ending: Box::pin(ending(inbox, id)), ended: None, shown: HashSet::new() }
+        Self { id, asked, session, ending: Box::pin(ending(inbox, id)), ended: None, shown: HashSet::new() }
     }
 
     pub(super) fn concerns(&self, event: &SessionEvent) -> bool {
         event.session == self.session
+    }
+
+    /// Returns true if a message is the reply.
+    pub(super) fn is_answered_by(&self, message: &OutboundMessage) -> bool {
+        message.in_reply_to.is_some_and(|id| id == self.id || Some(id) == self.asked)
+    }
+
+    /// Returns the message that gets the reply.
+    pub(super) fn reply_to(&self) -> Uuid {
+        self.asked.unwrap_or(self.id)
+    }
+
+    /// Returns true if a message comes from a turn of the conversation.
+    pub(super) fn is_of_turn(&self, message: &OutboundMessage) -> bool {
+        message.session == self.session
     }
 
     /// Records that a message was shown.
@@ -103,10 +121,15 @@ impl PendingTurn {
     }
 }
 
-async fn ending(inbox: Arc<dyn Inbox>, id: Uuid) -> Result<Option<Reply>, WaitFailure> {
+async fn ending(inbox: Arc<dyn Inbox>, mut id: Uuid) -> Result<Option<Reply>, WaitFailure> {
     loop {
         let state = inbox.wait(id, STATE_WAIT).await.map_err(|refusal| WaitFailure::Away(refusal.to_string()))?;
         let state = state.ok_or(WaitFailure::Unknown)?;
+        if let Some(asked) = state.continues.filter(|asked| *asked != id) {
+            // An answer: the reply is that of the turn which goes on.
+            id = asked;
+            continue;
+        }
         if matches!(state.status, MessageStatus::Done | MessageStatus::Dead) {
             return Ok(state.reply);
         }

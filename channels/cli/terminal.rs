@@ -25,7 +25,7 @@ use crate::clean::{clean, clean_line, is_display_control};
 use crate::event::SessionEvent;
 use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Inbox, Refusal, Reply};
-use crate::message::InboundMessage;
+use crate::message::{InboundMessage, OutboundMessage};
 use crate::settings::Span;
 use crate::trust::{Author, Standing, trust_of};
 
@@ -77,6 +77,8 @@ pub struct Terminal {
     /// Messages that wait for a model service, and those behind them: the prompt stays, and their replies are shown on
     /// arrival.
     waiting: HashSet<Uuid>,
+    /// The message whose turn has asked a question, which the next line may answer.
+    asked: Option<Uuid>,
     /// A message whose reply was shown before it was delivered.
     ahead: Option<(Uuid, String)>,
     /// The last input was Ctrl-C.
@@ -123,6 +125,7 @@ impl Terminal {
             painter,
             turn: None,
             waiting: HashSet::new(),
+            asked: None,
             ahead: None,
             interrupted: false,
             stop: None,
@@ -240,10 +243,10 @@ impl Terminal {
         let is_stop = self.stop.is_some() && message.in_reply_to == self.stop && message.error.is_none();
         if !shown_ahead && !is_stop {
             let is_notice = message.context.notice.is_some();
-            let is_reply = self.turn.as_ref().is_some_and(|turn| message.in_reply_to == Some(turn.id));
+            let is_reply = self.turn.as_ref().is_some_and(|turn| turn.is_answered_by(message));
             let text = if is_notice {
                 self.painter.hint(&clean(&message.content))
-            } else if is_reply {
+            } else if is_reply || self.is_own_question(message) {
                 self.painter.reply(&message.content, message.error.is_some())
             } else {
                 self.painter.message(message, &self.setup.conversation.key())
@@ -263,12 +266,23 @@ impl Terminal {
         let waits = message.context.notice.as_deref() == Some("waiting");
         let waits =
             waits && self.setup.console.style.live && self.turn.as_ref().map(|turn| turn.id) == Some(message.turn);
+        let asks = self.is_own_question(message);
         delivery.shown();
+        // The next line is the answer.
+        if asks && let Some(turn) = self.turn.take() {
+            self.asked = Some(turn.reply_to());
+            self.end_turn().await?;
+        }
         if waits && let Some(turn) = self.turn.take() {
             self.waiting.insert(turn.id);
             self.end_turn().await?;
         }
         self.finish().await
+    }
+
+    /// Returns true if the turn that this terminal waits for asks.
+    fn is_own_question(&self, message: &OutboundMessage) -> bool {
+        message.context.is_question && self.turn.as_ref().is_some_and(|turn| turn.is_of_turn(message))
     }
 
     async fn advance(&mut self, progress: PendingTurnState) -> Result<Option<TerminalExit>, OutputClosed> {
@@ -487,7 +501,8 @@ impl Terminal {
                     self.waiting.insert(acceptance.id());
                     return Ok(false);
                 }
-                self.turn = Some(PendingTurn::new(Arc::clone(&self.inbox), acceptance));
+                let asked = if is_command { None } else { self.asked.take() };
+                self.turn = Some(PendingTurn::new(Arc::clone(&self.inbox), acceptance, asked));
                 if self.setup.console.style.live {
                     self.setup.console.hush().await?;
                     self.painter.begin();

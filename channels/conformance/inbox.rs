@@ -221,8 +221,15 @@ impl Inbox for ScriptedInbox {
             return Err(refusal);
         }
         let (id, session) = (crate::new_id(), message.session_key());
-        let state =
-            MessageState { id, session: session.clone(), status: MessageStatus::Queued, reply: None, notice: None };
+        let state = MessageState {
+            id,
+            session: session.clone(),
+            status: MessageStatus::Queued,
+            reply: None,
+            notice: None,
+            question: None,
+            continues: None,
+        };
         {
             let mut book = self.book();
             book.messages.push((state, message));

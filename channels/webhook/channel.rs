@@ -95,8 +95,13 @@ impl Channel for Webhook {
                     .map_err(|error| SendError::Permanent { reason: format!("the reply is not JSON: {error}") })?;
                 callback.post(message.id, body).await
             }
-            // A reply or a notice stays in the store until the caller fetches it.
-            None if message.in_reply_to.is_some() || message.context.notice.is_some() => Ok(Receipt::default()),
+            // A reply, a notice or a question stays in the store until the caller fetches it.
+            None if message.in_reply_to.is_some()
+                || message.context.notice.is_some()
+                || message.context.is_question =>
+            {
+                Ok(Receipt::default())
+            }
             None => {
                 let reason = "without callback_url only replies can be picked up, and this is none".to_owned();
                 Err(SendError::Permanent { reason })

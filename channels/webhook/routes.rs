@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, BodyDataStream};
 use axum::extract::{ConnectInfo, Path, Query, Request, State};
@@ -239,32 +239,45 @@ impl WebhookState {
             Acceptance::Accepted { id, session } => (*id, session, "accepted", None),
             Acceptance::Duplicate { id, session, reply } => (*id, session, "duplicate", reply.clone()),
         };
+        let mut question = None;
         let (reply, status) = match first_reply {
             _ if wait.is_zero() => (None, status),
             Some(reply) => (Some(reply), status),
             None => match self.wait(id, wait).await {
                 // The caller learns why there is no reply yet.
-                WaitResult::Waiting => (None, "waiting"),
+                WaitResult::Waiting { question: asked } => {
+                    question = asked;
+                    (None, "waiting")
+                }
                 WaitResult::Ended(reply) => (Some(reply), status),
                 WaitResult::Open => (None, status),
             },
         };
         Ok(match reply {
             Some(reply) => Json(RepliedBody::new(id, session, Some(&reply))).into_response(),
-            None => (StatusCode::ACCEPTED, Json(AcceptedBody { id, session, status })).into_response(),
+            None => (StatusCode::ACCEPTED, Json(AcceptedBody { id, session, status, question })).into_response(),
         })
     }
 
-    /// Waits for the reply, at most `limit`. A drain does not end the wait: the turn may end within it, and the inbox tells
-    /// when it will not.
+    /// Waits for the reply, at most `limit`; for an answer to a question, for the reply of the turn that goes on with it. A drain
+    /// does not end the wait: the turn may end within it, and the inbox tells when it will not.
     async fn wait(&self, id: Uuid, limit: Duration) -> WaitResult {
-        // The inbox keeps the limit and then returns the state; the timeout holds whatever the inbox does.
-        let state = match tokio::time::timeout(limit + STATE_TIMEOUT, self.inbox.wait(id, limit)).await {
-            Ok(Ok(Some(state))) => state,
-            Ok(Ok(None)) | Err(_) => return WaitResult::Open,
-            Ok(Err(refusal)) => {
-                tracing::warn!(message = %id, error = %refusal, "waiting for a reply failed");
-                return WaitResult::Open;
+        let until = Instant::now() + limit;
+        let mut id = id;
+        let state = loop {
+            let left = until.saturating_duration_since(Instant::now());
+            // The inbox keeps the limit and then returns the state; the timeout holds whatever the inbox does.
+            let state = match tokio::time::timeout(left + STATE_TIMEOUT, self.inbox.wait(id, left)).await {
+                Ok(Ok(Some(state))) => state,
+                Ok(Ok(None)) | Err(_) => return WaitResult::Open,
+                Ok(Err(refusal)) => {
+                    tracing::warn!(message = %id, error = %refusal, "waiting for a reply failed");
+                    return WaitResult::Open;
+                }
+            };
+            match state.continues {
+                Some(asked) if asked != id => id = asked,
+                _ => break state,
             }
         };
         match state.status {
@@ -275,7 +288,7 @@ impl WebhookState {
                 content: "This message could not be answered.".into(),
                 error: Some(ErrorInfo { code: "dead".into() }),
             })),
-            MessageStatus::Waiting => WaitResult::Waiting,
+            MessageStatus::Waiting => WaitResult::Waiting { question: state.question },
             MessageStatus::Queued | MessageStatus::Running => WaitResult::Open,
         }
     }
@@ -284,8 +297,10 @@ impl WebhookState {
 /// The result of waiting for a reply.
 enum WaitResult {
     Ended(Reply),
-    /// The message itself waits, e.g. for a model service.
-    Waiting,
+    /// The message itself waits, e.g. for a model service, or for the answer to a question.
+    Waiting {
+        question: Option<String>,
+    },
     Open,
 }
 

@@ -48,12 +48,15 @@ fn name(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, HttpEr
     Ok(Some(text))
 }
 
-/// `202 {"id","session","status"}`.
+/// `202 {"id","session","status","question"?}`.
 #[derive(Serialize)]
 pub struct AcceptedBody<'a> {
     pub id: Uuid,
     pub session: &'a SessionKey,
     pub status: &'static str,
+    /// What the sender is asked, if the turn waits for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
 }
 
 /// `200 {"id","session","reply","error"?}`.
@@ -77,7 +80,7 @@ impl<'a> RepliedBody<'a> {
     }
 }
 
-/// `200 {"id","status","session","reply"?,"error"?}`.
+/// `200 {"id","status","session","reply"?,"error"?,"question"?}`.
 #[derive(Serialize)]
 pub struct StateBody<'a> {
     pub id: Uuid,
@@ -87,6 +90,8 @@ pub struct StateBody<'a> {
     pub reply: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a ErrorInfo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<&'a str>,
 }
 
 impl<'a> From<&'a MessageState> for StateBody<'a> {
@@ -98,6 +103,7 @@ impl<'a> From<&'a MessageState> for StateBody<'a> {
             status: state.status,
             reply: reply.map(|reply| reply.content.as_str()),
             error: reply.and_then(|reply| reply.error.as_ref()),
+            question: state.question.as_deref(),
         }
     }
 }

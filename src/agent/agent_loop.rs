@@ -163,6 +163,8 @@ impl AgentLoop {
             .store()
             .read(|connection| Ok((inbox::open_sessions(connection)?, inbox::cancelled(connection)?)))
             .await?;
+        // A signal that a wait is over may be among those that were lost.
+        self.retries.resume_all();
         let unfinished = sessions.iter().map(|(_, messages, _)| messages).sum();
         for (session, ..) in sessions {
             self.lanes.wake(session.into());

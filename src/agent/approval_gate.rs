@@ -38,7 +38,7 @@ pub struct ApprovalGate {
 }
 
 /// The rows of a question to the owner.
-struct NewQuestion {
+struct ApprovalRequest {
     new: NewApproval,
     /// What the owner reads.
     notice: String,
@@ -103,8 +103,8 @@ impl ApprovalGate {
             }
             ApprovalState::Pending => {
                 let left = Duration::from_millis(u64::try_from(row.expires_at - now_ms()).unwrap_or(0));
-                watch_expiry(self.bus.clone(), left);
-                ApprovalDecision::Asked(ToolOutcome::pending(row.id, Vec::new()))
+                self.bus.expire_requests_after(left);
+                ApprovalDecision::Asked(ToolOutcome::asked(row.id, Vec::new()))
             }
             ApprovalState::Denied if row.reason.is_empty() => {
                 ApprovalDecision::Refused(format!("The owner denied {tools}. Do not try another way."))
@@ -153,7 +153,7 @@ impl ApprovalGate {
             taint: context.taint.as_ref().clone(),
             expires_at,
         };
-        let question = NewQuestion {
+        let request = ApprovalRequest {
             new,
             notice,
             answer: self.answer(context, tools)?,
@@ -162,7 +162,7 @@ impl ApprovalGate {
             channels: Mutex::default(),
         };
         tracing::info!(turn = %context.turn, session = %context.session, tools, code, "a call waits for the owner's approval");
-        Ok(ToolOutcome::pending(id, vec![ToolEffect::Rows(RowEffect(Arc::new(question)))]))
+        Ok(ToolOutcome::asked(id, vec![ToolEffect::Rows(RowEffect(Arc::new(request)))]))
     }
 
     /// Returns the notice for the chat that asked, unless nobody waits for an answer there.
@@ -189,13 +189,13 @@ impl ApprovalGate {
     }
 }
 
-impl fmt::Debug for NewQuestion {
+impl fmt::Debug for ApprovalRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewQuestion").field("new", &self.new).finish_non_exhaustive()
+        f.debug_struct("ApprovalRequest").field("new", &self.new).finish_non_exhaustive()
     }
 }
 
-impl WriteRows for NewQuestion {
+impl WriteRows for ApprovalRequest {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         if !approvals::insert(connection, &self.new)? {
             return Ok(());
@@ -219,14 +219,6 @@ impl WriteRows for NewQuestion {
         crash::point("approval_asked", &self.new.tool);
         let channels = std::mem::take(&mut *self.channels.lock().unwrap_or_else(PoisonError::into_inner));
         channels.iter().for_each(|channel| self.bus.outbound_written(channel, 1));
-        watch_expiry(self.bus.clone(), self.expires);
+        self.bus.expire_requests_after(self.expires);
     }
-}
-
-/// Ends what nobody answers, when its time is over. The periodic work does the same after a restart.
-fn watch_expiry(bus: Arc<MessageBus>, after: Duration) {
-    tokio::spawn(async move {
-        tokio::time::sleep(after).await;
-        bus.expire_approvals().await;
-    });
 }

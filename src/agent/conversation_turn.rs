@@ -16,9 +16,8 @@ use super::turn_tools::TurnTools;
 use crate::chat::ChatMessage;
 use crate::guard::Taint;
 use crate::llm::{FallbackChain, LlmErrorKind, ModelError};
-use crate::memory::{origin_on_behalf, sender_of};
 use crate::origin::TurnOrigin;
-use crate::tools::{ToolContext, ToolExecutor};
+use crate::tools::ToolExecutor;
 use crate::turn::context::attachments;
 use crate::turn::context::compaction::compact;
 use crate::turn::context::conversation_context::{ContextBuilder, ConversationContext};
@@ -227,7 +226,7 @@ impl ConversationTurn<'_> {
             conversation,
             model: &model,
             tools: &tools,
-            tool_context: self.tool_context(),
+            tool_context: self.started.tool_context(),
             image_loader: images,
             images: OnceCell::new(),
             temperature: *temperature,
@@ -251,25 +250,6 @@ impl ConversationTurn<'_> {
         // The model call is dropped at once; a running tool is told to end, and may report within its grace period.
         cancel.cancel();
         running.await.unwrap_or_else(|| Err(cut_off_error(cut_off, limits, events)))
-    }
-
-    fn tool_context(&self) -> ToolContext {
-        let StartedTurn { turn, session, rows, last, cancel, .. } = self.started;
-        ToolContext {
-            session: session.clone(),
-            turn: *turn,
-            call_id: String::new(),
-            channel: last.channel.clone(),
-            chat_id: last.chat_id.clone(),
-            sender: sender_of(last),
-            trust: least_trust(rows),
-            files: attachments::paths(rows),
-            metadata: last.metadata.as_str().into(),
-            origin: Arc::new(origin_on_behalf(last)),
-            taint: Arc::default(),
-            is_approved: false,
-            cancel: cancel.child_token(),
-        }
     }
 }
 

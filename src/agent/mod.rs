@@ -10,8 +10,10 @@ mod agent_loop;
 mod turn_runner;
 
 mod approval_gate;
+mod ask_user;
 mod conversation_turn;
 mod parking;
+mod prompt_preview;
 mod store_journal;
 mod turn_start;
 mod turn_tools;
@@ -24,9 +26,12 @@ mod sub_agents;
 
 pub use agent_loop::{AgentLoop, LivenessProbe};
 pub use approval_gate::ApprovalGate;
+pub use ask_user::AskUserTool;
 pub use config::{AgentConfig, QueueMode};
 pub use conversation_turn::Conversations;
 pub use parking::Parking;
+pub use prompt_preview::{PromptPart, PromptPreview};
+pub use store_journal::commit_effects;
 pub use sub_agents::{SpawnConfig, SpawnTool};
 pub use turn_runner::TurnRunner;
 pub use turn_start::{RunningTurns, TurnStarter};

@@ -19,7 +19,8 @@ use crate::session::retry_scheduler::{
 };
 use crate::store::approvals::ApprovalState;
 use crate::store::inbox::{self, InboxRow, InboxState};
-use crate::store::{Connection, Durability, StoreError, approvals, meta, now_ms, spawns, turn_steps};
+use crate::store::questions::QuestionState;
+use crate::store::{Connection, Durability, StoreError, approvals, meta, now_ms, questions, spawns, turn_steps};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::progress::StepBody;
 
@@ -73,8 +74,8 @@ struct ParkingCommit {
 /// The result of the commit that parks a turn.
 struct ParkingResult {
     look_again: bool,
-    /// The turn waits for the owner's approval.
-    is_owner_asked: bool,
+    /// The turn waits for the owner's approval, or for an answer.
+    is_person_asked: bool,
     /// The channels that have the owner's notices to deliver.
     channels: Vec<String>,
 }
@@ -145,20 +146,22 @@ impl Parking {
         Ok(look_again)
     }
 
-    /// Parks the turn until one of the `awaited` turns has ended, or an `awaited` approval is answered, without a deadline; returns true if the turn must be
-    /// checked again at once. While the store cannot be written, the session's lane is held.
+    /// Parks the turn until one of the `awaited` turns has ended, or an `awaited` approval or question is answered, without a
+    /// deadline; returns true if the turn must be checked again at once. While the store cannot be written, the session's lane is held.
     pub async fn park_for_turns(&self, started: &StartedTurn, context: Option<String>, awaited: Vec<Uuid>) -> bool {
-        let StartedTurn { turn, session, last, .. } = started;
-        tracing::info!(%turn, %session, turns = awaited.len(), "the turn waits for sub-agents or the owner");
+        let StartedTurn { turn, session, rows, last, .. } = started;
+        tracing::info!(%turn, %session, turns = awaited.len(), "the turn waits for sub-agents or for a person");
         // Before the commit: an end that comes right after it must find the turn asleep, to wake it.
-        self.retries.await_sub_agents(*turn);
+        self.retries.await_others(*turn);
         let bus = self.bus.clone();
         let commit = ParkingCommit { turn: *turn, context, first: None, awaited, notices: Vec::new(), bus };
-        let ParkingResult { look_again, is_owner_asked, .. } = self.commit(commit).await;
+        let ParkingResult { look_again, is_person_asked, .. } = self.commit(commit).await;
         if look_again {
             self.retries.resume(*turn);
-        } else if is_owner_asked {
+        } else if is_person_asked {
             self.retries.report_parked();
+            // Callers that wait for the reply learn what is asked.
+            self.bus.wake_waiters(&rows.iter().map(|row| row.id).collect::<Vec<_>>());
         }
         crash::point("waiting_committed", &last.content);
         look_again
@@ -264,17 +267,19 @@ impl ParkingCommit {
             meta::set(connection, meta::ALONE, "")?;
         }
         let is_stopped = inbox::of_turn(connection, turn)?.iter().any(|row| row.cancel);
-        let mut is_owner_asked = false;
+        let mut is_person_asked = false;
         let mut look_again = is_stopped;
         for id in &awaited {
-            match approvals::find(connection, *id)? {
-                Some(row) => {
-                    is_owner_asked = true;
-                    look_again |= row.state != ApprovalState::Pending;
-                }
-                None => look_again |= spawns::is_over(connection, *id)?,
+            if let Some(row) = approvals::find(connection, *id)? {
+                is_person_asked = true;
+                look_again |= row.state != ApprovalState::Pending;
+            } else if let Some(row) = questions::find(connection, *id)? {
+                is_person_asked = true;
+                look_again |= row.state != QuestionState::Pending;
+            } else {
+                look_again |= spawns::is_over(connection, *id)?;
             }
         }
-        Ok(ParkingResult { look_again, is_owner_asked, channels })
+        Ok(ParkingResult { look_again, is_person_asked, channels })
     }
 }

@@ -107,12 +107,7 @@ impl Journal for StoreJournal<'_> {
         let durability = if written.is_empty() { Durability::Logged } else { Durability::Synced };
         self.append(durability, step, written.clone()).await;
         crash::point("tool_result_committed", name);
-        for effect in written {
-            match effect {
-                WrittenEffect::Message(draft) => self.bus.outbound_written(&draft.channel, 1),
-                WrittenEffect::Rows(rows) => rows.0.committed(),
-            }
-        }
+        written.into_iter().for_each(|effect| effect.committed(self.bus));
     }
 
     async fn record_begun(&self, effects: &[ToolEffect]) {
@@ -156,6 +151,37 @@ impl WrittenEffect {
         }
         Ok(())
     }
+
+    /// Wakes whoever has something to do now.
+    fn committed(self, bus: &MessageBus) {
+        match self {
+            Self::Message(draft) => bus.outbound_written(&draft.channel, 1),
+            Self::Rows(rows) => rows.0.committed(),
+        }
+    }
+}
+
+/// Commits the effects of a call that belongs to no journal.
+///
+/// # Errors
+/// The store cannot be written; nothing has happened then.
+pub async fn commit_effects(
+    bus: &MessageBus,
+    turn: Uuid,
+    session: &SessionKey,
+    effects: &[ToolEffect],
+) -> Result<(), StoreError> {
+    let written: Vec<_> = effects.iter().filter_map(|effect| written_for(effect, turn, session)).collect();
+    if written.is_empty() {
+        return Ok(());
+    }
+    let all = written.clone();
+    let write = move |connection: &Connection| {
+        all.into_iter().enumerate().try_for_each(|(number, effect)| effect.write(connection, 0, number))
+    };
+    bus.store().write(Durability::Synced, write).await?;
+    written.into_iter().for_each(|effect| effect.committed(bus));
+    Ok(())
 }
 
 fn written_for(effect: &ToolEffect, turn: Uuid, session: &SessionKey) -> Option<WrittenEffect> {
@@ -178,6 +204,6 @@ fn written_for(effect: &ToolEffect, turn: Uuid, session: &SessionKey) -> Option<
             }))
         }
         ToolEffect::Rows(rows) => WrittenEffect::Rows(rows.clone()),
-        ToolEffect::Await(_) => return None,
+        ToolEffect::Await(_) | ToolEffect::AwaitPerson(_) => return None,
     })
 }

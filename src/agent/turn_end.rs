@@ -20,7 +20,7 @@ use crate::session::session_ownership::SessionMemoryUpdate;
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::usage::{self, TokenCounts};
 use crate::store::{
-    Connection, Durability, StoreError, approvals, checkpoints, forgetting, messages, meta, turn_steps,
+    Connection, Durability, StoreError, approvals, checkpoints, forgetting, messages, meta, questions, turn_steps,
 };
 use crate::turn::context::private_memory;
 use crate::turn::progress::{ContextStep, TurnProgress, session_messages};
@@ -150,6 +150,7 @@ impl TurnEnd {
             }
         }
         approvals::cancel_of_turn(connection, self.turn)?;
+        questions::cancel_of_turn(connection, &last.session, self.turn)?;
         ended.followed = self.follow(connection, bus, rules, last, taint)?;
         if let Some(reply) = &ended.followed.reply {
             self.reply_draft(last, reply)?.insert(connection)?;

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::config::QueueMode;
 use crate::crash;
-use crate::memory::MemoryService;
+use crate::memory::{MemoryService, origin_on_behalf, sender_of};
 use crate::origin::{TurnCause, TurnOrigin};
 use crate::session::commands::SlashCommand;
 use crate::session::lanes::Isolation;
@@ -20,6 +20,9 @@ use crate::session::session_ownership;
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::{Connection, Durability, Store, StoreError, meta};
+use crate::tools::ToolContext;
+use crate::turn::context::attachments;
+use crate::turn::context::user_message::least_trust;
 use crate::turn::flight_recorder::FlightRecorder;
 
 /// Messages that `collect` joins into one turn at most.
@@ -61,6 +64,28 @@ pub struct StartedTurn {
     pub last: InboxRow,
     pub steps: Vec<TurnStepRow>,
     pub cancel: CancellationToken,
+}
+
+impl StartedTurn {
+    /// Returns the context of the turn's calls.
+    pub fn tool_context(&self) -> ToolContext {
+        let Self { turn, session, rows, last, cancel, .. } = self;
+        ToolContext {
+            session: session.clone(),
+            turn: *turn,
+            call_id: String::new(),
+            channel: last.channel.clone(),
+            chat_id: last.chat_id.clone(),
+            sender: sender_of(last),
+            trust: least_trust(rows),
+            files: attachments::paths(rows),
+            metadata: last.metadata.as_str().into(),
+            origin: Arc::new(origin_on_behalf(last)),
+            taint: Arc::default(),
+            is_approved: false,
+            cancel: cancel.child_token(),
+        }
+    }
 }
 
 /// Starts turns.

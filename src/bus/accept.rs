@@ -15,7 +15,9 @@ use super::outbound::{OutboundBody, OutboundDraft};
 use crate::crash;
 use crate::origin::TurnOrigin;
 use crate::store::inbox::{self, InboxRow, InboxState, InsertOutcome, NewInboxRow};
-use crate::store::{Connection, Durability, StoreError, cursors, messages, notes, outbox, processes, spawns};
+use crate::store::{
+    Connection, Durability, StoreError, cursors, messages, notes, outbox, processes, questions, spawns,
+};
 
 /// The longest external id, in bytes. A longer one would let a sender fill the index.
 const EXTERNAL_ID_LIMIT: usize = 1_024;
@@ -147,40 +149,66 @@ impl MessageBus {
         let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, InboxState::Queued)
             .map_err(|error| store_refusal(&error))?;
         let id = row.id;
-        if let Err(refusal) = self.capacity.reserve(settings.capacities, &message.channel, &session) {
-            // A message that was accepted before is a duplicate, and its sender is not refused.
-            return self.find_duplicate(&message).await?.ok_or(refusal);
+        let room = self.capacity.reserve(settings.capacities, &message.channel, &session);
+        let may_answer = !settings.commands.is_command(&message);
+        if let Err(refusal) = &room {
+            // A message that was accepted before is a duplicate, and its sender is not refused. An answer starts no turn, so it
+            // needs no room.
+            if let Some(duplicate) = self.find_duplicate(&message).await? {
+                return Ok(duplicate);
+            }
+            if !may_answer || !self.is_asked(&message).await? {
+                return Err(refusal.clone());
+            }
         }
-        let notices = self.notice_settings_in(settings);
+        let (has_room, notices) = (room.is_ok(), self.notice_settings_in(settings));
         let written = self
             .store
             .write(Durability::Synced, move |connection| {
-                let inserted = inbox::insert(connection, &row)?;
-                let notified = write_extras(connection, &extras, notices.as_ref())?;
+                let inserted = insert_message(connection, row.clone(), may_answer, has_room)?;
+                let notified = match inserted {
+                    InsertedMessage::NoRoom => None,
+                    _ => write_extras(connection, &extras, notices.as_ref())?,
+                };
                 crash::point("accept_before_commit", &row.content);
                 Ok((inserted, notified))
             })
             .await;
-        match written {
-            Ok((InsertOutcome::New, notified)) => {
+        if has_room && !matches!(written, Ok((InsertedMessage::Queued, _))) {
+            self.capacity.release(&session, 1);
+        }
+        let (inserted, notified) = written.map_err(|error| {
+            tracing::error!(%session, %error, "a message could not be stored");
+            store_refusal(&error)
+        })?;
+        self.wake_for_notice(notified);
+        match (inserted, room) {
+            (InsertedMessage::Queued, _) => {
                 crash::point("accept_committed", &message.content);
                 tracing::info!(turn = %id, %session, channel = message.channel, "accepted");
                 self.inbound.wake(InboundSignal::Work(session.clone()));
-                self.wake_for_notice(notified);
-                Ok(Acceptance::Accepted { id, session })
             }
-            Ok((InsertOutcome::Known { .. }, notified)) => {
-                self.capacity.release(&session, 1);
+            (InsertedMessage::Answer(turn), _) => {
+                crash::point("answer_committed", &message.content);
+                tracing::info!(message = %id, %turn, %session, channel = message.channel, "accepted as an answer");
+                self.resume_turn(turn, session.clone());
+            }
+            (InsertedMessage::NoRoom, Err(refusal)) => return Err(refusal),
+            (InsertedMessage::Known | InsertedMessage::NoRoom, _) => {
                 self.inbound.wake(InboundSignal::Work(session));
-                self.wake_for_notice(notified);
-                self.known_message(&message).await
-            }
-            Err(error) => {
-                self.capacity.release(&session, 1);
-                tracing::error!(%session, %error, "a message could not be stored");
-                Err(store_refusal(&error))
+                return self.known_message(&message).await;
             }
         }
+        Ok(Acceptance::Accepted { id, session })
+    }
+
+    /// Returns true if a question of the session waits for the sender of this message.
+    async fn is_asked(&self, message: &InboundMessage) -> Result<bool, Refusal> {
+        let (session, channel, sender) = (message.session_key(), message.channel.clone(), message.sender.clone());
+        let find = move |connection: &Connection| {
+            Ok(questions::open_to(connection, session.as_str(), (&channel, &sender))?.is_some())
+        };
+        self.store.read(find).await.map_err(|error| store_refusal(&error))
     }
 
     /// Wakes `channel`, if any, for a notice that was written for the owner.
@@ -226,6 +254,10 @@ impl MessageBus {
                         let sub_agents = spawns::cancel_below(connection, &row.session)?;
                         (current, sub_agents, processes::open_of_session(connection, &row.session)?)
                     };
+                    if let Some(turn) = current {
+                        // The next message is no answer any more.
+                        questions::cancel_of_turn(connection, &row.session, turn)?;
+                    }
                     let reply = commands.stop_reply(&message, current.is_some(), sub_agents.len(), &processes);
                     let current = current.map(|turn| (turn, row.session.clone()));
                     (current.into_iter().chain(sub_agents).collect(), append_remark(reply, unread))
@@ -295,6 +327,44 @@ fn assign_sender_session(message: &mut InboundMessage) {
     message.session = Some(SessionKey::from(format!("{chat}:{sender}")));
 }
 
+/// The outcome of [`insert_message`].
+enum InsertedMessage {
+    Queued,
+    /// The message answers the question of this turn.
+    Answer(Uuid),
+    Known,
+    /// It is no answer, and there is no room for another turn.
+    NoRoom,
+}
+
+/// Inserts the row of a message: done if it answers a question that waits for its sender (`may_answer`), else queued.
+fn insert_message(
+    connection: &Connection,
+    mut row: NewInboxRow,
+    may_answer: bool,
+    has_room: bool,
+) -> Result<InsertedMessage, StoreError> {
+    let question = match may_answer {
+        true => questions::open_to(connection, &row.session, (&row.channel, &row.sender))?,
+        false => None,
+    };
+    // Somebody who is trusted less than the person who was asked may only use that person's name.
+    let rank = |trust: &str| Trust::parse(trust).rank();
+    let question = question.filter(|question| rank(row.trust) >= rank(&question.trust));
+    if question.is_none() && !has_room {
+        return Ok(InsertedMessage::NoRoom);
+    }
+    if question.is_some() {
+        row.state = InboxState::Done;
+    }
+    if inbox::insert(connection, &row)? != InsertOutcome::New {
+        return Ok(InsertedMessage::Known);
+    }
+    let Some(question) = question else { return Ok(InsertedMessage::Queued) };
+    questions::answer(connection, &question, row.id)?;
+    Ok(InsertedMessage::Answer(question.turn))
+}
+
 /// Writes `extras` within the caller's commit. `notices` says where a notice for the owner goes. Returns the channel that
 /// has to deliver that notice.
 pub(super) fn write_extras(
@@ -329,18 +399,33 @@ pub(super) fn message_state(connection: &Connection, row: InboxRow) -> Result<Me
         MessageStatus::Done | MessageStatus::Dead => outbox::reply(connection, row.turn)?,
         _ => None,
     };
-    let notice = match status {
-        MessageStatus::Waiting => outbox::find_slot(connection, row.turn, "notice:waiting")?,
+    let body = |found: Option<outbox::OutboxRow>| {
+        found.map(|found| serde_json::from_str::<OutboundBody>(&found.body)).transpose()
+    };
+    let (mut notice, mut question) = (None, None);
+    if status == MessageStatus::Waiting {
+        notice = body(outbox::find_slot(connection, row.turn, "notice:waiting")?)?;
+        if let Some(asked) = questions::pending(connection, &row.session)?.filter(|asked| asked.turn == row.turn) {
+            question = body(outbox::find_slot(connection, row.turn, &questions::slot_of(asked.id))?)?;
+        }
+    }
+    let reply = body(reply)?;
+    let continues = match (status, &reply) {
+        // An answer to a question of a turn that goes on.
+        (MessageStatus::Done, None) if row.turn != row.id => {
+            let rows = inbox::of_turn(connection, row.turn)?;
+            rows.iter().rev().find(|other| other.is_open()).map(|other| other.id)
+        }
         _ => None,
     };
-    let notice = notice.map(|notice| serde_json::from_str::<OutboundBody>(&notice.body)).transpose()?;
-    let reply = reply.map(|reply| serde_json::from_str::<OutboundBody>(&reply.body)).transpose()?;
     Ok(MessageState {
         id: row.id,
         session: row.session.into(),
         status,
         reply: reply.map(|body| Reply { content: body.content, error: body.error }),
         notice: notice.map(|body| body.content),
+        question: question.map(|body| body.content),
+        continues,
     })
 }
 

@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::store::inbox;
 use crate::store::processes::ProcessRow;
 use crate::store::{Connection, Durability, Store, StoreError, losses, outbox};
-use crate::store::{approvals, now_ms};
+use crate::store::{approvals, now_ms, questions};
 
 /// A signal to the consumer of inbound messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,9 @@ pub enum ControlCommand {
 #[async_trait]
 pub trait ControlCommands: Send + Sync {
     fn control_command(&self, message: &InboundMessage) -> Option<ControlCommand>;
+
+    /// Returns true if the message is a slash command, known or not, which answers no question.
+    fn is_command(&self, message: &InboundMessage) -> bool;
 
     /// Returns a remark about the part of the message that was not read, or `None` if all of it was.
     fn unread_remark(&self, _message: &InboundMessage) -> Option<String> {
@@ -380,18 +383,39 @@ impl MessageBus {
         self.inbound.wake(InboundSignal::RetrySession(session));
     }
 
-    /// Continues a turn that waited for the owner.
+    /// Continues a turn that waited for a person.
     pub fn resume_turn(&self, turn: Uuid, session: SessionKey) {
         self.inbound.wake(InboundSignal::Resume(turn, session));
     }
 
-    /// Ends what nobody approved in time, and continues the turns that waited for it.
-    pub async fn expire_approvals(&self) {
-        let expire = |connection: &Connection| approvals::expire(connection, now_ms());
+    /// Ends what nobody approved or answered in time, and continues the turns that waited for it.
+    pub async fn expire_requests(&self) {
+        let expire = |connection: &Connection| {
+            let now = now_ms();
+            let mut expired = approvals::expire(connection, now)?;
+            expired.extend(questions::expire(connection, now)?);
+            Ok(expired)
+        };
         match self.store.write(Durability::Synced, expire).await {
             Ok(expired) => expired.into_iter().for_each(|(turn, session)| self.resume_turn(turn, session.into())),
-            Err(error) => tracing::error!(%error, "expired approvals could not be ended; trying again in a minute"),
+            Err(error) => {
+                tracing::error!(%error, "expired approvals and questions could not be ended; trying again in a minute");
+            }
         }
+    }
+
+    /// Does the same as [`Self::expire_requests`] after a time. The periodic work does it after a restart.
+    pub fn expire_requests_after(self: &Arc<Self>, after: Duration) {
+        let bus = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            bus.expire_requests().await;
+        });
+    }
+
+    /// Wakes the callers that wait for these messages, because their turn has a question.
+    pub fn wake_waiters(&self, messages: &[Uuid]) {
+        self.waiters.wake(messages);
     }
 
     /// Returns true if notices for the owner go to this chat.

@@ -30,7 +30,7 @@ pub struct OutboundBody {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutboundDraft {
     pub turn: Uuid,
-    /// `reply`, `tool:<step>` or `notice:<kind>`.
+    /// `reply`, `tool:<step>`, `question:<id>` or `notice:<kind>`.
     pub slot: String,
     pub channel: String,
     pub chat_id: String,

@@ -32,6 +32,10 @@ impl ControlCommands for NoOrders {
         None
     }
 
+    fn is_command(&self, _: &InboundMessage) -> bool {
+        false
+    }
+
     fn stop_reply(&self, _: &InboundMessage, _: bool, _: usize, _: &[ProcessRow]) -> String {
         String::new()
     }

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use anyhow::anyhow;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::environment::CommandEnvironment;
 use crate::control::ControlClient;
 use crate::gateway;
 use crate::home::{Home, HomeLock, LockError};
-use crate::query::{GatewayQuery, JobChange, JobQuery, MemoryChange, MemoryQuery, ProbeScope, StoreChange, StoreQuery};
+use crate::query::{
+    GatewayQuery, JobChange, JobQuery, MemoryChange, MemoryQuery, ProbeScope, StoreChange, StoreQuery, ToolRun,
+};
 
 /// How often, and in which interval, a gateway that starts or stops is probed again.
 const PROBES: u32 = 100;
@@ -144,11 +148,34 @@ pub async fn inspect(query: GatewayQuery, environment: &CommandEnvironment) -> a
                 | GatewayQuery::Channels
                 | GatewayQuery::Tools
                 | GatewayQuery::Models(ProbeScope::None) => environment.without_secrets()?,
-                GatewayQuery::TestChannel(_) | GatewayQuery::Models(_) | GatewayQuery::Checks => {
-                    environment.with_secrets()?
-                }
+                GatewayQuery::TestChannel(_)
+                | GatewayQuery::Models(_)
+                | GatewayQuery::Prompt { .. }
+                | GatewayQuery::Checks => environment.with_secrets()?,
             };
             gateway::inspect_offline(&environment.home, lock, loaded, query).await
+        }
+    }
+}
+
+/// Runs a tool by hand; `cancel` ends it.
+///
+/// # Errors
+/// The configuration is invalid, or the store cannot be written. A failure of the tool is an answer.
+pub async fn run_tool(
+    run: ToolRun,
+    environment: &CommandEnvironment,
+    cancel: CancellationToken,
+) -> anyhow::Result<Value> {
+    match GatewayAccess::find(&environment.home).await? {
+        GatewayAccess::Running(client) => {
+            let (method, path, body) = run.request();
+            // A client that hangs up cancels the call.
+            let answer = cancel.run_until_cancelled(client.send(method, &path, body)).await;
+            answer.unwrap_or_else(|| Err(anyhow!("stopped before the tool had ended")))
+        }
+        GatewayAccess::Offline(lock) => {
+            gateway::run_tool(&environment.home, lock, environment.with_secrets()?, run, cancel).await
         }
     }
 }

@@ -65,6 +65,9 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
     let ended = |state: &MessageState| matches!(state.status, MessageStatus::Done | MessageStatus::Dead);
     let state = match (state, pending.id) {
         (Some(state), _) if ended(&state) => state,
+        (Some(MessageState { question: Some(question), session, .. }), Some(id)) => {
+            return report_question(args, id, &session, &question);
+        }
         (_, Some(id)) if pending.is_late() => return report_timeout(args, id),
         _ => bail!("stopped before the reply came; the message is kept and answered by the next gateway"),
     };
@@ -106,6 +109,19 @@ async fn usage_of_turn(turn: Uuid, environment: &CommandEnvironment) -> anyhow::
     Ok(turns["used"].clone())
 }
 
+/// Prints what the agent asks; the next message is the answer.
+fn report_question(args: &AgentArgs, id: Uuid, session: &SessionKey, question: &str) -> anyhow::Result<CommandExit> {
+    let mut out = output::stdout();
+    if args.output.json {
+        let asked = json!({ "id": id, "session": session, "reply": null, "question": question, "error": null });
+        writeln!(out, "{}", CleanJson(&asked))?;
+    } else {
+        writeln!(out, "{}", question.trim_end())?;
+    }
+    output::print_note("this is a question: the next `daoyou agent -m` in this conversation is the answer");
+    Ok(CommandExit::ReplyPending)
+}
+
 /// Prints that the reply did not arrive in time.
 fn report_timeout(args: &AgentArgs, id: Uuid) -> anyhow::Result<CommandExit> {
     output::print_note(format!("no reply within {}; the message is kept and will be answered: {id}", args.timeout));
@@ -135,10 +151,16 @@ async fn answer_in_process(
     let mut running = tokio::spawn(gateway.run(shutdown.clone(), |_| {}));
     // Nothing waits here: the user is told at once that the message cannot be answered.
     pending.is_wait_explained = true;
+    let answer = async {
+        pending.accept(inbox.as_ref(), message).await?;
+        tokio::select! {
+            state = pending.wait(inbox.as_ref()) => state,
+            () = parked.cancelled() => pending.after_parking(inbox.as_ref()).await,
+        }
+    };
     let state = tokio::select! {
-        state = pending.send(inbox.as_ref(), message) => state?,
+        state = answer => state?,
         () = shutdown.cancelled() => None,
-        () = parked.cancelled() => None,
         ended = &mut running => {
             ended??;
             return Ok(None);
@@ -160,24 +182,45 @@ struct PendingMessage {
 }
 
 impl PendingMessage {
-    /// Sends the message and waits for its end, or until the time limit; prints once why it waits.
+    /// Sends the message and waits for its end, a question, or the time limit; prints once why it waits.
     async fn send(&mut self, inbox: &dyn Inbox, message: InboundMessage) -> Result<Option<MessageState>, Refusal> {
-        let id: Uuid = inbox.accept(message, AcceptExtras::default()).await?.id();
-        self.id = Some(id);
+        self.accept(inbox, message).await?;
+        self.wait(inbox).await
+    }
+
+    async fn accept(&mut self, inbox: &dyn Inbox, message: InboundMessage) -> Result<(), Refusal> {
+        self.id = Some(inbox.accept(message, AcceptExtras::default()).await?.id());
+        Ok(())
+    }
+
+    async fn wait(&mut self, inbox: &dyn Inbox) -> Result<Option<MessageState>, Refusal> {
+        let Some(mut id) = self.id else { return Ok(None) };
         loop {
             let left = self.until.map_or(WAIT, |until| until.saturating_duration_since(Instant::now()).min(WAIT));
             match inbox.wait(id, left).await? {
+                // An answer: the reply is that of the turn which goes on.
+                Some(MessageState { continues: Some(asked), .. }) if asked != id => id = asked,
                 Some(state) if !matches!(state.status, MessageStatus::Done | MessageStatus::Dead) => {
                     if let Some(notice) = state.notice.as_ref().filter(|_| !self.is_wait_explained) {
                         output::print_note(notice);
                         self.is_wait_explained = true;
                     }
-                    if self.is_late() {
+                    if state.question.is_some() || self.is_late() {
                         return Ok(Some(state));
                     }
                 }
                 ended => return Ok(ended),
             }
+        }
+    }
+
+    /// Returns the state after a turn of this process was parked, which may have been that of an earlier message: only a question,
+    /// or the end that an answer leads to, is of use here.
+    async fn after_parking(&mut self, inbox: &dyn Inbox) -> Result<Option<MessageState>, Refusal> {
+        let Some(id) = self.id else { return Ok(None) };
+        match inbox.wait(id, Duration::ZERO).await? {
+            Some(MessageState { continues: Some(_), .. }) => self.wait(inbox).await,
+            state => Ok(state),
         }
     }
 

@@ -16,11 +16,10 @@ use super::environment::{CommandEnvironment, has_terminal};
 use super::output::print;
 use super::render::print_fields;
 use super::{
-    CommandExit, agent, backup, chat, cron, doctor, gateway, memory, output, render, service, sessions, status,
+    CommandExit, agent, backup, chat, cron, doctor, gateway, memory, output, render, service, sessions, status, tools,
 };
 use crate::cli::{
-    ApprovalsCommand, ChannelsCommand, Cli, Command, ModelsArgs, QueueCommand, StatusArgs, ToolsCommand, TurnItem,
-    TurnsCommand,
+    ApprovalsCommand, ChannelsCommand, Cli, Command, ModelsArgs, QueueCommand, StatusArgs, TurnItem, TurnsCommand,
 };
 use crate::config::ConfigFaults;
 use crate::home::Home;
@@ -97,10 +96,8 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         Command::Turns(command) => turns(command, &environment.home).await,
         Command::Queue(command) => queue(command, &environment.home).await,
         Command::Approvals(command) => approvals(command, &environment.home).await,
-        Command::Tools(ToolsCommand::List(output)) => {
-            let tools = inspect(GatewayQuery::Tools, &environment).await?;
-            print(&tools, *output, |out| render::table(&tools, render::TOOLS, "no tools", out))
-        }
+        Command::Tools(command) => Box::pin(tools::run(command, cli.globals.raw, &environment)).await,
+        Command::Prompt(args) => Box::pin(tools::prompt(args, &environment)).await,
         Command::Models(args) => models(args, &environment).await,
         Command::Channels(command) => channels(command, &environment).await,
         // These ran before a home was prepared.

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 
 use super::exit::CommandExit;
 use super::{dispatch, output};
-use crate::cli::Cli;
+use crate::cli::{Cli, Command, ToolsCommand};
 use crate::gateway;
 use crate::logging;
 
@@ -22,8 +22,11 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(exit) => return exit.into(),
     };
+    // Its whole result is for a terminal, too.
+    let runs_tool = matches!(cli.command, Command::Tools(ToolsCommand::Run(_)));
     if cli.globals.raw
         && let Err(wrong) = output::allow_raw()
+        && !runs_tool
     {
         output::print_note(format_args!("daoyou: {wrong}"));
         return CommandExit::Usage.into();

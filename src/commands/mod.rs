@@ -21,6 +21,7 @@ mod gateway;
 mod memory;
 mod service;
 mod sessions;
+mod tools;
 mod unit_file;
 
 pub use entry::main;

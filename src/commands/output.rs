@@ -135,6 +135,16 @@ pub struct Printer<W> {
 }
 
 impl<W: Write> Printer<W> {
+    /// Returns true if colours are shown.
+    pub fn has_colours(&self) -> bool {
+        self.colours
+    }
+
+    /// Writes a text whose content was cleaned before colours were added.
+    pub fn write_rendered(&mut self, text: &str) -> io::Result<()> {
+        self.to.write_all(text.as_bytes())
+    }
+
     /// Writes a word, in colour on a terminal.
     pub fn paint(&mut self, colour: Colour, word: &str) -> io::Result<()> {
         if self.colours {

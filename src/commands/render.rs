@@ -60,8 +60,14 @@ pub const QUEUE: TableColumns = &[
     ("MESSAGE", "content"),
 ];
 
-pub const TOOLS: TableColumns =
-    &[("TOOL", "name"), ("ENABLED", "enabled"), ("MAY RUN TWICE", "idempotent"), ("WHAT IT DOES", "description")];
+pub const TOOLS: TableColumns = &[
+    ("TOOL", "name"),
+    ("ENABLED", "enabled"),
+    ("OFFERED", "offered"),
+    ("MAY RUN TWICE", "idempotent"),
+    ("WHAT IT DOES", "description"),
+];
+pub const PROMPT_PARTS: TableColumns = &[("PART", "name"), ("BYTES", "bytes"), ("TOKENS", "tokens")];
 pub const CHANNELS: TableColumns = &[
     ("CHANNEL", "name"),
     ("KIND", "kind"),

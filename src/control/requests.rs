@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::query::{
     ApprovalAnswer, GatewayQuery, JobChange, JobQuery, MemoryChange, MemoryQuery, MemorySelection, ProbeScope,
-    RetryClass, StoreChange, StoreQuery,
+    RetryClass, StoreChange, StoreQuery, ToolRun,
 };
 
 /// The characters that [`escape`] replaces.
@@ -150,8 +150,19 @@ impl GatewayQuery {
             Self::Models(ProbeScope::All) => "/api/models?ask=*".to_owned(),
             Self::Models(ProbeScope::One(name)) => with_query("/api/models", [("ask", Some(name.clone()))]),
             Self::Tools => "/api/tools".to_owned(),
+            Self::Prompt { session, message } => {
+                with_query("/api/prompt", [("session", session.clone()), ("message", message.clone())])
+            }
             Self::Checks => "/api/checks".to_owned(),
         }
+    }
+}
+
+impl ToolRun {
+    /// The method, the path and the body of the API that runs it.
+    pub fn request(&self) -> (Method, String, String) {
+        let body = json!({ "arguments": self.arguments, "raw": self.is_whole }).to_string();
+        (Method::POST, format!("/api/tools/{}/run", escape(&self.name)), body)
     }
 }
 

@@ -37,14 +37,15 @@ pub fn check(loaded: &LoadedConfig, env: &BTreeMap<String, String>) -> Vec<Confi
     faults
 }
 
-/// Checks that each entry of `tools.disabled` is a name or an alias of a tool.
+/// Checks that each entry of `tools.disabled` and `tools.output` is a name or an alias of a tool.
 pub(super) fn check_tools(loaded: &LoadedConfig) -> Result<(), ConfigFaults> {
-    const KEY: &str = "tools.disabled";
-    let unknown = loaded.config.tools.disabled.iter().filter(|name| !is_tool(name));
-    all(unknown.map(|name| {
+    let tools = &loaded.config.tools;
+    let disabled = tools.disabled.iter().map(|name| ("tools.disabled".to_owned(), name));
+    let limited = tools.output.keys().map(|name| (format!("tools.output.{name}"), name));
+    all(disabled.chain(limited).filter(|(_, name)| !is_tool(name)).map(|(key, name)| {
         let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
         let names = TOOL_NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-        loaded.fault(KEY, format!("{name:?} is no tool{near}"), names)
+        loaded.fault(&key, format!("{name:?} is no tool{near}"), names)
     }))
 }
 

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
+use daoyou_channels::SessionKey;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
+use super::build::{Gateway, Options};
 use super::inspect::Inspector;
 use super::settings::{job_context, memory_settings, secrets};
 use crate::config::LoadedConfig;
@@ -12,8 +15,8 @@ use crate::cron::JobError;
 use crate::home::{Home, HomeLock};
 use crate::memory::{MemoryError, MemoryService};
 use crate::query::{
-    self, GatewayQuery, Inspect, JobChange, JobQuery, MemoryChange, MemoryQuery, StoreChange, StoreQuery, jobs,
-    memories, sessions,
+    self, GatewayQuery, Inspect, InspectError, JobChange, JobQuery, MemoryChange, MemoryQuery, StoreChange, StoreQuery,
+    ToolRun, jobs, memories, sessions,
 };
 use crate::store::Store;
 
@@ -139,12 +142,45 @@ fn open_memory(home: &Home, loaded: &LoadedConfig) -> anyhow::Result<MemoryServi
     Ok(MemoryService::new(Store::open(&home.database())?, settings))
 }
 
+/// Runs a tool, or composes the next request, with the parts of a gateway that is built and never runs.
+async fn with_gateway<T>(
+    home: &Home,
+    lock: HomeLock,
+    loaded: &LoadedConfig,
+    work: impl AsyncFnOnce(&dyn Inspect) -> Result<T, InspectError>,
+) -> anyhow::Result<T> {
+    let options = Options { only_session: Some(SessionKey::from("cli:direct")), ..Options::default() };
+    let gateway = Gateway::build(home.clone(), lock, loaded, options).await?;
+    let answer = work(gateway.state.inspector.as_ref()).await;
+    gateway.fixed.processes.stop().await;
+    gateway.runtime.get().memory.keep_files().await;
+    gateway.bus.store().close().await;
+    Ok(answer?)
+}
+
+/// Runs a tool by hand.
+///
+/// # Errors
+/// The gateway cannot be built, or the store cannot be written. A failure of the tool is an answer.
+pub async fn run_tool(
+    home: &Home,
+    lock: HomeLock,
+    loaded: &LoadedConfig,
+    run: ToolRun,
+    cancel: CancellationToken,
+) -> anyhow::Result<Value> {
+    with_gateway(home, lock, loaded, async |inspector| inspector.run_tool(run, cancel).await).await
+}
+
 /// Answers a query about the gateway that this home would have. Only queries that read the store keep `lock`, so that a gateway
 /// can start while other machines are probed.
 ///
 /// # Errors
 /// The configuration is invalid, or the subject does not exist.
 pub async fn inspect(home: &Home, lock: HomeLock, loaded: &LoadedConfig, query: GatewayQuery) -> anyhow::Result<Value> {
+    if let GatewayQuery::Prompt { .. } = query {
+        return with_gateway(home, lock, loaded, async |inspector| inspector.answer(query).await).await;
+    }
     let lock = Some(lock).filter(|_| matches!(query, GatewayQuery::Status | GatewayQuery::Channels));
     let answer = Inspector::offline(home.clone(), loaded)?.answer(query).await;
     drop(lock);

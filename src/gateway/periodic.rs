@@ -37,7 +37,7 @@ impl PeriodicWork {
     pub async fn run(self, shutdown: CancellationToken) {
         let work = async {
             tokio::join!(
-                isolate(self.upkeep.bus.expire_approvals()),
+                isolate(self.upkeep.bus.expire_requests()),
                 isolate(self.upkeep.check_after_start()),
                 self.tick_each_minute(),
                 self.maintain_each_hour()
@@ -68,7 +68,7 @@ impl PeriodicWork {
         // The clock may have been set, or the machine may have slept.
         let runtime = self.runtime.get();
         runtime.jobs.wake();
-        self.upkeep.bus.expire_approvals().await;
+        self.upkeep.bus.expire_requests().await;
         if let Some(heartbeat) = &self.heartbeat {
             heartbeat.tick(&heartbeat_settings(&runtime.config), Timestamp::now()).await;
         }

@@ -9,7 +9,9 @@ use anyhow::Context;
 use daoyou_channels::trust::SenderLists;
 
 use super::settings::{bus_settings, embedder, job_context, memory_settings, secrets, size, timezone, trust_lists};
-use crate::agent::{ApprovalGate, Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools};
+use crate::agent::{
+    ApprovalGate, AskUserTool, Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools,
+};
 use crate::bus::{BusSettings, MessageBus, WeakBus};
 use crate::config::{Config, LoadedConfig};
 use crate::cron::{CronTool, JobService};
@@ -239,10 +241,11 @@ pub(super) fn tool_deps(
 ) -> ToolDeps {
     let cron = jobs.cloned().map_or_else(CronTool::to_be_shown, CronTool::new);
     let spawn = SpawnTool::new(config.agent.spawn.clone(), bus.clone());
-    let mut further: Vec<Arc<dyn Tool>> = vec![Arc::new(cron), Arc::new(spawn)];
-    further.extend(memory::tools(memory));
     let is_redacted = config.agent.middleware.contains(&MiddlewareName::Redaction);
     let secrets = memory.filter(|_| is_redacted).map(|memory| (*memory.secrets).clone()).unwrap_or_default();
+    let ask_user = AskUserTool::new(bus.clone(), config.approval.expires, secrets.clone());
+    let mut further: Vec<Arc<dyn Tool>> = vec![Arc::new(ask_user), Arc::new(cron), Arc::new(spawn)];
+    further.extend(memory::tools(memory));
     ToolDeps { processes: processes.cloned(), further, private: PRIVATE, reserve: config.store.reserve.0.0, secrets }
 }
 

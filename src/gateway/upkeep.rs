@@ -85,10 +85,11 @@ impl Upkeep {
         let runtime = self.runtime.get();
         let retain = &runtime.config.store.retain;
         let sessions = retain.sessions.map(Duration::from);
-        let rules: [(&str, Option<Duration>, Prune); 8] = [
+        let rules: [(&str, Option<Duration>, Prune); 9] = [
             ("turns", retain.turns.map(Duration::from), retention::prune_turn_steps),
             ("sub-agents", retain.turns.map(Duration::from), retention::prune_spawns),
             ("approvals", retain.turns.map(Duration::from), retention::prune_approvals),
+            ("questions", retain.turns.map(Duration::from), retention::prune_questions),
             ("outbox", retain.outbox.map(Duration::from), retention::prune_outbox),
             ("sessions", sessions, memory::prune_sessions),
             ("summaries", sessions, memory::prune_orphaned_summaries),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{Cost, Images, LlmError};
 use crate::chat::{ChatMessage, Reasoning, ToolCall, ToolSpec, Usage};
@@ -95,6 +96,16 @@ pub trait Provider: Send + Sync {
     /// Returns true if `model` takes images, as far as is known.
     fn sees(&self, _model: &str) -> bool {
         false
+    }
+
+    /// Returns the body that [`chat`](Self::chat) would send first, or its content as JSON if nothing is sent.
+    ///
+    /// # Errors
+    /// The body cannot be written.
+    fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, LlmError> {
+        let ChatRequest { model, system, messages, tools, .. } = request;
+        let content = json!({ "model": model, "system": **system, "messages": messages, "tools": **tools });
+        Ok(content.to_string().into_bytes())
     }
 
     /// Asks once, with the provider's own retries and deadlines, and streams to `sink` if the service can.

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 /// Something to find out about a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,8 +15,24 @@ pub enum GatewayQuery {
     /// The model services.
     Models(ProbeScope),
     Tools,
+    /// The next request to the model, in a session and with a message; by default the terminal's, and "hello".
+    Prompt {
+        session: Option<String>,
+        message: Option<String>,
+    },
     /// Every check that only the gateway's process can make: of its keys, its sandbox and its channels.
     Checks,
+}
+
+/// A call of a tool by hand, by the owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolRun {
+    /// Or an alias.
+    pub name: String,
+    /// A JSON object, as a model writes it.
+    pub arguments: String,
+    /// The result is not shortened.
+    pub is_whole: bool,
 }
 
 /// Which model services are probed when they are listed.
@@ -40,4 +57,10 @@ pub enum InspectError {
 #[async_trait]
 pub trait Inspect: Send + Sync {
     async fn answer(&self, query: GatewayQuery) -> Result<Value, InspectError>;
+
+    /// Runs a tool, and commits what it does inside daoyou; returns `success`, `content`, `error` and `metadata`.
+    ///
+    /// # Errors
+    /// No gateway was built, or its store cannot be written. A failure of the tool is an answer.
+    async fn run_tool(&self, run: ToolRun, cancel: CancellationToken) -> Result<Value, InspectError>;
 }

@@ -1,6 +1,6 @@
 //! Schedules the retries of turns that wait because no model is available. Their rows are `waiting` in the store; this
-//! holds when each is tried again, and which turns sleep until a sub-agent has ended. A turn that is unknown here,
-//! such as one that waited when the process ended, may be tried at once.
+//! holds when each is tried again, and which turns sleep until a sub-agent has ended or a person has answered. A turn that
+//! is unknown here, such as one that waited when the process ended, may be tried at once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -53,8 +53,8 @@ pub struct RetryTerms {
 #[derive(Debug, Default)]
 struct ParkingTable {
     turns: HashMap<Uuid, ParkedTurn>,
-    /// Turns that wait for sub-agents; no timer wakes them.
-    awaiting_sub_agents: HashSet<Uuid>,
+    /// Turns that wait for sub-agents or people; no timer wakes them.
+    awaiting_others: HashSet<Uuid>,
     /// The count of answers, and for each provider the number of its last one.
     answers: u64,
     answered: HashMap<String, u64>,
@@ -105,31 +105,36 @@ impl RetryScheduler {
         self.changed.notify_one();
     }
 
-    /// Reports that a turn waits for the owner. For a process that ends with its one message.
+    /// Reports that a turn waits for a person. For a process that ends with its one message.
     pub fn report_parked(&self) {
         self.has_parked.cancel();
     }
 
     /// Lets the turn wait until [`RetryScheduler::resume`].
-    pub fn await_sub_agents(&self, turn: Uuid) {
-        self.lock().awaiting_sub_agents.insert(turn);
+    pub fn await_others(&self, turn: Uuid) {
+        self.lock().awaiting_others.insert(turn);
     }
 
     /// Ends that wait; the caller wakes its session.
     pub fn resume(&self, turn: Uuid) {
-        self.lock().awaiting_sub_agents.remove(&turn);
+        self.lock().awaiting_others.remove(&turn);
+    }
+
+    /// Ends all such waits: a turn that has to wait on is parked again.
+    pub fn resume_all(&self) {
+        self.lock().awaiting_others.clear();
     }
 
     /// Returns true if the turn must go on waiting.
     pub fn must_wait(&self, turn: Uuid) -> bool {
         let table = self.lock();
-        table.awaiting_sub_agents.contains(&turn) || table.turns.get(&turn).is_some_and(|parked| parked.until.is_some())
+        table.awaiting_others.contains(&turn) || table.turns.get(&turn).is_some_and(|parked| parked.until.is_some())
     }
 
     /// Records that the turn is being tried.
     pub fn start_try(&self, turn: Uuid) {
         let mut table = self.lock();
-        table.awaiting_sub_agents.remove(&turn);
+        table.awaiting_others.remove(&turn);
         if let Some(parked) = table.turns.get_mut(&turn) {
             parked.until = None;
         }
@@ -138,7 +143,7 @@ impl RetryScheduler {
     /// Forgets a turn that has ended.
     pub fn remove(&self, turn: Uuid) {
         let mut table = self.lock();
-        table.awaiting_sub_agents.remove(&turn);
+        table.awaiting_others.remove(&turn);
         table.turns.remove(&turn);
     }
 

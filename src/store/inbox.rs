@@ -84,6 +84,11 @@ impl InboxRow {
     pub fn age(&self) -> std::time::Duration {
         std::time::Duration::from_millis(u64::try_from(super::now_ms() - self.received_at).unwrap_or(0))
     }
+
+    /// Returns true if the message is neither answered nor given up.
+    pub fn is_open(&self) -> bool {
+        !matches!(self.state, InboxState::Done | InboxState::Dead)
+    }
 }
 
 const COLUMNS: &str = "seq, id, channel, external_id, session, chat_id, sender, trust, content, attachments, metadata,

@@ -43,6 +43,7 @@ pub mod outbox;
 pub mod overview;
 pub mod ownership;
 pub mod processes;
+pub mod questions;
 pub mod queues;
 pub mod retention;
 pub mod search_index;

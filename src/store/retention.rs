@@ -164,6 +164,15 @@ pub fn prune_approvals(connection: &Connection, before_ms: i64) -> Result<usize,
     execute(connection, sql, params![before_ms, PIECE])
 }
 
+/// Deletes questions of finished turns that were answered, or ended otherwise, before `before_ms`.
+pub fn prune_questions(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
+    let sql = "DELETE FROM questions WHERE id IN (
+                SELECT q.id FROM questions q WHERE q.ended_at < ?1 AND q.state <> 'pending'
+                    AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.turn = q.turn AND i.state IN ('queued', 'running', 'waiting'))
+                LIMIT ?2)";
+    execute(connection, sql, params![before_ms, PIECE])
+}
+
 /// Returns the lowest UUIDv7 of a moment (RFC 9562, section 5.7), as text.
 fn first_uuid_of(ms: i64) -> String {
     let ms = ms.max(0);

@@ -14,6 +14,7 @@ use super::executor::{ExecutorLimits, ToolExecutor};
 use super::files::{EditFile, ListDir, ReadFile, ReadScope, WorkspaceJail, WriteFile};
 use super::find_tools::FindTools;
 use super::message::{ATTACHMENT_BYTES, MessageTool};
+use super::output_limits::OutputLimits;
 use super::parallel::ParallelTool;
 use super::private_folders::PrivateFolders;
 use super::process::{ProcessTool, Processes};
@@ -110,13 +111,14 @@ pub fn build(
         Arc::new(WebFetch::new(rules)),
         Arc::new(WebSearch::new(&config.web, service)),
         Arc::new(FindTools::new()),
-        Arc::new(ParallelTool::new(config.timeout.0)),
+        Arc::new(ParallelTool::new(config.timeout.0, config.max_output)),
     ];
     for tool in tools.into_iter().chain(further) {
         registry.register(tool)?;
     }
     let limits = ExecutorLimits { timeout: config.timeout.0, at_once: config.parallel };
-    Ok(ToolExecutor::new(registry, spill, limits).with_secrets(secrets))
+    let outputs = OutputLimits::new(config.max_output, &config.output);
+    Ok(ToolExecutor::new(registry, spill, limits).with_output_limits(outputs).with_secrets(secrets))
 }
 
 fn setting((key, wrong, allowed): &(&str, String, &str)) -> ToolSetupError {

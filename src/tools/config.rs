@@ -1,11 +1,13 @@
 //! `[tools]`.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use daoyou_channels::settings::{ByteSize, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::output_limits::OutputConfig;
 use super::web::WebConfig;
 use crate::guard::SandboxMode;
 
@@ -27,6 +29,11 @@ pub struct ToolsConfig {
     /// How many calls of one response run at the same time; calls that change something always run one after the other.
     #[schemars(range(min = 1, max = 256))]
     pub parallel: NonZeroUsize,
+    /// The most characters of a result that a model gets, whatever the tool; the whole is in a file.
+    #[schemars(range(min = 100, max = 10_000_000))]
+    pub max_output: u32,
+    /// By tool: the limit of its results, and what stays of longer ones.
+    pub output: BTreeMap<String, OutputConfig>,
     pub exec: ExecConfig,
     pub web: WebConfig,
 }
@@ -40,6 +47,8 @@ impl Default for ToolsConfig {
             max_file_size: ByteSize(10_000_000),
             timeout: Span::from_secs(600),
             parallel: const { NonZeroUsize::new(8).expect("8 is not 0") },
+            max_output: 12_000,
+            output: BTreeMap::new(),
             exec: ExecConfig::default(),
             web: WebConfig::default(),
         }

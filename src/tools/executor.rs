@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::arguments::parse_arguments;
+use super::output_limits::{OutputLimits, OutputRule, note_cut, note_left};
 use super::private_folders::ConversationFolder;
 use super::refusal::{Restriction, refusal};
 use super::registry::{ToolRegistry, ToolRegistryError};
@@ -21,7 +22,7 @@ use super::spill::SpillStore;
 use super::tool::{
     CallRunner, OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome, ToolResult,
 };
-use super::truncation::{TextExtent, truncate_middle};
+use super::truncation::TextExtent;
 use crate::cache::{CacheKey, Cacheability};
 use crate::chat::{ERROR_ADVICE, ToolCall, ToolSpec};
 use crate::guard::KnownSecrets;
@@ -47,6 +48,7 @@ pub struct ToolExecutor {
     registry: ToolRegistry,
     spill: Arc<SpillStore>,
     limits: ExecutorLimits,
+    outputs: Arc<OutputLimits>,
     secrets: KnownSecrets,
 }
 
@@ -61,7 +63,12 @@ pub struct ExecutorLimits {
 
 impl ToolExecutor {
     pub fn new(registry: ToolRegistry, spill: Arc<SpillStore>, limits: ExecutorLimits) -> Self {
-        Self { registry, spill, limits, secrets: KnownSecrets::default() }
+        Self { registry, spill, limits, outputs: Arc::default(), secrets: KnownSecrets::default() }
+    }
+
+    /// Returns the same executor, which shortens results by these limits.
+    pub fn with_output_limits(self, outputs: OutputLimits) -> Self {
+        Self { outputs: Arc::new(outputs), ..self }
     }
 
     /// Returns the same executor; it removes `secrets` from all that calls return, also from calls within a plan.
@@ -83,6 +90,7 @@ impl ToolExecutor {
             registry: self.registry.filtered(keeps),
             spill: Arc::clone(&self.spill),
             limits: self.limits,
+            outputs: Arc::clone(&self.outputs),
             secrets: self.secrets.clone(),
         }
     }
@@ -103,6 +111,11 @@ impl ToolExecutor {
 
     pub fn limits(&self) -> ExecutorLimits {
         self.limits
+    }
+
+    /// Returns the limit of a tool's results.
+    pub fn output_rule(&self, tool: &dyn Tool) -> OutputRule {
+        self.outputs.of(Some(tool))
     }
 
     /// Returns whether calls of this tool may run beside others; `None` for an unknown tool.
@@ -149,6 +162,14 @@ impl ToolExecutor {
 
     /// Runs one call. The model reads [`ToolResult::render`] of the result, which is within the tool's limit.
     pub async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
+        let mut outcome = self.run_whole(call, context).await;
+        let tool = self.registry.get(&call.name).map(AsRef::as_ref);
+        self.shorten(&mut outcome.result, self.outputs.of(tool), context).await;
+        outcome
+    }
+
+    /// Does the same as [`Self::run`], without shortening the result.
+    pub async fn run_whole(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
         let started = Instant::now();
         let tool = self.registry.get(&call.name);
         if let Some(error) = self.refusal(call, context) {
@@ -175,7 +196,6 @@ impl ToolExecutor {
         if tool.is_some_and(|tool| tool.is_private()) {
             result.metadata.insert(PRIVATE_KEY.to_owned(), true.into());
         }
-        self.shorten(result, tool.map(|tool| tool.output_limit()).unwrap_or_default(), context).await;
         outcome
     }
 
@@ -267,11 +287,13 @@ impl ToolExecutor {
         texts.into_iter().filter_map(|text| self.secrets.redact(text).then_some(())).count() > 0
     }
 
-    /// Shortens the result so that its rendered form is within `limit`, and keeps the whole in a spill file.
-    async fn shorten(&self, result: &mut ToolResult, limit: OutputLimit, context: &ToolContext) {
-        let rendered = result.render();
-        if TextExtent::of(&rendered).fits(limit) {
-            return;
+    /// Shortens the result so that its rendered form is within the limit of `rule`, and keeps the whole in a spill file.
+    async fn shorten(&self, result: &mut ToolResult, rule: OutputRule, context: &ToolContext) {
+        let (rendered, limit) = (result.render(), rule.limit);
+        let extent = TextExtent::of(&rendered);
+        if extent.fits(limit) {
+            // The tool itself may have cut it.
+            return note_left(&mut result.metadata, extent.chars);
         }
         let whole = match result.metadata.get(SPILL_KEY).and_then(Value::as_str) {
             Some(path) => Some(path.to_owned()),
@@ -284,20 +306,23 @@ impl ToolExecutor {
         // The error matters most: it gets up to half, the output the rest.
         if let Some(error) = &mut result.error {
             let half = OutputLimit { chars: limit.chars / 2, lines: limit.lines / 2 };
-            *error = truncate_middle(error, half, None);
+            *error = rule.cut(error, half, None);
         }
         let around = TextExtent::of(&ToolResult { content: "x".to_owned(), ..result.clone() }.render());
         let left = OutputLimit {
             chars: limit.chars.saturating_sub(around.chars.saturating_sub(1)),
             lines: limit.lines.saturating_sub(around.lines.saturating_sub(1)),
         };
-        result.content = truncate_middle(&result.content, left, whole.as_deref());
-        let bounded = result.render();
+        result.content = rule.cut(&result.content, left, whole.as_deref());
+        let mut bounded = result.render();
         if !TextExtent::of(&bounded).fits(limit) {
             // The limit is too small for an error and its output.
             result.error = None;
-            result.content = truncate_middle(&rendered, limit, whole.as_deref());
+            result.content = rule.cut(&rendered, limit, whole.as_deref());
+            bounded.clone_from(&result.content);
         }
+        note_cut(&mut result.metadata, extent.chars);
+        note_left(&mut result.metadata, bounded.chars().count());
     }
 
     /// Keeps a text in a spill file and returns its path; `None` if the disk refuses it.

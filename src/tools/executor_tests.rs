@@ -241,6 +241,39 @@ async fn files_are_written_read_edited_and_listed() {
 }
 
 #[tokio::test]
+async fn a_cut_result_says_so_in_its_metadata() {
+    let set = |chars, strategy| OutputConfig { chars: Some(chars), lines: None, strategy: Some(strategy) };
+    for (max_output, output, left, ends) in [
+        (12_000, None, 400, "y"),
+        (150, None, 150, "y"),
+        (12_000, Some(set(300, TruncationStrategy::HeadOnly)), 300, "]"),
+        (12_000, Some(set(300, TruncationStrategy::None)), 5_000, "y"),
+        (600, Some(set(9_000, TruncationStrategy::None)), 600, "y"),
+    ] {
+        let output = output.into_iter().map(|output| ("long".to_owned(), output)).collect();
+        let mut world = ToolWorld::new(&ToolsConfig { max_output, output, ..ToolsConfig::default() });
+        world.executor.register(Arc::new(FakeTool::new("long", || ToolResult::ok("y".repeat(5_000))))).unwrap();
+        world.executor.register(Arc::new(FakeTool::new("short", || ToolResult::ok("x".repeat(100))))).unwrap();
+        let short = world.executor.run(&call("short", "{}"), &context()).await.result;
+        assert_eq!((short.content.len(), short.metadata.len()), (100, 0), "at or below the limit nothing changes");
+        let ToolResult { content, metadata, .. } = world.executor.run(&call("long", "{}"), &context()).await.result;
+        assert!(content.len() <= left && content.len() + 100 > left && content.ends_with(ends), "{left}: {content}");
+        if left == 5_000 {
+            assert!(metadata.is_empty(), "{metadata:?}");
+            continue;
+        }
+        assert_eq!(
+            (&metadata["truncated"], &metadata["original_length"], &metadata["truncated_length"]),
+            (&json!(true), &json!(5_000), &json!(content.len()))
+        );
+        let spill = std::fs::read_to_string(world.path(metadata["spill"].as_str().unwrap())).unwrap();
+        assert_eq!(spill, "y".repeat(5_000));
+        let whole = world.executor.run_whole(&call("long", "{}"), &context()).await.result;
+        assert_eq!((whole.content.len(), whole.metadata.len()), (5_000, 0));
+    }
+}
+
+#[tokio::test]
 async fn a_large_folder_is_listed_in_part() {
     let world = fresh();
     for n in 0..520 {

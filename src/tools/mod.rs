@@ -11,6 +11,7 @@ mod files;
 mod find_tools;
 mod message;
 mod names;
+mod output_limits;
 mod parallel;
 mod private_folders;
 mod process;
@@ -31,6 +32,7 @@ pub use config::{ExecConfig, ToolsConfig};
 pub use exec::sandbox_of;
 pub use executor::{CacheableCall, ExecutorLimits, ToolExecutor};
 pub use names::{TOOL_NAMES, is_tool, nearest_tool};
+pub use output_limits::{OutputConfig, OutputRule};
 pub use parallel::{PLANNED_CALLS_KEY, is_plan};
 pub use private_folders::PrivateFolders;
 pub use process::{KillRequester, OutputTail, ProcessEnd, ProcessEndAnnouncer, Processes, format_elapsed};
@@ -40,7 +42,7 @@ pub use schema::{plain_schema, schema_faults, tool_spec};
 pub use spill::SpillStore;
 pub use tool::{
     CallRunner, OutputLimit, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome,
-    ToolResult, WriteRows,
+    ToolResult, TruncationStrategy, WriteRows,
 };
 pub use truncation::truncate_middle;
 pub use web::WebConfig;

@@ -19,6 +19,7 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ("web_search", &["search_web", "internet_search", "google", "google_search", "brave_search"]),
     (FIND_TOOLS, &["tool_search", "search_tools", "list_tools"]),
     ("parallel", &["multi_tool_use.parallel", "multi_tool_use", "batch"]),
+    ("ask_user", &["ask", "question", "ask_question", "ask_followup_question", "ask_human", "request_input"]),
     (
         "cron",
         &["schedule", "scheduler", "reminder", "remind", "remind_me", "set_reminder", "schedule_task", "cron_job"],
@@ -38,6 +39,7 @@ pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
     ("process", "background commands"),
     ("message", "other chats, mails, files"),
     ("parallel", ""),
+    ("ask_user", ""),
     ("cron", "reminders, schedules"),
     ("spawn", "sub-agents"),
     ("forget", ""),
@@ -55,6 +57,11 @@ pub fn is_tool(name: &str) -> bool {
 /// Returns the tool that `name` most likely means, if one is similar.
 pub fn nearest_tool(name: &str) -> Option<&'static str> {
     nearest::nearest(&name.to_lowercase(), names(), nearest::BY_EDITS, MIN_SIMILARITY)
+}
+
+/// Returns the own name of the tool that `name` or an alias means, in any case.
+pub(super) fn canonical_name(name: &str) -> Option<&'static str> {
+    names().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, tool)| tool)
 }
 
 /// Returns the aliases of a tool.

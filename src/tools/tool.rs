@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::{Attachment, SessionKey, Trust};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -63,6 +64,9 @@ pub enum ToolEffect {
     /// The call has no result until this turn has ended: its current result is void, and the call runs again then. Rows
     /// in the same outcome are written at once.
     Await(Uuid),
+    /// As [`ToolEffect::Await`], until a person has answered the approval or question with this id. Later calls of the response
+    /// wait as well.
+    AwaitPerson(Uuid),
 }
 
 /// Rows that are written in the commit of a call's result.
@@ -161,13 +165,28 @@ impl ToolOutcome {
         Self { result: ToolResult::ok(""), effects }
     }
 
-    /// Returns the turns that the call waits for; if there are any, there is no result yet.
-    pub fn awaited_turns(&self) -> Vec<Uuid> {
-        let turn = |effect: &ToolEffect| match effect {
-            ToolEffect::Await(turn) => Some(*turn),
-            _ => None,
-        };
-        self.effects.iter().filter_map(turn).collect()
+    /// Returns the outcome of a call that has no result until a person has answered the approval or question `id`.
+    pub fn asked(id: Uuid, mut effects: Vec<ToolEffect>) -> Self {
+        effects.push(ToolEffect::AwaitPerson(id));
+        Self { result: ToolResult::ok(""), effects }
+    }
+
+    /// Returns the turns, approvals and questions that the call waits for; if there are any, there is no result yet.
+    pub fn awaited(&self) -> impl Iterator<Item = Uuid> {
+        self.effects.iter().filter_map(|effect| match effect {
+            ToolEffect::Await(id) | ToolEffect::AwaitPerson(id) => Some(*id),
+            ToolEffect::Message { .. } | ToolEffect::Rows(_) => None,
+        })
+    }
+
+    /// Returns true if the call has no result yet.
+    pub fn is_pending(&self) -> bool {
+        self.awaited().next().is_some()
+    }
+
+    /// Returns true if the call waits for a person.
+    pub fn awaits_person(&self) -> bool {
+        self.effects.iter().any(|effect| matches!(effect, ToolEffect::AwaitPerson(_)))
     }
 }
 
@@ -209,7 +228,7 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
 }
 
-/// The longest output that the model sees; a longer one is shortened in the middle and kept whole in a spill file.
+/// The longest output that the model sees; a longer one is shortened and kept whole in a spill file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputLimit {
     pub chars: usize,
@@ -220,6 +239,19 @@ impl Default for OutputLimit {
     fn default() -> Self {
         Self { chars: 8_000, lines: 500 }
     }
+}
+
+/// What stays of a result that is too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TruncationStrategy {
+    /// Its start and its end.
+    #[default]
+    HeadTail,
+    /// Its start.
+    HeadOnly,
+    /// All of it, up to `tools.max_output`.
+    None,
 }
 
 /// A tool: its name, schema, description for the model, and code.
@@ -246,6 +278,11 @@ pub trait Tool: Send + Sync {
 
     fn output_limit(&self) -> OutputLimit {
         OutputLimit::default()
+    }
+
+    /// Returns what stays of a longer output.
+    fn output_strategy(&self) -> TruncationStrategy {
+        TruncationStrategy::default()
     }
 
     /// Returns true if results are for this turn alone: a long one is shortened and not kept in a file that others may
@@ -295,7 +332,7 @@ pub trait Tool: Send + Sync {
         false
     }
 
-    /// Returns true if the first run of this call may have no result ([`ToolEffect::Await`]). `arguments` is null if
+    /// Returns true if the first run of this call may have no result ([`ToolOutcome::is_pending`]). `arguments` is null if
     /// the schema does not hold.
     fn may_wait(&self, _arguments: &Value, _context: &ToolContext) -> bool {
         false

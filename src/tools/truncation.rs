@@ -58,6 +58,33 @@ pub fn truncate_middle_of(
     prefix(front, limit.chars, limit.lines).to_owned()
 }
 
+/// Returns `text` if it fits `limit`, otherwise its head and a marker, within the limit and never longer than the text. `whole` is
+/// the path where the model can read all of it.
+pub fn truncate_end(text: &str, limit: OutputLimit, whole: Option<&str>) -> String {
+    let total = TextExtent::of(text);
+    if total.fits(limit) {
+        return text.to_owned();
+    }
+    let path_note = whole.map(|path| format!("; the whole output: {path}")).unwrap_or_default();
+    let marker = |chars: usize, lines: usize| format!("[... {chars} characters, {lines} lines cut{path_note}]");
+    let room = marker(total.chars, total.lines).chars().count();
+    let head = |marker: usize| {
+        let chars = limit.chars.min(total.chars).checked_sub(marker + 1)?;
+        let lines = limit.lines.checked_sub(1).filter(|lines| *lines > 0)?;
+        (chars > marker).then(|| whole_lines_of_head(prefix(text, chars, lines)))
+    };
+    if let Some(head) = head(room) {
+        let left = TextExtent::of(head);
+        return join_around_marker(head, &marker(total.chars - left.chars, total.lines.saturating_sub(left.lines)), "")
+            .trim_end_matches('\n')
+            .to_owned();
+    }
+    match head("...".len()) {
+        Some(head) => join_around_marker(head, "...", "").trim_end_matches('\n').to_owned(),
+        None => prefix(text, limit.chars, limit.lines).to_owned(),
+    }
+}
+
 /// Puts the marker on a line of its own.
 fn join_around_marker(head: &str, marker: &str, tail: &str) -> String {
     let before = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
@@ -168,6 +195,24 @@ mod tests {
                 let (_, tail) = rest.split_once(" ...]\n").unwrap();
                 prop_assert!(text.starts_with(head) || text.starts_with(head.strip_suffix('\n').unwrap()));
                 prop_assert!(text.ends_with(tail));
+            }
+        }
+
+        #[test]
+        fn a_text_cut_at_its_end_is_within_its_limit_and_not_longer_and_keeps_its_start(
+            text in "([a-c界🦀\r\n]{0,30}|[a-z ]{0,80}\n){0,40}",
+            chars in 0_usize..900,
+            lines in 0_usize..40,
+            named: bool,
+        ) {
+            let limit = OutputLimit { chars, lines };
+            let got = truncate_end(&text, limit, named.then_some("a/b.txt"));
+            let extent = TextExtent::of(&got);
+            prop_assert!(extent.fits(limit) && got.len() <= text.len(), "{got:?}");
+            if TextExtent::of(&text).fits(limit) {
+                prop_assert_eq!(&got, &text);
+            } else if let Some((head, _)) = got.split_once("[... ") {
+                prop_assert!(text.starts_with(head) || text.starts_with(head.strip_suffix('\n').unwrap()));
             }
         }
 

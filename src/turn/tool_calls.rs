@@ -29,8 +29,8 @@ struct SharedProgress<'a> {
 struct AwaitedCalls {
     calls: HashSet<String>,
     turns: Vec<Uuid>,
-    /// A call waits for the owner, and later ones may depend on it.
-    is_owner_asked: bool,
+    /// A call waits for a person, and later ones may depend on it.
+    is_person_asked: bool,
 }
 
 impl SharedProgress<'_> {
@@ -49,10 +49,11 @@ impl SharedProgress<'_> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).apply(step);
     }
 
-    fn waits(&self, call: String, turns: Vec<Uuid>) {
+    fn waits(&self, call: String, outcome: &ToolOutcome) {
         let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
         awaited.calls.insert(call);
-        awaited.turns.extend(turns);
+        awaited.turns.extend(outcome.awaited());
+        awaited.is_person_asked |= outcome.awaits_person();
     }
 }
 
@@ -76,7 +77,7 @@ impl Turn<'_> {
                 let open = progress.open_calls.iter().filter(|open| !awaited.calls.contains(&open.call.id));
                 self.next_group(&open.cloned().collect::<Vec<_>>())
             };
-            if group.is_empty() || awaited.lock().unwrap_or_else(PoisonError::into_inner).is_owner_asked {
+            if group.is_empty() || awaited.lock().unwrap_or_else(PoisonError::into_inner).is_person_asked {
                 break;
             }
             let shared = SharedProgress { progress: Mutex::new(progress), awaited: &awaited };
@@ -105,12 +106,11 @@ impl Turn<'_> {
         self.events.calls(std::iter::once(&call));
         let began = Instant::now();
         let outcome = self.outcome_of(&call, interrupted, progress).await;
-        let awaited = outcome.awaited_turns();
-        if !awaited.is_empty() {
+        if outcome.is_pending() {
             let ToolContext { turn, session, .. } = &self.tool_context;
-            tracing::info!(%turn, %session, tool = call.name, turns = awaited.len(), "a call waits for other turns");
+            tracing::info!(%turn, %session, tool = call.name, "a call waits for other turns or for a person");
             self.journal.record_begun(&outcome.effects).await;
-            return progress.waits(call.id, awaited);
+            return progress.waits(call.id, &outcome);
         }
         let took = began.elapsed();
         self.scope.meter.tool_ran(&self.counted_name(&call.name), outcome.result.success, took);
@@ -156,10 +156,7 @@ impl Turn<'_> {
                 ApprovalDecision::Allowed => {}
                 ApprovalDecision::Approved => context.is_approved = true,
                 ApprovalDecision::Refused(error) => return ToolResult::failed(error).into(),
-                ApprovalDecision::Asked(outcome) => {
-                    progress.awaited.lock().unwrap_or_else(PoisonError::into_inner).is_owner_asked = true;
-                    return outcome;
-                }
+                ApprovalDecision::Asked(outcome) => return outcome,
             }
         }
         if let Some(error) = self.tools.refusal(call, &context) {

@@ -101,6 +101,7 @@ fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
         probe("message", "with a file of `memory/`", json!({"content": "hi", "attachments": ["memory/MEMORY.md"]}), ""),
         probe("message", "to another chat of the channel", json!({"content": "hi", "chat_id": "other"}), ""),
         probe("message", "to another channel", elsewhere, ""),
+        probe("ask_user", "a question to the sender", json!({"question": "canary?"}), "no answer came"),
         probe("cron", "list jobs", json!({"action": "list"}), ""),
         probe("cron", "a job for this chat", json!({"action": "add", "message": "x", "every": "2h"}), ""),
         probe(
@@ -167,6 +168,8 @@ impl World {
         web.put("/search", Page::new("application/json", json!({"results": [hit]}).to_string()));
         let setup = Setup::new()
             .set("approval.default", "never")
+            // Nobody answers the question of `ask_user`.
+            .set("approval.expires", "200ms")
             .set("tools.web.allow_private", vec!["127.0.0.1"])
             .set("tools.web.base_url", web.url(""))
             .model(&model)

@@ -73,6 +73,9 @@ CREATE INDEX processes_open ON processes (started_at) WHERE ended_at IS NULL
 -- index processes_turn on processes
 CREATE INDEX processes_turn ON processes (turn)
 
+-- index questions_pending on questions
+CREATE UNIQUE INDEX questions_pending ON questions (session) WHERE state = 'pending'
+
 -- index said_codes_owner on said_codes
 CREATE INDEX said_codes_owner ON said_codes (owner)
 
@@ -125,6 +128,9 @@ CREATE INDEX spawns_turn ON spawns (turn)
 
 
 -- index sqlite_autoindex_outbox_2 on outbox
+
+
+-- index sqlite_autoindex_questions_1 on questions
 
 
 -- index sqlite_autoindex_said_1 on said
@@ -399,6 +405,21 @@ CREATE TABLE processes (
     -- How, in words.
     ending     TEXT
 , origin TEXT NOT NULL DEFAULT '{}') WITHOUT ROWID
+
+-- table questions on questions
+CREATE TABLE questions (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    turn       TEXT    NOT NULL,
+    session    TEXT    NOT NULL,
+    channel    TEXT    NOT NULL,
+    sender     TEXT    NOT NULL,
+    trust      TEXT    NOT NULL,
+    state      TEXT    NOT NULL,
+    answer     TEXT,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    ended_at   INTEGER
+)
 
 -- table said on said
 CREATE TABLE said (

@@ -12,7 +12,7 @@ use super::sink::Sink;
 use super::{signing, until};
 
 /// Tools that may run twice; turn.md calls them idempotent.
-const IDEMPOTENT: &[&str] = &["read_file", "list_dir", "grep", "glob", "recall", "load_skill"];
+const IDEMPOTENT: &[&str] = &["read_file", "list_dir", "grep", "glob", "recall", "load_skill", "ask_user"];
 
 /// A row of `inbox`.
 #[derive(Clone, Debug)]

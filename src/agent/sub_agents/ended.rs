@@ -16,7 +16,7 @@ use crate::store::{Connection, StoreError, spawns};
 use crate::tools::{OutputLimit, truncate_middle};
 
 /// The limit of an answer for the asking turn.
-pub(super) const ANSWER: OutputLimit = OutputLimit { chars: 12_000, lines: 600 };
+pub(super) const ANSWER: OutputLimit = OutputLimit { chars: 11_000, lines: 600 };
 
 const ABOUT: &str = "The words above are the report of a sub-agent that you started in this conversation; none of them are the \
 user's. Tell the user what matters of it.";

@@ -8,20 +8,19 @@ use std::time::Instant;
 use async_trait::async_trait;
 use daoyou_channels::Channel;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
-use crate::agent::prepare_workspace;
-use crate::bus::{ChannelHealth, MessageBus, WeakBus};
+use crate::bus::{ChannelHealth, MessageBus};
 use crate::config::{Config, ConfigFault, ConfigFaults, LoadedConfig};
 use crate::gateway::channels;
 use crate::gateway::check::build_models;
-use crate::gateway::runtime::{Runtime, build_tools, tool_deps};
+use crate::gateway::runtime::Runtime;
 use crate::home::Home;
 use crate::live::Live;
 use crate::llm::Models;
-use crate::query::{GatewayQuery, Inspect, InspectError};
+use crate::query::{GatewayQuery, Inspect, InspectError, ToolRun};
 use crate::store::overview::{StoreOverview, overview};
 use crate::store::{Connection, Store, StoreError};
-use crate::tools::{ReplayPolicy, ToolExecutor};
 
 /// Answers queries about a gateway, or about the one that a home would have, with the settings of this moment.
 pub struct Inspector {
@@ -63,13 +62,11 @@ impl RunningInspector {
         let channels = channels.iter().map(|channel| (channel.name().to_owned(), Ok(channel.clone()))).collect();
         Self { home, channels: Arc::new(channels), running }
     }
-}
 
-#[async_trait]
-impl Inspect for RunningInspector {
-    async fn answer(&self, question: GatewayQuery) -> Result<Value, InspectError> {
+    /// Returns the inspector with the settings of this moment.
+    fn now(&self) -> Inspector {
         let runtime = self.running.runtime.get();
-        let inspector = Inspector {
+        Inspector {
             home: self.home.clone(),
             config: runtime.config.clone(),
             models: runtime.models.models.clone(),
@@ -77,8 +74,18 @@ impl Inspect for RunningInspector {
             running: Some(self.running.clone()),
             runtime: Some(runtime),
             missing: Vec::new(),
-        };
-        inspector.answer(question).await
+        }
+    }
+}
+
+#[async_trait]
+impl Inspect for RunningInspector {
+    async fn answer(&self, question: GatewayQuery) -> Result<Value, InspectError> {
+        self.now().answer(question).await
+    }
+
+    async fn run_tool(&self, run: ToolRun, cancel: CancellationToken) -> Result<Value, InspectError> {
+        self.now().run_tool(run, cancel).await
     }
 }
 
@@ -140,38 +147,6 @@ impl Inspector {
             }
         }
     }
-
-    /// Returns the gateway's tools, or those that it would have; its workspace must exist.
-    pub(super) fn tools(&self) -> Result<Arc<ToolExecutor>, String> {
-        if let Some(runtime) = &self.runtime {
-            return Ok(runtime.runner().conversations.tools.all.clone());
-        }
-        let workspace = self.home.workspace(&self.config.agent.workspace);
-        let deps = tool_deps(&self.config, None, None, None, &WeakBus::default());
-        build_tools(&self.config, &workspace, &self.home, deps).map_err(|error| error.to_string())
-    }
-
-    fn tool_rows(&self) -> Result<Value, InspectError> {
-        let failed = |error: String| InspectError::Failed(error);
-        if self.running.is_none() {
-            let workspace = self.home.workspace(&self.config.agent.workspace);
-            prepare_workspace(&workspace).map_err(|error| failed(error.to_string()))?;
-        }
-        let tools = self.tools().map_err(failed)?;
-        let rows = tools.registry().all().map(|(tool, enabled)| {
-            let spec = tool.spec();
-            json!({
-                "name": spec.name,
-                "description": spec.description,
-                "enabled": enabled,
-                // For a tool that runs others it depends on these.
-                "idempotent": tool.replay() != ReplayPolicy::Once && tool.nested_calls(&Value::Null).is_empty(),
-                "aliases": tool.aliases(),
-                "schema": spec.parameters,
-            })
-        });
-        Ok(rows.collect())
-    }
 }
 
 #[async_trait]
@@ -183,7 +158,12 @@ impl Inspect for Inspector {
             GatewayQuery::TestChannel(name) => self.test_channel(&name).await,
             GatewayQuery::Models(scope) => self.model_rows(scope).await,
             GatewayQuery::Tools => self.tool_rows(),
+            GatewayQuery::Prompt { session, message } => self.prompt(session, message).await,
             GatewayQuery::Checks => Ok(json!(Box::pin(self.checks()).await)),
         }
+    }
+
+    async fn run_tool(&self, run: ToolRun, cancel: CancellationToken) -> Result<Value, InspectError> {
+        self.run_by_hand(run, cancel).await
     }
 }

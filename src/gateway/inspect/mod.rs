@@ -6,6 +6,7 @@ mod inspector;
 mod providers;
 mod sandbox;
 mod status;
+mod tools;
 mod units;
 
 pub use inspector::{Inspector, RunningInspector, RunningParts};

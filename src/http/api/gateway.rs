@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Query};
-use axum::routing::get;
+use axum::extract::{DefaultBodyLimit, Path, Query};
+use axum::routing::{get, post};
 use axum::{Json, Router};
-use daoyou_channels::HttpError;
+use daoyou_channels::{HttpError, json as strict_json};
 use serde::Deserialize;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
-use super::response::ApiResult;
+use super::response::{ApiResult, run_detached};
 use crate::http::health;
 use crate::http::state::{AppState, SharedState};
-use crate::query::{GatewayQuery, ProbeScope};
+use crate::query::{GatewayQuery, ProbeScope, ToolRun};
+
+/// The largest arguments of a tool, in bytes.
+const ARGUMENTS_LIMIT: usize = 16 * 1024 * 1024;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -24,6 +28,8 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         )
         .route("/api/models", get(models))
         .route("/api/tools", get(async |state: SharedState| answer(&state, GatewayQuery::Tools).await))
+        .route("/api/tools/{name}/run", post(run_tool).layer(DefaultBodyLimit::max(ARGUMENTS_LIMIT)))
+        .route("/api/prompt", get(prompt))
         .route("/api/checks", get(async |state: SharedState| answer(&state, GatewayQuery::Checks).await))
 }
 
@@ -44,6 +50,37 @@ async fn models(state: SharedState, Query(params): Query<ModelsParams>) -> ApiRe
         Some(name) => ProbeScope::One(name),
     };
     answer(&state, GatewayQuery::Models(scope)).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PromptParams {
+    session: Option<String>,
+    message: Option<String>,
+}
+
+async fn prompt(state: SharedState, Query(PromptParams { session, message }): Query<PromptParams>) -> ApiResult {
+    answer(&state, GatewayQuery::Prompt { session, message }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolCallBody {
+    /// A JSON object as text, as a model writes it.
+    arguments: String,
+    #[serde(default)]
+    raw: bool,
+}
+
+/// Runs a tool. A client that hangs up cancels the call, whose effects are committed nevertheless.
+async fn run_tool(state: SharedState, Path(name): Path<String>, text: String) -> ApiResult {
+    let body: Result<ToolCallBody, _> = strict_json::from_str(&text);
+    let ToolCallBody { arguments, raw } =
+        body.map_err(|error| HttpError::bad_request(format!("the body is not valid: {error}")))?;
+    let (inspector, cancel) = (state.inspector.clone(), CancellationToken::new());
+    let _guard = cancel.clone().drop_guard();
+    let run = ToolRun { name, arguments, is_whole: raw };
+    run_detached(async move { inspector.run_tool(run, cancel).await.map(Json).map_err(HttpError::from) }).await
 }
 
 async fn status(state: SharedState) -> ApiResult {

@@ -10,7 +10,7 @@ use daoyou_channels::settings::Secret;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, Request, Response, Url};
+use reqwest::{Body, Client, Method, Request, Response, Url};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -359,6 +359,11 @@ impl Provider for RemoteProvider {
 
     fn sees(&self, model: &str) -> bool {
         self.image_support.sees(model)
+    }
+
+    fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, LlmError> {
+        let prepared = self.prepare(request, &ToolNames::of(&request.tools)).map_err(|fault| self.error(fault))?;
+        Ok(prepared.body().and_then(Body::as_bytes).unwrap_or_default().to_vec())
     }
 
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {

@@ -259,6 +259,10 @@ impl ControlCommands for CommandHandler {
         }
     }
 
+    fn is_command(&self, message: &InboundMessage) -> bool {
+        SlashCommand::parse(&message.content).is_some()
+    }
+
     fn unread_remark(&self, message: &InboundMessage) -> Option<String> {
         SlashCommand::parse(&message.content)?.of_below(self.context.phrases)
     }

@@ -100,6 +100,11 @@ impl OutputCapture {
         };
     }
 
+    /// Returns the characters of the whole output if it exceeded memory, so that [`Self::finish`] shortens it.
+    pub(super) fn exceeding_length(&self) -> Option<usize> {
+        (self.total > (self.front.len() + self.back.len()) as u64).then_some(self.extent.chars)
+    }
+
     /// Returns the output and, if it exceeded memory, the path of the whole. Output from memory is returned whole: the
     /// executor shortens it.
     pub(super) fn finish(mut self, limit: OutputLimit) -> (String, Option<String>) {

@@ -18,6 +18,7 @@ use crate::guard::{
     SandboxMode, SandboxPolicy,
 };
 use crate::tools::executor::SPILL_KEY;
+use crate::tools::output_limits::note_cut;
 use crate::tools::private_folders::{FolderVisibility, PrivateFolders};
 use crate::tools::process::{GRACE, LaunchRequest, Processes};
 use crate::tools::{
@@ -225,9 +226,13 @@ impl ExecTool {
         let whole = self.output_limit();
         let output_limit =
             OutputLimit { chars: whole.chars - FAILURE_LINE.chars, lines: whole.lines - FAILURE_LINE.lines };
+        let exceeding = capture.exceeding_length();
         let (content, spill) = capture.finish(output_limit);
         let mut result = result_of(ended, limit);
         result.content = content;
+        if let Some(length) = exceeding {
+            note_cut(&mut result.metadata, length);
+        }
         if let Some(path) = spill {
             result.metadata.insert(SPILL_KEY.to_owned(), Value::from(path));
         }

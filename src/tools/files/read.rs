@@ -14,7 +14,7 @@ use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, Too
 /// The default page.
 const DEFAULT_PAGE: PageLimit = PageLimit { lines: 200, chars: 5_000 };
 /// The largest page, for calls with a `limit`.
-const LARGE_PAGE: PageLimit = PageLimit { lines: 1_000, chars: 20_000 };
+const LARGE_PAGE: PageLimit = PageLimit { lines: 1_000, chars: 11_600 };
 /// The size of the notes around a page.
 const NOTES: OutputLimit = OutputLimit { chars: 400, lines: 4 };
 /// How many bytes from the start are searched for a NUL, which marks a binary file.

@@ -18,6 +18,7 @@ use crate::chat::{ToolCall, ToolSpec, without_notes};
 use crate::tools::arguments::{argument_name, parse_arguments};
 use crate::tools::executor::{PRIVATE_KEY, SPILL_KEY};
 use crate::tools::names::aliases_of;
+use crate::tools::output_limits::note_cut;
 use crate::tools::truncation::TextExtent;
 use crate::tools::{
     CallRunner, OutputLimit, ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec, truncate_middle,
@@ -29,6 +30,9 @@ const NAME: &str = "parallel";
 const END_MARGIN: Duration = Duration::from_secs(10);
 /// The size of the line before the sections when calls failed.
 const FAILURE_LINE: OutputLimit = OutputLimit { chars: 400, lines: 2 };
+/// The longest report.
+const MAX_CHARS: usize = 20_000;
+const MAX_LINES: usize = 1_000;
 /// The most failed calls that the first line names.
 const MAX_NAMED: usize = 5;
 
@@ -55,6 +59,8 @@ struct PlannedCall {
 pub struct ParallelTool {
     spec: ToolSpec,
     limit: Duration,
+    /// `tools.max_output`.
+    max_output: usize,
 }
 
 /// The metadata of a plan's result: its calls with their states and times.
@@ -80,10 +86,11 @@ struct PlanRunner<'a> {
 }
 
 impl ParallelTool {
-    /// After `limit` the plan is stopped and reports how far it came.
-    pub fn new(limit: Duration) -> Self {
+    /// After `limit` the plan is stopped and reports how far it came, in at most `max_output` characters.
+    pub fn new(limit: Duration, max_output: u32) -> Self {
         let description = "Run several tool calls as one plan, at the same time unless one needs another.";
-        Self { spec: tool_spec::<ParallelArgs>(NAME, description), limit }
+        let max_output = usize::try_from(max_output).unwrap_or(usize::MAX);
+        Self { spec: tool_spec::<ParallelArgs>(NAME, description), limit, max_output }
     }
 
     async fn report(&self, plan_runner: &PlanRunner<'_>, ends: Vec<NodeOutcome<ToolOutcome>>) -> ToolOutcome {
@@ -91,8 +98,12 @@ impl ParallelTool {
         let mut sections: Vec<ReportSection> =
             (0..).zip(&ends).map(|(node, end)| plan_runner.section(node, end)).collect();
         let limit = self.output_limit();
-        let room = OutputLimit { chars: limit.chars - FAILURE_LINE.chars, lines: limit.lines - FAILURE_LINE.lines };
+        let room = OutputLimit {
+            chars: limit.chars.saturating_sub(FAILURE_LINE.chars),
+            lines: limit.lines.saturating_sub(FAILURE_LINE.lines),
+        };
         let text_limit = text_limit(&sections, room);
+        let original = TextExtent::of(&join_sections(&sections)).chars;
         for (node, section) in sections.iter_mut().enumerate() {
             if TextExtent::of(&section.text).fits(text_limit) {
                 continue;
@@ -127,6 +138,9 @@ impl ParallelTool {
             }
         };
         result.content = join_sections(&sections);
+        if result.content.chars().count() < original {
+            note_cut(&mut result.metadata, original);
+        }
         result.metadata.insert(
             PLANNED_CALLS_KEY.to_owned(),
             (0..).zip(&ends).map(|(node, end)| plan_runner.node_facts(node, end)).collect(),
@@ -162,7 +176,7 @@ impl Tool for ParallelTool {
     }
 
     fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: 20_000, lines: 1_000 }
+        OutputLimit { chars: MAX_CHARS.min(self.max_output), lines: MAX_LINES }
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -382,7 +396,7 @@ impl NodeRunner for PlanRunner<'_> {
         let arguments = Value::Object(arguments).to_string();
         let call = ToolCall { id: context.call_id.clone(), name: call.tool.clone(), arguments };
         let outcome = self.runner.run(&call, &context).await;
-        if !outcome.awaited_turns().is_empty() {
+        if outcome.is_pending() {
             return NodeOutcome::Waits(outcome);
         }
         let ToolResult { success, duration_ms: ms, .. } = outcome.result;

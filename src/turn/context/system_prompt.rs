@@ -96,12 +96,22 @@ impl SystemPrompt {
         BOOTSTRAP_FILES.into_iter().filter_map(fault).filter(|error| !matches!(error, JailError::Missing(_))).collect()
     }
 
+    /// Returns the parts of the prompt for a turn of this trust, each with its name; joined, they are the prompt.
+    pub fn parts(&self, trust: Trust) -> Vec<(String, String)> {
+        self.sections(trust == Trust::Untrusted)
+    }
+
     /// Composes the prompt; with `is_private`, without anything about the user.
     fn compose(&self, is_private: bool) -> String {
-        let mut prompt = format!("{IDENTITY}\nYour workspace is {}.", self.workspace.root().display());
+        self.sections(is_private).into_iter().map(|(_, text)| text).collect()
+    }
+
+    fn sections(&self, is_private: bool) -> Vec<(String, String)> {
+        let mut identity = format!("{IDENTITY}\nYour workspace is {}.", self.workspace.root().display());
         if !self.owner.is_empty() && !is_private {
-            prompt.push_str(&format!("\nYour owner is {}.", self.owner));
+            identity.push_str(&format!("\nYour owner is {}.", self.owner));
         }
+        let mut sections = vec![("identity".to_owned(), identity)];
         for name in BOOTSTRAP_FILES.into_iter().filter(|name| !(is_private && *name == OF_THE_USER)) {
             let text = match self.workspace.read(name) {
                 Ok(opened) => String::from_utf8_lossy(&opened.bytes).into_owned(),
@@ -113,11 +123,11 @@ impl SystemPrompt {
             };
             let text = text.trim();
             if !text.is_empty() {
-                prompt.push_str(SECTION_BREAK);
-                prompt.push_str(&text[..text.floor_char_boundary(BOOTSTRAP_LIMIT)]);
+                let text = &text[..text.floor_char_boundary(BOOTSTRAP_LIMIT)];
+                sections.push((name.to_owned(), format!("{SECTION_BREAK}{text}")));
             }
         }
-        prompt
+        sections
     }
 }
 

@@ -25,13 +25,20 @@ impl Provider for PlainModel {
         self.inner.name()
     }
 
+    fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, LlmError> {
+        self.inner.body(&without_tools(request))
+    }
+
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
-        let messages = as_text(&request.messages, &PlainForm);
-        let told = ChatRequest { messages, tools: Arc::default(), ..request.clone() };
-        let mut response = self.inner.chat(&told, &WithoutCalls(sink)).await?;
+        let mut response = self.inner.chat(&without_tools(request), &WithoutCalls(sink)).await?;
         response.tool_calls.clear();
         Ok(response)
     }
+}
+
+fn without_tools(request: &ChatRequest) -> ChatRequest {
+    let messages = as_text(&request.messages, &PlainForm);
+    ChatRequest { messages, tools: Arc::default(), ..request.clone() }
 }
 
 /// Hides calls of a model that was offered no tools.

@@ -72,6 +72,10 @@ impl Provider for AutoModel {
         true
     }
 
+    fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, LlmError> {
+        if self.native.takes_tools(&request.model) { self.native.body(request) } else { self.react.body(request) }
+    }
+
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
         let takes_tools = || self.native.takes_tools(&request.model);
         if !takes_tools() {

@@ -35,6 +35,10 @@ impl Provider for ReactModel {
         true
     }
 
+    fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, LlmError> {
+        self.inner.body(&tell(request))
+    }
+
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
         let began = Instant::now();
         let told = tell(request);

@@ -1,0 +1,150 @@
+//! What kind of text a tool's result is, and how people see each. The limits here are for people; those for models are elsewhere.
+
+use serde_json::Value;
+
+use super::layout::{AnsiColour, Face, ScreenRow, cut};
+use super::markdown::{MarkdownStyle, render};
+use crate::clean::clean;
+
+/// Longer texts are shown as they are, in bytes.
+const MAX_FORMATTED: usize = 1_000_000;
+/// The most lines that are searched for Markdown.
+const MAX_SEARCHED: usize = 400;
+/// How many kinds of Markdown a text must have to be shown as such: a comment in a script looks like a heading.
+const MIN_SIGNS: usize = 2;
+
+/// The kind of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputKind {
+    /// The call failed.
+    Error,
+    /// An object or an array.
+    Json,
+    Markdown,
+    Text,
+}
+
+impl OutputKind {
+    /// Returns the kind of the result of a call.
+    pub fn of(content: &str, success: bool) -> Self {
+        if !success {
+            return Self::Error;
+        }
+        if content.len() > MAX_FORMATTED {
+            return Self::Text;
+        }
+        match parse_json(content) {
+            Some(_) => Self::Json,
+            None if is_markdown(content) => Self::Markdown,
+            None => Self::Text,
+        }
+    }
+}
+
+/// Renders a whole result for people: errors are red, JSON is on several lines, Markdown is laid out. Without colours the text has
+/// no escape sequences.
+pub fn render_output(content: &str, success: bool, columns: usize, in_colour: bool) -> String {
+    rows(content, success, columns, in_colour).iter().map(|row| format!("{}\n", row.paint(in_colour))).collect()
+}
+
+/// Returns the lines of a result that is shown in few rows.
+pub(super) fn plain_text(content: &str, success: bool, columns: usize) -> String {
+    match OutputKind::of(content, success) {
+        // One short line says more than the first lines of a longer form.
+        OutputKind::Json if content.trim().lines().count() > 1 || cut(content.trim(), columns) != content.trim() => {
+            clean(&pretty(content))
+        }
+        OutputKind::Markdown => {
+            rows(content, success, columns, false).iter().map(|row| format!("{}\n", row.plain())).collect()
+        }
+        OutputKind::Json | OutputKind::Error | OutputKind::Text => clean(content),
+    }
+}
+
+fn rows(content: &str, success: bool, columns: usize, in_colour: bool) -> Vec<ScreenRow> {
+    let lines = |text: &str, face: Face| text.lines().map(|line| ScreenRow::of(face, line)).collect();
+    match OutputKind::of(content, success) {
+        OutputKind::Error => lines(&clean(content), Face::coloured(AnsiColour::Red)),
+        OutputKind::Json => lines(&clean(&pretty(content)), Face::PLAIN),
+        OutputKind::Markdown => {
+            render(&clean(content), MarkdownStyle { width: columns, in_colour }, &ScreenRow::default())
+        }
+        OutputKind::Text => lines(&clean(content), Face::PLAIN),
+    }
+}
+
+fn parse_json(content: &str) -> Option<Value> {
+    let text = content.trim();
+    if !text.starts_with(['{', '[']) {
+        return None;
+    }
+    serde_json::from_str(text).ok()
+}
+
+fn pretty(content: &str) -> String {
+    parse_json(content).map_or_else(|| content.to_owned(), |value| format!("{value:#}"))
+}
+
+/// Returns true if a text has several kinds of Markdown, or a block or table that nothing else has.
+fn is_markdown(content: &str) -> bool {
+    let lines = || content.lines().take(MAX_SEARCHED).map(str::trim_start);
+    let is_heading = |line: &str| {
+        let rest = line.trim_start_matches('#');
+        (1..=6).contains(&(line.len() - rest.len())) && rest.starts_with(' ')
+    };
+    let is_rule = |line: &str| line.starts_with('|') && line.contains("---") && line.trim_end().ends_with('|');
+    if lines().filter(|line| line.starts_with("```")).count() >= 2 || lines().any(is_rule) {
+        return true;
+    }
+    let is_item = |line: &str| line.starts_with("- ") || line.starts_with("* ");
+    let signs = [
+        lines().any(is_heading),
+        lines().filter(|line| is_item(line)).count() >= 2,
+        lines().any(|line| line.contains("](") && line.contains('[')),
+        lines().any(|line| line.matches("**").count() >= 2),
+    ];
+    signs.into_iter().filter(|sign| *sign).count() >= MIN_SIGNS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_apart() {
+        for (content, success, expected) in [
+            ("", true, OutputKind::Text),
+            ("plain words", true, OutputKind::Text),
+            ("{\"a\": 1}", false, OutputKind::Error),
+            (" {\"a\": [1, 2]}\n", true, OutputKind::Json),
+            ("[]", true, OutputKind::Json),
+            ("{not json}", true, OutputKind::Text),
+            ("12", true, OutputKind::Text),
+            ("[lines 1-2 of 3; continue with offset=3]", true, OutputKind::Text),
+            ("# Title\n\nSee [here](https://example.org).", true, OutputKind::Markdown),
+            ("before\n```\nlet x;\n```\n", true, OutputKind::Markdown),
+            ("| a | b |\n|---|---|\n| 1 | 2 |", true, OutputKind::Markdown),
+            ("#!/bin/sh\n# a comment\necho **/*.rs", true, OutputKind::Text),
+            ("- one\n- two\n", true, OutputKind::Text),
+        ] {
+            assert_eq!(OutputKind::of(content, success), expected, "{content:?}");
+        }
+        let long = format!("[{}]", "1,".repeat(MAX_FORMATTED));
+        assert_eq!(OutputKind::of(&long, true), OutputKind::Text);
+    }
+
+    #[test]
+    fn each_kind_has_its_form() {
+        for (content, success, in_colour, expected) in [
+            ("went\nwrong", false, true, "\x1b[31mwent\x1b[0m\n\x1b[31mwrong\x1b[0m\n"),
+            ("went wrong", false, false, "went wrong\n"),
+            ("{\"b\":[1]}", true, false, "{\n  \"b\": [\n    1\n  ]\n}\n"),
+            ("# Title\n\nsome **bold** words", true, false, "Title\n\nsome bold words\n"),
+            ("plain \x1b[2J text", true, false, "plain  text\n"),
+        ] {
+            assert_eq!(render_output(content, success, 80, in_colour), expected, "{content:?}");
+        }
+        assert_eq!(plain_text("{\"a\":1}", true, 80), "{\"a\":1}");
+        assert_eq!(plain_text("{\"a\":1}", true, 4), "{\n  \"a\": 1\n}");
+    }
+}

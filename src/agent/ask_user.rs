@@ -1,0 +1,348 @@
+//! `ask_user`: asks the person whose message the turn answers. The next message of that person in the session is the answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use daoyou_channels::settings::Span;
+use daoyou_channels::{SessionKey, Trust};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::bus::{MessageBus, OutboundBody, OutboundDraft, WeakBus};
+use crate::chat::ToolSpec;
+use crate::crash;
+use crate::guard::KnownSecrets;
+use crate::store::inbox::{self, InboxRow};
+use crate::store::questions::{self, NewQuestion, QuestionRow, QuestionState};
+use crate::store::{Connection, StoreError, now_ms};
+use crate::text::one_line;
+use crate::tools::{
+    ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
+};
+use crate::turn::context::attachments;
+
+/// The tool's name.
+const NAME: &str = "ask_user";
+/// The longest question, and the longest option, in characters.
+const MAX_QUESTION: usize = 4_000;
+const MAX_OPTION: usize = 200;
+/// The most options.
+const MAX_OPTIONS: usize = 20;
+
+#[derive(Deserialize, JsonSchema)]
+struct AskUserArgs {
+    question: String,
+    /// Shown numbered; other answers are possible.
+    options: Option<Vec<String>>,
+}
+
+/// Asks questions in the chat of the turn. A repeated call finds the question that it has asked.
+pub struct AskUserTool {
+    spec: ToolSpec,
+    bus: WeakBus,
+    /// How long an answer may take.
+    expires: Span,
+    /// Removed from questions.
+    secrets: KnownSecrets,
+}
+
+/// What the store holds of a question.
+enum StoredQuestion {
+    New,
+    Known(QuestionRow),
+    /// The message that answered it.
+    Answered(Box<InboxRow>),
+    /// Another question of the session waits.
+    Behind(QuestionRow),
+}
+
+impl AskUserTool {
+    /// Creates the tool. `bus` may be set later; without it nobody can be asked.
+    pub fn new(bus: WeakBus, expires: Span, secrets: KnownSecrets) -> Self {
+        let description = "Ask the user, and wait for the answer.";
+        Self { spec: tool_spec::<AskUserArgs>(NAME, description), bus, expires, secrets }
+    }
+
+    async fn ask(&self, args: AskUserArgs, context: &ToolContext) -> Result<ToolOutcome, String> {
+        let bus = self.bus.get().ok_or("Nobody can be asked: the gateway does not run")?;
+        let (id, session) = (questions::id_of(context.turn, &context.call_id), context.session.to_string());
+        let stored = bus.store().read(move |connection| look_up(connection, id, &session)).await;
+        let options = args.options.clone().unwrap_or_default();
+        match stored.map_err(|error| error.to_string())? {
+            StoredQuestion::New => self.begin(args, context, bus).map_err(|error| error.to_string()),
+            StoredQuestion::Answered(row) => Ok(answer_of(&row, &options).into()),
+            StoredQuestion::Behind(first) => Ok(self.wait_for(&first, &bus)),
+            StoredQuestion::Known(row) => match row.state {
+                QuestionState::Pending => Ok(self.wait_for(&row, &bus)),
+                QuestionState::Expired => Ok(ToolResult::ok(format!(
+                    "(no answer came within {}; go on without it, or say what you need)",
+                    self.expires
+                ))
+                .into()),
+                QuestionState::Answered => Err("the answer is no longer kept".to_owned()),
+                QuestionState::Cancelled => Err("the question was withdrawn: the turn had ended".to_owned()),
+            },
+        }
+    }
+
+    fn wait_for(&self, row: &QuestionRow, bus: &Arc<MessageBus>) -> ToolOutcome {
+        bus.expire_requests_after(Duration::from_millis(u64::try_from(row.expires_at - now_ms()).unwrap_or(0)));
+        ToolOutcome::asked(row.id, Vec::new())
+    }
+
+    fn begin(&self, args: AskUserArgs, context: &ToolContext, bus: Arc<MessageBus>) -> Result<ToolOutcome, StoreError> {
+        let id = questions::id_of(context.turn, &context.call_id);
+        let expires = i64::try_from(self.expires.0.as_millis()).unwrap_or(i64::MAX);
+        let mut content = text_of(&args.question, &args.options.unwrap_or_default());
+        self.secrets.redact(&mut content);
+        let mut reply = context.origin.reply.clone();
+        reply.is_question = true;
+        let request = AnswerRequest {
+            new: NewQuestion {
+                id,
+                turn: context.turn,
+                session: context.session.to_string(),
+                channel: context.channel.clone(),
+                sender: context.sender.clone(),
+                trust: context.trust.as_str(),
+                expires_at: now_ms().saturating_add(expires),
+            },
+            message: OutboundDraft {
+                turn: context.turn,
+                slot: questions::slot_of(id),
+                channel: context.channel.clone(),
+                chat_id: context.chat_id.clone(),
+                body: OutboundBody {
+                    content,
+                    session: SessionKey::from(context.session.as_str()),
+                    // This is not the reply, which is still to come.
+                    in_reply_to: None,
+                    attachments: Vec::new(),
+                    metadata: serde_json::from_str(&context.metadata)?,
+                    context: reply,
+                    error: None,
+                },
+            },
+            bus,
+            expires: self.expires.0,
+            is_written: AtomicBool::new(false),
+        };
+        Ok(ToolOutcome::asked(id, vec![ToolEffect::Rows(RowEffect(Arc::new(request)))]))
+    }
+}
+
+#[async_trait]
+impl Tool for AskUserTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    /// The same call is the same question.
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
+    }
+
+    /// Later calls of the same response may depend on the answer.
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Changes
+    }
+
+    /// The question goes to the chat that asked.
+    fn is_restricted(&self, _: &Value, _: &ToolContext) -> bool {
+        false
+    }
+
+    /// The question goes to that sender alone.
+    fn allows_untrusted(&self, _: &Value, _: &ToolContext) -> bool {
+        true
+    }
+
+    /// The answer has the standing of its sender.
+    fn may_taint(&self, _: &Value, context: &ToolContext) -> bool {
+        context.trust == Trust::Untrusted
+    }
+
+    fn may_wait(&self, _: &Value, _: &ToolContext) -> bool {
+        true
+    }
+
+    fn validate(&self, arguments: &Value, context: &ToolContext) -> Result<(), String> {
+        if !context.origin.is_from_person() {
+            return Err(
+                "nobody can answer in this turn: no person wrote the message that it answers. Decide yourself, or put \
+                        the question into your answer"
+                    .to_owned(),
+            );
+        }
+        let question = arguments.get("question").and_then(Value::as_str).unwrap_or_default();
+        if question.trim().is_empty() {
+            return Err("question is empty".to_owned());
+        }
+        if question.chars().count() > MAX_QUESTION {
+            return Err(format!("question is longer than {MAX_QUESTION} characters; ask for one thing"));
+        }
+        let options = arguments.get("options").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        if options.len() > MAX_OPTIONS {
+            return Err(format!("{} options, at most {MAX_OPTIONS} are possible", options.len()));
+        }
+        for option in options.iter().filter_map(Value::as_str) {
+            if option.trim().is_empty() || option.chars().count() > MAX_OPTION {
+                return Err(format!(
+                    "an option is empty or longer than {MAX_OPTION} characters: {:?}",
+                    one_line(option)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let asked = match serde_json::from_value(arguments) {
+            Ok(args) => self.ask(args, context).await,
+            Err(error) => Err(error.to_string()),
+        };
+        asked.unwrap_or_else(|error| ToolResult::failed(error).into())
+    }
+}
+
+fn look_up(connection: &Connection, id: uuid::Uuid, session: &str) -> Result<StoredQuestion, StoreError> {
+    let Some(row) = questions::find(connection, id)? else {
+        let first = questions::pending(connection, session)?;
+        return Ok(first.map_or(StoredQuestion::New, StoredQuestion::Behind));
+    };
+    let answer = row.answer.filter(|_| row.state == QuestionState::Answered);
+    let answer = answer.map(|message| inbox::find(connection, message)).transpose()?.flatten();
+    Ok(answer.map_or(StoredQuestion::Known(row), |answer| StoredQuestion::Answered(Box::new(answer))))
+}
+
+/// Returns the message to the person: the question, and the numbered options.
+fn text_of(question: &str, options: &[String]) -> String {
+    let mut text = question.trim().to_owned();
+    for (number, option) in (1..).zip(options) {
+        text.push_str(&format!("{}{number}. {}", if number == 1 { "\n\n" } else { "\n" }, one_line(option)));
+    }
+    text
+}
+
+/// Returns the result of a call whose question was answered.
+fn answer_of(row: &InboxRow, options: &[String]) -> ToolResult {
+    let written = row.content.trim();
+    let mut answer = chosen(written, options).unwrap_or(written).to_owned();
+    answer.push_str(&attachments::describe(std::slice::from_ref(row)));
+    let mut result = ToolResult::ok(answer.trim_start());
+    if Trust::parse(&row.trust) == Trust::Untrusted {
+        result.add_sources([format!("sender:{}:{}", row.channel, row.sender)].into());
+    }
+    result
+}
+
+/// Returns the option that an answer names by its number or its text.
+fn chosen<'a>(answer: &str, options: &'a [String]) -> Option<&'a str> {
+    let plain = answer.trim_end_matches(['.', ')', '。', '、', '）']).trim();
+    let by_number = plain.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
+    let is_it = |option: &&String| {
+        let option = one_line(option).to_lowercase();
+        option == answer.to_lowercase() || option == plain.to_lowercase()
+    };
+    // An option may be a number itself.
+    options.iter().find(is_it).or(by_number).map(String::as_str)
+}
+
+/// The rows of a question, which the asking turn commits.
+struct AnswerRequest {
+    new: NewQuestion,
+    message: OutboundDraft,
+    bus: Arc<MessageBus>,
+    expires: Duration,
+    is_written: AtomicBool,
+}
+
+impl fmt::Debug for AnswerRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnswerRequest").field("new", &self.new).finish_non_exhaustive()
+    }
+}
+
+impl WriteRows for AnswerRequest {
+    fn write(&self, connection: &Connection) -> Result<(), StoreError> {
+        // A turn that was stopped meanwhile asks nothing.
+        if inbox::of_turn(connection, self.new.turn)?.iter().any(|row| row.cancel) {
+            return Ok(());
+        }
+        if questions::insert(connection, &self.new)? {
+            self.message.insert(connection)?;
+            self.is_written.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn committed(&self) {
+        crash::point("question_asked", &self.message.body.content);
+        if self.is_written.swap(false, Ordering::Relaxed) {
+            let NewQuestion { turn, session, .. } = &self.new;
+            tracing::info!(%turn, session, "the turn asks its user");
+            self.bus.outbound_written(&self.message.channel, 1);
+            self.bus.expire_requests_after(self.expires);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::chat::ToolCall;
+    use crate::origin::TurnOrigin;
+    use crate::tools::ToolsConfig;
+    use crate::tools::testing::{ToolWorld, context};
+
+    #[tokio::test]
+    async fn a_question_that_cannot_be_asked_says_why() {
+        let mut world = ToolWorld::new(&ToolsConfig::default());
+        let tool = AskUserTool::new(WeakBus::default(), Span::from_secs(60), KnownSecrets::default());
+        world.executor.register(Arc::new(tool)).unwrap();
+        let origin = |column: &str| ToolContext { origin: Arc::new(TurnOrigin::parse(column)), ..context() };
+        let (person, good) = (context(), json!({"question": "Which one?"}));
+        for (context, arguments, expected) in [
+            (&person, json!({"question": " "}), "question is empty"),
+            (&person, json!({"question": "x".repeat(4_001)}), "longer than 4000 characters"),
+            (&person, json!({"question": "x", "options": vec!["y"; 21]}), "21 options, at most 20"),
+            (&person, json!({"question": "x", "options": ["a", " "]}), "an option is empty"),
+            (&person, json!({"question": "x", "options": "a"}), "options"),
+            (&person, good.clone(), "the gateway does not run"),
+            (&origin(r#"{"cause":{"kind":"heartbeat"}}"#), good.clone(), "nobody can answer in this turn"),
+            (&origin(r#"{"follow_ups":1}"#), good, "nobody can answer in this turn"),
+        ] {
+            let call = ToolCall { id: "c".to_owned(), name: NAME.to_owned(), arguments: arguments.to_string() };
+            let told = world.executor.run(&call, context).await.result.render();
+            assert!(told.contains(expected), "{arguments}: {told}");
+        }
+    }
+
+    #[test]
+    fn options_are_numbered_and_chosen_by_number_or_text() {
+        let options = ["Blue", "Dark green", "7"].map(str::to_owned);
+        assert_eq!(text_of(" Which? ", &options), "Which?\n\n1. Blue\n2. Dark green\n3. 7");
+        assert_eq!(text_of("Why?", &[]), "Why?");
+        for (answer, expected) in [
+            ("1", Some("Blue")),
+            ("2.", Some("Dark green")),
+            ("dark GREEN", Some("Dark green")),
+            ("blue.", Some("Blue")),
+            ("7", Some("7")),
+            ("3)", Some("7")),
+            ("0", None),
+            ("4", None),
+            ("1 or 2", None),
+            ("red", None),
+            ("", None),
+        ] {
+            assert_eq!(chosen(answer, &options), expected, "{answer}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The next request of a session, as a turn would send it, without sending it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use daoyou_channels::SessionKey;
+use serde_json::Value;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::conversation_turn::Conversations;
+use super::turn_runner::TurnRunner;
+use super::turn_start::StartedTurn;
+use crate::bus::EventHub;
+use crate::chat::{ChatMessage, ToolSpec};
+use crate::llm::{
+    ChatRequest, ChatResponse, DeltaSink, FallbackChain, LlmError, LlmErrorKind, Provider, estimate_tokens,
+};
+use crate::metrics::Metrics;
+use crate::store::inbox::InboxRow;
+use crate::tools::ToolEffect;
+use crate::turn::context::relevant_memories::relevant_memories;
+use crate::turn::context::user_message::{least_trust, user_text};
+use crate::turn::error::{ErrorCode, TurnError};
+use crate::turn::event_emitter::EventEmitter;
+use crate::turn::flight_recorder::FlightRecorder;
+use crate::turn::layered::LayeredTools;
+use crate::turn::limits::wanted_model;
+use crate::turn::progress::{StepBody, TurnProgress};
+use crate::turn::scope::TurnScope;
+use crate::turn::traits::{Journal, Model};
+use crate::turn::turn_loop::Turn;
+
+/// The time that the preparation of a request has, which no model answers.
+const TIME: Duration = Duration::from_secs(60);
+
+/// A request that was not sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PromptPreview {
+    /// `PROVIDER/MODEL`.
+    pub model: String,
+    /// The body, as the provider would send it.
+    pub body: Value,
+    pub bytes: usize,
+    pub parts: Vec<PromptPart>,
+}
+
+/// A part of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromptPart {
+    pub name: String,
+    /// In the body. Those of all parts together are the whole body.
+    pub bytes: usize,
+    /// Estimated.
+    pub tokens: usize,
+}
+
+impl TurnRunner {
+    /// Composes the request that the turn of the message `row`, which is not stored, would begin with.
+    ///
+    /// # Errors
+    /// No model can be chosen, or the store cannot be read.
+    pub async fn preview(&self, row: InboxRow) -> Result<PromptPreview, TurnError> {
+        let Conversations { contexts, chains, tools, .. } = &self.conversations;
+        let session = SessionKey::from(row.session.as_str());
+        let tools = tools.of_message(&row);
+        let found = contexts.found_tools(&session)?;
+        let specs = tools.specs(&found);
+        let system = contexts.system.current(least_trust(std::slice::from_ref(&row)));
+        let context = contexts.load(&session, &row, (&system, &specs), None)?;
+        let wanted = wanted_model(&row, context.head.model.as_deref(), &contexts.settings.model);
+        let chain = chains.open(&wanted, "", |_| {}).await.map_err(|error| {
+            let values = [wanted.clone(), error.to_public()];
+            TurnError::new(ErrorCode::NoModel, "prompt").with(values).caused_by(error)
+        })?;
+        let rows = vec![row];
+        let mut text = user_text(&rows, &self.timezone);
+        text.push_str(&relevant_memories(&contexts.memory, &rows, &context).await);
+        let with_memory = context.memory.in_prompt(system.clone());
+        let mut conversation = context.messages;
+        conversation.push(ChatMessage::User { content: text, images: Vec::new() });
+        let Some(last) = rows.last().cloned() else { return Err(TurnError::new(ErrorCode::Internal, "prompt")) };
+        let started =
+            StartedTurn { turn: last.turn, session, rows, last, steps: Vec::new(), cancel: CancellationToken::new() };
+        let model = CapturingModel { chain: &chain, request: Mutex::default() };
+        self.run_captured(&started, &model, &tools, (with_memory.text, conversation), found).await;
+        let request = model.request.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Some(request) = request else { return Err(TurnError::new(ErrorCode::Internal, "prompt")) };
+        let choice = chains.orchestrators.over(chain.current());
+        let sections = contexts.system.parts(least_trust(&started.rows));
+        let measured = RequestMeasure { provider: choice.provider.as_ref(), request: &request };
+        Ok(PromptPreview {
+            model: chain.current().to_string(),
+            body: serde_json::from_slice(&measured.body(&request)?).unwrap_or_default(),
+            bytes: measured.body(&request)?.len(),
+            parts: measured.parts(&sections, &system.text)?,
+        })
+    }
+
+    /// Runs a turn whose model takes the request down and answers nothing.
+    async fn run_captured(
+        &self,
+        started: &StartedTurn,
+        model: &CapturingModel<'_>,
+        executor: &crate::tools::ToolExecutor,
+        (system, conversation): (Arc<str>, Vec<ChatMessage>),
+        found_tools: std::collections::BTreeSet<String>,
+    ) {
+        let Conversations { contexts, middleware, images, temperature, approvals, .. } = &self.conversations;
+        // Nobody listens, and nothing is counted.
+        let (metrics, recorder) = (Metrics::default(), FlightRecorder::none());
+        let (meter, flight) = (metrics.turns.meter(), recorder.board(started.turn));
+        let (turn, session, last) = (started.turn, &started.session, &started.last);
+        let events =
+            EventEmitter::new(Arc::new(EventHub::default()), session.clone(), turn, &last.channel, &last.chat_id);
+        let scope = TurnScope { session, turn, deadline: Instant::now() + TIME, meter: &meter, phrases: self.phrases };
+        let tools = LayeredTools { executor, middleware, scope };
+        let turn = Turn {
+            scope,
+            system,
+            conversation,
+            model,
+            tools: &tools,
+            tool_context: started.tool_context(),
+            image_loader: images,
+            images: OnceCell::new(),
+            temperature: *temperature,
+            max_tokens: contexts.settings.max_tokens,
+            limits: self.conversations.limits.of_message(last),
+            journal: &NoJournal,
+            approvals,
+            events: &events,
+            flight: &flight,
+        };
+        let mut progress = TurnProgress::default();
+        progress.found_tools.extend(found_tools);
+        // The capturing model fails each call.
+        drop(turn.run(&mut progress).await);
+        meter.end();
+    }
+}
+
+/// Takes the request down instead of asking.
+struct CapturingModel<'a> {
+    chain: &'a FallbackChain,
+    request: Mutex<Option<ChatRequest>>,
+}
+
+#[async_trait]
+impl Model for CapturingModel<'_> {
+    fn name(&self) -> String {
+        self.chain.current().model
+    }
+
+    async fn takes_images(&self) -> bool {
+        self.chain.sees().await
+    }
+
+    async fn chat(&self, request: ChatRequest, _: &dyn DeltaSink) -> Result<ChatResponse, TurnError> {
+        *self.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
+        Err(TurnError::new(ErrorCode::Stopped, "prompt"))
+    }
+}
+
+/// A turn that is not run has no steps.
+struct NoJournal;
+
+#[async_trait]
+impl Journal for NoJournal {
+    async fn record(&self, _: &StepBody) {}
+
+    async fn record_synced(&self, _: &StepBody) {}
+
+    async fn record_result(&self, _: &StepBody, _: &[ToolEffect]) {}
+
+    async fn record_begun(&self, _: &[ToolEffect]) {}
+}
+
+/// Measures the parts of a request: what the body lacks without each of them.
+struct RequestMeasure<'a> {
+    provider: &'a dyn Provider,
+    request: &'a ChatRequest,
+}
+
+impl RequestMeasure<'_> {
+    fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, TurnError> {
+        let failed =
+            |error: LlmError| TurnError::new(ErrorCode::Model(LlmErrorKind::BadRequest), "prompt").caused_by(error);
+        self.provider.body(request).map_err(failed)
+    }
+
+    /// `sections` are those of the system prompt `system`; what follows them is memory.
+    fn parts(&self, sections: &[(String, String)], system: &str) -> Result<Vec<PromptPart>, TurnError> {
+        let whole = self.body(self.request)?.len();
+        let mut parts = Vec::new();
+        let mut add = |name: &str, text: &str, without: ChatRequest| -> Result<(), TurnError> {
+            let bytes = whole.saturating_sub(self.body(&without)?.len());
+            parts.push(PromptPart { name: name.to_owned(), bytes, tokens: estimate_tokens(text) });
+            Ok(())
+        };
+        let without_text = |text: &str| ChatRequest {
+            system: self.request.system.replacen(text, "", 1).into(),
+            ..self.request.clone()
+        };
+        for (name, text) in sections {
+            add(name, text, without_text(text))?;
+        }
+        let memory = self.request.system.strip_prefix(system).unwrap_or_default();
+        if !memory.is_empty() {
+            add("memory", memory, without_text(memory))?;
+        }
+        for (at, tool) in self.request.tools.iter().enumerate() {
+            let others: Vec<ToolSpec> = self
+                .request
+                .tools
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != at)
+                .map(|(_, tool)| tool.clone())
+                .collect();
+            let text = format!("{} {} {}", tool.name, tool.description, tool.parameters);
+            add(&format!("tool {}", tool.name), &text, ChatRequest { tools: others.into(), ..self.request.clone() })?;
+        }
+        let (history, last) = match self.request.messages.split_last() {
+            Some((last, history)) => (history, Some(last)),
+            None => (&[][..], None),
+        };
+        if !history.is_empty() {
+            let text: String = history.iter().map(text_of).collect();
+            let messages = last.cloned().into_iter().collect();
+            add("history", &text, ChatRequest { messages, ..self.request.clone() })?;
+        }
+        if let Some(last) = last {
+            let messages = history.iter().cloned().chain([ChatMessage::user("")]).collect();
+            add("message", &text_of(last), ChatRequest { messages, ..self.request.clone() })?;
+        }
+        let known: usize = parts.iter().map(|part| part.bytes).sum();
+        parts.push(PromptPart { name: "envelope".to_owned(), bytes: whole.saturating_sub(known), tokens: 0 });
+        Ok(parts)
+    }
+}
+
+fn text_of(message: &ChatMessage) -> String {
+    match message {
+        ChatMessage::User { content, .. } | ChatMessage::Tool { content, .. } => content.clone(),
+        ChatMessage::Assistant { content, tool_calls, .. } => {
+            let calls = tool_calls.iter().map(|call| format!("{}{}", call.name, call.arguments));
+            std::iter::once(content.clone()).chain(calls).collect()
+        }
+    }
+}

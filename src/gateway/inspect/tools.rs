@@ -1,0 +1,173 @@
+//! The tools of a gateway, calls of them by hand, and the next request to the model.
+
+use std::sync::Arc;
+
+use daoyou_channels::{SessionKey, Trust};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::inspector::Inspector;
+use crate::agent::{commit_effects, prepare_workspace};
+use crate::bus::WeakBus;
+use crate::chat::{ToolCall, without_notes};
+use crate::gateway::runtime::{build_tools, tool_deps};
+use crate::origin::{FollowUpCount, TurnOrigin};
+use crate::query::{InspectError, ToolRun};
+use crate::store::inbox::{self, InboxRow, InboxState};
+use crate::store::now_ms;
+use crate::tools::{OutputRule, ReplayPolicy, Tool, ToolContext, ToolExecutor, ToolResult};
+
+/// The channel, the chat and the sender of the terminal.
+const CHANNEL: &str = "cli";
+const CHAT: &str = "direct";
+const SENDER: &str = "owner";
+/// The message of a request that nobody has written.
+const EXAMPLE: &str = "hello";
+
+impl Inspector {
+    /// Returns the gateway's tools, or those that it would have; its workspace must exist.
+    pub(super) fn tools(&self) -> Result<Arc<ToolExecutor>, String> {
+        if let Some(runtime) = &self.runtime {
+            return Ok(runtime.runner().conversations.tools.all.clone());
+        }
+        let workspace = self.home.workspace(&self.config.agent.workspace);
+        let deps = tool_deps(&self.config, None, None, None, &WeakBus::default());
+        build_tools(&self.config, &workspace, &self.home, deps).map_err(|error| error.to_string())
+    }
+
+    pub(super) fn tool_rows(&self) -> Result<Value, InspectError> {
+        let failed = |error: String| InspectError::Failed(error);
+        if self.running.is_none() {
+            let workspace = self.home.workspace(&self.config.agent.workspace);
+            prepare_workspace(&workspace).map_err(|error| failed(error.to_string()))?;
+        }
+        let tools = self.tools().map_err(failed)?;
+        Ok(tools.registry().all().map(|(tool, enabled)| self.tool_row(&tools, tool.as_ref(), enabled)).collect())
+    }
+
+    fn tool_row(&self, tools: &ToolExecutor, tool: &dyn Tool, is_enabled: bool) -> Value {
+        let (spec, OutputRule { limit, strategy }) = (tool.spec(), tools.output_rule(tool));
+        let timeout = tool.timeout().unwrap_or(tools.limits().timeout);
+        // What happens in a turn that has read from others.
+        let approval = self.config.approval.policy([spec.name.as_str()], CHANNEL, true);
+        let lines = (limit.lines != usize::MAX).then_some(limit.lines);
+        json!({
+            "name": spec.name,
+            "description": spec.description,
+            "enabled": is_enabled,
+            // Otherwise find_tools finds it.
+            "offered": is_enabled && tool.is_offered(),
+            // For a tool that runs others it depends on these.
+            "idempotent": tool.replay() != ReplayPolicy::Once && tool.nested_calls(&Value::Null).is_empty(),
+            "approval": approval,
+            "timeout_s": timeout.as_secs(),
+            "output": { "chars": limit.chars, "lines": lines, "strategy": strategy },
+            "aliases": tool.aliases(),
+            "schema": spec.parameters,
+        })
+    }
+
+    /// Runs a tool as the owner at the terminal, within the limits of a turn's call.
+    pub(super) async fn run_by_hand(&self, run: ToolRun, cancel: CancellationToken) -> Result<Value, InspectError> {
+        let (Some(runtime), Some(running)) = (&self.runtime, &self.running) else {
+            return Err(InspectError::Failed("no gateway was built".to_owned()));
+        };
+        let tools = &runtime.runner().conversations.tools.all;
+        let context = ToolContext {
+            session: SessionKey::of_chat(CHANNEL, CHAT),
+            turn: daoyou_channels::new_id(),
+            call_id: "call_1".to_owned(),
+            channel: CHANNEL.to_owned(),
+            chat_id: CHAT.to_owned(),
+            sender: SENDER.to_owned(),
+            trust: Trust::Owner,
+            files: Arc::default(),
+            metadata: "{}".into(),
+            origin: Arc::default(),
+            taint: Arc::default(),
+            is_approved: false,
+            cancel,
+        };
+        let call = ToolCall { id: context.call_id.clone(), name: run.name, arguments: run.arguments };
+        tracing::info!(tool = call.name, "a tool is run by hand");
+        let mut outcome = match run.is_whole {
+            true => tools.run_whole(&call, &context).await,
+            false => tools.run(&call, &context).await,
+        };
+        if outcome.is_pending() {
+            let waits = "this call waits for an answer or for a sub-agent, which only a turn of a conversation can do";
+            outcome = ToolResult::failed(waits).into();
+        }
+        let committed = commit_effects(&running.bus, context.turn, &context.session, &outcome.effects).await;
+        committed.map_err(|error| InspectError::Failed(format!("what the tool did could not be stored: {error}")))?;
+        let ToolResult { success, content, error, metadata, .. } = outcome.result;
+        let error = error.as_deref().map(without_notes);
+        Ok(json!({ "success": success, "content": content, "error": error, "metadata": metadata }))
+    }
+
+    /// Returns the next request to the model: its bytes and tokens, those of its parts, and itself.
+    pub(super) async fn prompt(&self, session: Option<String>, message: Option<String>) -> Result<Value, InspectError> {
+        let Some(runtime) = &self.runtime else {
+            return Err(InspectError::Failed("no gateway was built".to_owned()));
+        };
+        let key = session.unwrap_or_else(|| SessionKey::of_chat(CHANNEL, CHAT).to_string());
+        let wanted = key.clone();
+        let last = self.read(move |connection| inbox::newest_of_session(connection, &wanted, 1)).await?.pop();
+        let row = example_row(key, message.unwrap_or_else(|| EXAMPLE.to_owned()), last);
+        let preview = runtime.runner().preview(row).await;
+        let preview = preview.map_err(|error| InspectError::Failed(error.user_text(runtime.runner().phrases)))?;
+        let parts = preview.parts.iter();
+        let parts: Vec<Value> =
+            parts.map(|part| json!({ "name": part.name, "bytes": part.bytes, "tokens": part.tokens })).collect();
+        let tokens: usize = preview.parts.iter().map(|part| part.tokens).sum();
+        Ok(json!({
+            "model": preview.model,
+            "bytes": preview.bytes,
+            "tokens": tokens,
+            "parts": parts,
+            "request": preview.body,
+        }))
+    }
+}
+
+/// Returns a message that is not stored: from the sender of the session's newest message, or from the terminal.
+fn example_row(session: String, content: String, last: Option<InboxRow>) -> InboxRow {
+    let (id, own) = (daoyou_channels::new_id(), str::to_owned);
+    let sender = match last {
+        Some(row) => {
+            let origin = TurnOrigin::parse(&row.origin).for_follow_up();
+            let origin = TurnOrigin { follow_ups: FollowUpCount::default(), ..origin };
+            InboxRow { origin: origin.to_column(), ..row }
+        }
+        None => InboxRow {
+            seq: 0,
+            id,
+            channel: own(CHANNEL),
+            external_id: String::new(),
+            chat_id: session.strip_prefix("cli:").unwrap_or(CHAT).to_owned(),
+            session,
+            sender: own(SENDER),
+            trust: own(Trust::Owner.as_str()),
+            content: String::new(),
+            attachments: String::new(),
+            metadata: own("{}"),
+            origin: own("{}"),
+            received_at: 0,
+            turn: id,
+            state: InboxState::Running,
+            stalled: 0,
+            cancel: false,
+        },
+    };
+    InboxRow {
+        id,
+        external_id: id.to_string(),
+        turn: id,
+        content,
+        attachments: own("[]"),
+        received_at: now_ms(),
+        state: InboxState::Running,
+        cancel: false,
+        ..sender
+    }
+}

@@ -1,0 +1,141 @@
+//! `daoyou tools` and `daoyou prompt`, with and without a running gateway.
+
+use serde_json::{Value, json};
+
+use crate::support::invariants::Journal;
+use crate::support::{Gateway, Hook, Model, Reply, Setup};
+
+async fn run(gateway: &Gateway, tool: &str, arguments: &Value, more: &[&str]) -> (Option<i32>, Value) {
+    let arguments = arguments.to_string();
+    let ran = gateway.run(&[&["tools", "run", tool, &arguments, "--json"], more].concat()).await;
+    let result = serde_json::from_str(&ran.stdout).unwrap_or_else(|fault| panic!("{fault}: {ran:?}"));
+    (ran.code, result)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_runs_by_hand_with_and_without_a_gateway() {
+    let model = Model::start().await;
+    let mut gateway =
+        Gateway::start(Setup::new().model(&model).set("tools.max_output", 200).hook(Hook::bearer("in"))).await;
+    for is_running in [true, false] {
+        let (code, made) =
+            run(&gateway, "write_file", &json!({"path": "a.txt", "content": "x\n".repeat(500)}), &[]).await;
+        assert_eq!((code, &made["success"], &made["error"]), (Some(0), &json!(true), &Value::Null), "{made}");
+        // By an alias; the result is within the limit, and whole with --raw.
+        let (code, read) = run(&gateway, "cat", &json!({"path": "a.txt", "limit": 500}), &[]).await;
+        let metadata = &read["metadata"];
+        let text = read["content"].as_str().unwrap();
+        assert_eq!(
+            (code, &metadata["truncated"], &metadata["original_length"]),
+            (Some(0), &json!(true), &json!(1_000))
+        );
+        assert_eq!(metadata["truncated_length"], json!(text.chars().count()), "{read}");
+        assert!(text.chars().count() <= 200 && metadata["spill"].is_string(), "{read}");
+        let (_, whole) = run(&gateway, "read_file", &json!({"path": "a.txt", "limit": 500}), &["--raw"]).await;
+        assert_eq!(whole["content"], json!("x\n".repeat(500)));
+        // The jail and the schema hold.
+        for (arguments, expected) in [(json!({"path": "/etc/passwd"}), "outside the workspace"), (json!({}), "path")] {
+            let (code, failed) = run(&gateway, "read_file", &arguments, &[]).await;
+            let error = failed["error"].as_str().unwrap_or_default();
+            assert_eq!((code, &failed["success"]), (Some(1), &json!(false)));
+            assert!(error.contains(expected) && !error.contains("[Please"), "{failed}");
+        }
+        // What a tool does inside daoyou is kept.
+        let fact = format!("The harbour opens at six, {is_running}.");
+        assert_eq!(run(&gateway, "remember", &json!({"content": fact}), &[]).await.0, Some(0));
+        let known = gateway.json(&["memory", "show"]).await.to_string();
+        assert!(known.contains(&fact), "{known}");
+        let job = json!({"action": "add", "message": "x", "every": "2h"});
+        assert_eq!(run(&gateway, "cron", &job, &[]).await.0, Some(0));
+        let jobs = gateway.json(&["cron", "list"]).await;
+        assert_eq!(jobs.as_array().unwrap().len(), if is_running { 1 } else { 2 }, "{jobs}");
+        let message = json!({"content": format!("by hand {is_running}"), "channel": "webhook:in", "chat_id": "c"});
+        assert_eq!(run(&gateway, "message", &message, &[]).await.0, Some(0));
+        let rows = Journal::read(&gateway.database()).unwrap().outbox;
+        let sent = rows.iter().filter(|row| row.body["content"].as_str() == message["content"].as_str()).count();
+        assert_eq!(sent, 1, "{rows:?}");
+        // Nobody can be asked, and nothing waits.
+        let (code, asked) = run(&gateway, "ask_user", &json!({"question": "Which?"}), &[]).await;
+        assert_eq!(code, Some(1));
+        assert!(asked["error"].as_str().unwrap().contains("only a turn of a conversation can do"), "{asked}");
+        if is_running {
+            gateway.stop().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_names_and_arguments_are_wrong_usage() {
+    let gateway = Gateway::new(Setup::new());
+    for (args, expected) in [
+        (&["tools", "run", "exce", "{}"][..], "did you mean exec"),
+        (&["tools", "show", "read_fle"], "did you mean read_file"),
+        (&["tools", "run", "list_dir", "{"], "no JSON object"),
+        (&["tools", "run", "list_dir", "[]"], "no JSON object"),
+    ] {
+        let ran = gateway.run(args).await;
+        assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(expected), "{args:?}: {ran:?}");
+    }
+    let shown = gateway.run(&["tools", "show", "bash"]).await.stdout;
+    for words in
+        ["exec: ", "offered: in each request", "other names: bash", "8000 characters", "command (string)", "tainted"]
+    {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let listed = gateway.json(&["tools", "list"]).await;
+    let offered = |name: &str| {
+        let tool = listed.as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap();
+        tool["offered"].as_bool().unwrap()
+    };
+    assert!(offered("exec") && !offered("cron"), "{listed}");
+    // JSON is laid out for people.
+    std::fs::create_dir_all(gateway.workspace()).unwrap();
+    std::fs::write(gateway.workspace().join("a.json"), r#"{"b":[1]}"#).unwrap();
+    let ran = gateway.run(&["tools", "run", "read_file", r#"{"path":"a.json"}"#]).await;
+    assert_eq!(ran.stdout, "{\n  \"b\": [\n    1\n  ]\n}\n", "{ran:?}");
+}
+
+/// The bytes are those of the body that is sent then.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_prompt_is_the_request_that_is_sent_next() {
+    let model = Model::start().await;
+    model.on("list", [Reply::tool("list_dir", &json!({})), Reply::text("nothing there")]);
+    let mut gateway = Gateway::new(Setup::new().model(&model));
+    for is_running in [false, true] {
+        if is_running {
+            gateway.up().await;
+        }
+        for text in ["hello", "list 文件"] {
+            let shown = gateway.json(&["prompt", "--message", text]).await;
+            assert_eq!(gateway.run(&["agent", "-m", text]).await.code, Some(0));
+            let sent = model.requests_about(text).into_iter().rfind(|request| {
+                let last = request["messages"].as_array().and_then(|messages| messages.last());
+                last.is_some_and(|last| last["role"] == "user")
+            });
+            let sent = sent.expect("a request");
+            assert_eq!(shown["bytes"], json!(sent.to_string().len()), "{shown}\n{sent}");
+            let mut request = shown["request"].clone();
+            // A minute may have begun between both.
+            let last = |request: &Value| request["messages"].as_array().unwrap().len() - 1;
+            assert_eq!(last(&request), last(&sent));
+            let at = last(&sent);
+            request["messages"][at] = sent["messages"][at].clone();
+            assert_eq!(request, sent);
+            let parts = shown["parts"].as_array().unwrap();
+            let bytes: u64 = parts.iter().map(|part| part["bytes"].as_u64().unwrap()).sum();
+            assert_eq!(json!(bytes), shown["bytes"], "{parts:?}");
+            let named = |name: &str| {
+                parts.iter().find(|part| part["name"] == name).map_or(0, |part| part["bytes"].as_u64().unwrap())
+            };
+            for name in ["identity", "AGENTS.md", "tool exec", "message"] {
+                assert!(named(name) > 20, "{name}: {parts:?}");
+            }
+            assert_eq!(named("history") > 0, is_running || text != "hello", "{parts:?}");
+            assert!(shown["tokens"].as_u64().unwrap() > 500, "{shown}");
+        }
+    }
+    let words = gateway.run(&["prompt"]).await.stdout;
+    assert!(words.contains("AGENTS.md") && words.contains("\"role\": \"user\""), "{words}");
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
