@@ -410,6 +410,7 @@ mod tests {
             "approvals",
             "memory",
             "tools",
+            "prompt",
             "models",
             "channels",
             "config",
