@@ -115,7 +115,7 @@ fn tools_are_found_by_name_or_alias() {
         ("ls", Some("list_dir")),
         ("Read_File", Some("read_file")),
         (" exec ", Some("exec")),
-        ("rm", None),
+        ("rm", Some("delete_file")),
         ("", None),
     ] {
         let got = world.executor.registry().get(name).map(|tool| tool.spec().name.clone());

@@ -6,13 +6,13 @@
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
 use daoyou_channels::Trust;
 use daoyou_channels::text::hex;
+use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
@@ -182,7 +182,7 @@ impl ConversationFolder {
         name: &str,
         limits: &RetentionLimits<'_>,
     ) -> io::Result<std::fs::File> {
-        let _changing = CHANGE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = CHANGE_LOCK.lock();
         let refused = |error: io::Error| match error.raw_os_error() {
             Some(libc::ELOOP | libc::EXDEV) => io::Error::new(
                 error.kind(),
@@ -267,7 +267,7 @@ fn prune(workspace: &Dir, subfolder: &str, is_owner: bool, limits: &RetentionLim
 /// # Errors
 /// A file cannot be removed.
 pub(super) fn remove_files(workspace: &Dir, subfolder: &str, matches: impl Fn(&str) -> bool) -> io::Result<()> {
-    let _changing = CHANGE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let _changing = CHANGE_LOCK.lock();
     let Ok(conversations) = open_folder(workspace, Path::new(CONVERSATIONS)) else { return Ok(()) };
     for conversation in conversations.entries()? {
         let path = Path::new(CONVERSATIONS).join(conversation?.file_name()).join(subfolder);

@@ -1,6 +1,6 @@
 //! The queue of a walk, which several threads fill and empty.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Work that makes further work. It ends when nothing is left and nobody works.
 pub(super) struct JobQueue<T> {
@@ -51,12 +51,12 @@ impl<T> JobQueue<T> {
             if state.active == 0 {
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

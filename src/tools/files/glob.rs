@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use globset::{GlobBuilder, GlobMatcher};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -200,7 +200,7 @@ impl WalkVisitor for Collector<'_> {
         }
         let modified = entry.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         let shown = entry.shown();
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found.lock();
         match (is_file, is_direct) {
             (true, true) => found.files.add(modified, shown),
             (true, false) => found.deeper.add(modified, shown),
@@ -232,7 +232,7 @@ fn glob(jail: &Jail, args: &GlobArgs, stop: &StopSignal) -> Result<String, Strin
         Err(JailError::Missing(_) | JailError::NotFolder(_)) => {}
         Err(error) => return Err(error.to_string()),
     }
-    let Found { files, folders, deeper } = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Found { files, folders, deeper } = found.into_inner();
     let mut note = None;
     let shown = if files.total > 0 {
         files

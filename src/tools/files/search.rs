@@ -5,11 +5,11 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
+use parking_lot::Mutex;
 use regex_syntax::ParserBuilder;
 
 use crate::guard::{EntryKind, StopReason, StopSignal, WalkVisitor, WalkedEntry};
@@ -92,7 +92,7 @@ impl<'a> Search<'a> {
 
     /// Returns what was found. A search that was stopped has not seen all files.
     pub(super) fn finish(self) -> SearchResult {
-        let mut files = self.files.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.into_inner();
         files.sort_by(|one, other| one.shown.cmp(&other.shown));
         let skipped =
             [(self.binary, "binary"), (self.long_lines, "with too long lines"), (self.unreadable, "unreadable")];
@@ -107,7 +107,7 @@ impl<'a> Search<'a> {
     fn add(&self, lines: Vec<(u64, String)>, name: impl FnOnce() -> (String, Option<PathBuf>)) {
         if !lines.is_empty() {
             let (shown, path) = name();
-            self.files.lock().unwrap_or_else(PoisonError::into_inner).push(MatchedFile { shown, path, lines });
+            self.files.lock().push(MatchedFile { shown, path, lines });
         }
     }
 

@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use daoyou_channels::Trust;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::Signal;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -411,7 +412,7 @@ impl Processes {
     }
 
     fn lock(&self) -> MutexGuard<'_, RunningProcesses> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 }
 
