@@ -415,6 +415,7 @@ mod tests {
             "approvals",
             "memory",
             "tools",
+            "prompt",
             "models",
             "channels",
             "config",

@@ -171,8 +171,7 @@ async fn a_question_survives_kills() {
 async fn a_turn_that_nobody_can_answer_does_not_wait() {
     let model = asking_model().await;
     let gateway = Gateway::start(setup(&model)).await;
-    let add =
-        ["cron", "add", "--name", "n", "--at", "2099-01-01 00:00", "--prompt", "paint", "--channel", "webhook:in"];
+    let add = ["cron", "add", "--name", "n", "--every", "12h", "--prompt", "paint", "--channel", "webhook:in"];
     assert_eq!(gateway.run(&[&add[..], &["--chat", "c"]].concat()).await.code, Some(0));
     assert_eq!(gateway.run(&["cron", "run", "n"]).await.code, Some(0));
     let told = until("the result of the job's call", async || {

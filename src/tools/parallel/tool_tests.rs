@@ -114,7 +114,7 @@ async fn messages_are_sent_with_the_result_in_input_order() {
 
 #[tokio::test]
 async fn long_results_share_the_limit_and_are_kept_whole() {
-    let world = fresh();
+    let world = ToolWorld::new(&ToolsConfig { max_output: 20_000, ..ToolsConfig::default() });
     for n in 0..40 {
         let lines: String = (0..300).map(|line| format!("file {n} line {line}\n")).collect();
         std::fs::write(world.path(&format!("{n}.txt")), lines).unwrap();
