@@ -427,6 +427,7 @@ mod tests {
             "approvals",
             "memory",
             "tools",
+            "trash",
             "models",
             "channels",
             "config",

@@ -86,12 +86,16 @@ fn the_specifications_are_small_strict_and_stable() {
     let world = fresh();
     let specs = world.executor.specs(&BTreeSet::new());
     let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    let expected =
-        "read_file write_file edit_file list_dir exec web_fetch web_search find_tools".split(' ').collect::<Vec<_>>();
+    let expected = "read_file write_file edit_file list_dir grep exec web_fetch web_search find_tools"
+        .split(' ')
+        .collect::<Vec<_>>();
     assert_eq!(names, expected);
     for spec in specs.iter() {
         assert_eq!(schema_faults(&spec.parameters), Vec::<String>::new(), "{}", spec.name);
-        assert!(spec.parameters.get("additionalProperties") == Some(&json!(false)));
+        // Calls are checked strictly, and the request does not say so.
+        assert_eq!(spec.parameters.get("additionalProperties"), None);
+        let whole = world.executor.registry().get(&spec.name).unwrap().spec();
+        assert_eq!(whole.parameters.get("additionalProperties"), Some(&json!(false)));
     }
     let bytes = serde_json::to_string(&*specs).unwrap();
     assert_eq!(bytes, serde_json::to_string(&*fresh().executor.specs(&BTreeSet::new())).unwrap());
@@ -115,14 +119,19 @@ fn tools_are_found_by_name_or_alias() {
         ("ls", Some("list_dir")),
         ("Read_File", Some("read_file")),
         (" exec ", Some("exec")),
-        ("rm", None),
+        ("rm", Some("delete_file")),
+        ("text_search", Some("grep")),
+        ("find_files", Some("glob")),
+        ("get_file_info", Some("file_info")),
+        ("mkdir", Some("create_dir")),
+        ("chmod", None),
         ("", None),
     ] {
         let got = world.executor.registry().get(name).map(|tool| tool.spec().name.clone());
         assert_eq!(got.as_deref(), found, "{name}");
     }
     let fewer = registry(&["exec", "edit"]);
-    assert_eq!(fewer.executor.registry().names().count(), 9);
+    assert_eq!(fewer.executor.registry().names().count(), 14);
     assert!(fewer.executor.registry().get("bash").is_none());
 }
 
@@ -160,7 +169,7 @@ async fn the_error_of_a_wrong_call_says_what_is_right() {
         (
             "frobnicate",
             "{}",
-            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, list_dir, exec, process, message, web_fetch, web_search, find_tools, parallel\n\n\
+            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, list_dir, grep, glob, file_info, create_dir, delete_file, exec, process, message, web_fetch, web_search, find_tools, parallel\n\n\
              [Please analyze the error above and try a different approach.]",
         ),
         (
