@@ -415,6 +415,7 @@ mod tests {
             "approvals",
             "memory",
             "tools",
+            "trash",
             "prompt",
             "models",
             "channels",

@@ -86,12 +86,16 @@ fn the_specifications_are_small_strict_and_stable() {
     let world = fresh();
     let specs = world.executor.specs(&BTreeSet::new());
     let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    let expected =
-        "read_file write_file edit_file list_dir exec web_fetch web_search find_tools".split(' ').collect::<Vec<_>>();
+    let expected = "read_file write_file edit_file list_dir grep exec web_fetch web_search find_tools"
+        .split(' ')
+        .collect::<Vec<_>>();
     assert_eq!(names, expected);
     for spec in specs.iter() {
         assert_eq!(schema_faults(&spec.parameters), Vec::<String>::new(), "{}", spec.name);
-        assert!(spec.parameters.get("additionalProperties") == Some(&json!(false)));
+        // Calls are checked strictly, and the request does not say so.
+        assert_eq!(spec.parameters.get("additionalProperties"), None);
+        let whole = world.executor.registry().get(&spec.name).unwrap().spec();
+        assert_eq!(whole.parameters.get("additionalProperties"), Some(&json!(false)));
     }
     let bytes = serde_json::to_string(&*specs).unwrap();
     assert_eq!(bytes, serde_json::to_string(&*fresh().executor.specs(&BTreeSet::new())).unwrap());
@@ -116,6 +120,11 @@ fn tools_are_found_by_name_or_alias() {
         ("Read_File", Some("read_file")),
         (" exec ", Some("exec")),
         ("rm", Some("delete_file")),
+        ("text_search", Some("grep")),
+        ("find_files", Some("glob")),
+        ("get_file_info", Some("file_info")),
+        ("mkdir", Some("create_dir")),
+        ("chmod", None),
         ("", None),
     ] {
         let got = world.executor.registry().get(name).map(|tool| tool.spec().name.clone());

@@ -79,7 +79,7 @@ async fn an_invalid_plan_is_not_started() {
         (json!({ "calls": [write("a", &["b"]), write("b", &["a"])] }), "none can start: a needs b needs a"),
         (with(write("b", &["c"])), "\"b\" needs \"c\", which is not in the plan; its ids are a, b"),
         (with(write("a", &[])), "the id \"a\" is given to more than one call"),
-        (with(json!({ "tool": "rm" })), "\"2\": Tool \"rm\" not found. Available tools: read_file, "),
+        (with(json!({ "tool": "nope" })), "\"2\": Tool \"nope\" not found. Available tools: read_file, "),
         (with(json!({ "tool": "parallel", "arguments": { "calls": [] } })), "a plan cannot stand in a plan"),
         (with(json!({ "tool": "batch" })), "a plan cannot stand in a plan"),
         (
