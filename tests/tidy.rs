@@ -240,9 +240,7 @@ fn small_files_have_more_than_one_importer() {
 }
 
 /// Names of types that several modules use with the module's name in front, as Rust programs do.
-const SHARED_TYPE_NAMES: &[&str] = &[
-    "Config", "Error",
-];
+const SHARED_TYPE_NAMES: &[&str] = &["Config", "Error"];
 
 /// A name that stands for two things costs every reader. Tests and benchmarks of their own crates are not checked.
 #[test]

@@ -70,7 +70,12 @@ impl ApprovalConfig {
             Some(ApprovalPolicy::Deny) if !is_tainted => Some(ApprovalPolicy::Tainted),
             other => other,
         };
-        let of_tool = |tool| self.tools.get(tool).copied().max(of_channel).unwrap_or(self.default);
+        // Tests are code of the project, which runs as any command does.
+        let named = |tool: &str| match tool {
+            "run_test" => self.tools.get("run_test").max(self.tools.get("exec")).copied(),
+            _ => self.tools.get(tool).copied(),
+        };
+        let of_tool = |tool| named(tool).max(of_channel).unwrap_or(self.default);
         tools.into_iter().map(of_tool).max().or(of_channel).unwrap_or(self.default)
     }
 }
@@ -93,6 +98,7 @@ mod tests {
             (&["write_file"][..], "cli", Tainted),
             (&["exec"], "cli", Always),
             (&["message"], "cli", Never),
+            (&["run_test"], "cli", Always),
             (&["message", "exec"], "cli", Always),
             (&["message", "write_file"], "cli", Tainted),
             (&["message"], "email", Deny),

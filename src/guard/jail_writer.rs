@@ -1,8 +1,8 @@
 //! Several reads and changes of files that no other call of the same workspace comes between.
 
+use parking_lot::MutexGuard;
 use std::io;
 use std::path::Path;
-use parking_lot::MutexGuard;
 
 use cap_std::fs::PermissionsExt;
 

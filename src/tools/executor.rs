@@ -298,7 +298,7 @@ impl ToolExecutor {
         let whole = match result.metadata.get(SPILL_KEY).and_then(Value::as_str) {
             Some(path) => Some(path.to_owned()),
             None if result.metadata.contains_key(PRIVATE_KEY) => None,
-            None => self.spill(rendered.clone(), context).await,
+            None => self.spill(rendered.clone(), !result.sources().is_empty(), context).await,
         };
         if let Some(path) = &whole {
             result.metadata.insert(SPILL_KEY.to_owned(), Value::from(path.as_str()));
@@ -326,10 +326,10 @@ impl ToolExecutor {
     }
 
     /// Keeps a text in a spill file and returns its path; `None` if the disk refuses it.
-    async fn spill(&self, text: String, context: &ToolContext) -> Option<String> {
+    async fn spill(&self, text: String, is_foreign: bool, context: &ToolContext) -> Option<String> {
         let (spill, turn, call) = (Arc::clone(&self.spill), context.turn, context.call_id.clone());
         let folder = ConversationFolder::of(context);
-        let saved = tokio::task::spawn_blocking(move || spill.save(&folder, turn, &call, &text)).await;
+        let saved = tokio::task::spawn_blocking(move || spill.save(&folder, turn, &call, &text, is_foreign)).await;
         match saved {
             Ok(Ok(path)) => Some(path),
             Ok(Err(error)) => {
@@ -367,7 +367,7 @@ impl CallRunner for ToolExecutor {
     }
 
     async fn spill(&self, text: String, context: &ToolContext) -> Option<String> {
-        self.spill(text, context).await
+        self.spill(text, !context.taint.is_empty(), context).await
     }
 }
 

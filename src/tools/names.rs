@@ -71,6 +71,10 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ("search_history", &["search_conversations", "conversation_search", "search_messages"]),
 ];
 
+/// The tool that runs commands, and the one that runs the project's own code: what the owner forbids of the one holds for the other.
+pub(super) const EXEC: &str = "exec";
+pub(super) const RUN_TEST: &str = "run_test";
+
 /// The name of the tool that finds the others.
 pub const FIND_TOOLS: &str = "find_tools";
 

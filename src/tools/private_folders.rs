@@ -22,7 +22,7 @@ use crate::guard::{create_dir_beneath, open_beneath};
 use crate::origin::{TurnCause, TurnOrigin};
 
 /// The gateway's folder in the workspace; hidden from every turn except for the conversation's own folder.
-const GATEWAY_FOLDER: &str = ".daoyou";
+pub(super) const GATEWAY_FOLDER: &str = ".daoyou";
 /// In it, a folder for each conversation, and one for the turns of its owner.
 const CONVERSATIONS: &str = ".daoyou/conversations";
 const OWNER_SUFFIX: &str = "-owner";

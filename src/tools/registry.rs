@@ -6,7 +6,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use thiserror::Error;
 
-use super::names::{FIND_TOOLS, RARELY_NEEDED};
+use super::names::{EXEC, FIND_TOOLS, RARELY_NEEDED, RUN_TEST};
 use super::schema::{schema_faults, schema_for_models};
 use super::tool::Tool;
 use crate::chat::ToolSpec;
@@ -72,7 +72,8 @@ impl ToolRegistry {
             return Err(ToolRegistryError::Schema { name, faults: faults.join("; ") });
         }
         let is_disabled = |word: &str| self.disabled.iter().any(|disabled| disabled.eq_ignore_ascii_case(word));
-        if is_disabled(&name) || tool.aliases().iter().any(|alias| is_disabled(alias)) {
+        let runs_commands = name == RUN_TEST && is_disabled(EXEC);
+        if runs_commands || is_disabled(&name) || tool.aliases().iter().any(|alias| is_disabled(alias)) {
             self.disabled_tools.push(tool);
             return Ok(());
         }

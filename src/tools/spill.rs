@@ -20,6 +20,8 @@ const MAX_FILES: usize = 100;
 const MAX_TOTAL_BYTES: u64 = 200_000_000;
 /// The maximum size of one file in bytes: `read_file` must be able to page it.
 const MAX_FILE_BYTES: u64 = 10_000_000;
+/// The end of the names of files with content of others than the owner.
+pub(super) const FOREIGN_ENDING: &str = "-others.txt";
 /// The longest part of a call's id in the name of its file.
 const NAME_CHARS: usize = 48;
 
@@ -65,6 +67,16 @@ impl SpillStore {
     /// # Errors
     /// The disk refuses the file, or a folder is a link or a mount.
     pub fn create(&self, folder: &ConversationFolder, turn: Uuid, call_id: &str) -> io::Result<SpillFile> {
+        self.create_named(folder, turn, call_id, ".txt")
+    }
+
+    fn create_named(
+        &self,
+        folder: &ConversationFolder,
+        turn: Uuid,
+        call_id: &str,
+        ending: &str,
+    ) -> io::Result<SpillFile> {
         // The id comes from a model.
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
         let mut call: String = call_id.chars().take(NAME_CHARS).map(safe).collect();
@@ -73,18 +85,27 @@ impl SpillStore {
             let digest = Sha256::digest(call_id.as_bytes());
             call.push_str(&format!("-{}", hex(&digest[..4])));
         }
-        let name = format!("{}-{call}.txt", turn.simple());
+        let name = format!("{}-{call}{ending}", turn.simple());
         let limits = RetentionLimits { files: MAX_FILES, bytes: MAX_TOTAL_BYTES, spared: &HashSet::new() };
         let file = folder.create(&self.workspace, SUBFOLDER, &name, &limits)?;
         Ok(SpillFile { file, path: folder.file(SUBFOLDER, &name), room: self.max_bytes })
     }
 
-    /// Writes `text` to a spill file and returns its path relative to the workspace.
+    /// Writes `text` to a spill file and returns its path relative to the workspace. The name of one with content of others than the
+    /// owner says so.
     ///
     /// # Errors
     /// As [`SpillStore::create`].
-    pub fn save(&self, folder: &ConversationFolder, turn: Uuid, call_id: &str, text: &str) -> io::Result<String> {
-        let mut file = self.create(folder, turn, call_id)?;
+    pub fn save(
+        &self,
+        folder: &ConversationFolder,
+        turn: Uuid,
+        call_id: &str,
+        text: &str,
+        is_foreign: bool,
+    ) -> io::Result<String> {
+        let ending = if is_foreign { FOREIGN_ENDING } else { ".txt" };
+        let mut file = self.create_named(folder, turn, call_id, ending)?;
         file.write(text.as_bytes())?;
         Ok(file.path)
     }
@@ -125,7 +146,7 @@ mod tests {
         let workspace = tempfile::tempdir().unwrap();
         let spill = SpillStore::open(workspace.path(), 10).unwrap();
         let keep = |session: &str, trust, turn, call: &str, text: &str| {
-            spill.save(&folder(session, trust), turn, call, text).unwrap()
+            spill.save(&folder(session, trust), turn, call, text, false).unwrap()
         };
         let own = keep("a", Trust::Owner, Uuid::nil(), "call", "mine");
         for n in 0..MAX_FILES + 5 {
@@ -149,8 +170,9 @@ mod tests {
     fn the_files_of_a_turn_are_removed_from_all_conversations() {
         let workspace = tempfile::tempdir().unwrap();
         let spill = SpillStore::open(workspace.path(), 10).unwrap();
-        let keep =
-            |session: &str, trust, turn| spill.save(&folder(session, trust), Uuid::from_u128(turn), "1", "x").unwrap();
+        let keep = |session: &str, trust, turn| {
+            spill.save(&folder(session, trust), Uuid::from_u128(turn), "1", "x", false).unwrap()
+        };
         let kept = keep("a", Trust::Known, 1);
         let gone = [keep("a", Trust::Known, 2), keep("b", Trust::Owner, 2), keep("c", Trust::Known, 3)];
         SpillStore::remove(workspace.path(), &[2, 3].map(Uuid::from_u128)).unwrap();
@@ -165,7 +187,7 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(outside.path(), workspace.path().join(".daoyou")).unwrap();
         let spill = SpillStore::open(workspace.path(), 10).unwrap();
-        assert!(spill.save(&folder("a", Trust::Known), Uuid::nil(), "call", "text").is_err());
+        assert!(spill.save(&folder("a", Trust::Known), Uuid::nil(), "call", "text", false).is_err());
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 }

@@ -24,7 +24,7 @@ use crate::guard::{Jail, JailEntry, JailError, create_dir_beneath, open_beneath,
 /// The folder in the workspace.
 pub(super) const TRASH_FOLDER: &str = ".daoyou/trash";
 /// The folder that is closed to a restore.
-const GATEWAY_FOLDER: &str = ".daoyou";
+const CLOSED_FOLDER: &str = ".daoyou";
 /// The names in the folder of an entry.
 const RECORD: &str = "record.json";
 const CONTENT: &str = "content";
@@ -150,7 +150,7 @@ impl Trash {
     pub fn restore(&self, jail: &Jail, id: &str, to: Option<&str>) -> Result<(TrashRecord, String), TrashError> {
         let record = self.find(id)?;
         let path = to.unwrap_or(&record.path);
-        let jail = jail.with_closed(&[GATEWAY_FOLDER]);
+        let jail = jail.with_closed(&[CLOSED_FOLDER]);
         let folder = Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
             jail.create_folder(&folder.display().to_string())?;

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::crash;
 use crate::guard::{Jail, Taint};
-use crate::tools::private_folders::PrivateFolders;
+use crate::tools::private_folders::{GATEWAY_FOLDER, PrivateFolders};
+use crate::tools::spill::FOREIGN_ENDING;
 use crate::tools::{ToolContext, ToolOutcome, ToolResult};
 
 /// The folder of the workspace in which a turn that has read from others than the owner writes without an approval. What it holds counts
@@ -147,7 +148,8 @@ impl ForeignFiles {
     /// scratch folder, or came with a mail, and not with the message of the owner or of a known sender that this turn answers.
     pub(super) fn source(&self, path: &Path) -> Option<String> {
         let is_own = || self.trust != Trust::Untrusted && self.own.iter().any(|own| Path::new(own) == path);
-        let is_foreign = FOREIGN_FOLDERS.iter().any(|foreign| path.starts_with(foreign));
+        let is_foreign = FOREIGN_FOLDERS.iter().any(|foreign| path.starts_with(foreign))
+            || path.starts_with(GATEWAY_FOLDER) && path.to_string_lossy().ends_with(FOREIGN_ENDING);
         (is_foreign && !is_own()).then(|| format!("file:{}", path.display()))
     }
 }

@@ -91,7 +91,7 @@ impl RunTest {
         let (spill, text, turn, call) =
             (Arc::clone(&self.spill), text.to_owned(), context.turn, context.call_id.clone());
         let folder = ConversationFolder::of(context);
-        let saved = tokio::task::spawn_blocking(move || spill.save(&folder, turn, &call, &text)).await;
+        let saved = tokio::task::spawn_blocking(move || spill.save(&folder, turn, &call, &text, false)).await;
         saved
             .map_err(std::io::Error::other)
             .flatten()
