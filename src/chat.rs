@@ -26,10 +26,13 @@ pub enum ChatMessage {
         call_id: String,
         name: String,
         content: String,
+        /// Images that the tool read.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<ImageRef>,
     },
 }
 
-/// A picture that came with a message. Journal and session store this reference; the bytes stay in the workspace.
+/// A picture that came with a message, or that a tool read. Journal and session store this reference; the bytes stay in the workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageRef {
     /// Relative to the workspace.

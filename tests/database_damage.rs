@@ -136,7 +136,7 @@ async fn a_damaged_database_is_moved_aside_and_salvaged() {
             |path| write_at(path, file_length(path) / 8 * 4, &vec![0xa5; 30 * 4_096]),
             None,
         ),
-        ("cut to two thirds", |path| truncate(path, file_length(path) / 3 * 2), None),
+        ("cut by a sixth", |path| truncate(path, file_length(path) / 6 * 5), None),
         ("a garbage header", |path| write_at(path, 0, &[0x5a; 100]), Some(0)),
         ("a garbage first page", |path| write_at(path, 0, &[0x5a; 4_096]), Some(0)),
         ("notes", |path| fs::write(path, "these are my notes, not a database\n".repeat(200)).unwrap(), Some(40)),

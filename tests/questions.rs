@@ -170,7 +170,9 @@ async fn a_question_survives_kills() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_nobody_can_answer_does_not_wait() {
     let model = asking_model().await;
-    let gateway = Gateway::start(setup(&model)).await;
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink).trusting(&["*"]));
+    let gateway = Gateway::start(setup).await;
     let add = ["cron", "add", "--name", "n", "--every", "12h", "--prompt", "paint", "--channel", "webhook:in"];
     assert_eq!(gateway.run(&[&add[..], &["--chat", "c"]].concat()).await.code, Some(0));
     assert_eq!(gateway.run(&["cron", "run", "n"]).await.code, Some(0));

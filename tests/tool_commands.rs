@@ -27,12 +27,13 @@ async fn a_tool_runs_by_hand_with_and_without_a_gateway() {
         let text = read["content"].as_str().unwrap();
         assert_eq!(
             (code, &metadata["truncated"], &metadata["original_length"]),
-            (Some(0), &json!(true), &json!(1_000))
+            (Some(0), &json!(true), &json!(2_891))
         );
         assert_eq!(metadata["truncated_length"], json!(text.chars().count()), "{read}");
         assert!(text.chars().count() <= 200 && metadata["spill"].is_string(), "{read}");
         let (_, whole) = run(&gateway, "read_file", &json!({"path": "a.txt", "limit": 500}), &["--raw"]).await;
-        assert_eq!(whole["content"], json!("x\n".repeat(500)));
+        let numbered: String = (1..=500).map(|number| format!("{number}\tx\n")).collect();
+        assert_eq!(whole["content"].as_str().map(str::trim_end), Some(numbered.trim_end()));
         // The jail and the schema hold.
         for (arguments, expected) in [(json!({"path": "/etc/passwd"}), "outside the workspace"), (json!({}), "path")] {
             let (code, failed) = run(&gateway, "read_file", &arguments, &[]).await;
@@ -92,7 +93,7 @@ async fn wrong_names_and_arguments_are_wrong_usage() {
     // JSON is laid out for people.
     std::fs::create_dir_all(gateway.workspace()).unwrap();
     std::fs::write(gateway.workspace().join("a.json"), r#"{"b":[1]}"#).unwrap();
-    let ran = gateway.run(&["tools", "run", "read_file", r#"{"path":"a.json"}"#]).await;
+    let ran = gateway.run(&["tools", "run", "exec", r#"{"command":"cat a.json"}"#]).await;
     assert_eq!(ran.stdout, "{\n  \"b\": [\n    1\n  ]\n}\n", "{ran:?}");
 }
 

@@ -224,6 +224,35 @@ async fn images_reach_models_with_vision() {
     }
 }
 
+/// An image that `read_file` reads goes to a model that sees, in either protocol, also after a restart and with the next message.
+#[tokio::test(flavor = "multi_thread")]
+async fn images_that_are_read_reach_models_with_vision() {
+    // A picture of one pixel, which has a size.
+    let picture =
+        [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &1_u32.to_be_bytes(), &1_u32.to_be_bytes(), &[8, 6, 0, 0, 0]].concat();
+    let base64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAA=";
+    for (protocol, sees) in [("openai", Some(true)), ("anthropic", Some(true)), ("openai", None)] {
+        let model = Model::start().await;
+        model.on("look at it", [Reply::tool("read_file", &json!({"path": "cat.png"})), Reply::text("a cat")]);
+        let setup = Setup::new().hook(Hook::bearer("in").trusting(&["*"]));
+        let mut setup = if protocol == "anthropic" { setup.anthropic(&model) } else { setup.model(&model) };
+        if let Some(sees) = sees {
+            setup = setup.set("providers.scripted.images", sees);
+        }
+        let mut gateway = Gateway::start(setup).await;
+        std::fs::write(gateway.workspace().join("cat.png"), &picture).unwrap();
+        assert_eq!(gateway.ask("in", "c", "look at it").await, "a cat", "{protocol}");
+        gateway.restart().await;
+        gateway.ask("in", "c", "and now?").await;
+        let requests = model.requests();
+        assert_eq!((requests.len(), model.refused()), (3, Vec::new()), "{protocol}");
+        let counts: Vec<_> = requests.iter().map(|request| request.to_string().matches(base64).count()).collect();
+        let expected = usize::from(sees.is_some());
+        assert_eq!(counts, [0, expected, expected], "{protocol}: {}", requests[1]);
+        assert!(requests[1].to_string().contains("an image (image/png) of 1 x 1 pixels"), "{}", requests[1]);
+    }
+}
+
 /// A message of a trusted sender contains none of these notes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trusted_message_carries_no_trust_notes() {

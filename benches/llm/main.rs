@@ -157,6 +157,7 @@ mod request {
                 call_id: id,
                 name: "tool_1".to_owned(),
                 content: "A line of a file with \"quotes\" and\ttabs, as files have them.\n".repeat(20),
+                images: Vec::new(),
             },
             _ => ChatMessage::assistant("It says that there is much to do. ".repeat(5)),
         }

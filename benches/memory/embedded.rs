@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use daoyou::live::LivePart;
-use daoyou::llm::{Embedder, Models, OfflineProvider, Patience, ProviderConfig};
+use daoyou::llm::{Embedder, Models, OfflineProvider, EmbeddingDeadline, ProviderConfig};
 use daoyou::memory::vectors::EmbeddingIndexer;
 use daoyou::memory::{Identities, MemoryConfig, MemoryService, MemorySettings};
 use daoyou::store::search_index::SearchCorpus;
@@ -49,7 +49,7 @@ impl Service {
             workspace: world.folder.path().to_owned(),
         };
         let embedder = self.embedder()?;
-        embedder.embed(&["hello"], Patience::Usual).await.context("the service makes no vectors")?;
+        embedder.embed(&["hello"], EmbeddingDeadline::Usual).await.context("the service makes no vectors")?;
         let desk = Arc::new(MemoryService::new(world.store.clone(), terms).with_embedder(Some(embedder)));
         let stop = CancellationToken::new();
         let keeper = tokio::spawn(EmbeddingIndexer::new(LivePart::fixed(desk.clone())).run(stop.clone()));

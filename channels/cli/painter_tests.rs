@@ -270,7 +270,7 @@ fn thoughts_are_folded_shown_or_hidden_and_can_be_looked_at() {
             assert_eq!(seen(&drawn), expected, "{thinking:?} {style:?}");
             assert_eq!(painter.last_thoughts(), ["hm, well"]);
             painter.begin();
-            assert!(painter.last_thoughts()[0].contains("not told any thoughts"));
+            assert!(painter.last_thoughts()[0].contains("shared no thoughts"));
         }
     }
 }

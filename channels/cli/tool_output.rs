@@ -139,7 +139,7 @@ mod tests {
             ("went\nwrong", false, true, "\x1b[31mwent\x1b[0m\n\x1b[31mwrong\x1b[0m\n"),
             ("went wrong", false, false, "went wrong\n"),
             ("{\"b\":[1]}", true, false, "{\n  \"b\": [\n    1\n  ]\n}\n"),
-            ("# Title\n\nsome **bold** words", true, false, "Title\n\nsome bold words\n"),
+            ("# Title\n\nsome **bold** words", true, false, "# Title\n\nsome **bold** words\n"),
             ("plain \x1b[2J text", true, false, "plain  text\n"),
         ] {
             assert_eq!(render_output(content, success, 80, in_colour), expected, "{content:?}");

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use daoyou_channels::Trust;
 use daoyou_channels::settings::Span;
-use tokio::sync::OnceCell;
 
 use super::approval_gate::ApprovalGate;
 use super::parking::{ModelOutage, Parking};
@@ -21,7 +20,7 @@ use crate::tools::ToolExecutor;
 use crate::turn::context::attachments;
 use crate::turn::context::compaction::compact;
 use crate::turn::context::conversation_context::{ContextBuilder, ConversationContext};
-use crate::turn::context::images::ImageLoader;
+use crate::turn::context::images::{ImageLoader, LoadedImages};
 use crate::turn::context::relevant_memories::relevant_memories;
 use crate::turn::context::user_message::least_trust;
 use crate::turn::error::{ErrorCode, TurnError};
@@ -228,7 +227,7 @@ impl ConversationTurn<'_> {
             tools: &tools,
             tool_context: self.started.tool_context(),
             image_loader: images,
-            images: OnceCell::new(),
+            images: LoadedImages::default(),
             temperature: *temperature,
             max_tokens: contexts.settings.max_tokens,
             limits,

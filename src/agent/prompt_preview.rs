@@ -6,7 +6,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use daoyou_channels::SessionKey;
 use serde_json::Value;
-use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +20,7 @@ use crate::llm::{
 use crate::metrics::Metrics;
 use crate::store::inbox::InboxRow;
 use crate::tools::ToolEffect;
+use crate::turn::context::images::LoadedImages;
 use crate::turn::context::relevant_memories::relevant_memories;
 use crate::turn::context::user_message::{least_trust, user_text};
 use crate::turn::error::{ErrorCode, TurnError};
@@ -125,7 +125,7 @@ impl TurnRunner {
             tools: &tools,
             tool_context: started.tool_context(),
             image_loader: images,
-            images: OnceCell::new(),
+            images: LoadedImages::default(),
             temperature: *temperature,
             max_tokens: contexts.settings.max_tokens,
             limits: self.conversations.limits.of_message(last),

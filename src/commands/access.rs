@@ -11,7 +11,7 @@ use crate::control::ControlClient;
 use crate::gateway;
 use crate::home::{Home, HomeLock, LockError};
 use crate::query::{
-    GatewayQuery, JobChange, JobQuery, MemoryChange, MemoryQuery, ProbeScope, StoreChange, StoreQuery, ToolRun,
+    GatewayQuery, JobChange, JobQuery, ManualToolRun, MemoryChange, MemoryQuery, ProbeScope, StoreChange, StoreQuery,
 };
 
 /// How often, and in which interval, a gateway that starts or stops is probed again.
@@ -163,7 +163,7 @@ pub async fn inspect(query: GatewayQuery, environment: &CommandEnvironment) -> a
 /// # Errors
 /// The configuration is invalid, or the store cannot be written. A failure of the tool is an answer.
 pub async fn run_tool(
-    run: ToolRun,
+    run: ManualToolRun,
     environment: &CommandEnvironment,
     cancel: CancellationToken,
 ) -> anyhow::Result<Value> {

@@ -12,7 +12,7 @@ use super::files::read_text;
 use super::output::{Stdout, print, print_note, tr};
 use super::{CommandExit, render};
 use crate::cli::{PromptArgs, ToolRunArgs, ToolsCommand};
-use crate::query::{GatewayQuery, ToolRun};
+use crate::query::{GatewayQuery, ManualToolRun};
 use crate::text::nearest;
 
 /// The largest arguments from standard input, in bytes.
@@ -107,7 +107,7 @@ async fn run_by_hand(
             return Ok(CommandExit::Usage);
         }
     }
-    let run = ToolRun { name: render::text(&tool["name"]), arguments, is_whole };
+    let run = ManualToolRun { name: render::text(&tool["name"]), arguments, is_whole };
     let result = run_tool(run, environment, watch_signals(Interrupt::default())?).await?;
     let printed = print(&result, args.output, |out| show_result(&result, out))?;
     Ok(if result["success"] == true { printed } else { CommandExit::Failed })

@@ -257,7 +257,12 @@ mod tests {
             let user = if letter == 'l' { "long ".repeat(100) } else { "hello".to_owned() };
             let tool = [
                 ChatMessage::Assistant { content: "I look".to_owned(), reasoning: None, tool_calls: Vec::new() },
-                ChatMessage::Tool { call_id: "1".to_owned(), name: "x".to_owned(), content: "y".to_owned() },
+                ChatMessage::Tool {
+                    call_id: "1".to_owned(),
+                    name: "x".to_owned(),
+                    content: "y".to_owned(),
+                    images: Vec::new(),
+                },
             ];
             let between: &[ChatMessage] = if letter == 't' { &tool } else { &[] };
             let said = [ChatMessage::user(user)].into_iter().chain(between.iter().cloned());

@@ -86,7 +86,7 @@ pub(super) fn lines(
                 calls = tool_calls;
                 (LineAuthor::Agent, text)
             }
-            ChatMessage::Tool { call_id, name, content } => {
+            ChatMessage::Tool { call_id, name, content, .. } => {
                 let is_recalled = calls.iter().any(|call| call.id == call_id && tells_memory(call));
                 let shown = if is_recalled { "(from memory)".to_owned() } else { middle_cut(&content, TOOL_CHARS) };
                 let found = middle_cut(&content, FOUND_CHARS);

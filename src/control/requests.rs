@@ -5,8 +5,8 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::query::{
-    ApprovalAnswer, GatewayQuery, JobChange, JobQuery, MemoryChange, MemoryQuery, MemorySelection, ProbeScope,
-    RetryClass, StoreChange, StoreQuery, ToolRun,
+    ApprovalAnswer, GatewayQuery, JobChange, JobQuery, ManualToolRun, MemoryChange, MemoryQuery, MemorySelection,
+    ProbeScope, RetryClass, StoreChange, StoreQuery,
 };
 
 /// The characters that [`escape`] replaces.
@@ -158,7 +158,7 @@ impl GatewayQuery {
     }
 }
 
-impl ToolRun {
+impl ManualToolRun {
     /// The method, the path and the body of the API that runs it.
     pub fn request(&self) -> (Method, String, String) {
         let body = json!({ "arguments": self.arguments, "raw": self.is_whole }).to_string();

@@ -15,8 +15,8 @@ use crate::cron::JobError;
 use crate::home::{Home, HomeLock};
 use crate::memory::{MemoryError, MemoryService};
 use crate::query::{
-    self, GatewayQuery, Inspect, InspectError, JobChange, JobQuery, MemoryChange, MemoryQuery, StoreChange, StoreQuery,
-    ToolRun, jobs, memories, sessions,
+    self, GatewayQuery, Inspect, InspectError, JobChange, JobQuery, ManualToolRun, MemoryChange, MemoryQuery,
+    StoreChange, StoreQuery, jobs, memories, sessions,
 };
 use crate::store::Store;
 
@@ -166,7 +166,7 @@ pub async fn run_tool(
     home: &Home,
     lock: HomeLock,
     loaded: &LoadedConfig,
-    run: ToolRun,
+    run: ManualToolRun,
     cancel: CancellationToken,
 ) -> anyhow::Result<Value> {
     with_gateway(home, lock, loaded, async |inspector| inspector.run_tool(run, cancel).await).await

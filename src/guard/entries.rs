@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, FileType, Stat};
 
-use super::jail::{Jail, JailError, OpenFolder, check_written, quote_controls};
+use super::jail::{Jail, OpenFolder, check_written, quote_controls};
+use super::jail_error::JailError;
 use super::path_rules::resolve_links;
 
 /// An entry of a folder that was opened and checked. The entry itself is not: it may be a link or a device, or not exist.

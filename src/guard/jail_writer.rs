@@ -6,7 +6,8 @@ use std::path::Path;
 
 use cap_std::fs::PermissionsExt;
 
-use super::jail::{FileContent, Jail, JailError, JailPath, WrittenFile, check_metadata};
+use super::jail::{FileContent, Jail, JailPath, WrittenFile, check_metadata};
+use super::jail_error::JailError;
 
 /// Changes files while no other call does.
 pub struct JailWriter<'a> {

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::chat::{ChatMessage, ToolCall};
+use crate::chat::{ChatMessage, ImageRef, ToolCall};
 
 /// The result of a call whose own result is lost.
 pub const NO_RESULT: &str = "Error: no result was kept of this call; whether it took effect is unknown";
@@ -117,7 +117,7 @@ impl HistoryMender {
                 self.out.push(ChatMessage::User { content: NO_TEXT.to_owned(), images });
             }
             ChatMessage::User { .. } => self.out.push(message),
-            ChatMessage::Tool { call_id, content, .. } => self.answer(&call_id, content),
+            ChatMessage::Tool { call_id, content, images, .. } => self.answer(&call_id, content, images),
             ChatMessage::Assistant { ref content, ref tool_calls, .. } => {
                 if !(tool_calls.is_empty() && is_blank(content)) {
                     self.speak(message);
@@ -148,16 +148,16 @@ impl HistoryMender {
             self.waiting.entry(call.id.clone()).or_default().push_back(first + place);
             call.id = self.own_id(&call.id);
             let (call_id, name) = (call.id.clone(), call.name.clone());
-            places.push(ChatMessage::Tool { call_id, name, content: NO_RESULT.to_owned() });
+            places.push(ChatMessage::Tool { call_id, name, content: NO_RESULT.to_owned(), images: Vec::new() });
         }
         self.out.push(message);
         self.out.append(&mut places);
     }
 
-    fn answer(&mut self, call_id: &str, result: String) {
+    fn answer(&mut self, call_id: &str, result: String, seen: Vec<ImageRef>) {
         let place = self.waiting.get_mut(call_id).and_then(VecDeque::pop_front);
-        if let Some(ChatMessage::Tool { content, .. }) = place.and_then(|place| self.out.get_mut(place)) {
-            *content = result;
+        if let Some(ChatMessage::Tool { content, images, .. }) = place.and_then(|place| self.out.get_mut(place)) {
+            (*content, *images) = (result, seen);
         }
     }
 
@@ -210,6 +210,7 @@ mod tests {
                     call_id: ids.to_owned(),
                     name: "x".to_owned(),
                     content: format!("result {ids}"),
+                    images: Vec::new(),
                 },
                 other => panic!("{other:?} is no kind of message"),
             }

@@ -305,10 +305,11 @@ impl ForgottenMarks {
                 let content = if left.contains("\n- ") { format!("{shown}{left}") } else { shown.to_owned() };
                 Some(ChatMessage::User { content, images: images.clone() })
             }
-            ChatMessage::Tool { call_id, name, content } if content.contains(IS_DATA) => {
+            ChatMessage::Tool { call_id, name, content, images } if content.contains(IS_DATA) => {
                 let left = self.without_lines(content)?;
                 let content = if left.contains("\n- ") { left } else { FORGOTTEN.to_owned() };
-                Some(ChatMessage::Tool { call_id: call_id.clone(), name: name.clone(), content })
+                let (call_id, name, images) = (call_id.clone(), name.clone(), images.clone());
+                Some(ChatMessage::Tool { call_id, name, content, images })
             }
             _ => None,
         }
@@ -439,8 +440,12 @@ mod tests {
             reasoning: None,
             tool_calls: vec![crate::chat::ToolCall { id: "1".into(), name: name.into(), arguments: "{}".into() }],
         };
-        let found =
-            |content: &str| ChatMessage::Tool { call_id: "1".into(), name: "recall".into(), content: content.into() };
+        let found = |content: &str| ChatMessage::Tool {
+            call_id: "1".into(),
+            name: "recall".into(),
+            content: content.into(),
+            images: Vec::new(),
+        };
         let source = turn(connection, "a", &[ChatMessage::user("my cat is Momo"), ChatMessage::assistant("noted")])?;
         turn(
             connection,

@@ -48,7 +48,12 @@ impl World {
         let (session, sender) = (session.to_owned(), sender.to_owned());
         let log = [
             ChatMessage::user(format!("{said}\n\n[Runtime Context]\nChannel: hiddenchannel")),
-            ChatMessage::Tool { call_id: "1".into(), name: "x".into(), content: "hiddenresult".into() },
+            ChatMessage::Tool {
+                call_id: "1".into(),
+                name: "x".into(),
+                content: "hiddenresult".into(),
+                images: Vec::new(),
+            },
             ChatMessage::assistant(answer),
         ];
         self.write(move |connection| {

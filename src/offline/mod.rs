@@ -65,7 +65,7 @@ fn report_results(requests: &[(UserRequest, Language)], after: &[ChatMessage]) -
     for message in after {
         match message {
             ChatMessage::Assistant { content, .. } if !content.trim().is_empty() => parts.push(content.clone()),
-            ChatMessage::Tool { call_id, name, content } => {
+            ChatMessage::Tool { call_id, name, content, .. } => {
                 let unknown = || ToolCall { id: call_id.clone(), name: name.clone(), arguments: String::new() };
                 let call = calls(after).find(|call| call.id == *call_id).cloned().unwrap_or_else(unknown);
                 parts.push(reply::tool_result(*language, &call, content, to_forget.is_some()));

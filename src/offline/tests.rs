@@ -417,7 +417,7 @@ fn told(text: &str, result: &str) -> String {
         tool_calls: first.tool_calls,
     });
     let content = result.to_owned();
-    request.messages.push(ChatMessage::Tool { call_id: call.id, name: call.name, content });
+    request.messages.push(ChatMessage::Tool { call_id: call.id, name: call.name, content, images: Vec::new() });
     let second = answer(&request);
     assert_eq!(second.tool_calls, [], "a turn ends after one round");
     second.text
@@ -549,6 +549,7 @@ proptest! {
             call_id: call.id.clone(),
             name: call.name.clone(),
             content: result.clone(),
+            images: Vec::new(),
         });
         let results: Vec<ChatMessage> = results.collect();
         let is_called = !results.is_empty();

@@ -26,7 +26,7 @@ pub enum GatewayQuery {
 
 /// A call of a tool by hand, by the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolRun {
+pub struct ManualToolRun {
     /// Or an alias.
     pub name: String,
     /// A JSON object, as a model writes it.
@@ -62,5 +62,5 @@ pub trait Inspect: Send + Sync {
     ///
     /// # Errors
     /// No gateway was built, or its store cannot be written. A failure of the tool is an answer.
-    async fn run_tool(&self, run: ToolRun, cancel: CancellationToken) -> Result<Value, InspectError>;
+    async fn run_tool(&self, run: ManualToolRun, cancel: CancellationToken) -> Result<Value, InspectError>;
 }

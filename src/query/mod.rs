@@ -14,7 +14,7 @@ pub mod turns;
 
 pub use crate::memory::MemorySelection;
 pub use approvals::ApprovalAnswer;
-pub use inspect::{GatewayQuery, Inspect, InspectError, ProbeScope, ToolRun};
+pub use inspect::{GatewayQuery, Inspect, InspectError, ManualToolRun, ProbeScope};
 pub use jobs::{JobChange, JobQuery};
 pub use memories::{MemoryChange, MemoryQuery};
 pub use queue::{AfterCommit, AppliedChange, RetryClass};

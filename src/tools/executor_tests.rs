@@ -86,9 +86,7 @@ fn the_specifications_are_small_strict_and_stable() {
     let world = fresh();
     let specs = world.executor.specs(&BTreeSet::new());
     let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    let expected = "read_file write_file edit_file list_dir grep exec web_fetch web_search find_tools"
-        .split(' ')
-        .collect::<Vec<_>>();
+    let expected = "read_file write_file edit_file list_dir grep exec find_tools".split(' ').collect::<Vec<_>>();
     assert_eq!(names, expected);
     for spec in specs.iter() {
         assert_eq!(schema_faults(&spec.parameters), Vec::<String>::new(), "{}", spec.name);
@@ -131,7 +129,7 @@ fn tools_are_found_by_name_or_alias() {
         assert_eq!(got.as_deref(), found, "{name}");
     }
     let fewer = registry(&["exec", "edit"]);
-    assert_eq!(fewer.executor.registry().names().count(), 20);
+    assert_eq!(fewer.executor.registry().names().count(), 19);
     assert!(fewer.executor.registry().get("bash").is_none());
 }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::names::{RARELY_NEEDED, aliases_of};
-use crate::chat::{ToolCall, ToolSpec};
+use crate::chat::{ImageRef, ToolCall, ToolSpec};
 use crate::guard::{TAINT_KEY, Taint};
 use crate::origin::TurnOrigin;
 use crate::store::{Connection, StoreError};
@@ -98,6 +98,9 @@ pub struct ToolResult {
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
+    /// Images that the call read, for models that see.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRef>,
     #[serde(default)]
     pub duration_ms: u64,
     /// The failure may be temporary: the executor tries again if the tool allows it. The model does not see this.

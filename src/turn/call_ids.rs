@@ -85,7 +85,12 @@ mod tests {
 
     #[test]
     fn each_id_means_one_call() {
-        let before = [ChatMessage::Tool { call_id: "a".to_owned(), name: "x".to_owned(), content: String::new() }];
+        let before = [ChatMessage::Tool {
+            call_id: "a".to_owned(),
+            name: "x".to_owned(),
+            content: String::new(),
+            images: Vec::new(),
+        }];
         let expected = ["a_2", "b", "b_2", "call"];
         let fresh = CallIds::after(&before);
         assert_eq!(ids(["a", "b", "b", ""], |calls| fresh.settle(calls)), expected);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::call_ids::CallIds;
 use super::context::compaction;
+use super::context::images::{images_of, with_images_of_results};
 use super::error::TurnError;
 use super::event_emitter::EventEmitter;
 use super::flight_recorder::FlightSlot;
@@ -25,10 +26,14 @@ impl Turn<'_> {
             let ToolContext { turn, session, .. } = &self.tool_context;
             tracing::warn!(%turn, %session, %flaw, "the conversation was invalid for model services and was repaired");
         }
+        let images = self.images(&messages).await;
+        if !images.is_empty() {
+            messages = with_images_of_results(messages);
+        }
         let request = ChatRequest {
             model: self.model.name(),
             system: self.system.clone(),
-            images: self.images().await,
+            images,
             messages,
             tools,
             temperature: self.temperature,
@@ -54,21 +59,13 @@ impl Turn<'_> {
         Ok(response)
     }
 
-    /// Returns the images of the conversation, read once; none if no model that may answer takes images.
-    async fn images(&self) -> Images {
-        let has_images =
-            |message: &ChatMessage| matches!(message, ChatMessage::User { images, .. } if !images.is_empty());
-        if !self.conversation.iter().any(has_images) {
+    /// Returns the images that the messages name; none if no model that may answer takes images.
+    async fn images(&self, messages: &[ChatMessage]) -> Images {
+        let has_images = messages.iter().any(|message| !images_of(message).is_empty());
+        if !has_images || !self.model.takes_images().await {
             return Images::default();
         }
-        let load = async {
-            if self.model.takes_images().await {
-                self.image_loader.load(&self.conversation).await
-            } else {
-                Images::default()
-            }
-        };
-        self.images.get_or_init(|| load).await.clone()
+        self.image_loader.load(messages, &self.images).await
     }
 }
 

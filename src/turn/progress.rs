@@ -200,7 +200,7 @@ impl TurnProgress {
                 {
                     content.push_str(&note);
                 }
-                self.answer_call(&call_id, name, content);
+                self.answer_call(&call_id, name, content, result.images);
             }
             StepBody::Note { .. } => {}
             StepBody::Waiting { since } => self.waiting_since = Some(since),
@@ -224,13 +224,13 @@ impl TurnProgress {
     pub fn close_calls(&mut self, reason: &str) {
         while let Some(OpenCall { call, interrupted }) = self.open_calls.first().cloned() {
             let reason = if interrupted { INTERRUPTED } else { reason };
-            self.answer_call(&call.id, call.name, ToolResult::failed(reason).render());
+            self.answer_call(&call.id, call.name, ToolResult::failed(reason).render(), Vec::new());
         }
     }
 
     /// Inserts a result at its call's position: results arrive in any order and are kept in the order of the calls. A
     /// result without an open call is dropped.
-    fn answer_call(&mut self, call_id: &str, name: String, content: String) {
+    fn answer_call(&mut self, call_id: &str, name: String, content: String, images: Vec<ImageRef>) {
         let Some(open) = self.open_calls.iter().position(|open| open.call.id == call_id) else { return };
         self.open_calls.remove(open);
         let asked = self.messages.iter().rposition(|message| matches!(message, ChatMessage::Assistant { .. }));
@@ -244,7 +244,7 @@ impl TurnProgress {
             _ => true,
         };
         let place = self.messages.iter().rposition(is_before).map_or(0, |at| at + 1);
-        self.messages.insert(place, ChatMessage::Tool { call_id: call_id.to_owned(), name, content });
+        self.messages.insert(place, ChatMessage::Tool { call_id: call_id.to_owned(), name, content, images });
     }
 
     fn respond(&mut self, response: ChatResponse, active_ms: u64) {

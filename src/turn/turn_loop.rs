@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::OnceCell;
 use uuid::Uuid;
 
-use super::context::images::ImageLoader;
+use super::context::images::{ImageLoader, LoadedImages};
 use super::error::{ErrorCode, TurnError};
 use super::event_emitter::EventEmitter;
 use super::flight_recorder::FlightSlot;
@@ -17,7 +16,7 @@ use super::scope::TurnScope;
 use super::think;
 use super::traits::{Approvals, Journal, Model, Tools};
 use crate::chat::ChatMessage;
-use crate::llm::{ChatResponse, Cost, Images};
+use crate::llm::{ChatResponse, Cost};
 use crate::phrases::fill;
 use crate::tools::ToolContext;
 
@@ -34,7 +33,7 @@ pub struct Turn<'a> {
     /// Reads the conversation's images.
     pub image_loader: &'a ImageLoader,
     /// The images that were read, from the first model call on.
-    pub images: OnceCell<Images>,
+    pub images: LoadedImages,
     pub temperature: Option<f64>,
     pub max_tokens: Option<u32>,
     pub limits: TurnLimits,

@@ -176,7 +176,7 @@ async fn run(script: Vec<Response>, mut progress: TurnProgress) -> Ran {
         tools: &tools,
         tool_context: ToolContext { cancel, ..context() },
         image_loader: &image_loader,
-        images: OnceCell::new(),
+        images: LoadedImages::default(),
         temperature: None,
         max_tokens: None,
         limits: TurnLimits { iterations: 2, tokens: 30, cost: None, time: Duration::from_secs(60) },

@@ -392,7 +392,7 @@ async fn an_oversized_mail_is_refused_to_an_authenticated_sender() {
         assert_eq!(post.offer(large()).await, Ok(IntakeOutcome::Skipped));
         let notices = post.inbox.notices();
         assert!(
-            post.replies().is_empty() && notices[0].contains("50 MB") && notices[0].contains("35 MB"),
+            post.replies().is_empty() && notices[0].contains("50.0 MB") && notices[0].contains("35.0 MB"),
             "{notices:?}"
         );
     }

@@ -135,8 +135,8 @@ fn attachments_are_collected_within_limits() {
     assert_eq!(names(&found).len(), 2);
     let remarks = found.remarks.join("\n");
     assert!(
-        remarks.contains("\"big\" (9 bytes)")
-            && remarks.contains("larger than 4 bytes")
+        remarks.contains("\"big\" (9 B)")
+            && remarks.contains("larger than 4 B")
             && remarks.contains("More than 2 files"),
         "{remarks}"
     );

@@ -238,7 +238,7 @@ fn attachments_are_sent_and_missing_ones_are_named() {
     let parsed = parsed(&mail);
     let files: Vec<_> = parsed.attachments().collect();
     let names: Vec<_> = files.iter().map(|part| part.attachment_name().unwrap()).collect();
-    assert_eq!(names, ["报告 2026.pdf", ".._e vil .sh"]);
+    assert_eq!(names, ["报告 2026.pdf", ".._evil .sh"]);
     assert!(files.iter().all(|part| part.contents() == b"\x00a\nb\r\n"));
     assert_eq!(files[0].content_type().unwrap().subtype(), Some("pdf"));
     assert_eq!(files[1].content_type().unwrap().subtype(), Some("octet-stream"));

@@ -18,7 +18,7 @@ use crate::gateway::runtime::Runtime;
 use crate::home::Home;
 use crate::live::Live;
 use crate::llm::Models;
-use crate::query::{GatewayQuery, Inspect, InspectError, ToolRun};
+use crate::query::{GatewayQuery, Inspect, InspectError, ManualToolRun};
 use crate::store::overview::{StoreOverview, overview};
 use crate::store::{Connection, Store, StoreError};
 
@@ -84,7 +84,7 @@ impl Inspect for RunningInspector {
         self.now().answer(question).await
     }
 
-    async fn run_tool(&self, run: ToolRun, cancel: CancellationToken) -> Result<Value, InspectError> {
+    async fn run_tool(&self, run: ManualToolRun, cancel: CancellationToken) -> Result<Value, InspectError> {
         self.now().run_tool(run, cancel).await
     }
 }
@@ -163,7 +163,7 @@ impl Inspect for Inspector {
         }
     }
 
-    async fn run_tool(&self, run: ToolRun, cancel: CancellationToken) -> Result<Value, InspectError> {
+    async fn run_tool(&self, run: ManualToolRun, cancel: CancellationToken) -> Result<Value, InspectError> {
         self.run_by_hand(run, cancel).await
     }
 }

@@ -12,7 +12,7 @@ use crate::bus::WeakBus;
 use crate::chat::{ToolCall, without_notes};
 use crate::gateway::runtime::{build_tools, tool_deps};
 use crate::origin::{FollowUpCount, TurnOrigin};
-use crate::query::{InspectError, ToolRun};
+use crate::query::{InspectError, ManualToolRun};
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::now_ms;
 use crate::tools::{OutputRule, ReplayPolicy, Tool, ToolContext, ToolExecutor, ToolResult};
@@ -68,7 +68,11 @@ impl Inspector {
     }
 
     /// Runs a tool as the owner at the terminal, within the limits of a turn's call.
-    pub(super) async fn run_by_hand(&self, run: ToolRun, cancel: CancellationToken) -> Result<Value, InspectError> {
+    pub(super) async fn run_by_hand(
+        &self,
+        run: ManualToolRun,
+        cancel: CancellationToken,
+    ) -> Result<Value, InspectError> {
         let (Some(runtime), Some(running)) = (&self.runtime, &self.running) else {
             return Err(InspectError::Failed("no gateway was built".to_owned()));
         };

@@ -7,4 +7,4 @@ mod ignore_rules;
 mod queue;
 mod walker;
 
-pub use walker::{EntryKind, SkipCounts, StopReason, StopSignal, Verdict, Walk, WalkVisitor, WalkedEntry};
+pub use walker::{EntryKind, SkipCounts, StopSignal, Verdict, Walk, WalkStop, WalkVisitor, WalkedEntry};

@@ -20,7 +20,8 @@ use tokio_util::sync::CancellationToken;
 use super::ignore_rules::IgnoreRules;
 use super::queue::JobQueue;
 use crate::guard::beneath::{FileIdentity, identity_of, open_beneath};
-use crate::guard::jail::{Jail, JailError, OpenFolder, quote_controls};
+use crate::guard::jail::{Jail, OpenFolder, quote_controls};
+use crate::guard::jail_error::JailError;
 
 /// More threads than these only wait for the same disk.
 const MAX_THREADS: usize = 4;
@@ -37,7 +38,7 @@ const LISTING_BYTES: usize = 32 << 10;
 
 /// Why a walk ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
+pub enum WalkStop {
     Cancelled,
     Deadline,
     /// The visitor has enough.
@@ -46,7 +47,7 @@ pub enum StopReason {
     TooMany,
 }
 
-const REASONS: [StopReason; 4] = [StopReason::Cancelled, StopReason::Deadline, StopReason::Enough, StopReason::TooMany];
+const REASONS: [WalkStop; 4] = [WalkStop::Cancelled, WalkStop::Deadline, WalkStop::Enough, WalkStop::TooMany];
 
 /// Ends a walk early: at a time, when its turn is cancelled, or when somebody has enough.
 #[derive(Debug)]
@@ -64,14 +65,14 @@ impl StopSignal {
     }
 
     /// Stops. The first reason counts.
-    pub fn stop(&self, reason: StopReason) {
+    pub fn stop(&self, reason: WalkStop) {
         let number = REASONS.iter().position(|known| *known == reason).map_or(0, |at| at + 1);
         let number = u8::try_from(number).unwrap_or(0);
         // Another thread may have been first.
         let _ = self.reason.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    pub fn reason(&self) -> Option<StopReason> {
+    pub fn reason(&self) -> Option<WalkStop> {
         let number = usize::from(self.reason.load(Ordering::Relaxed));
         number.checked_sub(1).and_then(|at| REASONS.get(at).copied())
     }
@@ -80,9 +81,9 @@ impl StopSignal {
     pub fn is_stopped(&self) -> bool {
         if self.reason.load(Ordering::Relaxed) == 0 {
             if self.cancel.is_cancelled() {
-                self.stop(StopReason::Cancelled);
+                self.stop(WalkStop::Cancelled);
             } else if Instant::now() >= self.deadline {
-                self.stop(StopReason::Deadline);
+                self.stop(WalkStop::Deadline);
             }
         }
         self.reason.load(Ordering::Relaxed) != 0
@@ -159,7 +160,7 @@ struct WalkedFolder {
     depth: usize,
 }
 
-enum Job {
+enum FolderJob {
     /// Lists a folder that is open.
     List(Arc<WalkedFolder>),
     /// Opens a folder and lists it.
@@ -274,7 +275,7 @@ impl<'a> Walk<'a> {
         let rules = self.rules_above();
         let rules = IgnoreRules::load(handle.as_fd(), &self.below_top(Path::new("")), rules.as_ref());
         let first = WalkedFolder { handle, path: PathBuf::new(), rules, depth: 0 };
-        let queue = JobQueue::new(Job::List(Arc::new(first)));
+        let queue = JobQueue::new(FolderJob::List(Arc::new(first)));
         let work = || {
             let mut worker = Worker { walk: self, queue: &queue, select, visitor: visitor(), listing: Vec::new() };
             worker.listing.resize(LISTING_BYTES, MaybeUninit::uninit());
@@ -377,22 +378,22 @@ impl<'a> Walk<'a> {
 /// One thread of a walk.
 struct Worker<'a, V> {
     walk: &'a Walk<'a>,
-    queue: &'a JobQueue<Job>,
+    queue: &'a JobQueue<FolderJob>,
     select: &'a (dyn Fn(&Path, EntryKind) -> Verdict + Sync),
     visitor: V,
     listing: Vec<MaybeUninit<u8>>,
 }
 
 impl<V: WalkVisitor> Worker<'_, V> {
-    fn work(&mut self, job: Job) {
+    fn work(&mut self, job: FolderJob) {
         match job {
-            Job::List(folder) => self.list(&folder),
-            Job::Enter(above, name) => {
+            FolderJob::List(folder) => self.list(&folder),
+            FolderJob::Enter(above, name) => {
                 if let Some(folder) = self.walk.enter(&above, &name) {
                     self.list(&Arc::new(folder));
                 }
             }
-            Job::Visit(folder, names) => {
+            FolderJob::Visit(folder, names) => {
                 for name in &names {
                     if self.walk.stop.is_stopped() {
                         return;
@@ -426,7 +427,7 @@ impl<V: WalkVisitor> Worker<'_, V> {
                 continue;
             }
             if walk.entries.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
-                walk.stop.stop(StopReason::TooMany);
+                walk.stop.stop(WalkStop::TooMany);
                 break;
             }
             let Some(kind) = self.selected(folder, name, entry.file_type()) else { continue };
@@ -435,15 +436,15 @@ impl<V: WalkVisitor> Worker<'_, V> {
                 EntryKind::File => files.push(name.to_owned()),
             }
             if files.len() >= FILES_PER_JOB && self.queue.len() < MAX_WAITING {
-                self.queue.extend([Job::Visit(Arc::clone(folder), std::mem::take(&mut files))]);
+                self.queue.extend([FolderJob::Visit(Arc::clone(folder), std::mem::take(&mut files))]);
             }
         }
         self.listing = listing;
         for name in &folders {
             self.visit(folder, name, EntryKind::Folder);
         }
-        self.queue.extend(folders.into_iter().map(|name| Job::Enter(Arc::clone(folder), name)));
-        self.work(Job::Visit(Arc::clone(folder), files));
+        self.queue.extend(folders.into_iter().map(|name| FolderJob::Enter(Arc::clone(folder), name)));
+        self.work(FolderJob::Visit(Arc::clone(folder), files));
     }
 
     /// Returns the kind of an entry that is visited or entered.

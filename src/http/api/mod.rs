@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use self::response::{ApiResult, run_detached};
 use super::health;
 use super::state::{AppState, SharedState};
-use crate::query::{GatewayQuery, ProbeScope, ToolRun};
+use crate::query::{GatewayQuery, ManualToolRun, ProbeScope};
 
 /// The largest arguments of a tool, in bytes.
 const ARGUMENTS_LIMIT: usize = 16 * 1024 * 1024;
@@ -96,7 +96,7 @@ async fn run_tool(state: SharedState, Path(name): Path<String>, text: String) ->
         body.map_err(|error| HttpError::bad_request(format!("the body is not valid: {error}")))?;
     let (inspector, cancel) = (state.inspector.clone(), CancellationToken::new());
     let _guard = cancel.clone().drop_guard();
-    let run = ToolRun { name, arguments, is_whole: raw };
+    let run = ManualToolRun { name, arguments, is_whole: raw };
     run_detached(async move { inspector.run_tool(run, cancel).await.map(Json).map_err(HttpError::from) }).await
 }
 

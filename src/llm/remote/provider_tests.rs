@@ -171,7 +171,12 @@ async fn refusals_without_end_end() {
     request.messages = vec![
         ChatMessage::user("hi"),
         ChatMessage::Assistant { content: String::new(), reasoning: None, tool_calls: vec![call] },
-        ChatMessage::Tool { call_id: "a".to_owned(), name: "f".to_owned(), content: "done".to_owned() },
+        ChatMessage::Tool {
+            call_id: "a".to_owned(),
+            name: "f".to_owned(),
+            content: "done".to_owned(),
+            images: Vec::new(),
+        },
     ];
     let error = provider(&service.url, |_| {}).chat(&request, &NoDeltas).await.unwrap_err();
     assert_eq!(error.kind, LlmErrorKind::BadRequest);

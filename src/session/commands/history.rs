@@ -75,7 +75,12 @@ mod tests {
             ChatMessage::user("first"),
             ChatMessage::assistant("answer"),
             ChatMessage::user("second\nline\n\n[Runtime Context]\nCurrent Time: now"),
-            ChatMessage::Tool { call_id: "1".into(), name: "exec".into(), content: "hidden".into() },
+            ChatMessage::Tool {
+                call_id: "1".into(),
+                name: "exec".into(),
+                content: "hidden".into(),
+                images: Vec::new(),
+            },
             ChatMessage::assistant(""),
             ChatMessage::assistant(long.as_str()),
         ];

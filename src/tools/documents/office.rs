@@ -15,7 +15,7 @@ const MAX_HEADING: usize = 6;
 
 /// The names of the elements that matter, which differ between the formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dialect {
+enum OfficeFormat {
     /// DOCX and PPTX (ECMA-376): text is in `t`.
     Office,
     /// ODT and ODP (ISO 26300): text is in paragraphs.
@@ -28,11 +28,11 @@ pub(super) fn extract_docx(
     main: &str,
     sink: &mut TextSink,
 ) -> Result<String, String> {
-    TextWalker::new(Dialect::Office).walk(&archive.read_text(main)?, sink)?;
+    TextWalker::new(OfficeFormat::Office).walk(&archive.read_text(main)?, sink)?;
     for notes in ["word/footnotes.xml", "word/endnotes.xml"] {
         if archive.has(notes) {
             sink.end_line();
-            TextWalker::new(Dialect::Office).walk(&archive.read_text(notes)?, sink)?;
+            TextWalker::new(OfficeFormat::Office).walk(&archive.read_text(notes)?, sink)?;
         }
     }
     Ok("DOCX".to_owned())
@@ -55,14 +55,14 @@ pub(super) fn extract_pptx(archive: &mut DocumentArchive<'_>, sink: &mut TextSin
         slides += 1;
         sink.end_line();
         sink.push(&format!("\n[slide {slides}]\n"));
-        TextWalker::new(Dialect::Office).walk(&archive.read_text(&name)?, sink)?;
+        TextWalker::new(OfficeFormat::Office).walk(&archive.read_text(&name)?, sink)?;
     }
     Ok(format!("PPTX, {slides} slides"))
 }
 
 /// Extracts the text of an ODT or ODP. Returns what it is.
 pub(super) fn extract_open_document(archive: &mut DocumentArchive<'_>, sink: &mut TextSink) -> Result<String, String> {
-    TextWalker::new(Dialect::OpenDocument).walk(&archive.read_text("content.xml")?, sink)?;
+    TextWalker::new(OfficeFormat::OpenDocument).walk(&archive.read_text("content.xml")?, sink)?;
     Ok("OpenDocument".to_owned())
 }
 
@@ -104,7 +104,7 @@ fn broken(error: impl std::fmt::Display) -> String {
 
 /// Walks through the XML of a text.
 struct TextWalker {
-    dialect: Dialect,
+    dialect: OfficeFormat,
     /// The number of open elements that hold text.
     texts: usize,
     /// The number of open elements whose content is no text, such as the other form of a drawing.
@@ -116,7 +116,7 @@ struct TextWalker {
 }
 
 impl TextWalker {
-    fn new(dialect: Dialect) -> Self {
+    fn new(dialect: OfficeFormat) -> Self {
         Self { dialect, texts: 0, skipped: 0, cells: 0, prefix: String::new() }
     }
 
@@ -160,13 +160,13 @@ impl TextWalker {
         match (self.dialect, name) {
             (_, "tc" | "table-cell") => self.cells += 1,
             (_, "tab") => sink.push("\t"),
-            (Dialect::Office, "br" | "cr") | (Dialect::OpenDocument, "line-break") => self.break_line(sink),
-            (Dialect::OpenDocument, "s") => sink.push(" "),
-            (Dialect::OpenDocument, "h") => {
+            (OfficeFormat::Office, "br" | "cr") | (OfficeFormat::OpenDocument, "line-break") => self.break_line(sink),
+            (OfficeFormat::OpenDocument, "s") => sink.push(" "),
+            (OfficeFormat::OpenDocument, "h") => {
                 let level = attribute(element, "outline-level").and_then(|level| level.parse().ok()).unwrap_or(1);
                 self.prefix = heading(level);
             }
-            (Dialect::OpenDocument, "list-item") => self.prefix = "- ".to_owned(),
+            (OfficeFormat::OpenDocument, "list-item") => self.prefix = "- ".to_owned(),
             _ => {}
         }
     }
@@ -215,16 +215,16 @@ impl TextWalker {
 
     fn is_text(&self, name: &str) -> bool {
         match self.dialect {
-            Dialect::Office => name == "t",
-            Dialect::OpenDocument => matches!(name, "p" | "h"),
+            OfficeFormat::Office => name == "t",
+            OfficeFormat::OpenDocument => matches!(name, "p" | "h"),
         }
     }
 
     /// Properties of paragraphs (where `tab` is a position), the old form of a drawing, and what was deleted.
     fn is_skipped(&self, name: &str) -> bool {
         match self.dialect {
-            Dialect::Office => matches!(name, "pPr" | "Fallback"),
-            Dialect::OpenDocument => matches!(name, "tracked-changes" | "annotation"),
+            OfficeFormat::Office => matches!(name, "pPr" | "Fallback"),
+            OfficeFormat::OpenDocument => matches!(name, "tracked-changes" | "annotation"),
         }
     }
 
@@ -254,7 +254,7 @@ fn character(reference: &BytesRef<'_>) -> String {
 mod tests {
     use super::*;
 
-    fn text(dialect: Dialect, xml: &str) -> Result<String, String> {
+    fn text(dialect: OfficeFormat, xml: &str) -> Result<String, String> {
         let mut sink = TextSink::new();
         TextWalker::new(dialect).walk(xml, &mut sink)?;
         Ok(sink.finish().0)
@@ -269,22 +269,22 @@ mod tests {
             <w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:tr></w:tbl>\
             <mc:AlternateContent><mc:Choice><w:t>shape</w:t></mc:Choice><mc:Fallback><w:t>shape</w:t></mc:Fallback></mc:AlternateContent>\
             </w:body></w:document>";
-        assert_eq!(text(Dialect::Office, docx).unwrap(), "## Title\none & 二\ttwo\nthree\n- item\na | b\nshape");
+        assert_eq!(text(OfficeFormat::Office, docx).unwrap(), "## Title\none & 二\ttwo\nthree\n- item\na | b\nshape");
         let odt = "<o:text><text:tracked-changes><text:p>gone</text:p></text:tracked-changes><text:h text:outline-level='1'>Top</text:h>\
             <text:p>a<text:s/>b <text:span>c</text:span><text:line-break/>d</text:p>\
             <text:list><text:list-item><text:p>item</text:p></text:list-item></text:list>\
             <table:table-row><table:table-cell><text:p>x</text:p></table:table-cell><table:table-cell><text:p>y</text:p></table:table-cell></table:table-row></o:text>";
-        assert_eq!(text(Dialect::OpenDocument, odt).unwrap(), "# Top\na b c\nd\n- item\nx | y");
+        assert_eq!(text(OfficeFormat::OpenDocument, odt).unwrap(), "# Top\na b c\nd\n- item\nx | y");
     }
 
     #[test]
     fn hostile_xml_is_read_or_refused_but_not_expanded() {
         let laughs = "<!DOCTYPE x [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;'>]><x><t>[&b;]</t></x>";
-        assert_eq!(text(Dialect::Office, laughs).unwrap(), "[]");
+        assert_eq!(text(OfficeFormat::Office, laughs).unwrap(), "[]");
         let deep = format!("{}<t>deep</t>{}", "<a>".repeat(100_000), "</a>".repeat(100_000));
-        assert_eq!(text(Dialect::Office, &deep).unwrap(), "deep");
+        assert_eq!(text(OfficeFormat::Office, &deep).unwrap(), "deep");
         for broken in ["<a></b>", "<a", "<t>x</t></t>"] {
-            assert!(text(Dialect::Office, broken).unwrap_err().contains("XML is broken"), "{broken}");
+            assert!(text(OfficeFormat::Office, broken).unwrap_err().contains("XML is broken"), "{broken}");
         }
     }
 }

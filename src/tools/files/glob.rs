@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::grep::LONGEST_SEARCH;
 use super::scope::{ReadScope, run_on_jail};
 use crate::chat::ToolSpec;
-use crate::guard::{EntryKind, Jail, JailError, StopReason, StopSignal, Verdict, Walk, WalkVisitor, WalkedEntry};
+use crate::guard::{EntryKind, Jail, JailError, StopSignal, Verdict, Walk, WalkStop, WalkVisitor, WalkedEntry};
 use crate::text::one_line;
 use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, tool_spec};
 
@@ -252,11 +252,9 @@ fn glob(jail: &Jail, args: &GlobArgs, stop: &StopSignal) -> Result<String, Strin
         lines.push(format!("[{more} more, not shown: narrow the pattern]"));
     }
     lines.extend(match stop.reason() {
-        Some(StopReason::TooMany) => Some("[too many files, so not all were seen: name a folder]".to_owned()),
-        Some(StopReason::Cancelled) => Some("[cancelled before all were seen]".to_owned()),
-        Some(StopReason::Deadline | StopReason::Enough) => {
-            Some("[stopped before all were seen: name a folder]".to_owned())
-        }
+        Some(WalkStop::TooMany) => Some("[too many files, so not all were seen: name a folder]".to_owned()),
+        Some(WalkStop::Cancelled) => Some("[cancelled before all were seen]".to_owned()),
+        Some(WalkStop::Deadline | WalkStop::Enough) => Some("[stopped before all were seen: name a folder]".to_owned()),
         None => None,
     });
     let left_out: Vec<_> = left_out.iter().map(|(count, what)| format!("{count} {what}")).collect();

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use super::scope::{ForeignFiles, ReadScope, run_on_jail};
 use super::search::{MAX_MATCHES, Search};
 use crate::chat::ToolSpec;
-use crate::guard::{EntryKind, Jail, JailError, StopReason, StopSignal, Verdict, Walk};
+use crate::guard::{EntryKind, Jail, JailError, StopSignal, Verdict, Walk, WalkStop};
 use crate::text::one_line;
 use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
@@ -132,6 +132,10 @@ fn grep(
         }
         Err(JailError::NotFolder(_)) => {
             let opened = jail.open_file(path).map_err(|error| error.to_string())?;
+            if opened.size > jail.max_bytes() {
+                let (path, size, limit) = (opened.shown, opened.size, jail.max_bytes());
+                return Err(JailError::TooLarge { path, size, limit }.to_string());
+            }
             search.search_file(opened.file, &opened.shown, opened.real.strip_prefix(jail.root()).ok());
             Vec::new()
         }
@@ -149,15 +153,15 @@ fn grep(
         lines.push("No match.".to_owned());
     }
     lines.extend(match stop.reason() {
-        Some(StopReason::Enough) if wanted < MAX_MATCHES => Some(format!(
+        Some(WalkStop::Enough) if wanted < MAX_MATCHES => Some(format!(
             "[the first {shown} matches; there are more: narrow the search, or raise max_results (at most {MAX_MATCHES})]"
         )),
-        Some(StopReason::Enough) => Some(format!("[the first {shown} matches; there are more: narrow the search]")),
-        Some(StopReason::Deadline) => {
+        Some(WalkStop::Enough) => Some(format!("[the first {shown} matches; there are more: narrow the search]")),
+        Some(WalkStop::Deadline) => {
             Some(format!("[stopped after {} s, before all was searched: narrow the search]", limit.as_secs()))
         }
-        Some(StopReason::TooMany) => Some("[too many files, so not all was searched: narrow the search]".to_owned()),
-        Some(StopReason::Cancelled) => Some("[cancelled before all was searched]".to_owned()),
+        Some(WalkStop::TooMany) => Some("[too many files, so not all was searched: narrow the search]".to_owned()),
+        Some(WalkStop::Cancelled) => Some("[cancelled before all was searched]".to_owned()),
         None => None,
     });
     let left_out: Vec<_> = found.skipped.into_iter().chain(skipped).collect();

@@ -215,7 +215,7 @@ async fn a_cancelled_search_ends() {
     assert!(!stop.is_stopped());
     context.cancel.cancel();
     assert!(stop.is_stopped());
-    assert_eq!(stop.reason(), Some(crate::guard::StopReason::Cancelled));
+    assert_eq!(stop.reason(), Some(crate::guard::WalkStop::Cancelled));
     let said = run(&world, json!({"pattern": "one"}), &context).await.render();
     assert!(said.starts_with("Error: Cancelled"), "{said}");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use super::line_match::{BlockPlace, BlockSearch, IndentShift};
-use super::patch_text::{FileChange, FilePatch, Hunk, LineKind};
+use super::patch_text::{FileChange, FilePatch, Hunk, PatchLineKind};
 use super::text_file::TextFile;
 use crate::guard::FileContent;
 use crate::text::truncate;
@@ -217,15 +217,15 @@ fn apply(opened: &FileContent, hunks: &[Hunk]) -> Result<PatchedText, String> {
         let mut at = place.line;
         for line in &hunk.lines {
             match line.kind {
-                LineKind::Context => {
+                PatchLineKind::Context => {
                     out.push(keep(lines[at]));
                     at += 1;
                 }
-                LineKind::Removed => {
+                PatchLineKind::Removed => {
                     at += 1;
                     patched.removed += 1;
                 }
-                LineKind::Added => {
+                PatchLineKind::Added => {
                     out.push((place.shift.apply(&line.text), !line.is_unended));
                     patched.added += 1;
                 }

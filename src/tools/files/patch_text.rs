@@ -71,14 +71,14 @@ pub(super) struct Hunk {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HunkLine {
-    pub kind: LineKind,
+    pub kind: PatchLineKind,
     pub text: String,
     /// It is the last line of the file, without a line break.
     pub is_unended: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LineKind {
+pub(super) enum PatchLineKind {
     Context,
     Removed,
     Added,
@@ -87,16 +87,16 @@ pub(super) enum LineKind {
 impl Hunk {
     /// Returns the lines that the file must hold.
     pub(super) fn old_lines(&self) -> Vec<&str> {
-        self.lines.iter().filter(|line| line.kind != LineKind::Added).map(|line| line.text.as_str()).collect()
+        self.lines.iter().filter(|line| line.kind != PatchLineKind::Added).map(|line| line.text.as_str()).collect()
     }
 
     /// Adds a line of a patch; returns false if it is none of a hunk.
     fn push(&mut self, line: &str) -> bool {
         let kind = match line.chars().next() {
             // Editors and models remove the space of an empty line.
-            None | Some(' ') => LineKind::Context,
-            Some('-') => LineKind::Removed,
-            Some('+') => LineKind::Added,
+            None | Some(' ') => PatchLineKind::Context,
+            Some('-') => PatchLineKind::Removed,
+            Some('+') => PatchLineKind::Added,
             Some('\\') => {
                 if let Some(last) = self.lines.last_mut() {
                     last.is_unended = true;
@@ -221,10 +221,10 @@ fn bad_line(path: &str, number: usize, line: &str) -> String {
 /// Ends a hunk. Empty lines at its end separate it from what follows.
 fn close(path: &str, open: &mut Option<Hunk>, hunks: &mut Vec<Hunk>) -> Result<(), String> {
     let Some(mut hunk) = open.take() else { return Ok(()) };
-    while hunk.lines.last().is_some_and(|line| line.kind == LineKind::Context && line.text.is_empty()) {
+    while hunk.lines.last().is_some_and(|line| line.kind == PatchLineKind::Context && line.text.is_empty()) {
         hunk.lines.pop();
     }
-    if hunk.lines.iter().all(|line| line.kind == LineKind::Context) {
+    if hunk.lines.iter().all(|line| line.kind == PatchLineKind::Context) {
         return Err(format!("{path}, hunk {}: has no line with + or -; nothing was changed", hunks.len() + 1));
     }
     hunks.push(hunk);
@@ -418,7 +418,7 @@ fn is_file_name(lines: &Peekable<Lines<'_>>, left: Option<(usize, usize)>) -> bo
 /// Returns the content of a new file.
 fn content_of(path: &str, hunks: &[Hunk]) -> Result<String, String> {
     let lines: Vec<&HunkLine> = hunks.iter().flat_map(|hunk| &hunk.lines).collect();
-    if lines.iter().any(|line| line.kind != LineKind::Added) {
+    if lines.iter().any(|line| line.kind != PatchLineKind::Added) {
         return Err(format!("{path}: a new file has lines with + alone; nothing was changed"));
     }
     Ok(lines.iter().flat_map(|line| [line.text.as_str(), if line.is_unended { "" } else { "\n" }]).collect())

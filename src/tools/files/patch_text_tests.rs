@@ -8,9 +8,9 @@ fn outline(text: &str) -> Result<Vec<String>, String> {
         let start = hunk.start.map(|start| start.to_string()).unwrap_or_default();
         let lines = hunk.lines.iter().map(|line| {
             let mark = match line.kind {
-                LineKind::Context => ' ',
-                LineKind::Removed => '-',
-                LineKind::Added => '+',
+                PatchLineKind::Context => ' ',
+                PatchLineKind::Removed => '-',
+                PatchLineKind::Added => '+',
             };
             format!("{mark}{}{}", line.text, if line.is_unended { "\\" } else { "" })
         });

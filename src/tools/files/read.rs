@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,11 +14,11 @@ use serde_json::Value;
 use super::page::{PageLimit, PageRequest, TextPage, read_page};
 use super::scope::{ReadScope, work_on_jail};
 use super::text_stream::{TextStream, WorkLimit};
-use crate::chat::ToolSpec;
+use crate::chat::{ImageRef, ToolSpec};
 use crate::guard::{Jail, OpenFile};
 use crate::tools::documents::{DocumentReader, DocumentText, is_document};
 use crate::tools::encoding::TextEncoding;
-use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, tool_spec};
+use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
 /// The default page.
 const DEFAULT_PAGE: PageLimit = PageLimit { lines: 200, chars: 5_000 };
@@ -31,6 +32,9 @@ const START_BYTES: u64 = 256 * 1_024;
 const BINARY_CHECK_BYTES: usize = 8_192;
 /// The lines of a larger file are not counted, in bytes.
 const MAX_COUNTED: u64 = 10_000_000;
+/// The images that services take, and the largest that is sent, in bytes.
+const SEEN_IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const IMAGE_BYTES: u64 = 3_700_000;
 /// How long a page is looked for.
 const MAX_TIME: Duration = Duration::from_secs(30);
 
@@ -52,9 +56,13 @@ pub struct ReadFile {
 }
 
 /// A file whose kind is known.
-enum FileKind {
+enum OpenedContent {
     /// The page that was asked for.
     Text(String),
+    Image {
+        note: String,
+        image: Option<ImageRef>,
+    },
     Document {
         file: File,
         shown: String,
@@ -67,17 +75,21 @@ impl ReadFile {
         Self { spec: tool_spec::<ReadFileArgs>("read_file", description), scope, documents }
     }
 
-    async fn read(&self, arguments: Value, context: &ToolContext) -> Result<String, String> {
+    async fn read(&self, arguments: Value, context: &ToolContext) -> Result<ToolResult, String> {
         let limit = WorkLimit::new(MAX_TIME, context.cancel.clone());
         let work = move |jail: &Jail, args: ReadFileArgs| Ok((open(jail, &args, limit)?, args));
         match work_on_jail(self.scope.for_turn(context), arguments, work).await? {
-            (FileKind::Text(text), _) => Ok(text),
-            (FileKind::Document { file, shown }, args) => {
+            (OpenedContent::Text(text), _) => Ok(ToolResult::ok(text)),
+            (OpenedContent::Image { note, image }, _) => {
+                Ok(ToolResult { images: image.into_iter().collect(), ..ToolResult::ok(note) })
+            }
+            (OpenedContent::Document { file, shown }, args) => {
                 let document = self.documents.read(file).await.map_err(|error| format!("{shown}: {error}"))?;
                 let limit = WorkLimit::new(MAX_TIME, context.cancel.clone());
                 tokio::task::spawn_blocking(move || document_page(&document, &args, limit))
                     .await
                     .map_err(|error| error.to_string())?
+                    .map(ToolResult::ok)
             }
         }
     }
@@ -108,7 +120,7 @@ impl Tool for ReadFile {
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         let source = self.scope.sources(&arguments, context);
-        let mut outcome = ToolOutcome::from(self.read(arguments, context).await);
+        let mut outcome = ToolOutcome::from(self.read(arguments, context).await.unwrap_or_else(ToolResult::failed));
         outcome.result.add_sources(source);
         outcome
     }
@@ -119,23 +131,22 @@ impl Tool for ReadFile {
 }
 
 /// Opens a file, and reads the page if it is a text.
-fn open(jail: &Jail, args: &ReadFileArgs, limit: WorkLimit) -> Result<FileKind, String> {
+fn open(jail: &Jail, args: &ReadFileArgs, limit: WorkLimit) -> Result<OpenedContent, String> {
     let OpenFile { mut file, size, shown, .. } = jail.open_file(&args.path).map_err(|error| error.to_string())?;
     let failed = |error: std::io::Error| format!("{shown}: {error}");
     let mut start = Vec::new();
     (&file).take(START_BYTES).read_to_end(&mut start).map_err(failed)?;
     file.seek(SeekFrom::Start(0)).map_err(failed)?;
     if is_document(&start) {
-        return Ok(FileKind::Document { file, shown });
+        return Ok(OpenedContent::Document { file, shown });
     }
     let Some(encoding) = text_encoding(&start, size) else {
-        let image = image_note(&start, size, &shown).map(FileKind::Text);
-        return image.ok_or_else(|| binary_kind(&start, size, &shown));
+        return image_kind(&start, size, &shown).ok_or_else(|| binary_kind(&start, size, &shown));
     };
     let stream = TextStream::new(file, encoding, limit);
     let page = read_page(stream, page_request(args, size <= MAX_COUNTED), &format_size(size));
     let page = page.map_err(|error| format!("{shown}: {error}"))?;
-    Ok(FileKind::Text(with_encoding(page, encoding)))
+    Ok(OpenedContent::Text(with_encoding(page, encoding)))
 }
 
 /// Returns the encoding of a text; `None` if the file is none.
@@ -155,12 +166,23 @@ fn known_kind(start: &[u8]) -> Option<&'static str> {
     Some(kind.mime_type())
 }
 
-/// Returns what is told of an image; `None` for other files.
-fn image_note(start: &[u8], size: u64, shown: &str) -> Option<String> {
+/// Returns what is told of an image, and the image itself if a model may see it; `None` for other files.
+fn image_kind(start: &[u8], size: u64, shown: &str) -> Option<OpenedContent> {
     let image = infer::get(start).filter(|kind| kind.matcher_type() == MatcherType::Image)?;
     let dimensions = imagesize::blob_size(start).ok()?;
     let (kind, width, height) = (image.mime_type(), dimensions.width, dimensions.height);
-    Some(format!("{shown}: an image ({kind}) of {width} x {height} pixels, {size} bytes; only text can be read"))
+    // Elsewhere than in the workspace, the file is not read again when the model is asked.
+    let is_inside = Path::new(shown).is_relative();
+    let (image, what) = match SEEN_IMAGES.contains(&kind) {
+        true if size > IMAGE_BYTES => (None, "too large to be shown (at most 3.7 MB)"),
+        true if is_inside => {
+            let image = ImageRef { path: shown.to_owned(), media_type: kind.to_owned() };
+            (Some(image), "a model that sees gets it with this result")
+        }
+        true | false => (None, "only text can be read"),
+    };
+    let note = format!("{shown}: an image ({kind}) of {width} x {height} pixels, {size} bytes; {what}");
+    Some(OpenedContent::Image { note, image })
 }
 
 fn binary_kind(start: &[u8], size: u64, shown: &str) -> String {
@@ -212,13 +234,24 @@ mod tests {
         let png =
             [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &640_u32.to_be_bytes(), &480_u32.to_be_bytes(), &[8, 6, 0, 0, 0]];
         let gif = [&b"GIF89a"[..], &7_u16.to_le_bytes(), &9_u16.to_le_bytes(), &[0, 0, 0]];
-        for (bytes, expected) in [
-            (png.concat(), Some("f: an image (image/png) of 640 x 480 pixels, 29 bytes; only text can be read")),
-            (gif.concat(), Some("f: an image (image/gif) of 7 x 9 pixels, 13 bytes; only text can be read")),
-            (b"\x89PNG\r\n\x1a\n".to_vec(), None),
-            (b"\x7fELF\x02\x01".to_vec(), None),
+        let (png, gif) = (png.concat(), gif.concat());
+        let bitmap = [&b"BM"[..], &[0; 16], &4_u32.to_le_bytes(), &5_u32.to_le_bytes(), &[0; 28]].concat();
+        for (bytes, shown, size, expected) in [
+            (&png, "f", 29, Some(("(image/png) of 640 x 480 pixels, 29 bytes; a model that sees", true))),
+            (&gif, "f", 13, Some(("(image/gif) of 7 x 9 pixels, 13 bytes; a model that sees", true))),
+            (&png, "f", 4_000_000, Some(("too large to be shown", false))),
+            (&png, "/outside/f", 29, Some(("only text can be read", false))),
+            (&b"\x89PNG\r\n\x1a\n".to_vec(), "f", 8, None),
+            (&b"\x7fELF\x02\x01".to_vec(), "f", 6, None),
+            (&bitmap, "f", 54, None),
         ] {
-            assert_eq!(image_note(&bytes, bytes.len() as u64, "f").as_deref(), expected);
+            match (image_kind(bytes, size, shown), expected) {
+                (Some(OpenedContent::Image { note, image }), Some((words, is_seen))) => {
+                    assert!(note.starts_with(&format!("{shown}: an image (")) && note.contains(words), "{note}");
+                    assert_eq!(image.is_some(), is_seen, "{note}");
+                }
+                (found, expected) => assert!(found.is_none() && expected.is_none(), "{shown} {size}"),
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch}
 use parking_lot::Mutex;
 use regex_syntax::ParserBuilder;
 
-use crate::guard::{EntryKind, StopReason, StopSignal, WalkVisitor, WalkedEntry};
+use crate::guard::{EntryKind, StopSignal, WalkStop, WalkVisitor, WalkedEntry};
 use crate::text::{one_line, truncate};
 
 /// The most matches of a search.
@@ -185,7 +185,7 @@ impl Sink for LineSink<'_> {
             return Ok(false);
         }
         if search.found.fetch_add(1, Ordering::Relaxed) >= search.wanted {
-            search.stop.stop(StopReason::Enough);
+            search.stop.stop(WalkStop::Enough);
             return Ok(false);
         }
         let line = found.bytes();

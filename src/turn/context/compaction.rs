@@ -62,9 +62,10 @@ fn smaller(context: &ContextStep, rows: &[MessageRow], progress: &TurnProgress) 
 pub fn messages_to_send(progress: &TurnProgress) -> impl Iterator<Item = ChatMessage> + '_ {
     let limit = progress.context.as_ref().and_then(|context| result_chars(context.squeezed));
     progress.messages.iter().cloned().map(move |message| match (message, limit) {
-        (ChatMessage::Tool { call_id, name, content }, Some(limit)) => ChatMessage::Tool {
+        (ChatMessage::Tool { call_id, name, content, images }, Some(limit)) => ChatMessage::Tool {
             call_id,
             name,
+            images,
             content: truncate_middle(&content, OutputLimit { chars: limit, lines: usize::MAX }, None),
         },
         (message, _) => message,
@@ -107,7 +108,12 @@ mod tests {
     }
 
     fn progress(result: usize) -> TurnProgress {
-        let tool = ChatMessage::Tool { call_id: "a".to_owned(), name: "exec".to_owned(), content: "é".repeat(result) };
+        let tool = ChatMessage::Tool {
+            call_id: "a".to_owned(),
+            name: "exec".to_owned(),
+            content: "é".repeat(result),
+            images: Vec::new(),
+        };
         let mut progress = TurnProgress::default();
         progress.messages.push(tool);
         progress
@@ -149,7 +155,12 @@ mod tests {
     fn long_results_keep_their_ends() {
         let mut progress = progress(10);
         let long = format!("begin{}end", "中".repeat(5_000));
-        progress.messages.push(ChatMessage::Tool { call_id: "b".into(), name: "exec".into(), content: long.clone() });
+        progress.messages.push(ChatMessage::Tool {
+            call_id: "b".into(),
+            name: "exec".into(),
+            content: long.clone(),
+            images: Vec::new(),
+        });
         for (squeezed, limit) in [(0, None), (1, None), (2, Some(1_500)), (3, Some(300))] {
             progress.context = Some(ContextStep { squeezed, ..ContextStep::default() });
             let given: Vec<_> = messages_to_send(&progress).collect();

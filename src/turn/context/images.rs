@@ -31,19 +31,49 @@ impl ImageLoader {
         Ok(Self { jail: Arc::new(Jail::open_strict(workspace, Vec::new(), LARGEST)?.with_closed(closed)) })
     }
 
-    /// Loads the newest images that `messages` name, within bounds. A file that is missing, too large or no image is
-    /// skipped; its name stays in the text.
-    pub async fn load(&self, messages: &[ChatMessage]) -> Images {
+    /// Loads the newest images that `messages` name, within bounds, unless `loaded` has them. A file that is missing, too large or
+    /// no image is skipped; its name stays in the text.
+    pub async fn load(&self, messages: &[ChatMessage], loaded: &LoadedImages) -> Images {
         let wanted: Vec<String> = newest(messages).into_iter().map(|image| image.path.clone()).collect();
-        if wanted.is_empty() {
-            return Images::default();
+        let mut loaded = loaded.0.lock().await;
+        if loaded.0 != wanted {
+            let (jail, paths) = (self.jail.clone(), wanted.clone());
+            let images = tokio::task::spawn_blocking(move || read(&jail, paths)).await.unwrap_or_else(|error| {
+                tracing::error!(%error, "reading the images of a conversation failed");
+                Images::default()
+            });
+            *loaded = (wanted, images);
         }
-        let jail = self.jail.clone();
-        tokio::task::spawn_blocking(move || read(&jail, wanted)).await.unwrap_or_else(|error| {
-            tracing::error!(%error, "reading the images of a conversation failed");
-            Images::default()
-        })
+        loaded.1.clone()
     }
+}
+
+/// The images that a turn has read last, and their paths.
+#[derive(Default)]
+pub struct LoadedImages(tokio::sync::Mutex<(Vec<String>, Images)>);
+
+/// Adds a message of the user after the results of an answer's calls, with the images that these calls read: services take images from
+/// the user alone.
+pub fn with_images_of_results(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
+    let mut shown = Vec::with_capacity(messages.len());
+    let mut seen: Vec<ImageRef> = Vec::new();
+    for message in messages {
+        if !matches!(message, ChatMessage::Tool { .. }) {
+            shown.extend(message_of(std::mem::take(&mut seen)));
+        }
+        if let ChatMessage::Tool { images, .. } = &message {
+            seen.extend(images.iter().cloned());
+        }
+        shown.push(message);
+    }
+    shown.extend(message_of(seen));
+    shown
+}
+
+fn message_of(images: Vec<ImageRef>) -> Option<ChatMessage> {
+    let names: Vec<&str> = images.iter().map(|image| image.path.as_str()).collect();
+    let content = format!("[{}: read by the calls above]", names.join(", "));
+    (!images.is_empty()).then_some(ChatMessage::User { content, images })
 }
 
 /// Returns the newest images up to `MOST`, cut at the front in steps.
@@ -58,10 +88,10 @@ fn first(count: usize, least: usize) -> usize {
     if rounded < count { rounded } else { least }
 }
 
-fn images_of(message: &ChatMessage) -> &[ImageRef] {
+pub fn images_of(message: &ChatMessage) -> &[ImageRef] {
     match message {
-        ChatMessage::User { images, .. } => images,
-        _ => &[],
+        ChatMessage::User { images, .. } | ChatMessage::Tool { images, .. } => images,
+        ChatMessage::Assistant { .. } => &[],
     }
 }
 
@@ -121,7 +151,7 @@ mod tests {
             ChatMessage::assistant("hm"),
             user_message(&["d.gif", "gone", &out]),
         ];
-        let images = ImageLoader::open(folder.path(), &[]).unwrap().load(&messages).await;
+        let images = ImageLoader::open(folder.path(), &[]).unwrap().load(&messages, &LoadedImages::default()).await;
         let paths: Vec<_> = images.digests().into_iter().map(|(path, _)| path.to_owned()).collect();
         assert_eq!(paths, ["a.png"]);
     }

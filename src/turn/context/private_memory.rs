@@ -76,7 +76,12 @@ mod tests {
 
     #[test]
     fn recalled_memories_are_removed_for_others() {
-        let tool = || ChatMessage::Tool { call_id: "1".into(), name: "any".into(), content: "secret".into() };
+        let tool = || ChatMessage::Tool {
+            call_id: "1".into(),
+            name: "any".into(),
+            content: "secret".into(),
+            images: Vec::new(),
+        };
         let call = |name: &str, arguments: &str| ChatMessage::Assistant {
             content: String::new(),
             reasoning: None,

@@ -184,7 +184,12 @@ mod tests {
         let mut turn = vec![ChatMessage::user("count to twenty")];
         for n in 1..=20 {
             turn.push(ChatMessage::Assistant { content: String::new(), reasoning: None, tool_calls: vec![call(n)] });
-            turn.push(ChatMessage::Tool { call_id: n.to_string(), name: "x".into(), content: n.to_string() });
+            turn.push(ChatMessage::Tool {
+                call_id: n.to_string(),
+                name: "x".into(),
+                content: n.to_string(),
+                images: Vec::new(),
+            });
         }
         turn.push(ChatMessage::assistant("I stopped at the limit"));
         let (head, from, rows, again) = store

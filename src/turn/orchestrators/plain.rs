@@ -77,7 +77,12 @@ mod tests {
         let messages = [
             ChatMessage::user("time?"),
             ChatMessage::Assistant { content: "I look.".to_owned(), reasoning: None, tool_calls: vec![call] },
-            ChatMessage::Tool { call_id: "1".to_owned(), name: "now".to_owned(), content: "12:00".to_owned() },
+            ChatMessage::Tool {
+                call_id: "1".to_owned(),
+                name: "now".to_owned(),
+                content: "12:00".to_owned(),
+                images: Vec::new(),
+            },
             ChatMessage::assistant("Noon."),
             ChatMessage::user("thanks"),
         ];

@@ -22,9 +22,9 @@ pub fn as_text(messages: &[ChatMessage], form: &dyn TextForm) -> Vec<ChatMessage
                 calls = tool_calls;
                 ChatMessage::assistant(form.assistant_text(content, tool_calls))
             }
-            ChatMessage::Tool { call_id, name, content } => {
+            ChatMessage::Tool { call_id, name, content, images } => {
                 let call = calls.iter().find(|call| call.id == *call_id);
-                ChatMessage::user(form.result(call, name, content, calls.len()))
+                ChatMessage::User { content: form.result(call, name, content, calls.len()), images: images.clone() }
             }
         };
         // The templates of such models often reject two messages of one side in a row.

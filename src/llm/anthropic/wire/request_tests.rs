@@ -41,7 +41,12 @@ fn thought_block() -> Value {
 }
 
 fn result(id: &str, content: &str) -> ChatMessage {
-    ChatMessage::Tool { call_id: id.to_owned(), name: "read".to_owned(), content: content.to_owned() }
+    ChatMessage::Tool {
+        call_id: id.to_owned(),
+        name: "read".to_owned(),
+        content: content.to_owned(),
+        images: Vec::new(),
+    }
 }
 
 fn tool(name: &str) -> ToolSpec {

@@ -12,7 +12,7 @@ fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
 }
 
 fn result(id: &str, name: &str, content: &str) -> ChatMessage {
-    ChatMessage::Tool { call_id: id.to_owned(), name: name.to_owned(), content: content.to_owned() }
+    ChatMessage::Tool { call_id: id.to_owned(), name: name.to_owned(), content: content.to_owned(), images: Vec::new() }
 }
 
 fn tool(name: &str) -> ToolSpec {
@@ -76,8 +76,18 @@ fn calls_and_results_are_sent_as_strict_services_want_them() {
             reasoning: Some(Reasoning { field: "reasoning".to_owned(), text: "hm".to_owned(), ..Default::default() }),
             tool_calls: vec![call("a", "read_file", r#"{"path":"x"}"#), call(&long_id, "no.such", r#"{"cut"#)],
         },
-        ChatMessage::Tool { call_id: "a".to_owned(), name: "read_file".to_owned(), content: "ok".to_owned() },
-        ChatMessage::Tool { call_id: long_id, name: "no.such".to_owned(), content: "unknown".to_owned() },
+        ChatMessage::Tool {
+            call_id: "a".to_owned(),
+            name: "read_file".to_owned(),
+            content: "ok".to_owned(),
+            images: Vec::new(),
+        },
+        ChatMessage::Tool {
+            call_id: long_id,
+            name: "no.such".to_owned(),
+            content: "unknown".to_owned(),
+            images: Vec::new(),
+        },
         ChatMessage::assistant(""),
         ChatMessage::assistant("done"),
     ];

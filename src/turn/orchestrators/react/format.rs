@@ -171,6 +171,7 @@ mod tests {
             call_id: id.to_owned(),
             name: name.to_owned(),
             content: content.to_owned(),
+            images: Vec::new(),
         };
         let messages = [
             ChatMessage::user("first"),

@@ -98,7 +98,7 @@ async fn text_becomes_calls_and_an_answer_however_it_is_streamed() {
             tool_calls: first.tool_calls.clone(),
         });
         let (call_id, name) = (id.clone(), name.clone());
-        asked.messages.push(ChatMessage::Tool { call_id, name, content: "hello hello".to_owned() });
+        asked.messages.push(ChatMessage::Tool { call_id, name, content: "hello hello".to_owned(), images: Vec::new() });
 
         let seen = Seen::default();
         let second = model.chat(&asked, &seen).await.unwrap();
@@ -129,7 +129,12 @@ async fn the_last_call_asks_for_the_answer() {
     let mut asked = request(vec![
         ChatMessage::user("read"),
         ChatMessage::Assistant { content: String::new(), reasoning: None, tool_calls: vec![call] },
-        ChatMessage::Tool { call_id: "1".to_owned(), name: "read_file".to_owned(), content: "hello".to_owned() },
+        ChatMessage::Tool {
+            call_id: "1".to_owned(),
+            name: "read_file".to_owned(),
+            content: "hello".to_owned(),
+            images: Vec::new(),
+        },
     ]);
     asked.tools = Arc::default();
     let response = ReactModel::new(inner.clone()).chat(&asked, &Seen::default()).await.unwrap();

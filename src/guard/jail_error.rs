@@ -1,0 +1,60 @@
+//! Why a path is not served.
+
+use std::io;
+
+use thiserror::Error;
+
+/// The reason why a path is not served, worded for the model.
+#[derive(Debug, Error)]
+pub enum JailError {
+    #[error("the path is empty")]
+    Empty,
+    #[error("the path is not valid: {0}")]
+    Invalid(&'static str),
+    #[error("{0}: outside the workspace; only paths inside it can be used")]
+    Outside(String),
+    #[error("{0}: off limits, it holds keys or daoyou's own data")]
+    Protected(String),
+    #[error("{0}: no such file or folder")]
+    Missing(String),
+    #[error("{0}: is a folder; use list_dir")]
+    Folder(String),
+    #[error("{0}: is not a folder")]
+    NotFolder(String),
+    #[error("{0}: is not a regular file (a pipe, socket or device)")]
+    Special(String),
+    #[error("{0}: has more than one name (a hard link), so it may belong outside the workspace")]
+    HardLink(String),
+    #[error("{0}: is a link, or lies behind one, and daoyou follows none here; put the file itself there")]
+    Link(String),
+    #[error("{0}: lies on another mount than the workspace, and daoyou reads none here; put the file itself there")]
+    Mount(String),
+    #[error("{path}: has {size} bytes, more than the limit of {limit}")]
+    TooLarge { path: String, size: u64, limit: u64 },
+    #[error("{path}: {error}")]
+    Io { path: String, error: io::Error },
+}
+
+impl JailError {
+    pub(super) fn from_io(path: &str, error: io::Error) -> Self {
+        let path = path.to_owned();
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing(path),
+            io::ErrorKind::IsADirectory => Self::Folder(path),
+            io::ErrorKind::NotADirectory => Self::NotFolder(path),
+            // An error of cap-std itself carries no error number of the system.
+            io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => Self::Outside(path),
+            _ if error.raw_os_error() == Some(libc::EXDEV) => Self::Outside(path),
+            _ => Self::Io { path, error },
+        }
+    }
+
+    /// Converts an error of a strict jail, where links are not followed and mounts not crossed.
+    pub(super) fn from_strict_io(path: &str, error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::ELOOP) => Self::Link(path.to_owned()),
+            Some(libc::EXDEV) => Self::Mount(path.to_owned()),
+            _ => Self::from_io(path, error),
+        }
+    }
+}
