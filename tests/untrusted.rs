@@ -233,7 +233,11 @@ async fn images_that_are_read_reach_models_with_vision() {
     let base64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAA=";
     for (protocol, sees) in [("openai", Some(true)), ("anthropic", Some(true)), ("openai", None)] {
         let model = Model::start().await;
-        model.on("look at it", [Reply::tool("read_file", &json!({"path": "cat.png"})), Reply::text("a cat")]);
+        model.script(|asked| match (asked.body.to_string().contains("1 x 1 pixels"), asked.user.as_str()) {
+            (true, "and now?") => None,
+            (true, _) => Some(Reply::text("a cat")),
+            (false, _) => Some(Reply::tool("read_file", &json!({"path": "cat.png"}))),
+        });
         let setup = Setup::new().hook(Hook::bearer("in").trusting(&["*"]));
         let mut setup = if protocol == "anthropic" { setup.anthropic(&model) } else { setup.model(&model) };
         if let Some(sees) = sees {

@@ -51,7 +51,7 @@ pub async fn tools() {
     let files = FOLDERS * FILES_A_FOLDER;
     let search = json!({"pattern": PATTERN, "path": "tree"});
     let rg = ["--line-number", "--no-heading", PATTERN, "tree"];
-    bench.row(&format!("a turn without a tool"), "", &Value::Null, &[], &workspace, "").await;
+    bench.row("a turn without a tool", "", &Value::Null, &[], &workspace, "").await;
     bench.row(&format!("grep, {files} files"), "grep", &search, &rg, &workspace, "needle_7").await;
     let list = json!({"pattern": "**/*_7.txt", "path": "tree"});
     let rg = ["--files", "--glob", "**/*_7.txt", "tree"];

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use daoyou::live::LivePart;
-use daoyou::llm::{Embedder, Models, OfflineProvider, EmbeddingDeadline, ProviderConfig};
+use daoyou::llm::{Embedder, EmbeddingDeadline, Models, OfflineProvider, ProviderConfig};
 use daoyou::memory::vectors::EmbeddingIndexer;
 use daoyou::memory::{Identities, MemoryConfig, MemoryService, MemorySettings};
 use daoyou::store::search_index::SearchCorpus;

@@ -56,7 +56,7 @@ impl<'a> StoreJournal<'a> {
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             self.has_failed.cancel();
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Returns the first step if it is not in the store yet.

@@ -127,7 +127,7 @@ impl TurnEnd {
             Ok(committed) => return committed,
             Err(StoreError::Closed) => return std::future::pending().await,
             Err(error) => {
-                tracing::error!(%turn, %error, "the error of a turn cannot be written; it ends without a reply")
+                tracing::error!(%turn, %error, "the error of a turn cannot be written; it ends without a reply");
             }
         }
         let session = self.rows.last().map(|row| row.session.clone()).unwrap_or_default();
@@ -203,7 +203,7 @@ impl TurnEnd {
             SessionChange::NewEpoch => messages::new_epoch(connection, &last.session)?,
             SessionChange::Model(model) => messages::set_model(connection, &last.session, model.as_deref())?,
             SessionChange::NameCheckpoint { turn, name } => {
-                checkpoints::set_name(connection, &last.session, *turn, name)?
+                checkpoints::set_name(connection, &last.session, *turn, name)?;
             }
             SessionChange::Restore(point) => drop(checkpoints::restore(connection, point)?),
             SessionChange::Forget(id) => {

@@ -251,7 +251,7 @@ impl MessageBus {
         for value in [channel, &id.to_string(), reason] {
             content = content.replacen("{}", value, 1);
         }
-        let draft = notices.draft(turn, OutboxSlot::notice_about(NoticeKind::DeadLetter, id), content);
+        let draft = notices.draft(turn, OutboxSlot::notice_about(NoticeKind::DeadLetter, id.to_string()), content);
         if let Err(error) = self.publish_outbound(draft).await {
             self.notice_throttle.forget(channel, reason);
             tracing::error!(%id, %error, "the notice of a dead letter could not be written");

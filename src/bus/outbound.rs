@@ -77,8 +77,8 @@ impl OutboxSlot {
     }
 
     /// Returns the slot of a notice that a turn may have more than one of.
-    pub fn notice_about(kind: NoticeKind, about: impl ToString) -> Self {
-        Self::Notice { kind, about: Some(about.to_string()) }
+    pub fn notice_about(kind: NoticeKind, about: impl Into<String>) -> Self {
+        Self::Notice { kind, about: Some(about.into()) }
     }
 
     /// Returns the text of the column.

@@ -73,7 +73,7 @@ fn format_line(job: &JobEntry, job_context: &JobContext, named: &impl Fn(&JobRow
     let is_once = matches!(job.body.schedule, Schedule::At { .. });
     match (&job.row.paused, job.row.enabled, job.next_in_words(job_context)) {
         (Some(reason), _, _) if is_zh => {
-            line.push_str(&format!("，已暂停（{}）", truncate(&one_line(reason), MAX_REASON)))
+            line.push_str(&format!("，已暂停（{}）", truncate(&one_line(reason), MAX_REASON)));
         }
         (Some(reason), _, _) => line.push_str(&format!("; paused ({})", truncate(&one_line(reason), MAX_REASON))),
         (None, false, _) => line.push_str(if is_zh { "，已停用" } else { "; disabled" }),

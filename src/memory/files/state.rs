@@ -93,7 +93,12 @@ pub fn read(workspace: &Path, file: &str) -> FileRead {
         Err(error) => return FileRead::Unusable(error.to_string()),
     };
     let stamp = stamp(workspace);
-    match jail.read(file) {
+    let mut opened = jail.read(file);
+    if matches!(opened, Err(JailError::Missing(_))) && !is_missing(workspace, file) {
+        // Somebody has created it meanwhile, or it is a dangling link.
+        opened = jail.read(file);
+    }
+    match opened {
         Ok(opened) => match String::from_utf8(opened.bytes) {
             Ok(text) => {
                 let age = stamp.and_then(|(changed, _)| changed.elapsed().ok());

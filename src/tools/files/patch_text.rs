@@ -75,6 +75,8 @@ pub(super) struct HunkLine {
     pub text: String,
     /// It is the last line of the file, without a line break.
     pub is_unended: bool,
+    /// It is an empty line of the patch, without the space that an empty line of the file has there.
+    is_bare: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +108,7 @@ impl Hunk {
             Some(_) => return false,
         };
         let text = line.get(1..).unwrap_or_default().to_owned();
-        self.lines.push(HunkLine { kind, text, is_unended: false });
+        self.lines.push(HunkLine { kind, text, is_unended: false, is_bare: line.is_empty() });
         true
     }
 }
@@ -218,10 +220,10 @@ fn bad_line(path: &str, number: usize, line: &str) -> String {
     format!("{path}, hunk {number}: {} begins with none of space, + and -; nothing was changed", echo(line))
 }
 
-/// Ends a hunk. Empty lines at its end separate it from what follows.
+/// Ends a hunk. Bare lines at its end separate it from what follows.
 fn close(path: &str, open: &mut Option<Hunk>, hunks: &mut Vec<Hunk>) -> Result<(), String> {
     let Some(mut hunk) = open.take() else { return Ok(()) };
-    while hunk.lines.last().is_some_and(|line| line.kind == PatchLineKind::Context && line.text.is_empty()) {
+    while hunk.lines.last().is_some_and(|line| line.is_bare) {
         hunk.lines.pop();
     }
     if hunk.lines.iter().all(|line| line.kind == PatchLineKind::Context) {
