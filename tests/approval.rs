@@ -322,3 +322,51 @@ async fn no_order_of_reads_lets_an_effect_through() {
     happened.retain(|label| label.starts_with("turn-"));
     assert_eq!(happened, expected);
 }
+
+/// What a turn that has read the web writes in `scratch/` needs no approval, and whoever reads it later has read of others, by
+/// whatever tool.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_scratch_folder_is_free_and_stays_content_of_others() {
+    if bubblewrap_is_missing() {
+        return;
+    }
+    let web = Web::start().await;
+    web.put("/page", Page::html("<p>some page</p>"));
+    let url = web.url("/page");
+    let model = Model::start().await;
+    model.script(move |asked| {
+        let note = json!({"path": "scratch/note.txt", "content": "needle"});
+        let calls: Vec<(&str, Value)> = match asked.user.as_str() {
+            "keep it" => vec![("web_fetch", json!({ "url": url })), ("write_file", note)],
+            "read" => vec![("read_file", json!({"path": "scratch/note.txt"}))],
+            "grep" => vec![("grep", json!({"pattern": "needle"}))],
+            "cat" => vec![("exec", json!({"command": "cat scratch/note.txt"}))],
+            "all" => vec![("exec", json!({"command": "grep -rh needle . || echo nothing"}))],
+            _ => return None,
+        };
+        let last = ("write_file", json!({"path": format!("{}.txt", asked.user), "content": "x"}));
+        let call = calls.iter().chain((asked.user != "keep it").then_some(&last)).nth(asked.step);
+        Some(match call {
+            Some((name, arguments)) => Reply::tool(name, arguments),
+            None => Reply::text(asked.body["messages"].to_string()),
+        })
+    });
+    let gateway = Gateway::start(setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
+    let kept = send(&gateway, "boss", "keep", "keep it").await;
+    reply(&gateway, &kept).await;
+    assert_eq!(std::fs::read_to_string(gateway.workspace().join("scratch/note.txt")).unwrap(), "needle");
+    for (text, source) in
+        [("read", "file:scratch/note.txt"), ("grep", "file:scratch/note.txt"), ("cat", "file:scratch")]
+    {
+        send(&gateway, "boss", text, text).await;
+        let waiting = asked(&gateway).await;
+        assert_eq!((&waiting["tool"], &waiting["taint"]), (&json!("write_file"), &json!([source])), "{text}");
+        let code = waiting["id"].as_str().unwrap();
+        assert_eq!(gateway.run(&["approvals", "deny", code]).await.code, Some(0));
+        until("its end", async || pending(&gateway).await.is_empty().then_some(())).await;
+    }
+    // A command that does not name the folder sees nothing of it.
+    let id = send(&gateway, "boss", "all", "all").await;
+    assert!(reply(&gateway, &id).await.contains("nothing"));
+    assert!(gateway.workspace().join("all.txt").exists() && !gateway.workspace().join("read.txt").exists());
+}

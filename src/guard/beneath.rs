@@ -69,6 +69,13 @@ pub(crate) fn create_dir_beneath(folder: impl AsFd, path: &Path) -> io::Result<D
     Ok(Dir::from_std_file(File::from(at)))
 }
 
+/// Puts the names in a folder on disk. A folder that cap-std opened can only be synced through another handle. Some file systems
+/// cannot sync folders; the change itself is done then.
+pub(crate) fn sync_folder(folder: impl AsFd) {
+    let reopened = open_beneath(folder, Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY);
+    drop(reopened.and_then(|folder| File::from(folder).sync_all()));
+}
+
 /// Returns the file or folder behind `handle`.
 pub(super) fn handle_info(handle: impl AsFd) -> io::Result<HandleInfo> {
     let found = rustix::fs::fstat(&handle)?;

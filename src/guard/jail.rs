@@ -22,7 +22,7 @@ use rustix::fs::{OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use uuid::Uuid;
 
-use super::beneath::{create_dir_beneath, open_beneath};
+use super::beneath::{create_dir_beneath, open_beneath, sync_folder};
 use super::closed_folders::ClosedFolders;
 use super::jail_error::JailError;
 use super::path_rules::resolve_links;
@@ -371,9 +371,7 @@ impl Jail {
             drop(folder.remove_file(&temp));
         }
         let modified = done.map_err(failed)?;
-        // Syncing the folder puts the new name on disk. Some file systems cannot sync folders; the rename itself is
-        // done.
-        drop(folder.into_std_file().sync_all());
+        sync_folder(&folder);
         Ok(WrittenFile { shown: resolved.shown, modified, is_new: own_mode.is_none() })
     }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use cap_std::fs::PermissionsExt;
 
+use super::beneath::sync_folder;
 use super::jail::{FileContent, Jail, JailPath, WrittenFile, check_metadata};
 use super::jail_error::JailError;
 
@@ -76,8 +77,7 @@ impl JailWriter<'_> {
         let metadata = folder.symlink_metadata(name).map_err(failed)?;
         check_metadata(&shown, &metadata, true)?;
         folder.remove_file(name).map_err(failed)?;
-        // Some file systems cannot sync folders; the removal itself is done.
-        drop(folder.into_std_file().sync_all());
+        sync_folder(&folder);
         Ok(shown)
     }
 }

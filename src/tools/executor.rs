@@ -143,6 +143,8 @@ impl ToolExecutor {
         let (tool, arguments) = self.validate(self.registry.get(&call.name), call, context).ok()?;
         let mut restriction = Restriction::default();
         restriction.add(tool, &arguments, context);
+        // What a call reads concerns the calls after it, which a plan alone has.
+        restriction.reads_others = false;
         for (name, arguments) in tool.nested_calls(&arguments) {
             let Some(nested) = self.registry.get(&name) else { continue };
             // Arguments that do not fit fail when they are filled in, except for those that a result fills in.

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::guard::{Jail, JailEntry, JailError, create_dir_beneath, open_beneath, remove_tree};
+use crate::guard::{Jail, JailEntry, JailError, create_dir_beneath, open_beneath, remove_tree, sync_folder};
 
 /// The folder in the workspace.
 pub(super) const TRASH_FOLDER: &str = ".daoyou/trash";
@@ -117,11 +117,8 @@ impl Trash {
                 _ => TrashError::io(&entry.shown, error),
             });
         }
-        // Some file systems cannot sync folders; the move itself is done.
-        for changed in [&entry.folder, &folder] {
-            let reopened = open_beneath(changed, Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY);
-            drop(reopened.and_then(|changed| File::from(changed).sync_all()));
-        }
+        sync_folder(&entry.folder);
+        sync_folder(&folder);
         Ok(())
     }
 
