@@ -72,10 +72,8 @@ fn probe(tool: &'static str, what: &'static str, arguments: Value, shows: &'stat
     Probe { tool, what, arguments, shows }
 }
 
-/// Returns all probes; `trust` says which memory is the sender's own.
-fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
-    let own = if trust == "owner" { 3 } else { 2 };
-    let elsewhere = json!({"content": "hi", "channel": "webhook:other", "chat_id": "x"});
+/// Returns the probes of files.
+fn file_probes(home: &Path) -> Vec<Probe> {
     vec![
         probe("read_file", "a file of the workspace", json!({"path": "notes.txt"}), "canary-notes"),
         probe("read_file", "a file that came with the message", json!({"path": "mail/one.txt"}), "canary-mail"),
@@ -112,6 +110,14 @@ fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
             json!({"patch": "*** Begin Patch\n*** Add File: patched.txt\n+x\n*** End Patch"}),
             "file:patched.txt",
         ),
+    ]
+}
+
+/// Returns all probes; `trust` says which memory is the sender's own.
+fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
+    let own = if trust == "owner" { 3 } else { 2 };
+    let elsewhere = json!({"content": "hi", "channel": "webhook:other", "chat_id": "x"});
+    let further = vec![
         probe("exec", "a command", json!({"command": "echo canary-exec"}), "canary-exec"),
         probe("exec", "reads `memory/`", json!({"command": "cat memory/MEMORY.md"}), "sings at noon"),
         probe("exec", "in the background", json!({"command": "true", "background": true}), ""),
@@ -159,7 +165,8 @@ fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
             json!({"calls": [{"tool": "write_file", "arguments": {"path": "planned.txt", "content": "x"}}]}),
             "file:planned.txt",
         ),
-    ]
+    ];
+    file_probes(home).into_iter().chain(further).collect()
 }
 
 /// What a request may contain of the workspace, and the words that identify it.

@@ -35,18 +35,10 @@ async fn results(world: &World, path: &str, deletes: bool) -> Vec<String> {
     world.calls(&calls).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn no_path_leads_search_or_deletion_outside() {
-    let world = World::start(true).await;
-    for folder in ["trash", "conversations/x"] {
-        fs::create_dir_all(world.gateway.workspace().join(".daoyou").join(folder)).unwrap();
-    }
-    let absolute = world.outside.join("secret").display().to_string();
-    let home = world.gateway.home().display().to_string();
-    let (token, above) = (format!("{home}/token"), format!("{home}/workspace/../token"));
-    let (long_name, long_path) = ("n".repeat(300), "d/".repeat(3_000));
+/// Paths, and what each tool says of them.
+fn fixed_rows() -> Vec<Row<'static>> {
     let (special, links, names_none) = ("not a regular file", "links", "it names no entry");
-    let table: Vec<Row<'_>> = vec![
+    vec![
         ("../token", [OUT; 5]),
         ("..", [OUT, OUT, OUT, OUT, names_none]),
         ("../", [OUT, OUT, OUT, OUT, names_none]),
@@ -56,9 +48,6 @@ async fn no_path_leads_search_or_deletion_outside() {
         ("./../token", [OUT; 5]),
         ("folder/../../../outside/secret", [OUT; 5]),
         ("folder/./.././../outside", [OUT; 5]),
-        (&absolute, [OUT; 5]),
-        (&token, [OUT; 5]),
-        (&above, [OUT; 5]),
         ("/", [OUT, OUT, OUT, OUT, names_none]),
         ("//etc/passwd", [OUT; 5]),
         ("/etc/passwd", [OUT; 5]),
@@ -96,8 +85,6 @@ async fn no_path_leads_search_or_deletion_outside() {
         ("plain/../../token", [OUT; 5]),
         ("a\0b", ["NUL"; 5]),
         ("plain\0/../../token", ["NUL"; 5]),
-        (&long_name, ["too long"; 5]),
-        (&long_path, ["too long"; 5]),
         ("", ["empty"; 5]),
         (" ", ["empty"; 5]),
         ("no\nsuch\u{1b}[31m/../../x\ny", [OUT; 5]),
@@ -117,7 +104,27 @@ async fn no_path_leads_search_or_deletion_outside() {
         ("\u{202e}nekot", [MISSING, MISSING, MISSING, INSIDE, MISSING]),
         ("-rf", [MISSING, MISSING, MISSING, INSIDE, MISSING]),
         ("e\u{301}\u{200d}/x", [MISSING, MISSING, MISSING, INSIDE, MISSING]),
-    ];
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_path_leads_search_or_deletion_outside() {
+    let world = World::start(true).await;
+    for folder in ["trash", "conversations/x"] {
+        fs::create_dir_all(world.gateway.workspace().join(".daoyou").join(folder)).unwrap();
+    }
+    let absolute = world.outside.join("secret").display().to_string();
+    let home = world.gateway.home().display().to_string();
+    let (token, above) = (format!("{home}/token"), format!("{home}/workspace/../token"));
+    let (long_name, long_path) = ("n".repeat(300), "d/".repeat(3_000));
+    let mut table = fixed_rows();
+    table.extend([
+        (&absolute, [OUT; 5]),
+        (&token, [OUT; 5]),
+        (&above, [OUT; 5]),
+        (&long_name, ["too long"; 5]),
+        (&long_path, ["too long"; 5]),
+    ] as [Row<'_>; 5]);
     assert!(table.len() >= 60);
     for (path, expected) in &table {
         let creates = expected[3] == INSIDE;
