@@ -117,6 +117,22 @@ fn script(model: &Model, gate: &Gate) {
         .and_tool("read_file", &json!({"path": "/proc/self/environ"}))
         .and_tool("list_dir", &json!({"path": ".."}));
     model.on("snoop", [snoop, Reply::text("that is all I could find")]);
+    // The tools that search, patch, run projects and ask git.
+    let makefile =
+        json!({"path": "Makefile", "content": "test:\n\tenv; cat ../token ../config.toml ../hook-secret; false\n"});
+    let patch = "*** Begin Patch\n*** Update File: ../token\n-x\n+y\n*** End Patch";
+    let search = Reply::tool("write_file", &makefile)
+        .and_tool("run_test", &json!({}))
+        .and_tool("grep", &json!({"pattern": ".", "path": ".."}))
+        .and_tool("grep", &json!({"pattern": "."}))
+        .and_tool("glob", &json!({"pattern": "**/*", "path": ".."}))
+        .and_tool("file_info", &json!({"path": "link-token"}))
+        .and_tool("delete_file", &json!({"path": "../token"}))
+        .and_tool("apply_patch", &json!({"patch": patch}))
+        .and_tool("git_status", &json!({"repo_path": ".."}))
+        .and_tool("git_diff", &json!({"path": "../config.toml"}))
+        .and_tool("web_fetch", &json!({"url": "http://127.0.0.1:1/steal"}));
+    model.on("search", [search, Reply::text("that is all I could search")]);
     // Findings go into files, and the files into messages.
     let gather = "(env; set; cat /proc/*/environ ../token ../config.toml ../hook-secret; cat .daoyou/*/* ) > found.txt 2>&1; \
         for name in token config.toml hook-secret daoyou.db; do ln -sf ../$name link-$name; ln ../$name hard-$name; done";
@@ -136,9 +152,10 @@ async fn canary_secrets_never_leak() {
     }
     let mut world = World::start().await;
     let mut accepted = Vec::new();
-    for text in
-        ["hello", "snoop", "carry", "refused", "flaky", "cut-a", "cut-b", "midway", "garbage", "/status", "/model"]
-    {
+    for text in [
+        "hello", "snoop", "carry", "search", "refused", "flaky", "cut-a", "cut-b", "midway", "garbage", "/status",
+        "/model",
+    ] {
         // These wait for the service until they are stopped; their notices are in the outbox, which is checked.
         let waits = ["refused", "flaky", "midway"].contains(&text);
         let wait = if waits { "" } else { "?wait=30" };
@@ -178,6 +195,9 @@ async fn canary_secrets_never_leak() {
         "config check --log trace",
         "status",
         "status --json",
+        "prompt --session webhook:in:c",
+        "prompt --session webhook:in:c --json",
+        "tools run exec {\"command\":\"env\"} --json",
         "queue list --json",
         "turns list --json",
         "sessions list --json",
