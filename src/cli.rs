@@ -523,7 +523,7 @@ mod tests {
         ("channels test webhook:in --json", true),
         ("tools list --json", true),
         ("tools show exec --json", true),
-        ("tools run exec {} --raw --json", true),
+        ("tools run exec {} --query why --raw --json", true),
         ("tools run", false),
         ("prompt --session cli:work -m hi --json", true),
         ("trash list --json", true),

@@ -37,6 +37,9 @@ pub struct ToolRunArgs {
     /// The arguments, a JSON object; - reads standard input
     #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     pub arguments: String,
+    /// The question that the result is for; has no effect yet, since results are not filtered
+    #[arg(long, value_name = "TEXT")]
+    pub query: Option<String>,
     #[command(flatten)]
     pub output: Output,
 }
