@@ -142,6 +142,22 @@ fn script(model: &Model, gate: &Gate) {
     model.on("carry", [Reply::tool("exec", &exec(gather)), send, Reply::text("that is all I could send")]);
 }
 
+/// Commands that show what the gateway knows.
+const COMMANDS: [&str; 12] = [
+    "config show",
+    "config show --json",
+    "config check --log trace",
+    "status",
+    "status --json",
+    "prompt --session webhook:in:c",
+    "prompt --session webhook:in:c --json",
+    "tools run exec {\"command\":\"env\"} --json",
+    "queue list --json",
+    "turns list --json",
+    "sessions list --json",
+    "sessions show webhook:in:c --json",
+];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn canary_secrets_never_leak() {
     if bubblewrap_is_missing() {
@@ -189,20 +205,7 @@ async fn canary_secrets_never_leak() {
 
     let ran = world.gateway.run(&["agent", "-m", "refused", "--timeout", "2s"]).await;
     world.assert_clean("agent -m", format!("{ran:?}").as_bytes());
-    for command in [
-        "config show",
-        "config show --json",
-        "config check --log trace",
-        "status",
-        "status --json",
-        "prompt --session webhook:in:c",
-        "prompt --session webhook:in:c --json",
-        "tools run exec {\"command\":\"env\"} --json",
-        "queue list --json",
-        "turns list --json",
-        "sessions list --json",
-        "sessions show webhook:in:c --json",
-    ] {
+    for command in COMMANDS {
         let ran = world.gateway.run(&command.split(' ').collect::<Vec<_>>()).await;
         assert_eq!(ran.code, Some(0), "{command}: {ran:?}");
         world.assert_clean(command, format!("{ran:?}").as_bytes());
