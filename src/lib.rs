@@ -27,6 +27,7 @@ pub mod memory;
 
 pub mod llm;
 pub mod offline;
+pub mod postprocess;
 pub mod tools;
 
 pub mod guard;

@@ -14,6 +14,7 @@ pub use line::{is_sentence_mark, sentences, without_line_numbers};
 pub use normalize::{comparison_key, narrow};
 pub use script::{is_cjk, is_han, is_han_or_kana, is_unspaced, language_of};
 pub use segment::{
-    SEGMENT_VERSION, SearchTerm, TermPrefixes, first_match, index_terms, query_terms, visit_terms, without_fillers,
+    SEGMENT_VERSION, SearchTerm, TermPrefixes, first_match, index_terms, is_stop_word, is_weak_char, query_terms,
+    visit_terms, without_fillers,
 };
 pub use stem::stem;

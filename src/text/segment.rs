@@ -148,6 +148,16 @@ pub fn without_fillers(text: &str) -> Option<String> {
     (!weighted_terms(&left, false).is_empty()).then_some(left)
 }
 
+/// Returns true for an English word, in lower case, that says nothing of the subject of a query.
+pub fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.contains(word)
+}
+
+/// Returns true for a particle or pronoun of a script without spaces.
+pub fn is_weak_char(c: char) -> bool {
+    WEAK_CHARS.contains(&c)
+}
+
 /// Returns true if a clause consists of fillers.
 fn is_unspaced_filler(clause: &str) -> bool {
     let mut left = clause.to_owned();

@@ -1,0 +1,244 @@
+//! Outputs of commands, tests and programs: failures and their places, the first error, the lines that the question asks for, and the
+//! end; what merely reports success is counted, and repeats are folded.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::filter::{Ask, FilterSettings, Filtered, RawResult};
+use super::intent::Intent;
+use super::lines::{LineSelection, TextLines};
+use super::relevance::Relevance;
+
+/// The lines at the start and at the end that always stay.
+const HEAD: usize = 3;
+const TAIL: usize = 10;
+/// The lines after a failure that belong to it if they are not empty.
+const AFTER_FAILURE: usize = 14;
+/// The most lines that fold to the same pattern and stay.
+const REPEATS: usize = 2;
+/// Lines that differ only in numbers are repeats from this many on.
+const FOLD_FROM: usize = 4;
+
+static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"(?i)(^|[^a-z0-9_])(error|errors|failed|failure|failures|fatal|panicked|panic|exception|traceback|assertionerror|undefined reference|not found|no such file|permission denied|segmentation fault|killed|timed out|cannot|could not|unable to|refused|denied|✕|✗|×|not ok)([^a-z0-9_]|$)|^\s*(E\s{2,}|FAIL\b|ERR!|>\s.*:\d+)|[A-Z][A-Za-z]*(Error|Exception)\b|错误|失败|异常",
+    )
+});
+/// A place in a file: `path:line`, or `File "path", line 5`.
+static PLACE: LazyLock<Regex> =
+    LazyLock::new(|| compiled(r#"[\w./\\-]+\.\w{1,6}[:(]\d+|File "[^"]+", line \d+|^\s*-->\s"#));
+/// What reports success, progress, or that nothing happened.
+static NOISE: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"(?i)^\s*(test .* \.\.\. (ok|ignored)|ok \d+|(✓|✔|√)|pass(ed)?\b|compiling |checking |downloading |downloaded |fresh |collecting |using cached |requirement already satisfied|unpacking |selecting |preparing to unpack|get:\d|hit:\d|--- pass|=== run|=== (cont|pause)|\[\s*\d+%\])|\bPASSED\b|\.\.\. ok$|^[.sSx]+(\s+\[\s*\d+%\])?$",
+    )
+});
+/// Counts of failures that are zero are no failures.
+static ZERO: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"(?i)\b(0|no) (error|errors|failed|failures|failing)\b|failed[:=]\s*0\b|failures[:=]\s*0\b|errors[:=]\s*0\b",
+    )
+});
+/// What differs between repeats: numbers, times, digests, addresses.
+static VARYING: LazyLock<Regex> = LazyLock::new(|| compiled(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+"));
+/// A line of a log: it begins with a time.
+static STAMP: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"^\[?(\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d+ \d\d:\d\d)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}",
+    )
+});
+static WARNING: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?i)\bwarn(ing)?\b|警告"));
+
+fn compiled(pattern: &str) -> Regex {
+    // The patterns are constants of this file.
+    Regex::new(pattern).unwrap_or_else(|_| unreachable!("the pattern {pattern} is valid"))
+}
+
+/// Returns true if most lines begin with a time.
+pub fn is_log(lines: &TextLines<'_>) -> bool {
+    let filled: Vec<&&str> = lines.bodies.iter().filter(|line| !line.trim().is_empty()).take(200).collect();
+    let stamped = filled.iter().filter(|line| STAMP.is_match(line)).count();
+    filled.len() >= 5 && stamped * 10 >= filled.len() * 6
+}
+
+/// The class of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineClass {
+    Failure,
+    Warning,
+    Noise,
+    Other,
+}
+
+fn class_of(line: &str) -> LineClass {
+    if FAILURE.is_match(line) && !ZERO.is_match(line) && !NOISE.is_match(line) {
+        LineClass::Failure
+    } else if NOISE.is_match(line) {
+        LineClass::Noise
+    } else if WARNING.is_match(line) {
+        LineClass::Warning
+    } else {
+        LineClass::Other
+    }
+}
+
+/// Filters an output. `None`: it has neither failures, nor noise, nor what the question asks for.
+pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Option<Filtered> {
+    let (body, remarks) = raw.body_and_remarks();
+    let lines = TextLines::of(body);
+    let classes: Vec<LineClass> = lines.bodies.iter().map(|line| class_of(line)).collect();
+    let folded = fold(&lines, is_log(&lines));
+    let relevance = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
+    let room = Room { chars: raw.limit.min(body.chars().count()) * 9 / 10, lines: settings.max_lines };
+    let mut selection = LineSelection::none(lines.len());
+    selection.keep(0..HEAD.min(lines.len()));
+    selection.keep(lines.len().saturating_sub(TAIL)..lines.len());
+    let has_failures = keep_failures(&lines, &classes, &folded, room, &mut selection);
+    let has_relevant = keep_relevant(&lines, &relevance, ask, room, &mut selection);
+    let noise = classes.iter().filter(|class| **class == LineClass::Noise).count();
+    let repeated = folded.iter().filter(|is_repeat| **is_repeat).count();
+    if !has_relevant && !(has_failures && ask.intent == Intent::DebugError) {
+        // The question is about something else: only noise and repeats go.
+        if (noise + repeated) * 3 < lines.len() {
+            return None;
+        }
+        keep_all_but(&lines, &classes, &folded, room, &mut selection);
+    } else if has_failures || has_relevant {
+        keep_all_but_if_short(&lines, &classes, &folded, room, &mut selection);
+    }
+    let (original, kept) = (lines.len(), selection.count());
+    let mut filtered = Filtered::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks);
+    let counted =
+        |class: LineClass| (0..lines.len()).filter(|at| classes[*at] == class && !selection.keeps(*at)).count();
+    let (passed, warnings) = (counted(LineClass::Noise), counted(LineClass::Warning));
+    let counts = [(passed, "of progress or success"), (warnings, "warnings")];
+    let counts: Vec<String> =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    filtered.remark = (!counts.is_empty()).then(|| format!("left out: {}", counts.join(", ")));
+    Some(filtered)
+}
+
+#[derive(Clone, Copy)]
+struct Room {
+    chars: usize,
+    lines: usize,
+}
+
+impl Room {
+    fn is_full(self, selection: &LineSelection, lines: &TextLines<'_>) -> bool {
+        selection.count() >= self.lines || selection.chars(lines) >= self.chars
+    }
+}
+
+/// Keeps failures with the lines that belong to them; returns true if there are some.
+fn keep_failures(
+    lines: &TextLines<'_>,
+    classes: &[LineClass],
+    folded: &[bool],
+    room: Room,
+    selection: &mut LineSelection,
+) -> bool {
+    let failures: Vec<usize> = (0..lines.len()).filter(|at| classes[*at] == LineClass::Failure).collect();
+    // Names and places of all of them come before the details of any.
+    for at in &failures {
+        if !folded[*at] && !room.is_full(selection, lines) {
+            selection.keep(*at..*at + 1);
+        }
+    }
+    let mut places = (0..lines.len()).filter(|at| !folded[*at] && PLACE.is_match(lines.bodies[*at]));
+    let near = |at: usize| failures.iter().any(|failure| at.abs_diff(*failure) <= AFTER_FAILURE);
+    while let Some(at) = places.next()
+        && !room.is_full(selection, lines)
+    {
+        if near(at) {
+            selection.keep(at..at + 1);
+        }
+    }
+    for at in &failures {
+        if folded[*at] || room.is_full(selection, lines) {
+            continue;
+        }
+        let details = (at + 1..lines.len()).take(AFTER_FAILURE);
+        let end =
+            details.take_while(|at| !lines.bodies[*at].trim().is_empty() && classes[*at] != LineClass::Noise).count();
+        selection.keep(at.saturating_sub(1)..at + 1 + end);
+    }
+    !failures.is_empty()
+}
+
+/// Keeps lines that hold what the question asks for; returns true if the question tells lines apart.
+fn keep_relevant(
+    lines: &TextLines<'_>,
+    relevance: &Relevance,
+    ask: &Ask,
+    room: Room,
+    selection: &mut LineSelection,
+) -> bool {
+    if !relevance.is_telling() {
+        return false;
+    }
+    let mut order: Vec<usize> = (0..lines.len())
+        .filter(|at| relevance.scores[*at] >= ask.threshold * relevance.best && relevance.scores[*at] > 0.0)
+        .collect();
+    order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
+    for at in order {
+        if room.is_full(selection, lines) {
+            break;
+        }
+        selection.keep_around(at, 2);
+    }
+    true
+}
+
+/// Keeps all lines but noise and repeats, as far as the room goes.
+fn keep_all_but(
+    lines: &TextLines<'_>,
+    classes: &[LineClass],
+    folded: &[bool],
+    room: Room,
+    selection: &mut LineSelection,
+) {
+    for at in 0..lines.len() {
+        if classes[at] != LineClass::Noise && !folded[at] {
+            if room.is_full(selection, lines) {
+                break;
+            }
+            selection.keep(at..at + 1);
+        }
+    }
+}
+
+/// Does so if what is left is short anyway.
+fn keep_all_but_if_short(
+    lines: &TextLines<'_>,
+    classes: &[LineClass],
+    folded: &[bool],
+    room: Room,
+    selection: &mut LineSelection,
+) {
+    let rest = (0..lines.len()).filter(|at| classes[*at] != LineClass::Noise && !folded[*at]);
+    let size: usize = rest.map(|at| lines.chars(at..at + 1)).sum();
+    if size <= room.chars / 3 {
+        keep_all_but(lines, classes, folded, room, selection);
+    }
+}
+
+/// Returns the lines that repeat others but for numbers, beyond the first ones of each pattern. The last of a pattern stays too.
+fn fold(lines: &TextLines<'_>, is_log: bool) -> Vec<bool> {
+    let pattern = |line: &str| VARYING.replace_all(line.trim(), "#").into_owned();
+    let mut places: HashMap<String, Vec<usize>> = HashMap::new();
+    for (at, line) in lines.bodies.iter().enumerate() {
+        // Short lines, such as a closing bracket, are the shape of something else.
+        if line.trim().len() > 12 || is_log {
+            places.entry(pattern(line)).or_default().push(at);
+        }
+    }
+    let mut folded = vec![false; lines.len()];
+    for places in places.values().filter(|places| places.len() >= FOLD_FROM) {
+        let rest = &places[REPEATS..places.len() - 1];
+        rest.iter().for_each(|at| folded[*at] = true);
+    }
+    folded
+}

@@ -1,0 +1,109 @@
+//! What a filter gets, and what it returns.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::config::ToolFilterConfig;
+use super::intent::Intent;
+use super::question::Keyword;
+
+/// A result that may be filtered.
+#[derive(Clone, Copy, Debug)]
+pub struct RawResult<'a> {
+    /// The tool's own name.
+    pub tool: &'a str,
+    pub arguments: &'a Value,
+    pub text: &'a str,
+    /// The most characters of a result of this tool that the model gets.
+    pub limit: usize,
+}
+
+impl<'a> RawResult<'a> {
+    /// Returns the ending of the path in the arguments, in lower case, without the dot; of `page.html?x` it is `html`.
+    pub fn ending(&self) -> String {
+        let path = self.arguments["path"].as_str().or_else(|| self.arguments["url"].as_str()).unwrap_or_default();
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        Path::new(path).extension().and_then(|end| end.to_str()).unwrap_or_default().to_lowercase()
+    }
+
+    /// Splits off the last lines of the tool itself, such as `[lines 1-200 of 900; …]`.
+    pub fn body_and_remarks(&self) -> (&'a str, Vec<&'a str>) {
+        let (mut body, mut remarks) = (self.text, Vec::new());
+        while let Some((before, last)) = body.trim_end().rsplit_once('\n')
+            && last.starts_with('[')
+            && last.ends_with(']')
+            && remarks.len() < 4
+        {
+            remarks.insert(0, last);
+            body = before;
+        }
+        (body, remarks)
+    }
+}
+
+/// What the question asks for.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub intent: Intent,
+    /// The candidates, the most telling first.
+    pub keywords: Vec<Keyword>,
+    /// How many of them count.
+    pub most: usize,
+    /// `relevance_threshold`.
+    pub threshold: f64,
+}
+
+/// The settings of one tool's filter, with their defaults.
+#[derive(Clone, Copy, Debug)]
+pub struct FilterSettings {
+    pub filter_by_keywords: bool,
+    pub max_files: usize,
+    pub deduplicate: bool,
+    pub max_results: usize,
+    pub extract_relevant_sections: bool,
+    pub max_lines: usize,
+}
+
+impl FilterSettings {
+    pub fn of(config: Option<&ToolFilterConfig>) -> Self {
+        let number = |value: Option<u32>, usual: usize| value.map_or(usual, |value| value as usize);
+        let default = ToolFilterConfig::default();
+        let config = config.unwrap_or(&default);
+        Self {
+            filter_by_keywords: config.filter_by_keywords.unwrap_or(true),
+            max_files: number(config.max_files, 20),
+            deduplicate: config.deduplicate.unwrap_or(true),
+            max_results: number(config.max_results, 10),
+            extract_relevant_sections: config.extract_relevant_sections.unwrap_or(true),
+            max_lines: number(config.max_lines, 200),
+        }
+    }
+}
+
+/// A filtered result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filtered {
+    pub text: String,
+    /// What was counted: `lines`, `matches`, `files`, `rows`, `values`.
+    pub unit: &'static str,
+    pub original: usize,
+    pub kept: usize,
+    /// More about what was left out.
+    pub remark: Option<String>,
+}
+
+impl Filtered {
+    pub fn new(text: String, unit: &'static str, original: usize, kept: usize) -> Self {
+        Self { text, unit, original, kept, remark: None }
+    }
+
+    /// Adds lines of the tool itself at the end.
+    pub fn with_remarks(mut self, remarks: &[&str]) -> Self {
+        for remark in remarks {
+            self.text.push('\n');
+            self.text.push_str(remark);
+        }
+        self
+    }
+}

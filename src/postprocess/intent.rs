@@ -1,0 +1,78 @@
+//! What a question asks for, by rules.
+
+/// The intent of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    FindDefinition,
+    UnderstandStructure,
+    FindUsage,
+    DebugError,
+    General,
+}
+
+/// From this confidence on a rule decides, and no model is asked.
+pub const SURE: f64 = 0.7;
+/// The confidence of a rule that fits, and of none.
+const OF_RULE: f64 = 0.9;
+const OF_NONE: f64 = 0.5;
+
+/// The words of each intent; the first rule that fits decides.
+const RULES: &[(Intent, &[&str])] = &[
+    (Intent::FindDefinition, &["定义", "是什么", "what is", "define", "definition"]),
+    (Intent::UnderstandStructure, &["结构", "架构", "structure", "architecture"]),
+    (Intent::FindUsage, &["怎么用", "如何使用", "how to use", "usage"]),
+    (Intent::DebugError, &["错误", "报错", "error", "bug", "fix"]),
+];
+
+impl Intent {
+    /// Returns the intent of a question, and how sure that is (0 to 1).
+    pub fn of(question: &str) -> (Self, f64) {
+        let question = question.to_lowercase();
+        let fits = |words: &&[&str]| words.iter().any(|word| has_words(&question, word));
+        RULES.iter().find(|(_, words)| fits(words)).map_or((Self::General, OF_NONE), |(intent, _)| (*intent, OF_RULE))
+    }
+
+    /// Returns the name in a result's metadata.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FindDefinition => "find_definition",
+            Self::UnderstandStructure => "understand_structure",
+            Self::FindUsage => "find_usage",
+            Self::DebugError => "debug_error",
+            Self::General => "general",
+        }
+    }
+}
+
+/// Returns true if a text holds these words. An English word must begin a word: "terror" is no error; "errors" is one.
+fn has_words(text: &str, words: &str) -> bool {
+    let begins = |at: usize| !text[..at].chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric());
+    text.match_indices(words).any(|(at, _)| !words.is_ascii() || begins(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        for (question, intent, confidence) in [
+            ("What is a lane?", Intent::FindDefinition, 0.9),
+            ("Where do they define the limits", Intent::FindDefinition, 0.9),
+            ("会话的定义在哪", Intent::FindDefinition, 0.9),
+            ("WhatIs 是什么", Intent::FindDefinition, 0.9),
+            ("what is the structure of this error", Intent::FindDefinition, 0.9),
+            ("Explain the architecture", Intent::UnderstandStructure, 0.9),
+            ("项目结构", Intent::UnderstandStructure, 0.9),
+            ("How to use the client?", Intent::FindUsage, 0.9),
+            ("这个函数怎么用？", Intent::FindUsage, 0.9),
+            ("why these errors", Intent::DebugError, 0.9),
+            ("构建报错了", Intent::DebugError, 0.9),
+            ("a prefix of terrors", Intent::General, 0.5),
+            ("Which port does it listen on?", Intent::General, 0.5),
+            ("", Intent::General, 0.5),
+        ] {
+            assert_eq!(Intent::of(question), (intent, confidence), "{question}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! JSON: the paths that fit the question; what stays is JSON again.
+
+use indexmap::IndexMap;
+use serde_json::value::RawValue;
+
+use super::filter::{Ask, Filtered, RawResult};
+use super::relevance::Relevance;
+
+/// Deeper values stay whole.
+const MAX_DEPTH: usize = 64;
+/// A record with more plain entries than this keeps only those that fit.
+const WIDE_RECORD: usize = 40;
+
+/// A value of which parts may go.
+enum JsonValue<'a> {
+    Object(IndexMap<String, JsonValue<'a>>),
+    Array(Vec<JsonValue<'a>>),
+    /// A plain value, or one that is too deep.
+    Leaf(&'a str),
+}
+
+impl<'a> JsonValue<'a> {
+    fn parse(text: &'a str, depth: usize) -> Option<Self> {
+        let text = text.trim();
+        Some(match text.as_bytes().first()? {
+            b'{' if depth < MAX_DEPTH => {
+                let entries: IndexMap<String, &'a RawValue> = serde_json::from_str(text).ok()?;
+                let parsed = entries.into_iter().map(|(key, value)| Some((key, Self::parse(value.get(), depth + 1)?)));
+                Self::Object(parsed.collect::<Option<_>>()?)
+            }
+            b'[' if depth < MAX_DEPTH => {
+                let items: Vec<&'a RawValue> = serde_json::from_str(text).ok()?;
+                Self::Array(items.into_iter().map(|item| Self::parse(item.get(), depth + 1)).collect::<Option<_>>()?)
+            }
+            _ => {
+                serde_json::from_str::<&RawValue>(text).ok()?;
+                Self::Leaf(text)
+            }
+        })
+    }
+
+    fn leaves(&self) -> usize {
+        match self {
+            Self::Object(entries) => entries.values().map(Self::leaves).sum(),
+            Self::Array(items) => items.iter().map(Self::leaves).sum(),
+            Self::Leaf(_) => 1,
+        }
+    }
+
+    /// Lists each path and value as a text.
+    fn texts(&self, path: &str, found: &mut Vec<String>) {
+        match self {
+            Self::Object(entries) => {
+                entries.iter().for_each(|(key, value)| value.texts(&format!("{path} {key}"), found))
+            }
+            Self::Array(items) => items.iter().for_each(|item| item.texts(path, found)),
+            Self::Leaf(text) => found.push(format!("{path} {text}")),
+        }
+    }
+
+    /// Leaves out what does not fit. `scores` are those of the leaves in their order.
+    fn prune(self, scores: &mut std::slice::Iter<'_, f64>, least: f64) -> Option<Self> {
+        match self {
+            Self::Leaf(text) => {
+                let score = scores.next().copied().unwrap_or_default();
+                (score >= least && score > 0.0).then_some(Self::Leaf(text))
+            }
+            Self::Array(items) => {
+                let left: Vec<Self> = items.into_iter().filter_map(|item| item.prune(scores, least)).collect();
+                (!left.is_empty()).then_some(Self::Array(left))
+            }
+            Self::Object(entries) => {
+                let is_wide = entries.values().filter(|value| matches!(value, Self::Leaf(_))).count() > WIDE_RECORD;
+                let mut rest: Vec<(usize, String, Self)> = Vec::new();
+                let mut left: Vec<(usize, String, Self)> = Vec::new();
+                let mut has_plain_match = false;
+                for (at, (key, value)) in entries.into_iter().enumerate() {
+                    if let Self::Leaf(text) = value {
+                        let kept = Self::Leaf(text).prune(scores, least).is_some();
+                        has_plain_match |= kept;
+                        if kept { &mut left } else { &mut rest }.push((at, key, Self::Leaf(text)));
+                    } else if let Some(value) = value.prune(scores, least) {
+                        left.push((at, key, value));
+                    }
+                }
+                if left.is_empty() {
+                    return None;
+                }
+                // The plain values of a record belong together, and name what its other values are of.
+                if has_plain_match && !is_wide {
+                    left.append(&mut rest);
+                } else if !is_wide {
+                    left.extend(rest.into_iter().filter(|(_, key, _)| NAMES.contains(&key.to_lowercase().as_str())));
+                }
+                left.sort_by_key(|(at, ..)| *at);
+                Some(Self::Object(left.into_iter().map(|(_, key, value)| (key, value)).collect()))
+            }
+        }
+    }
+
+    fn render(&self, indent: Option<usize>, text: &mut String) {
+        let line = |text: &mut String, depth: usize| {
+            if indent.is_some() {
+                text.push('\n');
+                text.push_str(&"  ".repeat(depth));
+            }
+        };
+        let depth = indent.unwrap_or_default();
+        let inner = indent.map(|depth| depth + 1);
+        match self {
+            Self::Leaf(value) => text.push_str(value),
+            Self::Array(items) => {
+                text.push('[');
+                for (at, item) in items.iter().enumerate() {
+                    text.push_str(if at > 0 { "," } else { "" });
+                    line(text, depth + 1);
+                    item.render(inner, text);
+                }
+                line(text, depth);
+                text.push(']');
+            }
+            Self::Object(entries) => {
+                text.push('{');
+                for (at, (key, value)) in entries.iter().enumerate() {
+                    text.push_str(if at > 0 { "," } else { "" });
+                    line(text, depth + 1);
+                    text.push_str(&serde_json::Value::from(key.as_str()).to_string());
+                    text.push_str(if indent.is_some() { ": " } else { ":" });
+                    value.render(inner, text);
+                }
+                line(text, depth);
+                text.push('}');
+            }
+        }
+    }
+}
+
+/// Keys that name a record.
+const NAMES: &[&str] = &["name", "id", "title", "key", "path", "version"];
+
+/// Filters JSON. `None`: the text is none, or the question does not tell its values apart.
+pub fn filter(raw: &RawResult<'_>, ask: &Ask) -> Option<Filtered> {
+    let (body, remarks) = raw.body_and_remarks();
+    // `read_file` numbers its lines.
+    let plain;
+    let body = if body.trim_start().starts_with(['{', '[']) {
+        body
+    } else {
+        let lines = super::lines::TextLines::of(body);
+        if !lines.is_numbered || !lines.bodies.first()?.trim_start().starts_with(['{', '[']) {
+            return None;
+        }
+        plain = lines.bodies.join("\n");
+        &plain
+    };
+    let value = JsonValue::parse(body, 0)?;
+    if matches!(value, JsonValue::Leaf(_)) {
+        return None;
+    }
+    let original = value.leaves();
+    let mut texts = Vec::with_capacity(original);
+    value.texts("", &mut texts);
+    let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
+    if !relevance.is_telling() {
+        return None;
+    }
+    let least = ask.threshold * relevance.best;
+    let pruned = value.prune(&mut relevance.scores.iter(), least)?;
+    let kept = pruned.leaves();
+    let mut text = String::new();
+    pruned.render(body.trim_end().contains('\n').then_some(0), &mut text);
+    Some(Filtered::new(text, "values", original, kept).with_remarks(&remarks))
+}

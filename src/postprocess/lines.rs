@@ -1,0 +1,125 @@
+//! The lines of a result, and those that stay.
+
+use std::ops::Range;
+
+/// The lines of a result.
+pub struct TextLines<'a> {
+    pub lines: Vec<&'a str>,
+    /// The lines without the number that `read_file` puts before each.
+    pub bodies: Vec<&'a str>,
+    pub is_numbered: bool,
+    /// The characters of each line, with its line break.
+    sizes: Vec<usize>,
+}
+
+impl<'a> TextLines<'a> {
+    pub fn of(text: &'a str) -> Self {
+        let lines: Vec<&str> = text.lines().collect();
+        let is_numbered = lines.first().is_some_and(|line| number_of(line).is_some());
+        let body = |line: &&'a str| match number_of(line) {
+            Some((_, body)) if is_numbered => body,
+            _ => *line,
+        };
+        let sizes = lines.iter().map(|line| line.chars().count() + 1).collect();
+        Self { bodies: lines.iter().map(body).collect(), lines, is_numbered, sizes }
+    }
+
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Returns the text of some lines, without their numbers.
+    pub fn text(&self, range: Range<usize>) -> String {
+        self.bodies[range].join("\n")
+    }
+
+    /// Returns the characters of some lines, with their line breaks.
+    pub fn chars(&self, range: Range<usize>) -> usize {
+        self.sizes[range].iter().sum()
+    }
+}
+
+/// Returns the number before a line of `read_file`, and the line.
+fn number_of(line: &str) -> Option<(usize, &str)> {
+    let (number, body) = line.split_once('\t')?;
+    Some((number.trim_start().parse().ok()?, body))
+}
+
+/// The lines that stay.
+#[derive(Clone, Debug)]
+pub struct LineSelection {
+    kept: Vec<bool>,
+}
+
+impl LineSelection {
+    pub fn none(lines: usize) -> Self {
+        Self { kept: vec![false; lines] }
+    }
+
+    /// Keeps lines; those beyond the end do not count.
+    pub fn keep(&mut self, range: Range<usize>) {
+        let end = range.end.min(self.kept.len());
+        if range.start < end {
+            self.kept[range.start..end].fill(true);
+        }
+    }
+
+    /// Keeps a line and the lines around it.
+    pub fn keep_around(&mut self, line: usize, around: usize) {
+        self.keep(line.saturating_sub(around)..line + around + 1);
+    }
+
+    pub fn keeps(&self, line: usize) -> bool {
+        self.kept.get(line).copied().unwrap_or(false)
+    }
+
+    pub fn count(&self) -> usize {
+        self.kept.iter().filter(|kept| **kept).count()
+    }
+
+    pub fn chars(&self, lines: &TextLines<'_>) -> usize {
+        (0..self.kept.len()).filter(|line| self.kept[*line]).map(|line| lines.sizes[line]).sum()
+    }
+
+    /// Returns the kept lines, with a mark where others were left out. A gap of one line costs more than the line, which stays.
+    pub fn render(&self, lines: &TextLines<'_>) -> String {
+        let mut text = String::new();
+        let mut line = 0;
+        while line < self.kept.len() {
+            let gap = self.kept[line..].iter().take_while(|kept| !**kept).count();
+            let is_short = gap == 1 && lines.lines[line].len() < 20;
+            if gap > 0 && !is_short {
+                // Line numbers tell how much is missing.
+                text.push_str(&if lines.is_numbered { "...\n".to_owned() } else { format!("[... {gap} lines]\n") });
+                line += gap;
+                continue;
+            }
+            text.push_str(lines.lines[line]);
+            text.push('\n');
+            line += 1;
+        }
+        text.pop();
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_marked_and_numbers_stay_true() {
+        let numbered = "1\tone is a line of text\n2\ttwo is a line of text\n3\tthree is a line of text\n4\tfour";
+        for (text, kept, expected) in [
+            (numbered, &[0, 3][..], "1\tone is a line of text\n...\n4\tfour"),
+            (numbered, &[1], "...\n2\ttwo is a line of text\n..."),
+            ("a\nb\nc", &[0, 2], "a\nb\nc"),
+            ("a\nb\nc\nd", &[0], "a\n[... 3 lines]"),
+        ] {
+            let lines = TextLines::of(text);
+            let mut selection = LineSelection::none(lines.len());
+            kept.iter().for_each(|line| selection.keep(*line..*line + 1));
+            assert_eq!(selection.render(&lines), expected);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Lists of files, trees of folders, and maps of code: the entries that fit the question; the others are counted.
+
+use std::collections::BTreeMap;
+
+use super::filter::{Ask, FilterSettings, Filtered, RawResult};
+use super::intent::Intent;
+use super::lines::{LineSelection, TextLines};
+use super::relevance::Relevance;
+use super::sections::indent;
+
+/// A shorter list stays.
+const SHORT_LIST: usize = 20;
+/// How many endings of left out files are counted by name.
+const ENDINGS: usize = 4;
+
+/// Filters a list of files or a tree. `None`: it is short, or the question does not tell its entries apart.
+pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Option<Filtered> {
+    let (body, remarks) = raw.body_and_remarks();
+    let lines = TextLines::of(body);
+    if lines.len() <= SHORT_LIST || !settings.filter_by_keywords {
+        return None;
+    }
+    let relevance = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
+    if !relevance.is_telling() {
+        return None;
+    }
+    let mut order: Vec<usize> = (0..lines.len())
+        .filter(|at| relevance.scores[*at] > 0.0 && relevance.scores[*at] >= ask.threshold * relevance.best)
+        .collect();
+    order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
+    order.truncate(settings.max_files);
+    let mut selection = LineSelection::none(lines.len());
+    for at in order {
+        selection.keep(at..at + 1);
+        folders_above(&lines, at).into_iter().for_each(|folder| selection.keep(folder..folder + 1));
+    }
+    // The folders of the first level show what else there is.
+    for (at, line) in lines.bodies.iter().enumerate() {
+        if indent(line) == Some(0) && line.trim_end().ends_with('/') {
+            selection.keep(at..at + 1);
+        }
+    }
+    let (original, kept) = (lines.len(), selection.count());
+    let mut filtered = Filtered::new(selection.render(&lines), "entries", original, kept).with_remarks(&remarks);
+    filtered.remark = left_out(&lines, &selection);
+    Some(filtered)
+}
+
+/// Returns the lines of the folders that hold an entry of a tree.
+fn folders_above(lines: &TextLines<'_>, entry: usize) -> Vec<usize> {
+    let mut depth = depth(lines.bodies[entry]);
+    let mut found = Vec::new();
+    for at in (0..entry).rev() {
+        let other = self::depth(lines.bodies[at]);
+        if other < depth {
+            found.push(at);
+            depth = other;
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    found
+}
+
+/// Returns the column in which a name begins, behind spaces and lines of a tree.
+fn depth(line: &str) -> usize {
+    line.chars().take_while(|c| matches!(c, ' ' | '\t' | '│' | '├' | '└' | '─' | '|' | '-' | '`' | '+')).count()
+}
+
+/// Counts the entries that were left out by ending.
+fn left_out(lines: &TextLines<'_>, selection: &LineSelection) -> Option<String> {
+    let mut endings: BTreeMap<&str, usize> = BTreeMap::new();
+    for (at, line) in lines.bodies.iter().enumerate().filter(|(at, _)| !selection.keeps(*at)) {
+        let name = line.split(" (").next().unwrap_or(line).trim_end();
+        let ending = match name.rsplit_once('.') {
+            Some((_, ending)) if ending.len() <= 6 && !ending.contains('/') => ending,
+            _ if name.ends_with('/') => "/",
+            _ => "",
+        };
+        debug_assert!(at < lines.len());
+        *endings.entry(ending).or_default() += 1;
+    }
+    let mut counts: Vec<(&str, usize)> = endings.into_iter().filter(|(ending, _)| !ending.is_empty()).collect();
+    counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    counts.truncate(ENDINGS);
+    let shown = counts.iter().map(|(ending, count)| match *ending {
+        "/" => format!("{count} folders"),
+        ending => format!("{count} .{ending}"),
+    });
+    let shown: Vec<String> = shown.collect();
+    (!shown.is_empty()).then(|| format!("left out: {}", shown.join(", ")))
+}
+
+/// The kinds of definitions that show the structure of a file.
+const TYPES: &[&str] =
+    &["class", "struct", "enum", "trait", "interface", "module", "type", "impl", "namespace", "union"];
+
+/// Filters a map of code: files with indented definitions.
+pub fn filter_map(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Option<Filtered> {
+    let (body, remarks) = raw.body_and_remarks();
+    let lines = TextLines::of(body);
+    let is_file = |at: usize| indent(lines.bodies[at]) == Some(0) && lines.bodies[at].trim_end().ends_with(':');
+    let begins: Vec<usize> = (0..lines.len()).filter(|at| is_file(*at)).collect();
+    let files: Vec<std::ops::Range<usize>> = begins
+        .iter()
+        .enumerate()
+        .map(|(at, begin)| *begin..begins.get(at + 1).copied().unwrap_or(lines.len()))
+        .collect();
+    if files.is_empty() || !settings.filter_by_keywords {
+        return None;
+    }
+    let texts: Vec<String> = files.iter().map(|file| lines.text(file.clone())).collect();
+    let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
+    let of_lines = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
+    let is_structure = ask.intent == Intent::UnderstandStructure;
+    if !relevance.is_telling() && !is_structure {
+        return None;
+    }
+    let mut order: Vec<usize> = (0..files.len())
+        .filter(|at| {
+            is_structure || (relevance.scores[*at] > 0.0 && relevance.scores[*at] >= ask.threshold * relevance.best)
+        })
+        .collect();
+    order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
+    order.truncate(settings.max_files);
+    let mut selection = LineSelection::none(lines.len());
+    selection.keep(0..files[0].start);
+    let kept = order.len();
+    for at in order {
+        let file = files[at].clone();
+        selection.keep(file.start..file.start + 1);
+        let has_match = file.clone().any(|line| of_lines.scores[line] > 0.0 && line != file.start);
+        for line in file.start + 1..file.end {
+            let word = lines.bodies[line].trim_start().split(' ').next().unwrap_or_default();
+            let stays = if is_structure { TYPES.contains(&word) } else { !has_match || of_lines.scores[line] > 0.0 };
+            if stays || of_lines.scores[line] > 0.0 {
+                selection.keep(line..line + 1);
+            }
+        }
+    }
+    Some(Filtered::new(selection.render(&lines), "files", files.len(), kept).with_remarks(&remarks))
+}

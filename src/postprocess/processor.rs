@@ -1,0 +1,266 @@
+//! Chooses the filter of a result, and decides whether what it left is better than the whole.
+
+use std::sync::Arc;
+
+use super::command_filter;
+use super::config::{PostprocessConfig, PostprocessMode, PostprocessOrder};
+use super::filter::{Ask, FilterSettings, Filtered, RawResult};
+use super::intent::{Intent, SURE};
+use super::json_filter;
+use super::lines::TextLines;
+use super::listing_filter;
+use super::question::Question;
+use super::search_filter::{self, FileLines};
+use super::section_filter;
+use super::semantic::SemanticFilter;
+use super::summary::{ModelUse, SummaryModel};
+use super::table_filter;
+
+/// A shorter result stays, in characters.
+const SHORT: usize = 1_500;
+/// A result of which less is left than this stays whole, in characters: too little to answer anything.
+const TOO_LITTLE: usize = 40;
+/// What is left must be shorter than this share of the whole.
+const WORTHWHILE: f64 = 0.9;
+/// A model summarises no shorter result, in characters.
+const SHORT_FOR_MODEL: usize = 2_000;
+/// How the line begins that says what was left out.
+const NOTE: &str = "[filtered for the question: ";
+
+/// The kinds of results that have a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ResultKind {
+    File,
+    Search,
+    Hits,
+    Page,
+    Output,
+    List,
+    Map,
+}
+
+impl ResultKind {
+    /// Returns the kind of a tool's results; `None` for a tool without a filter.
+    fn of(tool: &str) -> Option<Self> {
+        Some(match tool {
+            "read_file" => Self::File,
+            "grep" | "ast_grep_search" | "lsp_references" => Self::Search,
+            "web_search" => Self::Hits,
+            "web_fetch" => Self::Page,
+            "exec" | "run_test" | "process" => Self::Output,
+            "list_dir" | "glob" | "repo_structure" => Self::List,
+            "repo_map" | "symbols" => Self::Map,
+            _ => return None,
+        })
+    }
+}
+
+/// Returns true if the results of a tool may be filtered.
+pub fn has_filter(tool: &str) -> bool {
+    ResultKind::of(tool).is_some()
+}
+
+/// What selected the parts of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    Basic,
+    Semantic,
+    Llm,
+}
+
+impl Tier {
+    /// Returns the name in a result's metadata.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Semantic => "semantic",
+            Self::Llm => "llm",
+        }
+    }
+}
+
+/// A result of which parts were left out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilteredResult {
+    text: String,
+    pub unit: &'static str,
+    pub original: usize,
+    pub kept: usize,
+    remark: Option<String>,
+    pub tier: Tier,
+    pub intent: Intent,
+    pub keywords: Vec<String>,
+    /// The tokens of the model that was asked.
+    pub model_use: Option<ModelUse>,
+}
+
+impl FilteredResult {
+    /// Returns the text for the model, with a last line that says what was left out. `whole` is the path of the whole.
+    pub fn render(&self, whole: Option<&str>) -> String {
+        let Self { text, unit, original, kept, remark, .. } = self;
+        let what = if self.tier == Tier::Llm {
+            format!("a summary of {original} {unit}")
+        } else {
+            format!("{kept} of {original} {unit}")
+        };
+        let remark = remark.as_ref().map(|remark| format!("; {remark}")).unwrap_or_default();
+        let whole = whole.map(|path| format!("; the whole: {path}")).unwrap_or_default();
+        format!("{}\n{NOTE}{what}{remark}{whole}]", text.trim_end_matches('\n'))
+    }
+}
+
+/// Filters results by the configuration.
+#[derive(Default)]
+pub struct Postprocessor {
+    config: PostprocessConfig,
+    semantic: Option<SemanticFilter>,
+    summary: Option<Arc<dyn SummaryModel>>,
+}
+
+impl Postprocessor {
+    pub fn new(config: PostprocessConfig) -> Self {
+        Self { config, semantic: None, summary: None }
+    }
+
+    /// Adds the embedding model of the `semantic` mode.
+    #[must_use]
+    pub fn with_semantic(self, semantic: Option<SemanticFilter>) -> Self {
+        Self { semantic, ..self }
+    }
+
+    /// Adds the chat model of the `llm` mode.
+    #[must_use]
+    pub fn with_summary(self, summary: Option<Arc<dyn SummaryModel>>) -> Self {
+        Self { summary, ..self }
+    }
+
+    pub fn order(&self) -> PostprocessOrder {
+        self.config.order
+    }
+
+    /// Returns true if results of this tool may be filtered for this question.
+    pub fn applies_to(&self, raw: &RawResult<'_>, question: &Question) -> bool {
+        let tool = self.config.tools.get(raw.tool);
+        let is_on = self.config.enabled && tool.and_then(|tool| tool.enabled).unwrap_or(true);
+        is_on && !question.is_empty() && has_filter(raw.tool) && !asks_for_exact_part(raw) && is_filterable(raw.text)
+    }
+
+    /// Filters a result. `None`: it stays as it is. `files` are read for the lines around the matches of a search.
+    pub async fn process(
+        &self,
+        raw: &RawResult<'_>,
+        question: &Question,
+        files: Option<&dyn FileLines>,
+    ) -> Option<FilteredResult> {
+        if !self.applies_to(raw, question) {
+            return None;
+        }
+        let (intent, confidence) = question.intent();
+        let most = if self.config.basic.keyword_extraction { self.config.basic.max_keywords as usize } else { 0 };
+        let keywords = if most > 0 { question.candidates() } else { Vec::new() };
+        let names = keywords.iter().take(most).map(|keyword| keyword.text.clone()).collect();
+        let ask = Ask { intent, keywords, most, threshold: self.config.basic.relevance_threshold };
+        let tier = self.select(raw, question, &ask, confidence, files).await;
+        let (tier, Filtered { text, unit, original, kept, remark }, model_use) = tier?;
+        let result = FilteredResult { text, unit, original, kept, remark, tier, intent, keywords: names, model_use };
+        is_better(raw, &result).then_some(result)
+    }
+
+    /// Asks the tier of the configuration, and those below it if it has no answer.
+    async fn select(
+        &self,
+        raw: &RawResult<'_>,
+        question: &Question,
+        ask: &Ask,
+        confidence: f64,
+        files: Option<&dyn FileLines>,
+    ) -> Option<(Tier, Filtered, Option<ModelUse>)> {
+        let mode = self.config.mode;
+        let may_be_summarised =
+            raw.text.chars().count() >= SHORT_FOR_MODEL && self.config.llm.tools.iter().any(|tool| tool == raw.tool);
+        if let Some(model) = self.summary.as_deref().filter(|_| mode == PostprocessMode::Llm && may_be_summarised) {
+            let most = self.config.llm.max_summary_length as usize;
+            match model.summarise(raw, question, most).await {
+                Ok(summary) => {
+                    let lines = raw.text.lines().count();
+                    let kept = summary.text.lines().count();
+                    let filtered = Filtered::new(summary.text, "lines", lines, kept);
+                    return Some((Tier::Llm, filtered, Some(summary.used)));
+                }
+                Err(error) => tracing::warn!(tool = raw.tool, %error, "no model summarised a result"),
+            }
+        }
+        if let Some(semantic) =
+            self.semantic.as_ref().filter(|_| mode >= PostprocessMode::Semantic && confidence < SURE)
+        {
+            match semantic.filter(raw, question, &self.config.semantic).await {
+                Ok(Some(filtered)) => return Some((Tier::Semantic, filtered, None)),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(tool = raw.tool, %error, "a result could not be compared by meaning"),
+            }
+        }
+        Some((Tier::Basic, self.filter_by_words(raw, ask, files).await?, None))
+    }
+
+    async fn filter_by_words(&self, raw: &RawResult<'_>, ask: &Ask, files: Option<&dyn FileLines>) -> Option<Filtered> {
+        let tool = self.config.tools.get(raw.tool);
+        let settings = FilterSettings::of(tool);
+        if ask.keywords.is_empty() && ask.intent == Intent::General && ResultKind::of(raw.tool)? != ResultKind::Output {
+            return None;
+        }
+        match ResultKind::of(raw.tool)? {
+            ResultKind::Search => {
+                let around = tool.and_then(|tool| tool.add_context_lines).unwrap_or(2) as usize;
+                Some(search_filter::select(raw, ask, &settings)?.render(around, files).await)
+            }
+            ResultKind::Hits => search_filter::filter_hits(raw, ask, &settings),
+            ResultKind::List => listing_filter::filter(raw, ask, &settings),
+            ResultKind::Map => listing_filter::filter_map(raw, ask, &settings),
+            ResultKind::Output => {
+                let data = json_filter::filter(raw, ask).or_else(|| table_filter::filter(raw, ask, &settings));
+                data.or_else(|| command_filter::filter(raw, ask, &settings))
+            }
+            ResultKind::File | ResultKind::Page => {
+                let data = json_filter::filter(raw, ask).or_else(|| table_filter::filter(raw, ask, &settings));
+                data.or_else(|| match command_filter::is_log(&TextLines::of(raw.text)) {
+                    true => command_filter::filter(raw, ask, &settings),
+                    false => section_filter::filter(raw, ask, &settings),
+                })
+            }
+        }
+    }
+}
+
+/// Returns true if the call names the lines that it wants, or reads a result that was kept whole.
+fn asks_for_exact_part(raw: &RawResult<'_>) -> bool {
+    let has = |name: &str| raw.arguments.get(name).is_some_and(|value| !value.is_null());
+    let path = raw.arguments["path"].as_str().unwrap_or_default();
+    let is_kept_result = path.trim_start_matches("./").starts_with(".daoyou/");
+    matches!(raw.tool, "read_file" | "web_fetch") && (has("offset") || has("limit") || is_kept_result)
+}
+
+/// Returns true for a text that is long enough, is no diff, and was not filtered before.
+fn is_filterable(text: &str) -> bool {
+    text.len() >= SHORT && text.chars().nth(SHORT - 1).is_some() && !is_diff(text) && !is_filtered(text)
+}
+
+fn is_filtered(text: &str) -> bool {
+    text.trim_end().lines().next_back().is_some_and(|last| last.starts_with(NOTE))
+}
+
+/// Returns true for a diff or a patch, of which no line may go.
+fn is_diff(text: &str) -> bool {
+    let is_hunk = |line: &str| line.starts_with("@@ ") || line.starts_with("*** Begin Patch");
+    text.starts_with("diff --git ")
+        || (text.lines().any(is_hunk) && text.lines().any(|line| line.starts_with("+++ ") || line.starts_with("*** ")))
+}
+
+/// Returns true if what is left is enough, and so much shorter that it is worth it.
+fn is_better(raw: &RawResult<'_>, result: &FilteredResult) -> bool {
+    let left = result.text.trim().chars().count();
+    let whole = raw.text.chars().count();
+    // The path of the whole is not known yet; it is shorter than this.
+    const PATH_ROOM: usize = 160;
+    let with_note = result.render(None).chars().count() + PATH_ROOM;
+    left >= TOO_LITTLE && with_note as f64 <= whole as f64 * WORTHWHILE && result.kept > 0
+}

@@ -1,0 +1,398 @@
+//! The question that a result is for, and its keywords.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+use super::intent::Intent;
+use crate::text::{is_han, is_stop_word, is_weak_char, stem};
+
+/// The part of a question that counts, in bytes.
+const QUESTION_LIMIT: usize = 4_000;
+/// Further candidates are not read.
+const MAX_CANDIDATES: usize = 64;
+/// The weight of a word that belongs to a keyword but is not the keyword: a part of an identifier, or a translation.
+const PART_WEIGHT: f64 = 0.6;
+const TRANSLATION_WEIGHT: f64 = 0.8;
+
+/// Chinese words and their usual English words in software and its documents, so that a Chinese question finds English text. Each line:
+/// the word, then the English words, separated by spaces.
+const GLOSSARY: &str = include_str!("glossary.txt");
+
+static TRANSLATIONS: LazyLock<HashMap<&str, Vec<&str>>> = LazyLock::new(|| {
+    let line = |line: &'static str| line.split_once(' ').map(|(word, english)| (word, english.split(' ').collect()));
+    GLOSSARY.lines().filter_map(line).collect()
+});
+/// The longest word of the glossary in characters.
+const LONGEST_WORD: usize = 6;
+
+/// English words that are in questions about any result.
+const OF_QUESTIONS: &[&str] = &[
+    "anything",
+    "briefly",
+    "check",
+    "code",
+    "describe",
+    "detail",
+    "details",
+    "did",
+    "does",
+    "doing",
+    "everything",
+    "exactly",
+    "explain",
+    "file",
+    "find",
+    "give",
+    "got",
+    "happen",
+    "happens",
+    "help",
+    "hello",
+    "know",
+    "like",
+    "list",
+    "look",
+    "looking",
+    "make",
+    "mean",
+    "means",
+    "need",
+    "one",
+    "output",
+    "page",
+    "read",
+    "say",
+    "says",
+    "search",
+    "see",
+    "show",
+    "something",
+    "summarise",
+    "summarize",
+    "summary",
+    "tell",
+    "thing",
+    "things",
+    "text",
+    "use",
+    "used",
+    "uses",
+    "using",
+    "want",
+    "way",
+    "work",
+    "works",
+];
+/// Chinese words that are in questions about any result.
+const OF_CHINESE_QUESTIONS: &[&str] = &[
+    "为什么",
+    "什么",
+    "怎么",
+    "怎样",
+    "如何",
+    "哪里",
+    "哪些",
+    "哪个",
+    "多少",
+    "几个",
+    "是否",
+    "有没有",
+    "可以",
+    "能不能",
+    "请问",
+    "帮我",
+    "看看",
+    "一下",
+    "告诉",
+    "介绍",
+    "解释",
+    "总结",
+    "概括",
+    "意思",
+    "这个",
+    "那个",
+    "这里",
+    "里面",
+    "其中",
+    "所有",
+    "全部",
+    "需要",
+    "应该",
+    "时候",
+    "之后",
+    "之前",
+    "以及",
+    "还有",
+    "没有",
+    "哪一",
+    "到底",
+    "具体",
+    "关于",
+    "进行",
+    "使用",
+    "通过",
+    "如果",
+    "会不会",
+    "分别",
+    "主要",
+    "代码",
+    "文件里",
+    "发生",
+];
+
+/// The question that a tool call is to answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Question {
+    /// The words of the user in this turn.
+    pub text: String,
+    /// The words of the model when it made the call; empty if there are none.
+    pub aim: String,
+}
+
+impl Question {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), aim: String::new() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.text.trim().is_empty() && self.aim.trim().is_empty()
+    }
+
+    /// Returns the intent, and how sure that is (0 to 1).
+    pub fn intent(&self) -> (Intent, f64) {
+        Intent::of(&self.text)
+    }
+
+    /// Returns the candidates for keywords, the most telling first: identifiers and paths, then the other words in their order.
+    /// Those of the user come before those of the model.
+    pub fn candidates(&self) -> Vec<Keyword> {
+        let mut all = Vec::new();
+        for text in [&self.text, &self.aim] {
+            let mut found = candidates_of(&text[..text.floor_char_boundary(QUESTION_LIMIT)]);
+            found.sort_by_key(|keyword| !keyword.is_identifier);
+            all.append(&mut found);
+        }
+        let mut seen = HashSet::new();
+        all.retain(|keyword| seen.insert(keyword.text.to_lowercase()));
+        all.truncate(MAX_CANDIDATES);
+        all
+    }
+
+    /// Returns at most `most` keywords.
+    pub fn keywords(&self, most: usize) -> Vec<Keyword> {
+        let mut keywords = self.candidates();
+        keywords.truncate(most);
+        keywords
+    }
+}
+
+/// A keyword of a question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Keyword {
+    /// As it was written.
+    pub text: String,
+    /// A name of code or a path: `snake_case`, `camelCase`, `a/b.rs`.
+    pub is_identifier: bool,
+    /// English words in lower case, stemmed, or identifiers in lower case, each with its weight.
+    pub words: Vec<(String, f64)>,
+    /// Texts that are searched as they are, in lower case: Chinese words, and what is no word.
+    pub texts: Vec<(String, f64)>,
+}
+
+impl Keyword {
+    fn of_word(word: &str) -> Self {
+        let lower = word.to_lowercase();
+        let subwords = subwords(word);
+        let is_identifier = is_identifier(word);
+        let mut words = vec![(stem(&lower), 1.0)];
+        if subwords.len() > 1 {
+            let parts = subwords.iter().filter(|part| part.len() > 2);
+            words.extend(parts.map(|part| (stem(part), PART_WEIGHT)));
+        }
+        let is_path = word.contains(['/', '.', '-', ':']);
+        let texts = if is_path { vec![(lower, 1.0)] } else { Vec::new() };
+        Self { text: word.to_owned(), is_identifier, words, texts }
+    }
+
+    fn of_chinese(word: &str) -> Self {
+        let mut texts = vec![(word.to_owned(), 1.0)];
+        let mut words = Vec::new();
+        match TRANSLATIONS.get(word) {
+            Some(english) => words.extend(english.iter().map(|word| (stem(word), TRANSLATION_WEIGHT))),
+            // A word that is not in the glossary may be several words.
+            None => {
+                let chars: Vec<char> = word.chars().collect();
+                if chars.len() > 2 {
+                    let share = 1.0 / (chars.len() - 1) as f64;
+                    texts.extend(chars.windows(2).map(|pair| (pair.iter().collect(), share.max(0.3))));
+                }
+            }
+        }
+        Self { text: word.to_owned(), is_identifier: false, words, texts }
+    }
+}
+
+/// Returns the keywords of a text in their order.
+fn candidates_of(text: &str) -> Vec<Keyword> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        if is_han(first) {
+            let end = rest.find(|c| !is_han(c)).unwrap_or(rest.len());
+            found.extend(chinese_words(&rest[..end]).into_iter().map(|word| Keyword::of_chinese(&word)));
+            rest = &rest[end..];
+        } else if is_word_char(first) {
+            let joins = |c: char| is_word_char(c) || matches!(c, '/' | '.' | '-' | ':');
+            let end = rest.find(|c: char| is_han(c) || !joins(c)).unwrap_or(rest.len());
+            let word = rest[..end].trim_end_matches(['.', '-', ':', '/', '\'']);
+            found.extend(words_of(word));
+            rest = &rest[end..];
+        } else {
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    found
+}
+
+/// Returns the keywords of a run of letters, digits and signs of paths.
+fn words_of(word: &str) -> Vec<Keyword> {
+    // An address or a path is one keyword; words joined by other signs are several.
+    if is_identifier(word) || !word.contains(['/', '.', '-', ':']) {
+        let lower = word.to_lowercase();
+        let counts = word.chars().count() > 2 || (word.chars().any(char::is_numeric) && word.len() > 1);
+        let is_common = is_stop_word(&lower) || OF_QUESTIONS.contains(&lower.as_str());
+        let counts = counts && (is_identifier(word) || !is_common);
+        return if counts { vec![Keyword::of_word(word)] } else { Vec::new() };
+    }
+    word.split(['/', '.', '-', ':']).filter(|part| !part.is_empty()).flat_map(words_of).collect()
+}
+
+/// Returns true for what is written like a name of code or a path.
+fn is_identifier(word: &str) -> bool {
+    let has_joint = word.trim_matches('_').contains('_') || word.contains("::");
+    let is_camel = word.chars().zip(word.chars().skip(1)).any(|(a, b)| a.is_lowercase() && b.is_uppercase());
+    let is_path = word.len() > 2 && word.contains('/') && !word.starts_with('/');
+    let has_ending = word.rsplit_once('.').is_some_and(|(stem, end)| {
+        !stem.is_empty() && (1..=5).contains(&end.len()) && end.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    });
+    has_joint || is_camel || is_path || word.starts_with('/') || has_ending
+}
+
+fn is_word_char(c: char) -> bool {
+    (c.is_alphanumeric() && !is_han(c)) || c == '_'
+}
+
+/// Returns the words of a run of Chinese characters: those of the glossary, and what is left between these, particles and the words of
+/// questions.
+fn chinese_words(run: &str) -> Vec<String> {
+    let chars: Vec<char> = run.chars().collect();
+    let (mut words, mut open, mut at) = (Vec::new(), String::new(), 0);
+    let close = |open: &mut String, words: &mut Vec<String>| {
+        if open.chars().count() > 1 || TRANSLATIONS.contains_key(open.as_str()) {
+            words.push(std::mem::take(open));
+        }
+        open.clear();
+    };
+    while at < chars.len() {
+        let known = (2..=LONGEST_WORD.min(chars.len() - at)).rev().find_map(|length| {
+            let word: String = chars[at..at + length].iter().collect();
+            let is_question = OF_CHINESE_QUESTIONS.contains(&word.as_str());
+            (is_question || TRANSLATIONS.contains_key(word.as_str())).then_some((word, is_question))
+        });
+        match known {
+            Some((word, is_question)) => {
+                close(&mut open, &mut words);
+                at += word.chars().count();
+                if !is_question {
+                    words.push(word);
+                }
+            }
+            None => {
+                if is_weak_char(chars[at]) {
+                    close(&mut open, &mut words);
+                } else {
+                    open.push(chars[at]);
+                }
+                at += 1;
+            }
+        }
+    }
+    close(&mut open, &mut words);
+    words
+}
+
+/// Returns the parts of an identifier in lower case: at signs, and where a capital follows a small letter.
+pub(super) fn subwords(word: &str) -> Vec<String> {
+    let mut parts = Vec::new();
+    let mut part = String::new();
+    let chars: Vec<char> = word.chars().collect();
+    for (at, c) in chars.iter().enumerate() {
+        let next_is_small = chars.get(at + 1).is_some_and(|next| next.is_lowercase());
+        let follows_small = at > 0 && (chars[at - 1].is_lowercase() || chars[at - 1].is_numeric());
+        let follows_capital = at > 0 && chars[at - 1].is_uppercase();
+        let begins = c.is_uppercase() && (follows_small || (follows_capital && next_is_small));
+        if (begins || !c.is_alphanumeric()) && !part.is_empty() {
+            parts.push(std::mem::take(&mut part));
+        }
+        if c.is_alphanumeric() {
+            part.extend(c.to_lowercase());
+        }
+    }
+    if !part.is_empty() {
+        parts.push(part);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keywords_are_words_of_both_languages_and_whole_identifiers() {
+        for (question, expected) in [
+            ("agent系统是怎么实现的", &["agent", "系统", "实现"][..]),
+            ("What does parse_config do with HTTPAdapter?", &["parse_config", "HTTPAdapter"]),
+            ("where is maxRetries set in src/net/client.rs?", &["maxRetries", "src/net/client.rs", "set"]),
+            ("数据库连接超时的错误怎么处理", &["数据库", "连接", "超时", "错误", "处理"]),
+            (
+                "Why is the build so slow on Windows and on Linux machines of ours today",
+                &["build", "slow", "Windows", "Linux", "machines"],
+            ),
+            ("it is of the", &[]),
+            ("这个是什么？", &[]),
+            ("v2 or v3?", &["v2", "v3"]),
+            ("std::mem::take 的用法", &["std::mem::take", "用法"]),
+        ] {
+            let found: Vec<String> = Question::new(question).keywords(5).into_iter().map(|word| word.text).collect();
+            assert_eq!(found, expected, "{question}");
+        }
+    }
+
+    #[test]
+    fn the_models_aim_adds_keywords_after_those_of_the_user() {
+        let question = Question { text: "why so slow".to_owned(), aim: "I search read_timeout.".to_owned() };
+        let found: Vec<String> = question.keywords(5).into_iter().map(|word| word.text).collect();
+        assert_eq!(found, ["slow", "read_timeout"]);
+    }
+
+    #[test]
+    fn a_keyword_also_means_its_parts_and_translations() {
+        let words = |question: &str| {
+            let all = Question::new(question).keywords(1);
+            all.into_iter().flat_map(|keyword| keyword.words).map(|(word, _)| word).collect::<Vec<_>>()
+        };
+        assert_eq!(words("parseHTTPHeaders"), ["parsehttphead", "pars", "http", "header"]);
+        assert_eq!(words("重试"), ["retri", "retri", "attempt"]);
+    }
+
+    #[test]
+    fn every_word_of_the_glossary_is_once_there_and_short_enough() {
+        let mut seen = HashSet::new();
+        for line in GLOSSARY.lines() {
+            let (word, english) = line.split_once(' ').unwrap();
+            assert!((1..=LONGEST_WORD).contains(&word.chars().count()) && !english.is_empty(), "{line}");
+            assert!(seen.insert(word), "{word} is there twice");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! How well parts of a text fit the keywords of a question.
+
+use std::collections::HashMap;
+
+use super::question::{Keyword, subwords};
+use crate::text::stem;
+
+/// From this share of the parts on a keyword tells nothing.
+const COMMON_SHARE: f64 = 0.5;
+/// A text with fewer parts has no common keywords.
+const COMMON_FROM: usize = 6;
+/// The longest word that is compared, in bytes.
+const LONGEST_WORD: usize = 80;
+
+/// Finds keywords in texts.
+pub struct KeywordMatcher {
+    /// The words in lower case and stemmed, each with its keywords and weights.
+    words: HashMap<String, Vec<(usize, f64)>>,
+    /// The first bytes of the words: most words of a text begin otherwise and are not stemmed.
+    firsts: [bool; 256],
+    texts: Vec<(String, usize, f64)>,
+    count: usize,
+}
+
+impl KeywordMatcher {
+    pub fn new(keywords: &[Keyword]) -> Self {
+        let mut words: HashMap<String, Vec<(usize, f64)>> = HashMap::new();
+        let (mut firsts, mut texts) = ([false; 256], Vec::new());
+        for (at, keyword) in keywords.iter().enumerate() {
+            for (word, weight) in &keyword.words {
+                firsts[usize::from(word.bytes().next().unwrap_or_default())] = true;
+                words.entry(word.clone()).or_default().push((at, *weight));
+            }
+            texts.extend(keyword.texts.iter().map(|(text, weight)| (text.clone(), at, *weight)));
+        }
+        Self { words, firsts, texts, count: keywords.len() }
+    }
+
+    /// Returns how much of each keyword a text holds, 0 to 1.
+    pub fn find(&self, text: &str) -> Vec<f64> {
+        let mut found = vec![0.0_f64; self.count];
+        let lower = text.to_lowercase();
+        for (part, at, weight) in &self.texts {
+            if lower.contains(part.as_str()) {
+                found[*at] = found[*at].max(*weight);
+            }
+        }
+        for word in words(text) {
+            self.add(&word.to_lowercase(), &mut found);
+            let mixed = word.contains('_') || word.bytes().skip(1).any(|byte| byte.is_ascii_uppercase());
+            if mixed {
+                subwords(word).iter().for_each(|part| self.add(part, &mut found));
+            }
+        }
+        found
+    }
+
+    fn add(&self, word: &str, found: &mut [f64]) {
+        if word.len() > LONGEST_WORD || !self.firsts[usize::from(word.bytes().next().unwrap_or_default())] {
+            return;
+        }
+        for (keyword, weight) in self.words.get(stem(word).as_str()).into_iter().flatten() {
+            found[*keyword] = found[*keyword].max(*weight);
+        }
+    }
+}
+
+/// Returns the words of a text: letters, digits and underscores.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
+}
+
+/// The relevance of each part of a text.
+#[derive(Debug, Default)]
+pub struct Relevance {
+    /// By part: the share of the question that it holds, 0 to 1. Rare keywords count more.
+    pub scores: Vec<f64>,
+    /// The keywords that are in some parts and not in most.
+    pub telling: Vec<bool>,
+    /// The share of the question, by the same weights, that the best part holds.
+    pub best: f64,
+    /// The number of keywords that the best part holds.
+    pub best_keywords: usize,
+}
+
+impl Relevance {
+    /// Rates the parts of a text; `keywords` in the order of their candidates, of which the first `most` that occur count.
+    pub fn of<'a>(keywords: &[Keyword], most: usize, parts: impl Iterator<Item = &'a str>) -> Self {
+        let matcher = KeywordMatcher::new(keywords);
+        let found: Vec<Vec<f64>> = parts.map(|part| matcher.find(part)).collect();
+        let total = found.len() as f64;
+        let count = |keyword: usize| found.iter().filter(|part| part[keyword] > 0.0).count();
+        let counts: Vec<usize> = (0..keywords.len()).map(count).collect();
+        // Keywords that do not occur cannot select, but the question asks for them: they count as missing.
+        let mut order: Vec<usize> = (0..keywords.len()).collect();
+        order.sort_by_key(|keyword| counts[*keyword] == 0);
+        order.truncate(most);
+        let weight = |keyword: usize| {
+            let holding = counts[keyword] as f64;
+            let rarity = (1.0 + (total - holding + 0.5) / (holding + 0.5)).ln().max(0.05);
+            if keywords[keyword].is_identifier { rarity * 1.5 } else { rarity }
+        };
+        let is_common = |keyword: usize| found.len() >= COMMON_FROM && counts[keyword] as f64 > total * COMMON_SHARE;
+        let absent = (1.0 + (total + 0.5) / 0.5).ln();
+        let weights: Vec<f64> = (0..keywords.len())
+            .map(|keyword| match order.contains(&keyword) {
+                false => 0.0,
+                // What is missing everywhere weighs half: it is often a word of another language.
+                true if counts[keyword] == 0 => absent / 2.0,
+                true => weight(keyword),
+            })
+            .collect();
+        let whole: f64 = weights.iter().sum();
+        let score = |part: &Vec<f64>| {
+            let sum: f64 = part.iter().zip(&weights).map(|(found, weight)| found * weight).sum();
+            if whole > 0.0 { sum / whole } else { 0.0 }
+        };
+        let scores: Vec<f64> = found.iter().map(score).collect();
+        let telling = (0..keywords.len()).map(|keyword| counts[keyword] > 0 && !is_common(keyword)).collect();
+        let best_part = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+        let best = best_part.map_or(0.0, |part| scores[part]);
+        let best_keywords = best_part.map_or(0, |part| found[part].iter().filter(|found| **found > 0.0).count());
+        Self { scores, telling, best, best_keywords }
+    }
+
+    /// Returns true if the parts can be told apart by the question.
+    pub fn is_telling(&self) -> bool {
+        self.best > 0.0 && self.telling.iter().any(|telling| *telling)
+    }
+}

@@ -1,0 +1,198 @@
+//! Matches of a search: each once, the most relevant ones, by file, with the lines around them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
+
+use async_trait::async_trait;
+use regex::Regex;
+
+use super::filter::{Ask, FilterSettings, Filtered, RawResult};
+use super::intent::Intent;
+use super::relevance::Relevance;
+use super::sections::is_definition;
+
+/// The lines of a file, for the lines around a match.
+#[async_trait]
+pub trait FileLines: Send + Sync {
+    /// Returns these lines of a file, the first is 1, both included; `None` if this turn may not read it.
+    async fn lines(&self, path: &str, first: usize, last: usize) -> Option<Vec<String>>;
+}
+
+/// The most places whose surroundings are read.
+const MAX_SURROUNDINGS: usize = 40;
+/// The longest line around a match, in characters.
+const LONGEST_LINE: usize = 200;
+
+static MATCH: LazyLock<Regex> = LazyLock::new(|| {
+    // The pattern is a constant of this file.
+    Regex::new(r"^(.+?):(\d+): ?(.*)$").unwrap_or_else(|_| unreachable!("the pattern of matches is valid"))
+});
+
+/// A match of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchMatch<'a> {
+    pub path: &'a str,
+    pub line: usize,
+    pub text: &'a str,
+    /// How many more matches have the same text.
+    pub again: usize,
+}
+
+/// Reads the matches of a result, and the other lines.
+fn parse(body: &str) -> (Vec<SearchMatch<'_>>, usize) {
+    let (mut matches, mut others) = (Vec::new(), 0);
+    for line in body.lines() {
+        match MATCH.captures(line).and_then(|found| {
+            let (_, [path, number, text]) = found.extract();
+            Some(SearchMatch { path, line: number.parse().ok()?, text, again: 0 })
+        }) {
+            Some(found) => matches.push(found),
+            None => others += 1,
+        }
+    }
+    (matches, others)
+}
+
+/// Selects the matches that stay; `None` if the result holds too few, or is no list of matches.
+pub fn select<'a>(raw: &RawResult<'a>, ask: &Ask, settings: &FilterSettings) -> Option<SelectedMatches<'a>> {
+    let (body, remarks) = raw.body_and_remarks();
+    let (mut matches, others) = parse(body);
+    let original = matches.len();
+    if original <= settings.max_results || others > original / 4 {
+        return None;
+    }
+    if settings.deduplicate {
+        matches = without_repeats(matches);
+    }
+    let texts: Vec<String> = matches.iter().map(|found| format!("{} {}", found.path, found.text)).collect();
+    let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
+    if relevance.best <= 0.0 && ask.intent == Intent::General {
+        return None;
+    }
+    let mut order: Vec<usize> = (0..matches.len()).collect();
+    let score = |at: usize| {
+        let found = &matches[at];
+        let bonus = match ask.intent {
+            Intent::FindUsage => f64::from(u8::from(!is_definition(found.text))) * 0.2,
+            Intent::FindDefinition | Intent::UnderstandStructure => {
+                f64::from(u8::from(is_definition(found.text))) * 0.6
+            }
+            Intent::DebugError | Intent::General => f64::from(u8::from(is_definition(found.text))) * 0.15,
+        };
+        relevance.scores.get(at).copied().unwrap_or_default() + bonus
+    };
+    order.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(a.cmp(b)));
+    order.truncate(settings.max_results);
+    order.sort_unstable();
+    let kept = order.into_iter().map(|at| matches[at].clone()).collect();
+    Some(SelectedMatches { kept, original, remarks })
+}
+
+/// Leaves out matches whose text is that of an earlier one.
+fn without_repeats(matches: Vec<SearchMatch<'_>>) -> Vec<SearchMatch<'_>> {
+    let mut firsts: HashMap<&str, usize> = HashMap::new();
+    let mut found: Vec<SearchMatch<'_>> = Vec::new();
+    for one in matches {
+        match firsts.get(one.text.trim()) {
+            Some(first) => found[*first].again += 1,
+            None => {
+                firsts.insert(one.text.trim(), found.len());
+                found.push(one);
+            }
+        }
+    }
+    found
+}
+
+/// The matches that stay.
+#[derive(Debug)]
+pub struct SelectedMatches<'a> {
+    kept: Vec<SearchMatch<'a>>,
+    original: usize,
+    remarks: Vec<&'a str>,
+}
+
+impl SelectedMatches<'_> {
+    /// Shows the matches by file; `>` marks them among `around` lines before and after each.
+    pub async fn render(self, around: usize, files: Option<&dyn FileLines>) -> Filtered {
+        let mut by_file: BTreeMap<usize, (&str, Vec<&SearchMatch<'_>>)> = BTreeMap::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        for found in &self.kept {
+            let next = places.len();
+            let place = *places.entry(found.path).or_insert(next);
+            by_file.entry(place).or_insert((found.path, Vec::new())).1.push(found);
+        }
+        let (mut lines, mut read) = (Vec::new(), 0);
+        for (path, matches) in by_file.values() {
+            lines.push((*path).to_owned());
+            let mut shown = 0;
+            for (at, found) in matches.iter().enumerate() {
+                let first = found.line.saturating_sub(around).max(shown + 1).max(1);
+                let next = matches.get(at + 1).map_or(usize::MAX, |next| next.line);
+                let last = found.line.saturating_add(around).min(next.saturating_sub(1)).max(found.line);
+                let text = match files {
+                    Some(files) if around > 0 && read < MAX_SURROUNDINGS => {
+                        read += 1;
+                        files.lines(path, first, last).await
+                    }
+                    _ => None,
+                };
+                if shown > 0 && first > shown + 1 {
+                    lines.push("  ...".to_owned());
+                }
+                show(found, first, text.as_deref(), &mut lines);
+                shown = if text.is_some() { last } else { found.line };
+            }
+        }
+        let kept = self.kept.len();
+        Filtered::new(lines.join("\n"), "matches", self.original, kept).with_remarks(&self.remarks)
+    }
+}
+
+/// Shows a match, with the lines around it if they could be read and are still those that were searched.
+fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines: &mut Vec<String>) {
+    let again = if found.again > 0 { format!(" [and {} times more]", found.again) } else { String::new() };
+    let is_same = |text: &[String]| {
+        let line = found.line.checked_sub(first).and_then(|at| text.get(at));
+        line.is_some_and(|line| {
+            line.trim().starts_with(found.text.trim().trim_end_matches('…').trim_end_matches("..."))
+        })
+    };
+    match around.filter(|text| is_same(text)) {
+        Some(text) => {
+            for (number, line) in (first..).zip(text) {
+                let mark = if number == found.line { ">" } else { " " };
+                let again = if number == found.line { again.as_str() } else { "" };
+                let line: String = line.chars().take(LONGEST_LINE).collect();
+                lines.push(format!("{mark} {number}: {}{again}", line.trim_end()));
+            }
+        }
+        None => lines.push(format!("> {}: {}{again}", found.line, found.text)),
+    }
+}
+
+/// Filters the hits of a web search, which are blocks of lines: each address once, the most relevant ones.
+pub fn filter_hits(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Option<Filtered> {
+    let (body, remarks) = raw.body_and_remarks();
+    let mut blocks: Vec<&str> = body.split("\n\n").filter(|block| !block.trim().is_empty()).collect();
+    let original = blocks.len();
+    if settings.deduplicate {
+        let mut seen = std::collections::HashSet::new();
+        let address = |block: &str| {
+            block.split_whitespace().find(|word| word.contains("://")).map(|word| word.trim_end_matches('/').to_owned())
+        };
+        blocks.retain(|block| address(block).is_none_or(|address| seen.insert(address)));
+    }
+    let relevance = Relevance::of(&ask.keywords, ask.most, blocks.iter().copied());
+    let mut order: Vec<usize> = (0..blocks.len()).collect();
+    if relevance.is_telling() {
+        order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
+    }
+    order.truncate(settings.max_results);
+    order.sort_unstable();
+    if order.len() == original {
+        return None;
+    }
+    let kept: Vec<&str> = order.iter().map(|at| blocks[*at]).collect();
+    Some(Filtered::new(kept.join("\n\n"), "hits", original, kept.len()).with_remarks(&remarks))
+}

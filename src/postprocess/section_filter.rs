@@ -1,0 +1,219 @@
+//! Files and pages: the sections that fit the question, with the headings or definitions that they belong to.
+
+use std::ops::Range;
+
+use super::filter::{Ask, FilterSettings, Filtered, RawResult};
+use super::intent::Intent;
+use super::lines::{LineSelection, TextLines};
+use super::relevance::Relevance;
+use super::sections::{Section, TextKind, heading_level, is_definition, sections};
+
+/// Endings of files of code, and of prose; other texts are told by their lines.
+const CODE_ENDINGS: &[&str] = &[
+    "rs", "py", "pyi", "js", "jsx", "mjs", "cjs", "ts", "tsx", "go", "java", "c", "h", "cc", "cpp", "cxx", "hpp", "cs",
+    "rb", "php", "kt", "kts", "swift", "scala", "sh", "bash", "lua", "pl", "sql", "vue", "svelte", "zig", "dart", "ex",
+    "exs", "hs", "ml", "r",
+];
+const PROSE_ENDINGS: &[&str] = &["md", "markdown", "rst", "adoc", "html", "htm", "tex", "org"];
+
+/// The share of a question that the best section must hold for a result to be filtered at all.
+const LEAST_EVIDENCE: f64 = 0.34;
+/// The evidence from which the question has surely found its place.
+const STRONG_EVIDENCE: f64 = 0.75;
+/// The share of what the model would get that is filled with the next best sections: the less sure, the more.
+const FILL_STRONG: f64 = 0.3;
+const FILL_WEAK: f64 = 0.55;
+/// The share that relevant sections may fill.
+const MOST_RELEVANT: f64 = 0.9;
+/// A section that defines what is asked for counts so much more.
+const OF_DEFINITION: f64 = 1.6;
+/// Further, a section near relevant ones counts by this share of their relevance.
+const OF_NEIGHBOUR: f64 = 0.25;
+
+/// Returns what kind of text a file or page is.
+pub fn kind_of(raw: &RawResult<'_>, lines: &TextLines<'_>) -> TextKind {
+    let ending = raw.ending();
+    if CODE_ENDINGS.contains(&ending.as_str()) {
+        return TextKind::Code;
+    }
+    if PROSE_ENDINGS.contains(&ending.as_str()) || raw.tool == "web_fetch" {
+        return TextKind::Prose;
+    }
+    let share = |test: &dyn Fn(&str) -> bool| {
+        let filled = lines.bodies.iter().filter(|line| !line.trim().is_empty());
+        let (all, fitting) =
+            filled.fold((0_usize, 0_usize), |(all, fitting), line| (all + 1, fitting + usize::from(test(line))));
+        fitting as f64 / all.max(1) as f64
+    };
+    let headings = (0..lines.len()).filter(|at| heading_level(&lines.bodies, *at).is_some()).count();
+    if share(&|line| is_definition(line)) > 0.08 {
+        TextKind::Code
+    } else if headings > 1 || lines.bodies.iter().filter(|line| line.trim().is_empty()).count() * 12 > lines.len() {
+        TextKind::Prose
+    } else {
+        TextKind::Lines
+    }
+}
+
+/// Filters a file or page. `None`: the question does not tell its parts apart.
+pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Option<Filtered> {
+    if !settings.extract_relevant_sections {
+        return None;
+    }
+    let (body, remarks) = raw.body_and_remarks();
+    let lines = TextLines::of(body);
+    let kind = kind_of(raw, &lines);
+    let parts = sections(&lines, kind);
+    let mut selection = LineSelection::none(lines.len());
+    let relevance = rate(&lines, &parts, ask);
+    if ask.intent == Intent::UnderstandStructure && kind != TextKind::Lines {
+        outline(&lines, &parts, kind, &mut selection);
+    } else if !is_enough(&relevance, ask) {
+        return None;
+    }
+    let room = Room { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };
+    select(&lines, &parts, &relevance, ask, room, &mut selection);
+    let (original, kept) = (lines.len(), selection.count());
+    Some(Filtered::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks))
+}
+
+/// Returns true if the question tells the parts of a text apart.
+fn is_enough(relevance: &Relevance, ask: &Ask) -> bool {
+    let has_name =
+        ask.keywords.iter().zip(&relevance.telling).any(|(keyword, telling)| keyword.is_identifier && *telling);
+    relevance.is_telling() && (relevance.best >= LEAST_EVIDENCE || has_name)
+}
+
+/// What may stay.
+#[derive(Clone, Copy)]
+struct Room {
+    chars: usize,
+    lines: usize,
+}
+
+/// Rates sections by the question; a definition by its name, and what stands around by its neighbours.
+fn rate(lines: &TextLines<'_>, parts: &[Section], ask: &Ask) -> Relevance {
+    let texts: Vec<String> = parts.iter().map(|part| with_above(lines, part)).collect();
+    let mut relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
+    let names: Vec<String> =
+        parts.iter().map(|part| part.definition.map_or_else(String::new, |at| lines.bodies[at].to_owned())).collect();
+    let of_names = Relevance::of(&ask.keywords, ask.most, names.iter().map(String::as_str));
+    for (at, part) in parts.iter().enumerate() {
+        if part.definition.is_some() && of_names.scores[at] > 0.0 {
+            relevance.scores[at] *=
+                1.0 + (OF_DEFINITION - 1.0) * (of_names.scores[at] / of_names.best.max(0.01)).min(1.0);
+        }
+        if wanted_by_intent(ask.intent, lines, part) {
+            relevance.scores[at] *= 1.3;
+        }
+    }
+    relevance
+}
+
+/// Returns the text of a section and of the headings or definitions that it belongs to.
+fn with_above(lines: &TextLines<'_>, part: &Section) -> String {
+    let above = part.above.iter().map(|at| lines.bodies[*at]);
+    above.chain([lines.text(part.lines.clone()).as_str()]).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns true for a section of the kind that the intent asks for.
+fn wanted_by_intent(intent: Intent, lines: &TextLines<'_>, part: &Section) -> bool {
+    let has = |words: &[&str]| {
+        let mut bodies = lines.bodies[part.lines.clone()].iter();
+        bodies.any(|line| words.iter().any(|word| line.to_lowercase().contains(word)))
+    };
+    match intent {
+        Intent::FindDefinition => part.definition.is_some(),
+        Intent::FindUsage => has(&["example", "usage", "```", ">>> ", "$ ", "示例", "用法", "例如"]),
+        Intent::DebugError => has(&["error", "panic", "raise ", "throw ", "except", "err(", "fail", "错误", "异常"]),
+        Intent::UnderstandStructure | Intent::General => false,
+    }
+}
+
+/// Keeps the definitions and headings.
+fn outline(lines: &TextLines<'_>, parts: &[Section], kind: TextKind, selection: &mut LineSelection) {
+    match kind {
+        TextKind::Code => parts.iter().filter_map(|part| part.definition).for_each(|at| selection.keep(at..at + 1)),
+        _ => {
+            let headings = (0..lines.len()).filter(|at| heading_level(&lines.bodies, *at).is_some());
+            headings.for_each(|at| selection.keep(at..at + 1));
+        }
+    }
+}
+
+/// Keeps the relevant sections, and the next best until the room is filled.
+fn select(
+    lines: &TextLines<'_>,
+    parts: &[Section],
+    relevance: &Relevance,
+    ask: &Ask,
+    room: Room,
+    selection: &mut LineSelection,
+) {
+    let highest = relevance.scores.iter().copied().fold(0.0, f64::max);
+    let fill = if relevance.best >= STRONG_EVIDENCE && relevance.best_keywords > 1 { FILL_STRONG } else { FILL_WEAK };
+    let fill = if ask.intent == Intent::UnderstandStructure { FILL_STRONG } else { fill };
+    let chars = |share: f64| (room.chars as f64 * share) as usize;
+    let mut rated: Vec<(f64, usize)> = (0..parts.len()).map(|at| (with_neighbours(relevance, at), at)).collect();
+    rated.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let mut used = (selection.chars(lines), selection.count());
+    for (score, at) in rated {
+        let part = &parts[at];
+        let is_relevant = highest > 0.0 && relevance.scores[at] >= ask.threshold * highest;
+        let share = if is_relevant { MOST_RELEVANT } else { fill };
+        let (size, count) = (lines.chars(part.lines.clone()), part.lines.len());
+        // The best one always has its place.
+        let fits = used.0 + size <= chars(share) && used.1 + count <= room.lines;
+        if used.0 >= chars(share) || (score <= 0.0 && highest > 0.0 && used.0 >= chars(FILL_STRONG)) {
+            continue;
+        }
+        if fits {
+            keep_section(lines, part, part.lines.clone(), selection);
+        } else if is_relevant {
+            // A long section: the lines around its keywords.
+            let left = Room { chars: chars(share).saturating_sub(used.0), lines: room.lines.saturating_sub(used.1) };
+            keep_best_lines(lines, part, ask, left, selection);
+        } else {
+            continue;
+        }
+        used = (selection.chars(lines), selection.count());
+    }
+}
+
+/// Returns the relevance of a section, with some of that of its neighbours.
+fn with_neighbours(relevance: &Relevance, at: usize) -> f64 {
+    let around = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
+    let best = around.filter_map(|at| relevance.scores.get(at)).copied().fold(0.0, f64::max);
+    relevance.scores[at] + best * OF_NEIGHBOUR
+}
+
+fn keep_section(lines: &TextLines<'_>, part: &Section, range: Range<usize>, selection: &mut LineSelection) {
+    selection.keep(range);
+    for at in &part.above {
+        selection.keep(*at..at + 1);
+        // The rule under a heading.
+        if lines.bodies.get(at + 1).is_some_and(|line| line.len() > 2 && line.chars().all(|c| "=-~".contains(c))) {
+            selection.keep(*at..at + 2);
+        }
+    }
+}
+
+/// Keeps the lines of a long section that hold keywords, and those around them, as far as the room goes.
+fn keep_best_lines(lines: &TextLines<'_>, part: &Section, ask: &Ask, room: Room, selection: &mut LineSelection) {
+    let rated = Relevance::of(&ask.keywords, ask.most, part.lines.clone().map(|at| lines.bodies[at]));
+    let mut order: Vec<usize> = (0..rated.scores.len()).filter(|at| rated.scores[*at] > 0.0).collect();
+    order.sort_by(|a, b| rated.scores[*b].total_cmp(&rated.scores[*a]).then(a.cmp(b)));
+    let (mut chars, mut count) = (0, 0);
+    for at in order {
+        let line = part.lines.start + at;
+        let range = line.saturating_sub(2).max(part.lines.start)..(line + 3).min(part.lines.end);
+        let size = lines.chars(range.clone());
+        if chars + size > room.chars || count + range.len() > room.lines {
+            continue;
+        }
+        (chars, count) = (chars + size, count + range.len());
+        let first = part.lines.start..part.lines.start + 1;
+        selection.keep(first);
+        keep_section(lines, part, range, selection);
+    }
+}

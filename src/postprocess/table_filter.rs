@@ -1,0 +1,52 @@
+//! Tables: the header and the rows that fit the question, and how many rows there are.
+
+use super::filter::{Ask, FilterSettings, Filtered, RawResult};
+use super::lines::{LineSelection, TextLines};
+use super::relevance::Relevance;
+
+/// A table has at least so many rows, and this share of its lines has as many columns as the first.
+const LEAST_ROWS: usize = 5;
+const REGULAR: f64 = 0.9;
+
+/// Returns the sign between the columns if the lines are a table.
+fn separator(raw: &RawResult<'_>, lines: &TextLines<'_>) -> Option<char> {
+    let ending = raw.ending();
+    let wanted: &[char] = match ending.as_str() {
+        "csv" => &[',', ';'],
+        "tsv" | "tab" => &['\t'],
+        // Without an ending, only signs that prose does not have.
+        "" => &['\t', '|'],
+        _ => return None,
+    };
+    let columns = |line: &str, sign: char| line.matches(sign).count();
+    wanted.iter().copied().find(|sign| {
+        let first = lines.bodies.first().map_or(0, |line| columns(line, *sign));
+        let regular = lines.bodies.iter().filter(|line| columns(line, *sign) >= first.max(1)).count();
+        first > 0 && lines.len() > LEAST_ROWS && regular as f64 >= lines.len() as f64 * REGULAR
+    })
+}
+
+/// Filters a table. `None`: it is none, or the question does not tell its rows apart.
+pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Option<Filtered> {
+    let (body, remarks) = raw.body_and_remarks();
+    let lines = TextLines::of(body);
+    separator(raw, &lines)?;
+    let rows = &lines.bodies[1..];
+    let relevance = Relevance::of(&ask.keywords, ask.most, rows.iter().copied());
+    if !relevance.is_telling() {
+        return None;
+    }
+    let mut order: Vec<usize> = (0..rows.len())
+        .filter(|row| relevance.scores[*row] > 0.0 && relevance.scores[*row] >= ask.threshold * relevance.best)
+        .collect();
+    order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
+    let mut selection = LineSelection::none(lines.len());
+    // The header, and the rule that may be under it.
+    selection.keep(0..if rows[0].chars().all(|c| "-+|=: ".contains(c)) { 2 } else { 1 });
+    order.truncate(settings.max_lines);
+    let matching = order.len();
+    order.into_iter().for_each(|row| selection.keep(row + 1..row + 2));
+    let mut filtered = Filtered::new(selection.render(&lines), "rows", rows.len(), matching).with_remarks(&remarks);
+    filtered.remark = Some(format!("{matching} of {} rows fit", rows.len()));
+    Some(filtered)
+}
