@@ -12,9 +12,6 @@ use serde::{Deserialize, Serialize};
 /// The names of what a turn has read from others than the owner, such as `web:https://example.org/`; empty: nothing.
 pub type Taint = BTreeSet<String>;
 
-/// The key of a result's metadata that holds the names of its sources, if these are not the owner's.
-pub const TAINT_KEY: &str = "taint";
-
 /// What happens with a restricted call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -19,9 +19,8 @@ use super::private_folders::ConversationFolder;
 use super::refusal::{Restriction, refusal};
 use super::registry::{ToolRegistry, ToolRegistryError};
 use super::spill::SpillStore;
-use super::tool::{
-    CallRunner, OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome, ToolResult,
-};
+use super::tool::{CallRunner, OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome};
+use super::tool_result::ToolResult;
 use super::truncation::TextExtent;
 use crate::cache::{CacheKey, Cacheability};
 use crate::chat::{ERROR_ADVICE, ToolCall, ToolSpec};
@@ -36,10 +35,6 @@ const MEMBERS_GRACE: Duration = Duration::from_secs(3);
 const TRIES: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Metadata key: the file that contains the whole output.
-pub(super) const SPILL_KEY: &str = "spill";
-/// Metadata key: [`Tool::is_private`].
-pub(super) const PRIVATE_KEY: &str = "private";
 /// Metadata key: how often the call was retried.
 const RETRIES_KEY: &str = "retries";
 
@@ -195,9 +190,7 @@ impl ToolExecutor {
         {
             error.push_str(ERROR_ADVICE);
         }
-        if tool.is_some_and(|tool| tool.is_private()) {
-            result.metadata.insert(PRIVATE_KEY.to_owned(), true.into());
-        }
+        result.is_private |= tool.is_some_and(|tool| tool.is_private());
         outcome
     }
 
@@ -297,14 +290,10 @@ impl ToolExecutor {
             // The tool itself may have cut it.
             return note_left(&mut result.metadata, extent.chars);
         }
-        let whole = match result.metadata.get(SPILL_KEY).and_then(Value::as_str) {
-            Some(path) => Some(path.to_owned()),
-            None if result.metadata.contains_key(PRIVATE_KEY) => None,
-            None => self.spill(rendered.clone(), !result.sources().is_empty(), context).await,
-        };
-        if let Some(path) = &whole {
-            result.metadata.insert(SPILL_KEY.to_owned(), Value::from(path.as_str()));
+        if result.spill.is_none() && !result.is_private {
+            result.spill = self.spill(rendered.clone(), !result.taint.is_empty(), context).await;
         }
+        let whole = result.spill.as_deref();
         // The error matters most: it gets up to half, the output the rest.
         if let Some(error) = &mut result.error {
             let half = OutputLimit { chars: limit.chars / 2, lines: limit.lines / 2 };
@@ -315,12 +304,12 @@ impl ToolExecutor {
             chars: limit.chars.saturating_sub(around.chars.saturating_sub(1)),
             lines: limit.lines.saturating_sub(around.lines.saturating_sub(1)),
         };
-        result.content = rule.cut(&result.content, left, whole.as_deref());
+        result.content = rule.cut(&result.content, left, whole);
         let mut bounded = result.render();
         if !TextExtent::of(&bounded).fits(limit) {
             // The limit is too small for an error and its output.
             result.error = None;
-            result.content = rule.cut(&rendered, limit, whole.as_deref());
+            result.content = rule.cut(&rendered, limit, whole);
             bounded.clone_from(&result.content);
         }
         note_cut(&mut result.metadata, extent.chars);

@@ -12,9 +12,9 @@ use serde_json::Value;
 use super::names::{FIND_TOOLS, RARELY_NEEDED};
 use super::schema::tool_spec;
 use super::tool::{
-    CallRunner, FOUND_KEY, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome, ToolResult,
-    WriteRows,
+    CallRunner, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome, WriteRows,
 };
+use super::tool_result::ToolResult;
 use crate::chat::ToolSpec;
 use crate::store::{Connection, StoreError, session_tools};
 
@@ -81,7 +81,7 @@ impl Tool for FindTools {
         let lines: Vec<_> = found.iter().map(|tool| line(tool.spec())).collect();
         let mut result = ToolResult::ok(format!("From now on you can call:\n{}", lines.join("\n")));
         let names: BTreeSet<String> = found.iter().map(|tool| tool.spec().name.clone()).collect();
-        result.metadata.insert(FOUND_KEY.to_owned(), names.iter().map(String::as_str).collect());
+        result.found_tools.clone_from(&names);
         let write = FoundToolsWrite { session: context.session.to_string(), tools: names };
         ToolOutcome { result, effects: vec![ToolEffect::Rows(RowEffect(Arc::new(write)))] }
     }

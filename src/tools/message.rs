@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::files::WorkspaceJail;
 use super::schema::tool_spec;
-use super::tool::{ReplayPolicy, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult};
+use super::tool::{ReplayPolicy, Tool, ToolContext, ToolEffect, ToolOutcome};
+use super::tool_result::ToolResult;
 use crate::chat::ToolSpec;
 use crate::guard::Jail;
 use crate::text::one_line;

@@ -27,6 +27,7 @@ mod supervisor_client;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tool;
+mod tool_result;
 mod trash;
 mod truncation;
 mod web;
@@ -39,7 +40,7 @@ pub use exec::sandbox_of;
 pub use executor::{CacheableCall, ExecutorLimits, ToolExecutor};
 pub use names::{TOOL_NAMES, is_tool, nearest_tool};
 pub use output_limits::{OutputConfig, OutputRule};
-pub use parallel::{PLANNED_CALLS_KEY, is_plan};
+pub use parallel::is_plan;
 pub use private_folders::PrivateFolders;
 pub use process::{KillRequester, OutputTail, ProcessEnd, ProcessEndAnnouncer, Processes, format_elapsed};
 pub use refusal::Restriction;
@@ -48,8 +49,9 @@ pub use schema::{plain_schema, schema_faults, tool_spec};
 pub use spill::SpillStore;
 pub use tool::{
     CallRunner, OutputLimit, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome,
-    ToolResult, TruncationStrategy, WriteRows,
+    TruncationStrategy, WriteRows,
 };
+pub use tool_result::{PlannedCallReport, PlannedCallState, ToolResult};
 pub use trash::Trash;
 pub use truncation::truncate_middle;
 pub use web::WebConfig;

@@ -1,4 +1,4 @@
-//! The `Tool` trait, and the types of a call: its context, its result, its effects.
+//! The `Tool` trait, and the types of a call: its context, its outcome, its effects.
 
 use std::fmt::Debug;
 use std::num::NonZeroUsize;
@@ -9,18 +9,16 @@ use async_trait::async_trait;
 use daoyou_channels::{Attachment, SessionKey, Trust};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::names::{RARELY_NEEDED, aliases_of};
-use crate::chat::{ImageRef, ToolCall, ToolSpec};
-use crate::guard::{TAINT_KEY, Taint};
+use super::tool_result::ToolResult;
+use crate::chat::{ToolCall, ToolSpec};
+use crate::guard::Taint;
 use crate::origin::TurnOrigin;
 use crate::store::{Connection, StoreError};
-
-/// The key of a result's metadata under which `find_tools` names what it found.
-pub(super) const FOUND_KEY: &str = "found";
 
 /// How a restart treats a call that was interrupted.
 ///
@@ -87,71 +85,6 @@ pub trait WriteRows: Debug + Send + Sync {
 
     /// Called after the commit: wakes whoever has something to do now.
     fn committed(&self);
-}
-
-/// The result of a call; failure is data. The model reads `content` on success, `error` on failure.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolResult {
-    pub success: bool,
-    pub content: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub metadata: Map<String, Value>,
-    /// Images that the call read, for models that see.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<ImageRef>,
-    #[serde(default)]
-    pub duration_ms: u64,
-    /// The failure may be temporary: the executor tries again if the tool allows it. The model does not see this.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub retryable: bool,
-}
-
-impl ToolResult {
-    pub fn ok(content: impl Into<String>) -> Self {
-        Self { success: true, content: content.into(), ..Self::default() }
-    }
-
-    pub fn failed(error: impl Into<String>) -> Self {
-        Self { success: false, error: Some(error.into()), ..Self::default() }
-    }
-
-    /// Returns a failure that may be temporary, such as a refused connection.
-    pub fn failed_for_now(error: impl Into<String>) -> Self {
-        Self { retryable: true, ..Self::failed(error) }
-    }
-
-    /// Returns the names of what the result holds from others than the owner.
-    pub fn sources(&self) -> Taint {
-        let sources = self.metadata.get(TAINT_KEY).and_then(Value::as_array).into_iter().flatten();
-        sources.filter_map(Value::as_str).map(str::to_owned).collect()
-    }
-
-    /// Returns the tools that the call found.
-    pub fn found_tools(&self) -> impl Iterator<Item = String> {
-        let found = self.metadata.get(FOUND_KEY).and_then(Value::as_array).into_iter().flatten();
-        found.filter_map(Value::as_str).map(str::to_owned)
-    }
-
-    /// Adds names of what the result holds from others than the owner.
-    pub fn add_sources(&mut self, sources: Taint) {
-        if sources.is_empty() {
-            return;
-        }
-        let all: Taint = self.sources().into_iter().chain(sources).collect();
-        self.metadata.insert(TAINT_KEY.to_owned(), all.into_iter().collect());
-    }
-
-    /// Formats the result for the model: a failure starts with `Error: `, followed by the output, if any.
-    pub fn render(&self) -> String {
-        match &self.error {
-            Some(error) if self.content.is_empty() => format!("Error: {error}"),
-            Some(error) => format!("Error: {error}\n{}", self.content),
-            None if self.content.trim().is_empty() => "(done, no output)".to_owned(),
-            None => self.content.clone(),
-        }
-    }
 }
 
 /// A result, and the effects of the call inside daoyou.

@@ -192,8 +192,8 @@ impl TurnProgress {
             }
             StepBody::ToolResult { call_id, name, result, active_ms } => {
                 self.active = Duration::from_millis(active_ms);
-                self.taint.extend(result.sources());
-                self.found_tools.extend(result.found_tools());
+                self.taint.extend(result.taint.iter().cloned());
+                self.found_tools.extend(result.found_tools.iter().cloned());
                 let mut content = result.render();
                 if let Some(open) = self.open_calls.iter().find(|open| open.call.id == call_id)
                     && let Some(note) = self.repeats.note(&open.call, &content)

@@ -9,7 +9,6 @@ use daoyou_channels::TurnEvent;
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
-use serde_json::Value;
 use uuid::Uuid;
 
 use super::progress::{INTERRUPTED, OpenCall, StepBody, TurnProgress};
@@ -17,7 +16,7 @@ use super::traits::ApprovalDecision;
 use super::turn_loop::{ActiveClock, Turn};
 use crate::chat::{ChatMessage, ToolCall, without_notes};
 use crate::guard::Taint;
-use crate::tools::{PLANNED_CALLS_KEY, ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolOutcome, ToolResult};
+use crate::tools::{PlannedCallState, ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolOutcome, ToolResult};
 
 /// The progress of a turn, shared by calls that run at the same time.
 struct SharedProgress<'a> {
@@ -138,12 +137,12 @@ impl Turn<'_> {
         self.tools.canonical_name(called).unwrap_or_else(|| "unknown".to_owned())
     }
 
-    /// Counts the calls that a plan has run, as its metadata list them.
+    /// Counts the calls that a plan has run, as its result lists them.
     fn count_planned_calls(&self, plan: &ToolResult) {
-        for call in plan.metadata.get(PLANNED_CALLS_KEY).and_then(Value::as_array).into_iter().flatten() {
-            if let (Some(tool), Some(ms)) = (call["tool"].as_str(), call["duration_ms"].as_u64()) {
-                let is_ok = call["state"] == "done";
-                self.scope.meter.nested_tool_ran(&self.counted_name(tool), is_ok, Duration::from_millis(ms));
+        for call in &plan.planned_calls {
+            if let Some(ms) = call.duration_ms {
+                let is_ok = call.state == PlannedCallState::Done;
+                self.scope.meter.nested_tool_ran(&self.counted_name(&call.tool), is_ok, Duration::from_millis(ms));
             }
         }
     }

@@ -104,7 +104,8 @@ impl Inspector {
         }
         let committed = commit_effects(&running.bus, context.turn, &context.session, &outcome.effects).await;
         committed.map_err(|error| InspectError::Failed(format!("what the tool did could not be stored: {error}")))?;
-        let ToolResult { success, content, error, metadata, .. } = outcome.result;
+        let metadata = outcome.result.shown_metadata();
+        let ToolResult { success, content, error, .. } = outcome.result;
         let error = error.as_deref().map(without_notes);
         Ok(json!({ "success": success, "content": content, "error": error, "metadata": metadata }))
     }

@@ -15,7 +15,6 @@ use super::run::CommandOutcome;
 use super::runner::{COMMAND_BYTES, CommandRunner, END_MARGIN, ShellCommand, sandbox_of};
 use crate::chat::ToolSpec;
 use crate::guard::{BackgroundOptions, Sandbox};
-use crate::tools::executor::SPILL_KEY;
 use crate::tools::output_limits::note_cut;
 use crate::tools::process::{GRACE, LaunchRequest, Processes};
 use crate::tools::{OutputLimit, ReplayPolicy, SpillStore, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
@@ -130,9 +129,7 @@ impl ExecTool {
         if let Some(length) = exceeding {
             note_cut(&mut result.metadata, length);
         }
-        if let Some(path) = spill {
-            result.metadata.insert(SPILL_KEY.to_owned(), Value::from(path));
-        }
+        result.spill = spill;
         result.add_sources(sources);
         Ok(result.into())
     }

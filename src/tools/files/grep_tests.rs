@@ -167,7 +167,7 @@ async fn lines_of_mails_are_marked() {
         (json!({"pattern": "one", "path": "mail"}), &["file:mail/other.txt"]),
     ] {
         let result = run(&world, arguments.clone(), &context).await;
-        let sources: Vec<_> = result.sources().into_iter().collect();
+        let sources: Vec<_> = result.taint.iter().cloned().collect();
         assert_eq!(sources, expected, "{arguments}: {}", result.render());
         let call = ToolCall { id: "1".to_owned(), name: "grep".to_owned(), arguments: arguments.to_string() };
         let tool = world.executor.registry().get("grep").unwrap();

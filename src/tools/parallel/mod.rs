@@ -8,4 +8,4 @@ mod tool;
 #[cfg(test)]
 mod tool_tests;
 
-pub use tool::{PLANNED_CALLS_KEY, ParallelTool, is_plan};
+pub use tool::{ParallelTool, is_plan};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -18,12 +18,12 @@ use super::run::{NodeOutcome, NodeRunner, OnError, run_plan};
 use crate::chat::{ToolCall, ToolSpec, without_notes};
 use crate::text::without_line_numbers;
 use crate::tools::arguments::{argument_name, parse_arguments};
-use crate::tools::executor::{PRIVATE_KEY, SPILL_KEY};
 use crate::tools::names::aliases_of;
 use crate::tools::output_limits::note_cut;
 use crate::tools::truncation::TextExtent;
 use crate::tools::{
-    CallRunner, OutputLimit, ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec, truncate_middle,
+    CallRunner, OutputLimit, PlannedCallReport, PlannedCallState, ReplayPolicy, Tool, ToolContext, ToolOutcome,
+    ToolResult, tool_spec, truncate_middle,
 };
 
 /// The tool whose results have numbers of lines.
@@ -67,9 +67,6 @@ pub struct ParallelTool {
     max_output: usize,
 }
 
-/// The metadata of a plan's result: its calls with their states and times.
-pub const PLANNED_CALLS_KEY: &str = "calls";
-
 /// Returns true if a call of this name is a plan of other calls.
 pub fn is_plan(name: &str) -> bool {
     std::iter::once(&NAME).chain(aliases_of(NAME)).any(|known| known.eq_ignore_ascii_case(name.trim()))
@@ -112,14 +109,10 @@ impl ParallelTool {
             if TextExtent::of(&section.text).fits(text_limit) {
                 continue;
             }
-            let metadata = match &ends[node] {
-                NodeOutcome::Done(outcome) | NodeOutcome::Failed(outcome) => Some(&outcome.result.metadata),
-                _ => None,
-            };
-            let whole = match metadata.and_then(|metadata| metadata.get(SPILL_KEY)).and_then(Value::as_str) {
-                Some(path) => Some(path.to_owned()),
-                None if metadata.is_some_and(|metadata| metadata.contains_key(PRIVATE_KEY)) => None,
-                None => {
+            let whole = match ends[node].result() {
+                Some(ToolResult { spill: Some(path), .. }) => Some(path.clone()),
+                Some(ToolResult { is_private: true, .. }) => None,
+                _ => {
                     plan_runner
                         .runner
                         .spill(section.text.clone(), &plan_runner.context_of(node, &plan_runner.context.cancel))
@@ -145,15 +138,9 @@ impl ParallelTool {
         if result.content.chars().count() < original {
             note_cut(&mut result.metadata, original);
         }
-        result.metadata.insert(
-            PLANNED_CALLS_KEY.to_owned(),
-            (0..).zip(&ends).map(|(node, end)| plan_runner.node_facts(node, end)).collect(),
-        );
-        for end in &ends {
-            if let NodeOutcome::Done(outcome) | NodeOutcome::Failed(outcome) = end {
-                result.add_sources(outcome.result.sources());
-            }
-        }
+        result.planned_calls = (0..).zip(&ends).map(|(node, end)| plan_runner.call_report(node, end)).collect();
+        result.is_private = ends.iter().filter_map(NodeOutcome::result).any(|result| result.is_private);
+        result.taint.extend(ends.iter().filter_map(NodeOutcome::result).flat_map(|result| result.taint.clone()));
         let effects = ends.into_iter().flat_map(|end| match end {
             NodeOutcome::Done(outcome) | NodeOutcome::Failed(outcome) => outcome.effects,
             _ => Vec::new(),
@@ -321,6 +308,16 @@ impl CheckedPlan {
     }
 }
 
+impl NodeOutcome<ToolOutcome> {
+    /// Returns the result of a call that has ended.
+    fn result(&self) -> Option<&ToolResult> {
+        match self {
+            Self::Done(outcome) | Self::Failed(outcome) => Some(&outcome.result),
+            _ => None,
+        }
+    }
+}
+
 impl PlanRunner<'_> {
     /// Returns the context of a node's call. It has its own call id, so that each long output has a spill file of its
     /// own.
@@ -355,19 +352,20 @@ impl PlanRunner<'_> {
         }
     }
 
-    /// Returns the facts of a node for the journal.
-    fn node_facts(&self, node: usize, end: &NodeOutcome<ToolOutcome>) -> Value {
-        let (id, tool) = (&self.planned.plan.ids()[node], self.planned.calls[node].tool.trim());
-        let (state, result) = match end {
-            NodeOutcome::Done(outcome) => ("done", Some(&outcome.result)),
-            NodeOutcome::Waits(outcome) => ("waits", Some(&outcome.result)),
-            NodeOutcome::Failed(outcome) => ("failed", Some(&outcome.result)),
-            NodeOutcome::Skipped { .. } => ("skipped", None),
-            NodeOutcome::NotRun => ("not_run", None),
+    /// Returns the report of a node for the journal.
+    fn call_report(&self, node: usize, end: &NodeOutcome<ToolOutcome>) -> PlannedCallReport {
+        let (state, ran) = match end {
+            NodeOutcome::Done(outcome) => (PlannedCallState::Done, Some(outcome)),
+            NodeOutcome::Waits(outcome) => (PlannedCallState::Waits, Some(outcome)),
+            NodeOutcome::Failed(outcome) => (PlannedCallState::Failed, Some(outcome)),
+            NodeOutcome::Skipped { .. } => (PlannedCallState::Skipped, None),
+            NodeOutcome::NotRun => (PlannedCallState::NotRun, None),
         };
-        match result {
-            Some(result) => json!({ "id": id, "tool": tool, "state": state, "duration_ms": result.duration_ms }),
-            None => json!({ "id": id, "tool": tool, "state": state }),
+        PlannedCallReport {
+            id: self.planned.plan.ids()[node].clone(),
+            tool: self.planned.calls[node].tool.trim().to_owned(),
+            state,
+            duration_ms: ran.map(|outcome| outcome.result.duration_ms),
         }
     }
 }

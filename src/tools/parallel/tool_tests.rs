@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use crate::chat::{ToolCall, ToolSpec};
 use crate::tools::testing::{ToolWorld, context, message_content};
 use crate::tools::truncation::TextExtent;
-use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, ToolsConfig, plain_schema};
+use crate::tools::{
+    OutputLimit, PlannedCallState, ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, ToolsConfig, plain_schema,
+};
 
 fn fresh() -> ToolWorld {
     ToolWorld::new(&ToolsConfig::default())
@@ -38,7 +40,7 @@ async fn results_are_in_input_order_and_fill_placeholders() {
         "[1] read_file: done\n1\tone+{{a}} {{other}}\n\n[write] write_file: done\nCreated both.txt: 1 line, 19 bytes\n\n\
          [a] cat: done\n1\tone\n\n[4] read_file: done\n1\t{{a}}"
     );
-    assert_eq!(outcome.result.metadata["calls"][1]["state"], "done");
+    assert_eq!(outcome.result.planned_calls[1].state, PlannedCallState::Done);
 }
 
 #[tokio::test]

@@ -15,7 +15,6 @@ use super::report::{TestReport, clean};
 use super::{cargo, go, maven, node, pytest};
 use crate::chat::ToolSpec;
 use crate::tools::exec::{CollectedOutput, CommandRunner, END_MARGIN, ShellCommand};
-use crate::tools::executor::SPILL_KEY;
 use crate::tools::files::WorkspaceJail;
 use crate::tools::private_folders::ConversationFolder;
 use crate::tools::{OutputLimit, ReplayPolicy, SpillStore, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
@@ -77,9 +76,7 @@ impl RunTest {
         let run = TestRun { project, report, text, limit, took: begun.elapsed() };
         let spill = self.save(&run.text, context).await;
         let mut result = run.result(&output);
-        if let Some(path) = spill {
-            result.metadata.insert(SPILL_KEY.to_owned(), Value::from(path));
-        }
+        result.spill = spill;
         Ok(result)
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::chat::{ChatMessage, ToolCall};
 use crate::memory::{FORGOTTEN, tool_names, without_memory};
-use crate::tools::{PLANNED_CALLS_KEY, is_plan};
+use crate::tools::is_plan;
 
 const NOT_SHOWN: &str = "(not shown: this conversation has several people, and memory is private)";
 
@@ -65,7 +65,7 @@ pub fn tells_memory(call: &ToolCall) -> bool {
 /// Returns the names of the tools that a plan calls, in small letters; `None` if its form is another than the usual.
 fn planned_tools(arguments: &str) -> Option<Vec<String>> {
     let plan: Value = serde_json::from_str(arguments).ok()?;
-    let tools = plan.get(PLANNED_CALLS_KEY)?.as_array()?.iter().map(|call| call.get("tool")?.as_str());
+    let tools = plan.get("calls")?.as_array()?.iter().map(|call| call.get("tool")?.as_str());
     tools.map(|tool| Some(tool?.trim().to_lowercase()).filter(|tool| !is_plan(tool))).collect()
 }
 

@@ -1,0 +1,194 @@
+//! The result of a call. What other code reads of it is in typed fields; the journal and people see these among its metadata.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use crate::chat::ImageRef;
+use crate::guard::Taint;
+
+/// The keys of the typed fields in [`ToolResult::shown_metadata`].
+const TAINT_KEY: &str = "taint";
+const FOUND_KEY: &str = "found";
+const PRIVATE_KEY: &str = "private";
+const SPILL_KEY: &str = "spill";
+const PLANNED_CALLS_KEY: &str = "calls";
+
+/// The result of a call; failure is data. The model reads `content` on success, `error` on failure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub struct ToolResult {
+    pub success: bool,
+    pub content: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Facts for people and programs outside. No code of daoyou reads them, and a key of a typed field has no effect.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+    /// The names of what the result holds from others than the owner.
+    #[serde(skip)]
+    pub taint: Taint,
+    /// The tools that the call found: the conversation has them from now on.
+    #[serde(skip)]
+    pub found_tools: BTreeSet<String>,
+    /// The result is for this turn alone, so no spill file holds it.
+    #[serde(skip)]
+    pub is_private: bool,
+    /// The path of the file that holds the whole output.
+    #[serde(skip)]
+    pub spill: Option<String>,
+    /// The calls of a plan.
+    #[serde(skip)]
+    pub planned_calls: Vec<PlannedCallReport>,
+    /// Images that the call read, for models that see.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRef>,
+    #[serde(default)]
+    pub duration_ms: u64,
+    /// The failure may be temporary: the executor tries again if the tool allows it. The model does not see this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retryable: bool,
+}
+
+/// How a call of a plan ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedCallReport {
+    pub id: String,
+    /// The name that the model used.
+    pub tool: String,
+    pub state: PlannedCallState,
+    /// `None` for a call that did not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+}
+
+/// The state of a plan's call at the plan's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlannedCallState {
+    Done,
+    Waits,
+    Failed,
+    /// A call that it needs failed.
+    Skipped,
+    /// The plan had been stopped.
+    NotRun,
+}
+
+impl ToolResult {
+    pub fn ok(content: impl Into<String>) -> Self {
+        Self { success: true, content: content.into(), ..Self::default() }
+    }
+
+    pub fn failed(error: impl Into<String>) -> Self {
+        Self { success: false, error: Some(error.into()), ..Self::default() }
+    }
+
+    /// Returns a failure that may be temporary, such as a refused connection.
+    pub fn failed_for_now(error: impl Into<String>) -> Self {
+        Self { retryable: true, ..Self::failed(error) }
+    }
+
+    /// Adds names of what the result holds from others than the owner.
+    pub fn add_sources(&mut self, sources: Taint) {
+        self.taint.extend(sources);
+    }
+
+    /// Formats the result for the model: a failure starts with `Error: `, followed by the output, if any.
+    pub fn render(&self) -> String {
+        match &self.error {
+            Some(error) if self.content.is_empty() => format!("Error: {error}"),
+            Some(error) => format!("Error: {error}\n{}", self.content),
+            None if self.content.trim().is_empty() => "(done, no output)".to_owned(),
+            None => self.content.clone(),
+        }
+    }
+
+    /// Returns the metadata with the typed fields, as the journal and people see them.
+    pub fn shown_metadata(&self) -> Map<String, Value> {
+        let mut shown = self.metadata.clone();
+        for (key, is_set, value) in [
+            (TAINT_KEY, !self.taint.is_empty(), json!(self.taint)),
+            (FOUND_KEY, !self.found_tools.is_empty(), json!(self.found_tools)),
+            (PRIVATE_KEY, self.is_private, json!(true)),
+            (SPILL_KEY, self.spill.is_some(), json!(self.spill)),
+            (PLANNED_CALLS_KEY, !self.planned_calls.is_empty(), json!(self.planned_calls)),
+        ] {
+            shown.remove(key);
+            if is_set {
+                shown.insert(key.to_owned(), value);
+            }
+        }
+        shown
+    }
+}
+
+impl Serialize for ToolResult {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(&Self { metadata: self.shown_metadata(), ..self.clone() }, serializer)
+    }
+}
+
+/// A field that cannot be read is empty, except the taint: its names are kept as far as they are texts.
+impl<'de> Deserialize<'de> for ToolResult {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut result = Self::deserialize(deserializer)?;
+        let mut take = |key: &str| result.metadata.remove(key).unwrap_or_default();
+        let names = |value: Value| -> BTreeSet<String> {
+            value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        (result.taint, result.found_tools) = (names(take(TAINT_KEY)), names(take(FOUND_KEY)));
+        result.is_private = take(PRIVATE_KEY) == true;
+        result.spill = take(SPILL_KEY).as_str().map(str::to_owned);
+        result.planned_calls = serde_json::from_value(take(PLANNED_CALLS_KEY)).unwrap_or_default();
+        Ok(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_journal_keeps_the_form_of_earlier_versions() {
+        let row = r#"{"success":true,"content":"x","metadata":{"calls":[{"duration_ms":7,"id":"a","state":"done","tool":"exec"},{"id":"b","state":"not_run","tool":"exec"}],"exit_code":0,"found":["cron"],"private":true,"spill":"tool-results/1.txt","taint":["web:https://example.org/"]},"duration_ms":5}"#;
+        let read: ToolResult = serde_json::from_str(row).unwrap();
+        let call = |id: &str, state, duration_ms| PlannedCallReport {
+            id: id.to_owned(),
+            tool: "exec".to_owned(),
+            state,
+            duration_ms,
+        };
+        let expected = ToolResult {
+            metadata: Map::from_iter([("exit_code".to_owned(), json!(0))]),
+            taint: ["web:https://example.org/".to_owned()].into(),
+            found_tools: ["cron".to_owned()].into(),
+            is_private: true,
+            spill: Some("tool-results/1.txt".to_owned()),
+            planned_calls: vec![call("a", PlannedCallState::Done, Some(7)), call("b", PlannedCallState::NotRun, None)],
+            duration_ms: 5,
+            ..ToolResult::ok("x")
+        };
+        assert_eq!(read, expected);
+        assert_eq!(serde_json::to_string(&read).unwrap(), row);
+    }
+
+    #[test]
+    fn metadata_of_a_tool_set_no_typed_field() {
+        let metadata = [("taint", json!([])), ("private", json!(true)), ("spill", json!("/x")), ("a", json!(1))];
+        let metadata = metadata.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
+        let mut result = ToolResult { metadata, ..ToolResult::ok("") };
+        result.add_sources(["web_search:brave".to_owned()].into());
+        assert_eq!(Value::from(result.shown_metadata()), json!({"taint": ["web_search:brave"], "a": 1}));
+        for (metadata, taint) in [
+            (json!({"taint": "x", "found": 1, "private": 1, "spill": 1, "calls": [{}]}), &[][..]),
+            (json!({"taint": ["a", 1, null]}), &["a"]),
+        ] {
+            let row = json!({"success": true, "content": "", "metadata": metadata});
+            let read: ToolResult = serde_json::from_value(row).unwrap();
+            let taint = taint.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(read, ToolResult { taint, ..ToolResult::ok("") }, "{metadata}");
+        }
+    }
+}
