@@ -54,6 +54,7 @@ impl World {
             origin: Arc::default(),
             taint: Arc::default(),
             is_approved: false,
+            question: Arc::default(),
             cancel: CancellationToken::new(),
         };
         self.executor.run(&call, &context).await.result

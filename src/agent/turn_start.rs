@@ -12,6 +12,7 @@ use super::config::QueueMode;
 use crate::crash;
 use crate::memory::{MemoryService, origin_on_behalf, sender_of};
 use crate::origin::{TurnCause, TurnOrigin};
+use crate::postprocess::Question;
 use crate::session::commands::SlashCommand;
 use crate::session::lanes::Isolation;
 use crate::session::resets::Resets;
@@ -70,6 +71,8 @@ impl StartedTurn {
     /// Returns the context of the turn's calls.
     pub fn tool_context(&self) -> ToolContext {
         let Self { turn, session, rows, last, cancel, .. } = self;
+        let asked: Vec<&str> = rows.iter().map(|row| row.content.as_str()).collect();
+        let asked = asked.join("\n");
         ToolContext {
             session: session.clone(),
             turn: *turn,
@@ -83,6 +86,7 @@ impl StartedTurn {
             origin: Arc::new(origin_on_behalf(last)),
             taint: Arc::default(),
             is_approved: false,
+            question: Arc::new(Question::new(asked)),
             cancel: cancel.child_token(),
         }
     }

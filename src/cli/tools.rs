@@ -37,7 +37,7 @@ pub struct ToolRunArgs {
     /// The arguments, a JSON object; - reads standard input
     #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     pub arguments: String,
-    /// The question that the result is for; has no effect yet, since results are not filtered
+    /// The question that the result is for: what it does not ask for is left out, as in a turn
     #[arg(long, value_name = "TEXT")]
     pub query: Option<String>,
     #[command(flatten)]

@@ -107,7 +107,12 @@ async fn run_by_hand(
             return Ok(CommandExit::Usage);
         }
     }
-    let run = ManualToolRun { name: render::text(&tool["name"]), arguments, is_whole };
+    let run = ManualToolRun {
+        name: render::text(&tool["name"]),
+        arguments,
+        is_whole,
+        question: args.query.clone().unwrap_or_default(),
+    };
     let result = run_tool(run, environment, watch_signals(Interrupt::default())?).await?;
     let printed = print(&result, args.output, |out| show_result(&result, out))?;
     Ok(if result["success"] == true { printed } else { CommandExit::Failed })

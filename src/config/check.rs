@@ -15,6 +15,7 @@ use super::shape::SettingShape;
 use crate::cron::time_zone;
 use crate::llm::ProviderConfig;
 use crate::logging::LogConfig;
+use crate::postprocess::PostprocessMode;
 
 /// The longest name of a provider or webhook.
 const MAX_NAME: usize = 64;
@@ -49,6 +50,7 @@ pub(super) fn check(
         checks.model("heartbeat.model", &config.heartbeat.model);
     }
     checks.vectors(config);
+    checks.postprocess(config);
     checks.found
 }
 
@@ -285,6 +287,28 @@ impl ConfigChecker<'_> {
             self.model("memory.embeddings.model", &settings.model);
         }
         self.not_zero("memory.embeddings.timeout", settings.timeout);
+    }
+
+    fn postprocess(&mut self, config: &Config) {
+        let settings = &config.tools.postprocess;
+        for (key, model) in [
+            ("tools.postprocess.semantic.model", &settings.semantic.model),
+            ("tools.postprocess.llm.model", &settings.llm.model),
+        ] {
+            if !model.is_empty() {
+                self.model(key, model);
+            }
+        }
+        let has_vectors = !settings.semantic.model.is_empty() || !config.memory.embeddings.model.is_empty();
+        let lacking = match settings.mode {
+            PostprocessMode::Semantic if !has_vectors => Some("tools.postprocess.semantic.model"),
+            PostprocessMode::Llm if settings.llm.model.is_empty() => Some("tools.postprocess.llm.model"),
+            _ => None,
+        };
+        if let Some(key) = lacking.filter(|_| settings.enabled) {
+            let wrong = format!("tools.postprocess.mode needs a model, and {key} names none");
+            self.fault(&["tools.postprocess.mode", key], wrong, "\"PROVIDER/MODEL\" there, or mode = \"basic\"");
+        }
     }
 
     fn name(&mut self, key: &str, name: &str) {

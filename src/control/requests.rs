@@ -161,7 +161,7 @@ impl GatewayQuery {
 impl ManualToolRun {
     /// The method, the path and the body of the API that runs it.
     pub fn request(&self) -> (Method, String, String) {
-        let body = json!({ "arguments": self.arguments, "raw": self.is_whole }).to_string();
+        let body = json!({ "arguments": self.arguments, "raw": self.is_whole, "query": self.question }).to_string();
         (Method::POST, format!("/api/tools/{}/run", escape(&self.name)), body)
     }
 }

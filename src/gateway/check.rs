@@ -37,16 +37,20 @@ pub fn check(loaded: &LoadedConfig, env: &BTreeMap<String, String>) -> Vec<Confi
     faults
 }
 
-/// Checks that each entry of `tools.disabled` and `tools.output` is a name or an alias of a tool.
+/// Checks that each tool that the settings of the tools name is a name or an alias of a tool.
 pub(super) fn check_tools(loaded: &LoadedConfig) -> Result<(), ConfigFaults> {
     let tools = &loaded.config.tools;
     let disabled = tools.disabled.iter().map(|name| ("tools.disabled".to_owned(), name));
     let limited = tools.output.keys().map(|name| (format!("tools.output.{name}"), name));
-    all(disabled.chain(limited).filter(|(_, name)| !is_tool(name)).map(|(key, name)| {
-        let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
-        let names = TOOL_NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-        loaded.fault(&key, format!("{name:?} is no tool{near}"), names)
-    }))
+    let filtered = tools.postprocess.tools.keys().map(|name| (format!("tools.postprocess.tools.{name}"), name));
+    let summarised = tools.postprocess.llm.tools.iter().map(|name| ("tools.postprocess.llm.tools".to_owned(), name));
+    all(disabled.chain(limited).chain(filtered).chain(summarised).filter(|(_, name)| !is_tool(name)).map(
+        |(key, name)| {
+            let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
+            let names = TOOL_NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+            loaded.fault(&key, format!("{name:?} is no tool{near}"), names)
+        },
+    ))
 }
 
 /// Builds the providers of the configuration.
@@ -85,7 +89,16 @@ fn named_models(loaded: &LoadedConfig, models: &Models) -> impl Iterator<Item = 
     let vectors = models.embedder(&settings.model, settings.dimensions).map(drop).map_err(|error| error.to_string());
     let vectors =
         (!settings.model.is_empty()).then(|| ("memory.embeddings.model".to_owned(), settings.model.clone(), vectors));
-    named.chain(vectors).collect::<Vec<_>>().into_iter()
+    let postprocess = &loaded.config.tools.postprocess;
+    let check = |key: &str, model: &str, vectors: bool| {
+        let result = if vectors { models.embedder(model, 0).map(drop) } else { models.check(model) };
+        (!model.is_empty()).then(|| (key.to_owned(), model.to_owned(), result.map_err(|error| error.to_string())))
+    };
+    let of_results = [
+        check("tools.postprocess.semantic.model", &postprocess.semantic.model, true),
+        check("tools.postprocess.llm.model", &postprocess.llm.model, false),
+    ];
+    named.chain(vectors).chain(of_results.into_iter().flatten()).collect::<Vec<_>>().into_iter()
 }
 
 /// Opens the certificate of the configuration, if it names one.

@@ -8,7 +8,10 @@ use std::time::Instant;
 use anyhow::Context;
 use daoyou_channels::trust::SenderLists;
 
-use super::settings::{bus_settings, embedder, job_context, memory_settings, secrets, size, timezone, trust_lists};
+use super::settings::{
+    bus_settings, embedder, job_context, memory_settings, result_embedder, result_summarizer, secrets, size, timezone,
+    trust_lists,
+};
 use crate::agent::{
     ApprovalGate, AskUserTool, Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools,
 };
@@ -20,6 +23,7 @@ use crate::llm::Models;
 use crate::memory::{self, MemoryService};
 use crate::metrics::Metrics;
 use crate::phrases::Phrases;
+use crate::postprocess::SemanticFilter;
 use crate::query::ModelSelection;
 use crate::session::commands::{CommandContext, CommandHandler, SkillFolder};
 use crate::session::lanes::ConcurrencyLimits;
@@ -83,6 +87,11 @@ impl Runtime {
         let memory = Arc::new(memory.with_embedder(embedder(config, &models, &fixed.metrics)));
         let jobs = Arc::new(fixed.jobs.with_context(job_context(config)?));
         let deps = tool_deps(config, Some(&jobs), Some(&memory), Some(&fixed.processes), &fixed.bus);
+        let deps = ToolDeps {
+            semantic: result_embedder(config, &models, &fixed.metrics).map(SemanticFilter::new),
+            summarizer: result_summarizer(config, &models, &fixed.metrics),
+            ..deps
+        };
         let skills = SkillFolder::open(&fixed.workspace, &PRIVATE.default_visibility().hidden);
         let commands = Arc::new(CommandHandler {
             context: CommandContext {
@@ -246,7 +255,14 @@ pub(super) fn tool_deps(
     let ask_user = AskUserTool::new(bus.clone(), config.approval.expires, secrets.clone());
     let mut further: Vec<Arc<dyn Tool>> = vec![Arc::new(ask_user), Arc::new(cron), Arc::new(spawn)];
     further.extend(memory::tools(memory));
-    ToolDeps { processes: processes.cloned(), further, private: PRIVATE, reserve: config.store.reserve.0.0, secrets }
+    ToolDeps {
+        processes: processes.cloned(),
+        further,
+        private: PRIVATE,
+        reserve: config.store.reserve.0.0,
+        secrets,
+        ..ToolDeps::default()
+    }
 }
 
 /// Builds the tools over `workspace`.

@@ -22,6 +22,7 @@ use crate::llm::{Embedder, Models, OFFLINE, SERVICES};
 use crate::memory::{Identities, MemorySettings};
 use crate::metrics::Metrics;
 use crate::phrases::{Locale, Phrases};
+use crate::postprocess::{ModelUse, ResultSummarizer};
 use crate::session::resets::SessionScope;
 
 /// The secrets that no answer and no tool result may contain: those of the configuration, the gateway's own token, and the keys
@@ -141,6 +142,36 @@ pub(super) fn embedder(config: &Config, models: &Models, metrics: &Arc<Metrics>)
     let metrics = metrics.clone();
     let count = move |provider: &str, model: &str, tokens| metrics.turns.model_read(provider, model, tokens);
     Some(embedder.counted_by(Arc::new(count)))
+}
+
+/// Returns what compares parts of results with questions: the model of `tools.postprocess.semantic`, else that of the memories.
+pub(super) fn result_embedder(config: &Config, models: &Models, metrics: &Arc<Metrics>) -> Option<Embedder> {
+    let own = &config.tools.postprocess.semantic.model;
+    if own.is_empty() {
+        return embedder(config, models, metrics);
+    }
+    let metrics = metrics.clone();
+    let count = move |provider: &str, model: &str, tokens| metrics.turns.model_read(provider, model, tokens);
+    Some(models.embedder(own, 0).ok()?.counted_by(Arc::new(count)))
+}
+
+/// Returns what summarises results; `None` if no model is set.
+pub(super) fn result_summarizer(
+    config: &Config,
+    models: &Arc<Models>,
+    metrics: &Arc<Metrics>,
+) -> Option<ResultSummarizer> {
+    let model = config.tools.postprocess.llm.model.clone();
+    let metrics = metrics.clone();
+    let count = move |used: &ModelUse| {
+        let (provider, model) = used.model.split_once('/').unwrap_or((&used.model, ""));
+        let (meter, usage) = (metrics.turns.meter(), used.usage);
+        meter.model_used(provider, model, usage.input_tokens, usage.output_tokens, usage.cached_tokens);
+        if let Some(cost) = &used.cost {
+            meter.model_cost(provider, model, &cost.currency, cost.micros);
+        }
+    };
+    (!model.is_empty()).then(|| ResultSummarizer { models: models.clone(), model, on_use: Arc::new(count) })
 }
 
 /// Splits `CHANNEL:CHAT`.

@@ -21,9 +21,10 @@ mod semantic;
 mod summary;
 mod table_filter;
 
-pub use config::{PostprocessConfig, PostprocessMode, PostprocessOrder, ToolFilterConfig};
+pub use config::{PostprocessConfig, PostprocessMode, PostprocessOrder, SummaryConfig, ToolFilterConfig};
 pub use filter::RawResult;
 pub use processor::{FilteredResult, Postprocessor, Tier, has_filter};
 pub use question::Question;
 pub use search_filter::FileLines;
-pub use summary::{ModelUse, SummaryModel};
+pub use semantic::SemanticFilter;
+pub use summary::{ModelUse, OnModelUse, ResultSummarizer};

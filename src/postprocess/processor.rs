@@ -1,6 +1,6 @@
 //! Chooses the filter of a result, and decides whether what it left is better than the whole.
 
-use std::sync::Arc;
+use serde_json::{Map, Value};
 
 use super::command_filter;
 use super::config::{PostprocessConfig, PostprocessMode, PostprocessOrder};
@@ -13,7 +13,7 @@ use super::question::Question;
 use super::search_filter::{self, FileLines};
 use super::section_filter;
 use super::semantic::SemanticFilter;
-use super::summary::{ModelUse, SummaryModel};
+use super::summary::{ModelUse, ResultSummarizer};
 use super::table_filter;
 
 /// A shorter result stays, in characters.
@@ -109,12 +109,32 @@ impl FilteredResult {
     }
 }
 
+impl FilteredResult {
+    /// Returns the metadata of the result.
+    pub fn metadata(&self) -> Map<String, Value> {
+        let mut metadata = Map::new();
+        let mut add = |key: &str, value: Value| metadata.insert(key.to_owned(), value);
+        add("post_processed", true.into());
+        add("tier", self.tier.as_str().into());
+        add("intent", self.intent.as_str().into());
+        add("keywords", self.keywords.clone().into());
+        add("original_count", self.original.into());
+        add("kept_count", self.kept.into());
+        add("counted", self.unit.into());
+        if let Some(used) = &self.model_use {
+            add("model", used.model.clone().into());
+            add("model_tokens", (used.usage.input_tokens + used.usage.output_tokens).into());
+        }
+        metadata
+    }
+}
+
 /// Filters results by the configuration.
 #[derive(Default)]
 pub struct Postprocessor {
     config: PostprocessConfig,
     semantic: Option<SemanticFilter>,
-    summary: Option<Arc<dyn SummaryModel>>,
+    summary: Option<ResultSummarizer>,
 }
 
 impl Postprocessor {
@@ -130,7 +150,7 @@ impl Postprocessor {
 
     /// Adds the chat model of the `llm` mode.
     #[must_use]
-    pub fn with_summary(self, summary: Option<Arc<dyn SummaryModel>>) -> Self {
+    pub fn with_summary(self, summary: Option<ResultSummarizer>) -> Self {
         Self { summary, ..self }
     }
 
@@ -178,7 +198,7 @@ impl Postprocessor {
         let mode = self.config.mode;
         let may_be_summarised =
             raw.text.chars().count() >= SHORT_FOR_MODEL && self.config.llm.tools.iter().any(|tool| tool == raw.tool);
-        if let Some(model) = self.summary.as_deref().filter(|_| mode == PostprocessMode::Llm && may_be_summarised) {
+        if let Some(model) = self.summary.as_ref().filter(|_| mode == PostprocessMode::Llm && may_be_summarised) {
             let most = self.config.llm.max_summary_length as usize;
             match model.summarise(raw, question, most).await {
                 Ok(summary) => {
@@ -231,12 +251,12 @@ impl Postprocessor {
     }
 }
 
-/// Returns true if the call names the lines that it wants, or reads a result that was kept whole.
+/// Returns true if the call names where it wants to read on, or reads a result that was kept whole.
 fn asks_for_exact_part(raw: &RawResult<'_>) -> bool {
     let has = |name: &str| raw.arguments.get(name).is_some_and(|value| !value.is_null());
     let path = raw.arguments["path"].as_str().unwrap_or_default();
     let is_kept_result = path.trim_start_matches("./").starts_with(".daoyou/");
-    matches!(raw.tool, "read_file" | "web_fetch") && (has("offset") || has("limit") || is_kept_result)
+    matches!(raw.tool, "read_file" | "web_fetch") && (has("offset") || is_kept_result)
 }
 
 /// Returns true for a text that is long enough, is no diff, and was not filtered before.

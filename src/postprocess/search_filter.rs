@@ -1,6 +1,6 @@
 //! Matches of a search: each once, the most relevant ones, by file, with the lines around them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use async_trait::async_trait;
@@ -113,61 +113,45 @@ pub struct SelectedMatches<'a> {
 }
 
 impl SelectedMatches<'_> {
-    /// Shows the matches by file; `>` marks them among `around` lines before and after each.
+    /// Shows the matches as they were, each among `around` lines before and after it.
     pub async fn render(self, around: usize, files: Option<&dyn FileLines>) -> Filtered {
-        let mut by_file: BTreeMap<usize, (&str, Vec<&SearchMatch<'_>>)> = BTreeMap::new();
-        let mut places: HashMap<&str, usize> = HashMap::new();
-        for found in &self.kept {
-            let next = places.len();
-            let place = *places.entry(found.path).or_insert(next);
-            by_file.entry(place).or_insert((found.path, Vec::new())).1.push(found);
-        }
-        let (mut lines, mut read) = (Vec::new(), 0);
-        for (path, matches) in by_file.values() {
-            lines.push((*path).to_owned());
-            let mut shown = 0;
-            for (at, found) in matches.iter().enumerate() {
-                let first = found.line.saturating_sub(around).max(shown + 1).max(1);
-                let next = matches.get(at + 1).map_or(usize::MAX, |next| next.line);
-                let last = found.line.saturating_add(around).min(next.saturating_sub(1)).max(found.line);
-                let text = match files {
-                    Some(files) if around > 0 && read < MAX_SURROUNDINGS => {
-                        read += 1;
-                        files.lines(path, first, last).await
-                    }
-                    _ => None,
-                };
-                if shown > 0 && first > shown + 1 {
-                    lines.push("  ...".to_owned());
-                }
-                show(found, first, text.as_deref(), &mut lines);
-                shown = if text.is_some() { last } else { found.line };
-            }
+        let mut lines: Vec<String> = Vec::new();
+        let mut shown: Option<(&str, usize)> = None;
+        for (at, found) in self.kept.iter().enumerate() {
+            let after = shown.filter(|(path, _)| *path == found.path).map_or(0, |(_, line)| line);
+            let first = found.line.saturating_sub(around).max(after + 1);
+            let next = self.kept.get(at + 1).filter(|next| next.path == found.path).map_or(usize::MAX, |next| next.line);
+            let last = found.line.saturating_add(around).min(next.saturating_sub(1)).max(found.line);
+            let text = match files {
+                Some(files) if around > 0 && at < MAX_SURROUNDINGS => files.lines(found.path, first, last).await,
+                _ => None,
+            };
+            show(found, first, text.as_deref(), &mut lines);
+            shown = Some((found.path, if text.is_some() { last } else { found.line }));
         }
         let kept = self.kept.len();
         Filtered::new(lines.join("\n"), "matches", self.original, kept).with_remarks(&self.remarks)
     }
 }
 
-/// Shows a match, with the lines around it if they could be read and are still those that were searched.
+/// Shows a match, among the lines around it if they could be read and are still those that were searched.
 fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines: &mut Vec<String>) {
     let again = if found.again > 0 { format!(" [and {} times more]", found.again) } else { String::new() };
-    let is_same = |text: &[String]| {
+    let own = format!("{}:{}: {}{again}", found.path, found.line, found.text);
+    let is_same = |text: &&[String]| {
         let line = found.line.checked_sub(first).and_then(|at| text.get(at));
-        line.is_some_and(|line| {
-            line.trim().starts_with(found.text.trim().trim_end_matches('…').trim_end_matches("..."))
-        })
+        line.is_some_and(|line| line.trim().starts_with(found.text.trim().trim_end_matches('…').trim_end_matches("...")))
     };
-    match around.filter(|text| is_same(text)) {
-        Some(text) => {
-            for (number, line) in (first..).zip(text) {
-                let mark = if number == found.line { ">" } else { " " };
-                let again = if number == found.line { again.as_str() } else { "" };
-                let line: String = line.chars().take(LONGEST_LINE).collect();
-                lines.push(format!("{mark} {number}: {}{again}", line.trim_end()));
-            }
+    for (number, line) in (first..).zip(around.filter(is_same).unwrap_or_default()) {
+        if number == found.line {
+            lines.push(own.clone());
+        } else if !line.trim().is_empty() {
+            let line: String = line.chars().take(LONGEST_LINE).collect();
+            lines.push(format!("  {number}- {}", line.trim_end()));
         }
-        None => lines.push(format!("> {}: {}{again}", found.line, found.text)),
+    }
+    if around.filter(is_same).is_none() {
+        lines.push(own);
     }
 }
 

@@ -33,6 +33,8 @@ pub struct ManualToolRun {
     pub arguments: String,
     /// The result is not shortened.
     pub is_whole: bool,
+    /// The question that the result is for; empty: it is not filtered.
+    pub question: String,
 }
 
 /// Which model services are probed when they are listed.

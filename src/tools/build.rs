@@ -19,6 +19,7 @@ use super::files::{
 use super::find_tools::FindTools;
 use super::git::{GitCommit, GitDiff, GitLog, GitRunner, GitStatus};
 use super::message::{ATTACHMENT_BYTES, MessageTool};
+use super::names::canonical_name;
 use super::output_limits::OutputLimits;
 use super::parallel::ParallelTool;
 use super::private_folders::PrivateFolders;
@@ -30,6 +31,7 @@ use super::tool::Tool;
 use super::trash::Trash;
 use super::web::{WebFetch, WebSearch};
 use crate::guard::{Jail, KnownSecrets, protected_paths, remove_stale_temp};
+use crate::postprocess::{PostprocessConfig, Postprocessor, ResultSummarizer, SemanticFilter, SummaryConfig};
 
 /// The folder in the home for the private temp folders of commands.
 const TEMP: &str = "tmp";
@@ -62,6 +64,9 @@ pub struct ToolDeps {
     pub reserve: u64,
     /// Removed from all that the tools return.
     pub secrets: KnownSecrets,
+    /// The embedding model and the chat model of `tools.postprocess`.
+    pub semantic: Option<SemanticFilter>,
+    pub summarizer: Option<ResultSummarizer>,
 }
 
 /// Builds the tools over `workspace`, and adds further ones. `workspace` and `home` must exist. `exe` is this program; `/proc/self/exe` is right even after it was
@@ -74,7 +79,7 @@ pub fn build(
     workspace: &Path,
     home: &Path,
     exe: PathBuf,
-    ToolDeps { processes, further, private, reserve, secrets }: ToolDeps,
+    ToolDeps { processes, further, private, reserve, secrets, semantic, summarizer }: ToolDeps,
 ) -> Result<ToolExecutor, ToolSetupError> {
     let failed = |error| ToolSetupError::Workspace { path: workspace.to_owned(), error };
     let protected = protected_paths(home);
@@ -133,7 +138,18 @@ pub fn build(
     }
     let limits = ExecutorLimits { timeout, at_once: config.parallel };
     let outputs = OutputLimits::new(config.max_output, &config.output);
-    Ok(ToolExecutor::new(registry, spill, limits).with_output_limits(outputs).with_secrets(secrets))
+    let postprocess = with_own_names(config.postprocess.clone());
+    let postprocessor = Postprocessor::new(postprocess).with_semantic(semantic).with_summary(summarizer);
+    let executor = ToolExecutor::new(registry, spill, limits).with_output_limits(outputs).with_secrets(secrets);
+    Ok(executor.with_postprocessor(Arc::new(postprocessor)))
+}
+
+/// Replaces aliases of tools by their own names.
+fn with_own_names(config: PostprocessConfig) -> PostprocessConfig {
+    let own = |name: &String| canonical_name(name).map_or_else(|| name.clone(), str::to_owned);
+    let tools = config.tools.iter().map(|(name, tool)| (own(name), tool.clone())).collect();
+    let llm = SummaryConfig { tools: config.llm.tools.iter().map(own).collect(), ..config.llm.clone() };
+    PostprocessConfig { tools, llm, ..config }
 }
 
 fn setting((key, wrong, allowed): &(&str, String, &str)) -> ToolSetupError {

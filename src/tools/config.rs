@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::output_limits::OutputConfig;
 use super::web::WebConfig;
 use crate::guard::SandboxMode;
+use crate::postprocess::PostprocessConfig;
 
 /// The settings of the tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -38,6 +39,7 @@ pub struct ToolsConfig {
     pub output: BTreeMap<String, OutputConfig>,
     pub exec: ExecConfig,
     pub web: WebConfig,
+    pub postprocess: PostprocessConfig,
 }
 
 impl Default for ToolsConfig {
@@ -54,6 +56,7 @@ impl Default for ToolsConfig {
             output: BTreeMap::new(),
             exec: ExecConfig::default(),
             web: WebConfig::default(),
+            postprocess: PostprocessConfig::default(),
         }
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::arguments::parse_arguments;
-use super::output_limits::{OutputLimits, OutputRule, note_cut, note_left};
+use super::output_limits::{ORIGINAL_KEY, OutputLimits, OutputRule, note_cut, note_left};
 use super::private_folders::ConversationFolder;
 use super::refusal::{Restriction, refusal};
 use super::registry::{ToolRegistry, ToolRegistryError};
@@ -25,6 +25,7 @@ use super::truncation::TextExtent;
 use crate::cache::{CacheKey, Cacheability};
 use crate::chat::{ERROR_ADVICE, ToolCall, ToolSpec};
 use crate::guard::KnownSecrets;
+use crate::postprocess::{PostprocessOrder, Postprocessor, RawResult};
 use crate::text::panic_message;
 
 /// After a cancellation, how long a tool may take to report what it has done. A tool that runs others has more time, so
@@ -35,6 +36,10 @@ const MEMBERS_GRACE: Duration = Duration::from_secs(3);
 const TRIES: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Metadata key of a command that ran to its end, also if it failed.
+const EXIT_CODE_KEY: &str = "exit_code";
+/// The most of an output that is filtered, in bytes.
+const LONGEST_FILTERED: u64 = 2_000_000;
 /// Metadata key: how often the call was retried.
 const RETRIES_KEY: &str = "retries";
 
@@ -45,6 +50,7 @@ pub struct ToolExecutor {
     limits: ExecutorLimits,
     outputs: Arc<OutputLimits>,
     secrets: KnownSecrets,
+    postprocessor: Arc<Postprocessor>,
 }
 
 /// The limits of every call.
@@ -58,7 +64,14 @@ pub struct ExecutorLimits {
 
 impl ToolExecutor {
     pub fn new(registry: ToolRegistry, spill: Arc<SpillStore>, limits: ExecutorLimits) -> Self {
-        Self { registry, spill, limits, outputs: Arc::default(), secrets: KnownSecrets::default() }
+        Self {
+            registry,
+            spill,
+            limits,
+            outputs: Arc::default(),
+            secrets: KnownSecrets::default(),
+            postprocessor: Arc::default(),
+        }
     }
 
     /// Returns the same executor, which shortens results by these limits.
@@ -69,6 +82,11 @@ impl ToolExecutor {
     /// Returns the same executor; it removes `secrets` from all that calls return, also from calls within a plan.
     pub fn with_secrets(self, secrets: KnownSecrets) -> Self {
         Self { secrets, ..self }
+    }
+
+    /// Returns the same executor, which filters results by the question of the turn.
+    pub fn with_postprocessor(self, postprocessor: Arc<Postprocessor>) -> Self {
+        Self { postprocessor, ..self }
     }
 
     /// Adds a tool of another module.
@@ -87,6 +105,7 @@ impl ToolExecutor {
             limits: self.limits,
             outputs: Arc::clone(&self.outputs),
             secrets: self.secrets.clone(),
+            postprocessor: Arc::clone(&self.postprocessor),
         }
     }
 
@@ -160,9 +179,24 @@ impl ToolExecutor {
     /// Runs one call. The model reads [`ToolResult::render`] of the result, which is within the tool's limit.
     pub async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
         let mut outcome = self.run_whole(call, context).await;
-        let tool = self.registry.get(&call.name).map(AsRef::as_ref);
-        self.shorten(&mut outcome.result, self.outputs.of(tool), context).await;
+        self.finish(&mut outcome, call, context).await;
         outcome
+    }
+
+    /// Prepares the result for the model: what the question does not ask for is left out, and it gets within the limit of its tool.
+    async fn finish(&self, outcome: &mut ToolOutcome, call: &ToolCall, context: &ToolContext) {
+        let tool = self.registry.get(&call.name).map(AsRef::as_ref);
+        let (result, rule) = (&mut outcome.result, self.outputs.of(tool));
+        let is_cut_first = self.postprocessor.order() == PostprocessOrder::TruncateFirst;
+        if is_cut_first {
+            self.shorten(result, rule, context).await;
+        }
+        if let Some(tool) = tool {
+            self.filter(result, tool, call, rule, context).await;
+        }
+        if !is_cut_first {
+            self.shorten(result, rule, context).await;
+        }
     }
 
     /// Does the same as [`Self::run`], without shortening the result.
@@ -314,6 +348,51 @@ impl ToolExecutor {
         }
         note_cut(&mut result.metadata, extent.chars);
         note_left(&mut result.metadata, bounded.chars().count());
+    }
+
+    /// Leaves out what the question of the turn does not ask for. The whole is kept in a spill file, except of a private result.
+    async fn filter(
+        &self,
+        result: &mut ToolResult,
+        tool: &dyn Tool,
+        call: &ToolCall,
+        rule: OutputRule,
+        context: &ToolContext,
+    ) {
+        // A command that failed has a result like one that succeeded; any other failure stays as it is.
+        if !result.success && !result.metadata.contains_key(EXIT_CODE_KEY) {
+            return;
+        }
+        let arguments = parse_arguments(tool.spec(), &call.arguments).unwrap_or_default();
+        let text = self.kept_whole(result).await.unwrap_or_else(|| result.content.clone());
+        let raw = RawResult { tool: &tool.spec().name, arguments: &arguments, text: &text, limit: rule.limit.chars };
+        let files = tool.file_lines(context);
+        let Some(filtered) = self.postprocessor.process(&raw, &context.question, files.as_deref()).await else {
+            return;
+        };
+        if result.spill.is_none() && !result.is_private {
+            result.spill = self.spill(result.render(), !result.taint.is_empty(), context).await;
+            if result.spill.is_none() {
+                // Nothing is left out that nobody could read again.
+                return;
+            }
+        }
+        result.content = filtered.render(result.spill.as_deref());
+        result.metadata.extend(filtered.metadata());
+        result.model_use.extend(filtered.model_use);
+    }
+
+    /// Returns the output of a command that was too long for memory, from its spill file.
+    async fn kept_whole(&self, result: &ToolResult) -> Option<String> {
+        let path = result.spill.clone().filter(|_| result.metadata.contains_key(ORIGINAL_KEY))?;
+        let spill = Arc::clone(&self.spill);
+        let read = tokio::task::spawn_blocking(move || spill.read(&path, LONGEST_FILTERED)).await;
+        let mut text = read.map_err(std::io::Error::other).flatten().inspect_err(|error| {
+            tracing::warn!(%error, "a long output could not be read again");
+        });
+        // Commands write these files themselves.
+        text.as_mut().ok().map(|text| self.secrets.redact(text));
+        text.ok()
     }
 
     /// Keeps a text in a spill file and returns its path; `None` if the disk refuses it.

@@ -13,7 +13,7 @@ use super::truncation::{truncate_end, truncate_middle};
 
 /// Metadata keys: something was cut, the characters of the whole, and those that are left.
 const TRUNCATED_KEY: &str = "truncated";
-const ORIGINAL_KEY: &str = "original_length";
+pub(super) const ORIGINAL_KEY: &str = "original_length";
 const LEFT_KEY: &str = "truncated_length";
 
 /// `[tools.output.NAME]`: overrides the limit of one tool.

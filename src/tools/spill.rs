@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use cap_std::ambient_authority;
@@ -89,6 +89,16 @@ impl SpillStore {
         let limits = RetentionLimits { files: MAX_FILES, bytes: MAX_TOTAL_BYTES, spared: &HashSet::new() };
         let file = folder.create(&self.workspace, SUBFOLDER, &name, &limits)?;
         Ok(SpillFile { file, path: folder.file(SUBFOLDER, &name), room: self.max_bytes })
+    }
+
+    /// Reads a spill file, at most so many bytes of it.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn read(&self, path: &str, most: u64) -> io::Result<String> {
+        let mut bytes = Vec::new();
+        self.workspace.open(path)?.take(most).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Writes `text` to a spill file and returns its path relative to the workspace. The name of one with content of others than the

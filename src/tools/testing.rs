@@ -24,6 +24,7 @@ pub(crate) fn context() -> ToolContext {
         origin: Arc::default(),
         taint: Arc::default(),
         is_approved: false,
+        question: Arc::default(),
         cancel: CancellationToken::new(),
     }
 }

@@ -18,6 +18,7 @@ use super::tool_result::ToolResult;
 use crate::chat::{ToolCall, ToolSpec};
 use crate::guard::Taint;
 use crate::origin::TurnOrigin;
+use crate::postprocess::{FileLines, Question};
 use crate::store::{Connection, StoreError};
 
 /// How a restart treats a call that was interrupted.
@@ -160,6 +161,8 @@ pub struct ToolContext {
     pub taint: Arc<Taint>,
     /// The owner has approved this call.
     pub is_approved: bool,
+    /// What the result is for.
+    pub question: Arc<Question>,
     /// Cancelled by `/stop` and by the turn's deadline.
     pub cancel: CancellationToken,
 }
@@ -272,6 +275,11 @@ pub trait Tool: Send + Sync {
     /// the schema does not hold.
     fn may_wait(&self, _arguments: &Value, _context: &ToolContext) -> bool {
         false
+    }
+
+    /// Returns what reads the lines around the matches in this tool's results, as far as the turn may read them.
+    fn file_lines(&self, _context: &ToolContext) -> Option<Box<dyn FileLines>> {
+        None
     }
 
     /// Returns a hint to append to the schema faults of `arguments`, which are as the model wrote them.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::chat::ImageRef;
 use crate::guard::Taint;
+use crate::postprocess::ModelUse;
 
 /// The keys of the typed fields in [`ToolResult::shown_metadata`].
 const TAINT_KEY: &str = "taint";
@@ -44,6 +45,9 @@ pub struct ToolResult {
     /// Images that the call read, for models that see.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
+    /// The tokens of models that were asked to prepare the result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub model_use: Vec<ModelUse>,
     #[serde(default)]
     pub duration_ms: u64,
     /// The failure may be temporary: the executor tries again if the tool allows it. The model does not see this.

@@ -194,6 +194,9 @@ impl TurnProgress {
                 self.active = Duration::from_millis(active_ms);
                 self.taint.extend(result.taint.iter().cloned());
                 self.found_tools.extend(result.found_tools.iter().cloned());
+                for used in &result.model_use {
+                    self.spending.add(&used.model, used.usage, used.cost.as_ref());
+                }
                 let mut content = result.render();
                 if let Some(open) = self.open_calls.iter().find(|open| open.call.id == call_id)
                     && let Some(note) = self.repeats.note(&open.call, &content)

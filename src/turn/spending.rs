@@ -23,14 +23,19 @@ impl Spending {
     /// Counts a response in a turn that `asked` the model `PROVIDER/MODEL`.
     pub fn count(&mut self, response: &ChatResponse, asked: &str) {
         let name = if response.answered_by.is_empty() { asked } else { &response.answered_by };
-        let one = self.0.entry(name.to_owned()).or_default();
-        one.usage += response.usage;
-        let Some(cost) = &response.cost else { return };
+        self.add(name, response.usage, response.cost.as_ref());
+    }
+
+    /// Counts usage of the model `PROVIDER/MODEL`.
+    pub fn add(&mut self, model: &str, usage: Usage, cost: Option<&Cost>) {
+        let one = self.0.entry(model.to_owned()).or_default();
+        one.usage += usage;
+        let Some(cost) = cost else { return };
         match &mut one.cost {
             Some(sum) if sum.currency == cost.currency => sum.micros = sum.micros.saturating_add(cost.micros),
             // The prices changed their currency during the turn, after a restart; amounts in two currencies cannot be
             // added.
-            Some(sum) => tracing::warn!(%sum, %cost, asked, "a turn's cost is in two currencies; the first is kept"),
+            Some(sum) => tracing::warn!(%sum, %cost, model, "a turn's cost is in two currencies; the first is kept"),
             none => *none = Some(cost.clone()),
         }
     }

@@ -16,6 +16,7 @@ use super::traits::ApprovalDecision;
 use super::turn_loop::{ActiveClock, Turn};
 use crate::chat::{ChatMessage, ToolCall, without_notes};
 use crate::guard::Taint;
+use crate::postprocess::Question;
 use crate::tools::{PlannedCallState, ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolOutcome, ToolResult};
 
 /// The progress of a turn, shared by calls that run at the same time.
@@ -37,6 +38,16 @@ impl SharedProgress<'_> {
     /// Returns what the turn has read from others than the owner.
     fn taint(&self) -> Taint {
         self.progress.lock().taint.clone()
+    }
+
+    /// Returns what the model wrote beside its last calls.
+    fn aim(&self) -> String {
+        let progress = self.progress.lock();
+        let written = progress.messages.iter().rev().find_map(|message| match message {
+            ChatMessage::Assistant { content, .. } => Some(content.clone()),
+            _ => None,
+        });
+        written.unwrap_or_default()
     }
 
     /// Returns true if the turn's messages hold this text literally.
@@ -149,7 +160,8 @@ impl Turn<'_> {
 
     async fn outcome_of(&self, call: &ToolCall, interrupted: bool, progress: &SharedProgress<'_>) -> ToolOutcome {
         let taint = Arc::new(progress.taint());
-        let mut context = ToolContext { call_id: call.id.clone(), taint, ..self.tool_context.clone() };
+        let question = Arc::new(Question { aim: progress.aim(), ..(*self.tool_context.question).clone() });
+        let mut context = ToolContext { call_id: call.id.clone(), taint, question, ..self.tool_context.clone() };
         // Checked first: a refused call is not recorded as started, and is not answered from the cache.
         if let Some(restriction) = self.restriction(call, &context, progress) {
             match self.approvals.decide(call, &restriction, &context).await {

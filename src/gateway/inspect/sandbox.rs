@@ -94,6 +94,7 @@ impl Inspector {
             origin: Arc::default(),
             taint: Arc::default(),
             is_approved: false,
+            question: Arc::default(),
             cancel: CancellationToken::new(),
         };
         let result = self.tools()?.run(&call, &context).await.result;

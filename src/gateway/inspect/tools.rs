@@ -12,6 +12,7 @@ use crate::bus::WeakBus;
 use crate::chat::{ToolCall, without_notes};
 use crate::gateway::runtime::{build_tools, tool_deps};
 use crate::origin::{FollowUpCount, TurnOrigin};
+use crate::postprocess::Question;
 use crate::query::{InspectError, ManualToolRun};
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::now_ms;
@@ -90,6 +91,7 @@ impl Inspector {
             origin: Arc::default(),
             taint: Arc::default(),
             is_approved: false,
+            question: Arc::new(Question::new(run.question)),
             cancel,
         };
         let call = ToolCall { id: context.call_id.clone(), name: run.name, arguments: run.arguments };

@@ -87,16 +87,18 @@ struct ToolCallBody {
     arguments: String,
     #[serde(default)]
     raw: bool,
+    #[serde(default)]
+    query: String,
 }
 
 /// Runs a tool. A client that hangs up cancels the call, whose effects are committed nevertheless.
 async fn run_tool(state: SharedState, Path(name): Path<String>, text: String) -> ApiResult {
     let body: Result<ToolCallBody, _> = strict_json::from_str(&text);
-    let ToolCallBody { arguments, raw } =
+    let ToolCallBody { arguments, raw, query } =
         body.map_err(|error| HttpError::bad_request(format!("the body is not valid: {error}")))?;
     let (inspector, cancel) = (state.inspector.clone(), CancellationToken::new());
     let _guard = cancel.clone().drop_guard();
-    let run = ManualToolRun { name, arguments, is_whole: raw };
+    let run = ManualToolRun { name, arguments, is_whole: raw, question: query };
     run_detached(async move { inspector.run_tool(run, cancel).await.map(Json).map_err(HttpError::from) }).await
 }
 

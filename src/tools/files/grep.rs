@@ -1,5 +1,6 @@
 //! The tool `grep`.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use super::scope::{ForeignFiles, ReadScope, run_on_jail};
 use super::search::{MAX_MATCHES, Search};
 use crate::chat::ToolSpec;
 use crate::guard::{EntryKind, Jail, JailError, StopSignal, Verdict, Walk, WalkStop};
+use crate::postprocess::FileLines;
 use crate::text::one_line;
 use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
@@ -73,6 +75,10 @@ impl Tool for Grep {
         self.scope.allows_untrusted(arguments, context)
     }
 
+    fn file_lines(&self, context: &ToolContext) -> Option<Box<dyn FileLines>> {
+        Some(Box::new(JailLines { jail: self.scope.for_turn(context) }))
+    }
+
     fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
         self.scope.may_hold_foreign(arguments, context)
     }
@@ -102,6 +108,26 @@ impl Tool for Grep {
             ))
             .into()
         })
+    }
+}
+
+/// Reads lines of the files of a turn.
+struct JailLines {
+    jail: Arc<Jail>,
+}
+
+#[async_trait]
+impl FileLines for JailLines {
+    async fn lines(&self, path: &str, first: usize, last: usize) -> Option<Vec<String>> {
+        let (jail, path) = (Arc::clone(&self.jail), path.to_owned());
+        let read = move || {
+            let opened = jail.open_file(&path).ok().filter(|opened| opened.size <= jail.max_bytes())?;
+            let lines = BufReader::new(opened.file).lines();
+            let wanted = lines.skip(first.saturating_sub(1)).take((last + 1).saturating_sub(first));
+            // A file that is no text any more has no lines.
+            wanted.collect::<Result<Vec<_>, _>>().ok()
+        };
+        tokio::task::spawn_blocking(read).await.ok().flatten()
     }
 }
 

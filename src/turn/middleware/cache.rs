@@ -217,6 +217,7 @@ mod tests {
             origin: Arc::default(),
             taint: Arc::default(),
             is_approved: false,
+            question: Arc::default(),
             cancel: CancellationToken::new(),
         };
         let mut handler = Runs(tools, context);
