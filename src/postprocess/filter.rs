@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::config::ToolFilterConfig;
 use super::intent::Intent;
 use super::question::Keyword;
+use super::relevance::Relevance;
 
 /// A result that may be filtered.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +46,8 @@ impl<'a> RawResult<'a> {
 /// What the question asks for.
 #[derive(Clone, Debug)]
 pub struct Ask {
+    /// The words of the user.
+    pub text: String,
     pub intent: Intent,
     /// The candidates, the most telling first.
     pub keywords: Vec<Keyword>,
@@ -52,6 +55,18 @@ pub struct Ask {
     pub most: usize,
     /// `relevance_threshold`.
     pub threshold: f64,
+}
+
+/// The share of a question that the best part must hold for a result to be filtered at all.
+const LEAST_EVIDENCE: f64 = 0.34;
+
+impl Ask {
+    /// Returns true if the question tells the parts of a result apart.
+    pub fn tells_apart(&self, relevance: &Relevance) -> bool {
+        let has_name =
+            self.keywords.iter().zip(&relevance.telling).any(|(keyword, telling)| keyword.is_identifier && *telling);
+        relevance.is_telling() && (relevance.best >= LEAST_EVIDENCE || has_name)
+    }
 }
 
 /// The settings of one tool's filter, with their defaults.

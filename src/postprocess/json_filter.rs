@@ -161,7 +161,7 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask) -> Option<Filtered> {
     let mut texts = Vec::with_capacity(original);
     value.texts("", &mut texts);
     let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
-    if !relevance.is_telling() {
+    if !ask.tells_apart(&relevance) {
         return None;
     }
     let least = ask.threshold * relevance.best;

@@ -21,7 +21,7 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
         return None;
     }
     let relevance = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
-    if !relevance.is_telling() {
+    if !ask.tells_apart(&relevance) {
         return None;
     }
     let mut order: Vec<usize> = (0..lines.len())
@@ -114,7 +114,7 @@ pub fn filter_map(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> 
     let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
     let of_lines = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
     let is_structure = ask.intent == Intent::UnderstandStructure;
-    if !relevance.is_telling() && !is_structure {
+    if !ask.tells_apart(&relevance) && !is_structure {
         return None;
     }
     let mut order: Vec<usize> = (0..files.len())

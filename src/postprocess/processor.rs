@@ -179,7 +179,13 @@ impl Postprocessor {
         let most = if self.config.basic.keyword_extraction { self.config.basic.max_keywords as usize } else { 0 };
         let keywords = if most > 0 { question.candidates() } else { Vec::new() };
         let names = keywords.iter().take(most).map(|keyword| keyword.text.clone()).collect();
-        let ask = Ask { intent, keywords, most, threshold: self.config.basic.relevance_threshold };
+        let ask = Ask {
+            text: question.text.clone(),
+            intent,
+            keywords,
+            most,
+            threshold: self.config.basic.relevance_threshold,
+        };
         let tier = self.select(raw, question, &ask, confidence, files).await;
         let (tier, Filtered { text, unit, original, kept, remark }, model_use) = tier?;
         let result = FilteredResult { text, unit, original, kept, remark, tier, intent, keywords: names, model_use };

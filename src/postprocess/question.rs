@@ -140,6 +140,9 @@ const OF_CHINESE_QUESTIONS: &[&str] = &[
     "发生",
 ];
 
+/// Further Chinese characters that join words: they end a run of characters that are in no word of the glossary.
+const JOINING: &str = "把被让给从到对向往于为以及或而且但却并再还又都各每只仅才已曾将会能可要想需应该得着过做用拿来去上下里中内外前后时候不没无非别几多少大小最更太真好成出起啥咋嘛哈";
+
 /// The question that a tool call is to answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
@@ -308,7 +311,7 @@ fn chinese_words(run: &str) -> Vec<String> {
                 }
             }
             None => {
-                if is_weak_char(chars[at]) {
+                if is_weak_char(chars[at]) || JOINING.contains(chars[at]) {
                     close(&mut open, &mut words);
                 } else {
                     open.push(chars[at]);

@@ -66,7 +66,7 @@ pub fn select<'a>(raw: &RawResult<'a>, ask: &Ask, settings: &FilterSettings) -> 
     }
     let texts: Vec<String> = matches.iter().map(|found| format!("{} {}", found.path, found.text)).collect();
     let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
-    if relevance.best <= 0.0 && ask.intent == Intent::General {
+    if !ask.tells_apart(&relevance) {
         return None;
     }
     let mut order: Vec<usize> = (0..matches.len()).collect();
@@ -120,7 +120,8 @@ impl SelectedMatches<'_> {
         for (at, found) in self.kept.iter().enumerate() {
             let after = shown.filter(|(path, _)| *path == found.path).map_or(0, |(_, line)| line);
             let first = found.line.saturating_sub(around).max(after + 1);
-            let next = self.kept.get(at + 1).filter(|next| next.path == found.path).map_or(usize::MAX, |next| next.line);
+            let next =
+                self.kept.get(at + 1).filter(|next| next.path == found.path).map_or(usize::MAX, |next| next.line);
             let last = found.line.saturating_add(around).min(next.saturating_sub(1)).max(found.line);
             let text = match files {
                 Some(files) if around > 0 && at < MAX_SURROUNDINGS => files.lines(found.path, first, last).await,
@@ -140,7 +141,9 @@ fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines:
     let own = format!("{}:{}: {}{again}", found.path, found.line, found.text);
     let is_same = |text: &&[String]| {
         let line = found.line.checked_sub(first).and_then(|at| text.get(at));
-        line.is_some_and(|line| line.trim().starts_with(found.text.trim().trim_end_matches('…').trim_end_matches("...")))
+        line.is_some_and(|line| {
+            line.trim().starts_with(found.text.trim().trim_end_matches('…').trim_end_matches("..."))
+        })
     };
     for (number, line) in (first..).zip(around.filter(is_same).unwrap_or_default()) {
         if number == found.line {

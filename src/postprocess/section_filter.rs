@@ -16,8 +16,6 @@ const CODE_ENDINGS: &[&str] = &[
 ];
 const PROSE_ENDINGS: &[&str] = &["md", "markdown", "rst", "adoc", "html", "htm", "tex", "org"];
 
-/// The share of a question that the best section must hold for a result to be filtered at all.
-const LEAST_EVIDENCE: f64 = 0.34;
 /// The evidence from which the question has surely found its place.
 const STRONG_EVIDENCE: f64 = 0.75;
 /// The share of what the model would get that is filled with the next best sections: the less sure, the more.
@@ -68,20 +66,13 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
     let relevance = rate(&lines, &parts, ask);
     if ask.intent == Intent::UnderstandStructure && kind != TextKind::Lines {
         outline(&lines, &parts, kind, &mut selection);
-    } else if !is_enough(&relevance, ask) {
+    } else if !ask.tells_apart(&relevance) {
         return None;
     }
     let room = Room { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };
     select(&lines, &parts, &relevance, ask, room, &mut selection);
     let (original, kept) = (lines.len(), selection.count());
     Some(Filtered::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks))
-}
-
-/// Returns true if the question tells the parts of a text apart.
-fn is_enough(relevance: &Relevance, ask: &Ask) -> bool {
-    let has_name =
-        ask.keywords.iter().zip(&relevance.telling).any(|(keyword, telling)| keyword.is_identifier && *telling);
-    relevance.is_telling() && (relevance.best >= LEAST_EVIDENCE || has_name)
 }
 
 /// What may stay.

@@ -8,6 +8,62 @@ use super::relevance::Relevance;
 const LEAST_ROWS: usize = 5;
 const REGULAR: f64 = 0.9;
 
+/// Words of questions about all rows, such as the largest one or their number.
+const OF_ALL_ROWS: &[&str] = &[
+    "most",
+    "least",
+    "highest",
+    "lowest",
+    "largest",
+    "smallest",
+    "biggest",
+    "maximum",
+    "minimum",
+    "richest",
+    "poorest",
+    "oldest",
+    "youngest",
+    "longest",
+    "shortest",
+    "latest",
+    "earliest",
+    "average",
+    "mean",
+    "median",
+    "total",
+    "sum",
+    "how many",
+    "count",
+    "rank",
+    "top",
+    "compare",
+    "trend",
+    "最",
+    "平均",
+    "总",
+    "合计",
+    "一共",
+    "排名",
+    "排行",
+    "多少个",
+    "几个",
+    "趋势",
+    "对比",
+    "第一",
+    "前三",
+    "前五",
+    "前十",
+];
+
+/// Returns true if a question asks about all rows, of which none may go.
+fn asks_for_all_rows(question: &str) -> bool {
+    let question = question.to_lowercase();
+    let words: Vec<&str> = question.split(|c: char| !c.is_alphanumeric()).collect();
+    OF_ALL_ROWS
+        .iter()
+        .any(|word| if word.is_ascii() && !word.contains(' ') { words.contains(word) } else { question.contains(word) })
+}
+
 /// Returns the sign between the columns if the lines are a table.
 fn separator(raw: &RawResult<'_>, lines: &TextLines<'_>) -> Option<char> {
     let ending = raw.ending();
@@ -31,9 +87,12 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     separator(raw, &lines)?;
+    if asks_for_all_rows(&ask.text) {
+        return None;
+    }
     let rows = &lines.bodies[1..];
     let relevance = Relevance::of(&ask.keywords, ask.most, rows.iter().copied());
-    if !relevance.is_telling() {
+    if !ask.tells_apart(&relevance) {
         return None;
     }
     let mut order: Vec<usize> = (0..rows.len())

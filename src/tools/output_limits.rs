@@ -86,6 +86,11 @@ pub struct OutputRule {
 }
 
 impl OutputRule {
+    /// Returns `text` within the limit of the rule.
+    pub fn cut_to_limit(self, text: &str, whole: Option<&str>) -> String {
+        self.cut(text, self.limit, whole)
+    }
+
     /// Returns `text` within `limit`, which is at most that of the rule, and never longer than it was. `whole` is the path of all of
     /// it.
     pub fn cut(self, text: &str, limit: OutputLimit, whole: Option<&str>) -> String {

@@ -31,6 +31,9 @@ usage: cargo xtask CHORE
                                  hours); writes that section alone, where N is 36,000 or more
   bench tools                    the tools: grep and glob beside rg, pages of a large file, a web page, the parts of a first
                                  request; writes that section alone
+  bench results [--embeddings URL --embeddings-model NAME] [--chat URL --chat-model NAME] [--lost]
+                                 what post-processing saves and loses over a labelled corpus, and with models of a service;
+                                 writes that section alone, unless --lost, which lists the lost lines
   man                            writes the manual pages to target/man, one for each command
   soak [--minutes N] [--kills N] [--seed S]
                                  random messages and kills for so many minutes and kills at least (default 200 kills), from
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         ["bench", "memory", rest @ ..] => bench_memory(rest),
         ["bench", "growth", rest @ ..] => bench_growth(rest),
         ["bench", "tools"] => bench_tools(),
+        ["bench", "results", rest @ ..] => bench_results(rest),
         ["bench", rest @ ..] => bench(rest),
         ["man"] => run(cargo(&["run", "--locked", "--package", "daoyou", "--", "man", "target/man"])),
         ["soak", rest @ ..] => soak(rest),
@@ -385,6 +389,22 @@ fn bench_tools() -> Result<()> {
     let page = root().join("docs/benchmarks.md");
     let text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
     fs::write(&page, with_section(&text, TOOLS, &section)).context("docs/benchmarks.md")
+}
+
+/// The heading of the section that [`bench_results`] writes.
+const RESULTS: &str = "## Results of tools\n";
+
+/// Measures what post-processing saves and loses, and replaces that section of the page.
+fn bench_results(args: &[&str]) -> Result<()> {
+    let mut command = cargo(&["bench", "--locked", "--bench", "results", "--"]);
+    command.args(args);
+    let section = output_of(command)?;
+    if args.contains(&"--lost") {
+        return Ok(());
+    }
+    let page = root().join("docs/benchmarks.md");
+    let text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
+    fs::write(&page, with_section(&text, RESULTS, &section)).context("docs/benchmarks.md")
 }
 
 /// Returns the page with this section in place of the one of the same heading, or at its end.

@@ -1,0 +1,71 @@
+//! Measures what post-processing saves and loses: `cargo xtask bench results [--embeddings URL --embeddings-model NAME]
+//! [--chat URL --chat-model NAME] [--lost]`. Prints the section of `docs/benchmarks.md`. The cases and their sources are in `corpus/`; the
+//! tools are the real ones. With `--lost` it also lists each case that lost a line.
+#![expect(clippy::print_stdout, reason = "the bench's output")]
+
+mod cases;
+mod measure;
+mod pages;
+mod report;
+mod world;
+
+use anyhow::{Context, Result, bail};
+
+use cases::read_cases;
+use measure::{Measured, measure, speed};
+use world::World;
+
+/// The command line.
+#[derive(Default)]
+pub struct BenchArguments {
+    /// A service that speaks OpenAI's `/embeddings`, and its model.
+    pub embeddings: Option<(String, String)>,
+    /// A service that speaks OpenAI's `/chat/completions`, and its model.
+    pub chat: Option<(String, String)>,
+    pub is_listing_lost: bool,
+}
+
+impl BenchArguments {
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let (mut arguments, mut values) = (Self::default(), std::collections::HashMap::new());
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--embeddings" | "--embeddings-model" | "--chat" | "--chat-model" => {
+                    let value = words.next().with_context(|| format!("{word} wants a value behind it"))?;
+                    values.insert(word, value);
+                }
+                "--lost" => arguments.is_listing_lost = true,
+                // cargo bench passes this to every bench.
+                "--bench" => {}
+                other => bail!(
+                    "bench results knows --embeddings URL, --embeddings-model NAME, --chat URL, --chat-model NAME and --lost, not {other}"
+                ),
+            }
+        }
+        let mut pair = |url: &str, model: &str| match (values.remove(url), values.remove(model)) {
+            (Some(url), Some(model)) => Ok(Some((url, model))),
+            (None, None) => Ok(None),
+            _ => bail!("{url} and {model} belong together"),
+        };
+        arguments.embeddings = pair("--embeddings", "--embeddings-model")?;
+        arguments.chat = pair("--chat", "--chat-model")?;
+        Ok(arguments)
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    daoyou::llm::install_crypto();
+    let arguments = BenchArguments::read(std::env::args().skip(1))?;
+    let world = World::build(&arguments).await?;
+    let mut measured: Vec<Measured> = Vec::new();
+    for case in read_cases()? {
+        let done = measure(&world, case).await?;
+        if arguments.is_listing_lost && !done.lost.is_empty() {
+            println!("- {} lost {:?}; keywords {:?}", done.case.id, done.lost, done.keywords);
+        }
+        measured.push(done);
+    }
+    println!("{}", report::render(&measured, &speed(&world, &measured).await, &arguments));
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! Runs a case through the tiers.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use daoyou::postprocess::{FilteredResult, Postprocessor, Question, RawResult};
+use daoyou::tools::OutputRule;
+
+use super::cases::Case;
+use super::world::{World, context};
+
+/// A path as long as those of spill files.
+const SPILL: &str = ".daoyou/conversations/0123456789abcdef/spill/0123456789abcdef0123456789abcdef-call_1.txt";
+/// The size of the results by which speed is measured, in bytes.
+const SPEED_BYTES: usize = 100_000;
+
+/// What a tier left of a result.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Left {
+    pub tokens: usize,
+    /// Tokens that the tier itself used.
+    pub spent: usize,
+    /// Answer lines that are still there.
+    pub answers: usize,
+    pub is_filtered: bool,
+}
+
+/// A case and what each tier left.
+pub struct Measured {
+    pub case: Case,
+    pub text: String,
+    pub raw: Left,
+    pub truncated: Left,
+    pub basic: Left,
+    pub semantic: Option<Left>,
+    pub llm: Option<Left>,
+    /// The answers that the basic tier lost.
+    pub lost: Vec<String>,
+    pub keywords: Vec<String>,
+}
+
+/// Counts tokens by the vocabulary `o200k_base`.
+pub fn tokens(text: &str) -> usize {
+    bpe_openai::o200k_base().count(text)
+}
+
+/// White space does not count: a filter may change the indentation of JSON.
+fn squeezed(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace()).collect()
+}
+
+fn left(text: &str, case: &Case, spent: usize, is_filtered: bool) -> Left {
+    let shown = squeezed(text);
+    let answers = case.answer.iter().filter(|answer| shown.contains(&squeezed(answer))).count();
+    Left { tokens: tokens(text), spent, answers, is_filtered }
+}
+
+pub async fn measure(world: &World, case: Case) -> Result<Measured> {
+    let text = world.result(&case).await?;
+    let Some(tool) = world.executor.registry().get(&case.tool) else {
+        anyhow::bail!("{}: no tool {}", case.id, case.tool)
+    };
+    let rule = world.executor.output_rule(tool.as_ref());
+    let raw = left(&text, &case, 0, false);
+    let cut = rule.cut_to_limit(&text, Some(SPILL));
+    let truncated = left(&cut, &case, 0, false);
+    let (basic, done) = through(world, &world.basic, &case, &text, rule).await;
+    let shown = squeezed(&rendered(done.as_ref(), &text, rule));
+    let lost = case.answer.iter().filter(|answer| !shown.contains(&squeezed(answer))).cloned().collect();
+    let semantic = match &world.semantic {
+        Some(tier) => Some(through(world, tier, &case, &text, rule).await.0),
+        None => None,
+    };
+    let llm = match &world.llm {
+        Some(tier) => Some(through(world, tier, &case, &text, rule).await.0),
+        None => None,
+    };
+    let keywords = done.map(|done| done.keywords).unwrap_or_default();
+    Ok(Measured { case, text, raw, truncated, basic, semantic, llm, lost, keywords })
+}
+
+async fn through(
+    world: &World,
+    tier: &Postprocessor,
+    case: &Case,
+    text: &str,
+    rule: OutputRule,
+) -> (Left, Option<FilteredResult>) {
+    let raw = RawResult { tool: &case.tool, arguments: &case.arguments, text, limit: rule.limit.chars };
+    let context = context();
+    let files = world.executor.registry().get(&case.tool).and_then(|tool| tool.file_lines(&context));
+    let done = tier.process(&raw, &Question::new(case.question.as_str()), files.as_deref()).await;
+    let used = done
+        .as_ref()
+        .and_then(|done| done.model_use.as_ref())
+        .map_or(0, |used| used.usage.input_tokens + used.usage.output_tokens);
+    let shown = rendered(done.as_ref(), text, rule);
+    (left(&shown, case, usize::try_from(used).unwrap_or(usize::MAX), done.is_some()), done)
+}
+
+fn rendered(done: Option<&FilteredResult>, text: &str, rule: OutputRule) -> String {
+    let shown = done.map_or_else(|| text.to_owned(), |done| done.render(Some(SPILL)));
+    rule.cut_to_limit(&shown, Some(SPILL))
+}
+
+/// Returns how long the basic tier takes for each result of at least 100 KB; shorter results are repeated up to that.
+pub async fn speed(world: &World, measured: &[Measured]) -> Vec<Duration> {
+    let mut times = Vec::new();
+    for one in measured.iter().filter(|one| one.text.len() > 4_000) {
+        let mut text = String::with_capacity(SPEED_BYTES + one.text.len());
+        while text.len() < SPEED_BYTES {
+            text.push_str(&one.text);
+            text.push('\n');
+        }
+        let raw = RawResult { tool: &one.case.tool, arguments: &one.case.arguments, text: &text, limit: 12_000 };
+        let question = Question::new(one.case.question.as_str());
+        let begun = Instant::now();
+        let _ = world.basic.process(&raw, &question, None).await;
+        times.push(begun.elapsed().mul_f64(SPEED_BYTES as f64 / text.len() as f64));
+    }
+    times.sort();
+    times
+}

@@ -1,0 +1,138 @@
+//! The section of the page.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::BenchArguments;
+use super::measure::{Left, Measured};
+
+/// Renders the section as Markdown.
+pub fn render(measured: &[Measured], times: &[Duration], arguments: &BenchArguments) -> String {
+    let own: Vec<&Measured> = measured.iter().filter(|one| !one.case.held_out).collect();
+    let held_out: Vec<&Measured> = measured.iter().filter(|one| one.case.held_out).collect();
+    let chinese = measured.iter().filter(|one| one.case.language == "zh").count();
+    let mut text = format!(
+        "{} questions about results of tools, {chinese} of them in Chinese, each with the lines that answer it \
+         (`benches/results/corpus`). Tokens are those of `o200k_base`, what is shown of a result including the line that says what was left out. \
+         *Truncated* is what a model gets with `tools.postprocess.enabled = false`. *Saved* compares the sums with truncation alone; \
+         the tenth that was held out was not looked at while the filters were made.\n\n",
+        measured.len()
+    );
+    let _ = writeln!(
+        text,
+        "| results of | cases | filtered | raw tokens, median (quartiles) | truncated | basic | saved | answer lines: truncated | basic |\n|---|---|---|---|---|---|---|---|---|"
+    );
+    let mut by_tool: BTreeMap<&str, Vec<&Measured>> = BTreeMap::new();
+    for one in &own {
+        by_tool.entry(&one.case.tool).or_default().push(one);
+    }
+    for (tool, cases) in &by_tool {
+        row(&mut text, tool, cases);
+    }
+    for (language, name) in [("en", "asked in English"), ("zh", "asked in Chinese")] {
+        let cases: Vec<&Measured> = own.iter().filter(|one| one.case.language == language).copied().collect();
+        row(&mut text, name, &cases);
+    }
+    row(&mut text, "**all but held out**", &own);
+    row(&mut text, "**held out**", &held_out);
+    tiers(&mut text, measured, arguments);
+    commands(&mut text, measured);
+    let at = |share: f64| {
+        times
+            .get(((times.len().saturating_sub(1)) as f64 * share) as usize)
+            .map_or(0.0, |time| time.as_secs_f64() * 1_000.0)
+    };
+    let _ = writeln!(
+        text,
+        "\nTime of the basic tier for 100 KB: {:.1} ms (median), {:.1} ms (95th percentile), over {} results.",
+        at(0.5),
+        at(0.95),
+        times.len()
+    );
+    text
+}
+
+fn row(text: &mut String, name: &str, cases: &[&Measured]) {
+    if cases.is_empty() {
+        return;
+    }
+    let sum = |pick: &dyn Fn(&Measured) -> usize| cases.iter().map(|one| pick(one)).sum::<usize>();
+    let spread = |pick: &dyn Fn(&Measured) -> usize| {
+        let mut all: Vec<usize> = cases.iter().map(|one| pick(one)).collect();
+        all.sort_unstable();
+        let at = |share: f64| all[((all.len() - 1) as f64 * share).round() as usize];
+        format!("{} ({}–{})", at(0.5), at(0.25), at(0.75))
+    };
+    let lines = sum(&|one| one.case.answer.len());
+    let _ = writeln!(
+        text,
+        "| {name} | {} | {} | {} | {} | {} | {} | {} | {} |",
+        cases.len(),
+        sum(&|one| usize::from(one.basic.is_filtered)),
+        spread(&|one| one.raw.tokens),
+        spread(&|one| one.truncated.tokens),
+        spread(&|one| one.basic.tokens),
+        saved(sum(&|one| one.basic.tokens), sum(&|one| one.truncated.tokens)),
+        share(sum(&|one| one.truncated.answers), lines),
+        share(sum(&|one| one.basic.answers), lines),
+    );
+}
+
+fn saved(now: usize, before: usize) -> String {
+    format!("{:.0} %", 100.0 * (1.0 - now as f64 / before.max(1) as f64))
+}
+
+fn share(part: usize, whole: usize) -> String {
+    format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+/// The tiers that ask a model, if one was given.
+fn tiers(text: &mut String, measured: &[Measured], arguments: &BenchArguments) {
+    type Pick = fn(&Measured) -> Option<Left>;
+    let given: [(&str, Option<&(String, String)>, Pick); 2] = [
+        ("semantic", arguments.embeddings.as_ref(), |one| one.semantic),
+        ("llm", arguments.chat.as_ref(), |one| one.llm),
+    ];
+    for (name, service, pick) in given {
+        let Some((_, model)) = service else {
+            let _ = writeln!(text, "\nThe {name} tier was not measured: no model was given.");
+            continue;
+        };
+        let sum = |pick: &dyn Fn(&Measured) -> usize| measured.iter().map(pick).sum::<usize>();
+        let lines = sum(&|one| one.case.answer.len());
+        let of = |value: fn(Left) -> usize| sum(&|one| pick(one).map_or(0, value));
+        let spent = of(|left| left.spent);
+        let truncated = sum(&|one| one.truncated.tokens);
+        let _ = writeln!(
+            text,
+            "\nThe {name} tier with {model}, all cases: saved {} of the truncated tokens, net of its own {spent} tokens {}; answer lines {}.",
+            saved(of(|left| left.tokens), truncated),
+            saved(of(|left| left.tokens) + spent, truncated),
+            share(of(|left| left.answers), lines),
+        );
+    }
+}
+
+/// What is left of test runs, in bytes of their raw output.
+fn commands(text: &mut String, measured: &[Measured]) {
+    let runs: Vec<&Measured> = measured
+        .iter()
+        .filter(|one| one.case.tool == "run_test" || one.case.id.contains("test"))
+        .filter(|one| one.case.output.is_some())
+        .collect();
+    if runs.is_empty() {
+        return;
+    }
+    let sum = |pick: &dyn Fn(&Measured) -> usize| runs.iter().map(|one| pick(one)).sum::<usize>();
+    let _ = writeln!(
+        text,
+        "\n{} test runs: {} tokens raw, {} truncated, {} filtered ({} of raw); names and places of failures kept: {}.",
+        runs.len(),
+        sum(&|one| one.raw.tokens),
+        sum(&|one| one.truncated.tokens),
+        sum(&|one| one.basic.tokens),
+        saved(sum(&|one| one.basic.tokens), sum(&|one| one.raw.tokens)),
+        share(sum(&|one| one.basic.answers), sum(&|one| one.case.answer.len())),
+    );
+}

@@ -1,0 +1,137 @@
+//! The tools over a copy of the sources, and the tiers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use daoyou::chat::ToolCall;
+use daoyou::llm::{Models, OfflineProvider};
+use daoyou::postprocess::{
+    PostprocessConfig, PostprocessMode, Postprocessor, Question, ResultSummarizer, SemanticFilter, SummaryConfig,
+};
+use daoyou::tools::{ToolContext, ToolDeps, ToolExecutor, ToolsConfig, build};
+use daoyou_channels::{SessionKey, Trust};
+use indexmap::IndexMap;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use super::BenchArguments;
+use super::cases::{Case, corpus};
+use super::pages::serve;
+
+/// A home with the sources as its workspace.
+pub struct World {
+    pub executor: ToolExecutor,
+    pub basic: Postprocessor,
+    pub semantic: Option<Postprocessor>,
+    pub llm: Option<Postprocessor>,
+    pages: String,
+    _home: TempDir,
+}
+
+impl World {
+    pub async fn build(arguments: &BenchArguments) -> Result<Self> {
+        let home = tempfile::tempdir()?;
+        let workspace = home.path().join("workspace");
+        copy(&corpus().join("sources"), &workspace)?;
+        let mut config = ToolsConfig::default();
+        config.web.allow_private = vec!["127.0.0.1".to_owned()];
+        let exe = PathBuf::from(env!("CARGO_BIN_EXE_daoyou"));
+        let executor = build(&config, &workspace, home.path(), exe, ToolDeps::default())?;
+        let models = Arc::new(models(arguments)?);
+        let with_mode = |mode| PostprocessConfig { mode, ..PostprocessConfig::default() };
+        let semantic = match &arguments.embeddings {
+            Some((_, model)) => {
+                let embedder = models.embedder(&format!("vectors/{model}"), 0)?;
+                Some(
+                    Postprocessor::new(with_mode(PostprocessMode::Semantic))
+                        .with_semantic(Some(SemanticFilter::new(embedder))),
+                )
+            }
+            None => None,
+        };
+        let llm = arguments.chat.as_ref().map(|(_, model)| {
+            let tools = executor.registry().names().map(str::to_owned).collect();
+            let model = format!("chat/{model}");
+            let llm = SummaryConfig { model: model.clone(), tools, ..SummaryConfig::default() };
+            let summarizer = ResultSummarizer { models: models.clone(), model, on_use: Arc::new(|_| {}) };
+            Postprocessor::new(PostprocessConfig { llm, ..with_mode(PostprocessMode::Llm) })
+                .with_summary(Some(summarizer))
+        });
+        let pages = serve().await?;
+        Ok(Self {
+            executor,
+            basic: Postprocessor::new(PostprocessConfig::default()),
+            semantic,
+            llm,
+            pages,
+            _home: home,
+        })
+    }
+
+    /// Returns what the tool of a case returns, whole.
+    pub async fn result(&self, case: &Case) -> Result<String> {
+        if let Some(output) = &case.output {
+            return fs::read_to_string(corpus().join(output)).with_context(|| output.clone());
+        }
+        let mut arguments = case.arguments.clone();
+        if let Some(page) = &case.page {
+            arguments["url"] = format!("{}/{page}", self.pages).into();
+        }
+        let call = ToolCall { id: "call_1".to_owned(), name: case.tool.clone(), arguments: arguments.to_string() };
+        let result = self.executor.run_whole(&call, &context()).await.result;
+        if !result.success {
+            bail!("{}: {}", case.id, result.render());
+        }
+        Ok(result.content)
+    }
+}
+
+/// Returns the context of the owner's calls.
+pub fn context() -> ToolContext {
+    ToolContext {
+        session: SessionKey::of_chat("cli", "direct"),
+        turn: daoyou_channels::new_id(),
+        call_id: "call_1".to_owned(),
+        channel: "cli".to_owned(),
+        chat_id: "direct".to_owned(),
+        sender: "owner".to_owned(),
+        files: Arc::default(),
+        trust: Trust::Owner,
+        metadata: "{}".into(),
+        origin: Arc::default(),
+        taint: Arc::default(),
+        is_approved: false,
+        question: Arc::new(Question::default()),
+        cancel: CancellationToken::new(),
+    }
+}
+
+fn models(arguments: &BenchArguments) -> Result<Models> {
+    let mut providers = IndexMap::new();
+    for (name, service) in [("vectors", &arguments.embeddings), ("chat", &arguments.chat)] {
+        if let Some((url, _)) = service {
+            let text = format!("kind = \"openai\"\nbase_url = {url:?}\napi_key = \"none\"\n");
+            providers.insert(name.to_owned(), toml::from_str(&text)?);
+        }
+    }
+    let built = Models::build(&providers, |_| None, Arc::new(OfflineProvider));
+    built.map_err(|faults| {
+        anyhow::anyhow!("{}", faults.iter().map(|fault| fault.message.clone()).collect::<Vec<_>>().join("; "))
+    })
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
