@@ -23,7 +23,7 @@ use crate::phrases::Phrases;
 use crate::query::ModelSelection;
 use crate::session::commands::{CommandContext, CommandHandler, SkillFolder};
 use crate::session::lanes::ConcurrencyLimits;
-use crate::tools::{self, PrivateFolders, Processes, Tool, ToolDeps, ToolExecutor};
+use crate::tools::{self, PrivateFolders, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache};
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
 use crate::turn::context::system_prompt::SystemPrompt;
@@ -82,7 +82,10 @@ impl Runtime {
         let memory = memory.with_secrets(secrets(loaded, &fixed.home)?);
         let memory = Arc::new(memory.with_embedder(embedder(config, &models, &fixed.metrics)));
         let jobs = Arc::new(fixed.jobs.with_context(job_context(config)?));
-        let deps = tool_deps(config, Some(&jobs), Some(&memory), Some(&fixed.processes), &fixed.bus);
+        let mut deps = tool_deps(config, Some(&jobs), Some(&memory), Some(&fixed.processes), &fixed.bus);
+        if config.agent.middleware.contains(&MiddlewareName::Cache) {
+            deps.cache = Some(ToolResultCache::new(config.agent.cache.capacity, fixed.metrics.clone()));
+        }
         let skills = SkillFolder::open(&fixed.workspace, &PRIVATE.default_visibility().hidden);
         let commands = Arc::new(CommandHandler {
             context: CommandContext {
@@ -133,7 +136,6 @@ impl Runtime {
                 cache: agent.cache.clone(),
             },
             store: store.clone(),
-            tools: self.commands.tools.clone(),
             timezone: timezone.clone(),
             metrics: bus.metrics().clone(),
             secrets: (*memory.secrets).clone(),
@@ -246,7 +248,14 @@ pub(super) fn tool_deps(
     let ask_user = AskUserTool::new(bus.clone(), config.approval.expires, secrets.clone());
     let mut further: Vec<Arc<dyn Tool>> = vec![Arc::new(ask_user), Arc::new(cron), Arc::new(spawn)];
     further.extend(memory::tools(memory));
-    ToolDeps { processes: processes.cloned(), further, private: PRIVATE, reserve: config.store.reserve.0.0, secrets }
+    ToolDeps {
+        processes: processes.cloned(),
+        further,
+        private: PRIVATE,
+        reserve: config.store.reserve.0.0,
+        secrets,
+        cache: None,
+    }
 }
 
 /// Builds the tools over `workspace`.

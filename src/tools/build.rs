@@ -24,6 +24,7 @@ use super::parallel::ParallelTool;
 use super::private_folders::PrivateFolders;
 use super::process::{ProcessTool, Processes};
 use super::registry::{ToolRegistry, ToolRegistryError};
+use super::result_cache::ToolResultCache;
 use super::run_test::RunTest;
 use super::spill::SpillStore;
 use super::tool::Tool;
@@ -62,6 +63,8 @@ pub struct ToolDeps {
     pub reserve: u64,
     /// Removed from all that the tools return.
     pub secrets: KnownSecrets,
+    /// `None`: no result is cached.
+    pub cache: Option<ToolResultCache>,
 }
 
 /// Builds the tools over `workspace`, and adds further ones. `workspace` and `home` must exist. `exe` is this program; `/proc/self/exe` is right even after it was
@@ -74,7 +77,7 @@ pub fn build(
     workspace: &Path,
     home: &Path,
     exe: PathBuf,
-    ToolDeps { processes, further, private, reserve, secrets }: ToolDeps,
+    ToolDeps { processes, further, private, reserve, secrets, cache }: ToolDeps,
 ) -> Result<ToolExecutor, ToolSetupError> {
     let failed = |error| ToolSetupError::Workspace { path: workspace.to_owned(), error };
     let protected = protected_paths(home);
@@ -133,7 +136,8 @@ pub fn build(
     }
     let limits = ExecutorLimits { timeout, at_once: config.parallel };
     let outputs = OutputLimits::new(config.max_output, &config.output);
-    Ok(ToolExecutor::new(registry, spill, limits).with_output_limits(outputs).with_secrets(secrets))
+    let executor = ToolExecutor::new(registry, spill, limits).with_output_limits(outputs);
+    Ok(executor.with_secrets(secrets).with_cache(cache))
 }
 
 fn setting((key, wrong, allowed): &(&str, String, &str)) -> ToolSetupError {
