@@ -65,8 +65,13 @@ impl fmt::Debug for CacheKey {
 impl<V: Clone + Send + Sync + 'static> ResultCache<V> {
     /// Creates a cache of at most `capacity` results.
     pub fn new(capacity: u64) -> Self {
-        let entries =
-            CacheBuilder::new(capacity).eviction_policy(EvictionPolicy::lru()).expire_after(PerEntryExpiry).build();
+        Self::weighed(capacity, |_| 1)
+    }
+
+    /// Creates a cache of at most `capacity` places, of which each result takes as many as `places` says.
+    pub fn weighed(capacity: u64, places: impl Fn(&V) -> u32 + Send + Sync + 'static) -> Self {
+        let entries = CacheBuilder::new(capacity).weigher(move |_, entry: &CacheEntry<V>| places(&entry.value));
+        let entries = entries.eviction_policy(EvictionPolicy::lru()).expire_after(PerEntryExpiry).build();
         Self { entries }
     }
 

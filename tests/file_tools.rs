@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::{Value, json};
 
 use crate::support::gateway::peak_bytes;
-use crate::support::{Gateway, Hook, Model, Setup};
+use crate::support::{Gateway, Hook, Model, Setup, until};
 
 /// A gateway whose model makes the calls that a message names.
 struct World {
@@ -192,4 +192,34 @@ async fn a_patch_of_either_form_changes_all_its_files_or_none() {
         );
     }
     assert_eq!(world.model.refused(), Vec::<String>::new());
+}
+
+/// A search of many files is given again while none of them changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_search_is_answered_from_the_cache_until_a_file_changes() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let folder = gateway.workspace().join("many");
+    fs::create_dir(&folder).unwrap();
+    for number in 0..1_100 {
+        fs::write(folder.join(format!("{number}.txt")), "tea\n").unwrap();
+    }
+    let arguments = json!({"pattern": "oolong", "path": "many", "glob": "*7.txt"});
+    let wide = json!({"pattern": "oolong", "path": "many"});
+    let search = async |arguments: &Value| gateway.json(&["tools", "run", "grep", &arguments.to_string()]).await;
+    let is_cached = |found: &Value| found["metadata"]["cached"] == true;
+    let no_match = "No match.\n[searched 1100 files]";
+    let first = search(&wide).await;
+    assert!(!is_cached(&first) && first["content"].as_str().unwrap().ends_with(no_match), "{first}");
+    // Files that have only just changed may change again unseen, so their results are not cached.
+    let again = until("a cached result", async || Some(search(&wide).await).filter(is_cached)).await;
+    assert_eq!((&again["content"], again["metadata"]["age_seconds"].is_u64()), (&first["content"], true));
+    assert!(
+        !is_cached(&search(&arguments).await) && !is_cached(&search(&arguments).await),
+        "few files are searched anew"
+    );
+    let hits = gateway.json(&["status"]).await["caches"]["tools"]["hits"].as_u64().unwrap();
+    fs::write(folder.join("7.txt"), "oolong\n").unwrap();
+    let changed = search(&wide).await;
+    assert!(!is_cached(&changed) && changed["content"].as_str().unwrap().contains("7.txt:1: oolong"), "{changed}");
+    assert_eq!(gateway.json(&["status"]).await["caches"]["tools"]["hits"], json!(hits));
 }

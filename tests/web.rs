@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::dns::program_asking;
+use crate::support::dns::{NameAnswer, program_asking};
 use crate::support::web::{Page, Web};
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
@@ -121,7 +121,7 @@ async fn nothing_inside_is_asked_however_it_is_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_server_that_rebinds_gains_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let addresses = ["127.0.0.1", "127.0.0.2"].map(|address| address.parse().unwrap());
+    let addresses = ["127.0.0.1", "127.0.0.2"].map(|address| NameAnswer::Address(address.parse().unwrap()));
     let Some(program) = program_asking(folder.path(), &addresses).await else { return };
     let open = Web::start().await;
     let inner = Web::at(&format!("127.0.0.2:{}", open.port())).await;
@@ -160,6 +160,122 @@ async fn the_configured_service_is_searched() {
     assert_eq!(requests[1].path, "/res/v1/web/search?q=tea&count=5");
     assert_eq!(requests[1].headers["x-subscription-token"], "brave-key-0001");
     assert!(call(&brave, "web_search", &json!({ "query": " " })).await.contains("query is empty"));
+}
+
+/// Runs a tool by hand, and returns its result.
+async fn run(gateway: &Gateway, tool: &str, arguments: &Value) -> Value {
+    let ran = gateway.run(&["tools", "run", tool, &arguments.to_string(), "--json"]).await;
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|fault| panic!("{fault}: {ran:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_page_says_how_old_it_is_and_is_read_anew_on_demand() {
+    let (model, web) = (caller().await, Web::start().await);
+    web.put_each("/news", ["old", "new"].map(|text| Page::html(&format!("<p>{text} news</p>"))).into());
+    let gateway = Gateway::start(setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
+    for (more, text, is_cached) in [
+        (json!({}), "old", false),
+        (json!({}), "old", true),
+        (json!({"fresh": true}), "new", false),
+        (json!({}), "new", true),
+    ] {
+        let mut arguments = json!({ "url": web.url("/news") });
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let read = run(&gateway, "web_fetch", &arguments).await;
+        let content = read["content"].as_str().unwrap();
+        assert!(content.contains(&format!("{text} news")) && content.contains(" s ago]") == is_cached, "{content}");
+        assert_eq!(
+            (read["metadata"]["cached"] == true, read["metadata"]["age_seconds"].is_u64()),
+            (is_cached, is_cached)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_that_may_pass_is_retried() {
+    let (model, web) = (caller().await, Web::start().await);
+    let setup = setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"]);
+    let gateway = Gateway::start(setup.set("tools.web.base_url", web.url("").as_str())).await;
+    let found = json!({ "results": [{ "title": "Tea", "url": "https://tea.example/", "content": "oolong" }] });
+    let failed = |status: u16| Page::new("text/plain", "not now").status(status);
+    let later = |secs: &str| failed(503).header("retry-after", secs);
+    let good = |path: &str| match path {
+        "/search" => Page::new("application/json", found.to_string()),
+        _ => Page::html("<p>about oolong</p>"),
+    };
+    let cases = [
+        (vec![failed(429)], Some(1)),
+        (vec![failed(502), failed(504)], Some(2)),
+        (vec![later("1")], Some(1)),
+        (vec![later("3600")], None),
+        (vec![failed(501)], None),
+    ];
+    for (number, (failures, retries)) in cases.into_iter().enumerate() {
+        let page = format!("/page{number}");
+        for (tool, path, arguments) in [
+            ("web_fetch", page.as_str(), json!({ "url": web.url(&page) })),
+            ("web_search", "/search", json!({ "query": format!("tea {number}") })),
+        ] {
+            web.put_each(path, failures.iter().cloned().chain([good(path)]).collect());
+            let before = web.requests().len();
+            let read = run(&gateway, tool, &arguments).await;
+            assert_eq!(read["success"], retries.is_some(), "{tool} {number}: {read}");
+            assert_eq!(read["metadata"]["retries"].as_u64(), retries, "{tool} {number}: {read}");
+            assert_eq!(web.requests().len() as u64 - before as u64, retries.unwrap_or(0) + 1, "{tool} {number}");
+            if number == 3 {
+                assert!(read["error"].as_str().unwrap().contains("asks to wait 3600 s"), "{read}");
+            }
+        }
+    }
+    web.put("/down", failed(503));
+    let read = run(&gateway, "web_fetch", &json!({ "url": web.url("/down") })).await;
+    assert_eq!((&read["success"], &read["metadata"]["retries"]), (&json!(false), &json!(2)), "{read}");
+}
+
+/// The server starts only after the first try.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_connection_is_retried() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let base = format!("http://127.0.0.1:{port}");
+    let model = caller().await;
+    let setup = setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"]);
+    let gateway = Gateway::start(setup.set("tools.web.base_url", base.as_str())).await;
+    for (tool, arguments) in
+        [("web_fetch", json!({ "url": format!("{base}/page") })), ("web_search", json!({ "query": "tea" }))]
+    {
+        let starts = async {
+            let is_retried = |line: &str| line.contains("a tool call is retried") && line.contains(tool);
+            until("a retry", async || gateway.logs().lines().any(is_retried).then_some(())).await;
+            let web = Web::at(&format!("127.0.0.1:{port}")).await;
+            web.put("/page", Page::html("<p>about oolong</p>"));
+            web.put("/search", Page::new("application/json", r#"{"results":[]}"#));
+            web
+        };
+        let (read, web) = tokio::join!(run(&gateway, tool, &arguments), starts);
+        assert!(read["success"] == true && read["metadata"]["retries"].is_u64(), "{tool}: {read}");
+        web.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_of_the_name_server_is_retried_and_an_unknown_name_is_not() {
+    let web = Web::start().await;
+    web.put("/page", Page::html("<p>about oolong</p>"));
+    let model = caller().await;
+    let address = NameAnswer::Address("127.0.0.1".parse().unwrap());
+    for (answers, retries, part) in [
+        (vec![NameAnswer::Failure, address], Some(1), "about oolong"),
+        (vec![NameAnswer::Unknown, address], None, "there is no host names.test"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(program) = program_asking(folder.path(), &answers).await else { return };
+        let setup = setup(&model).program(Some(program)).set("tools.web.allow_private", vec!["127.0.0.1"]);
+        let gateway = Gateway::start(setup).await;
+        let arguments = json!({ "url": format!("http://names.test:{}/page", web.port()) });
+        let read = run(&gateway, "web_fetch", &arguments).await;
+        assert!(read.to_string().contains(part), "{read}");
+        assert_eq!(read["metadata"]["retries"].as_u64(), retries, "{read}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,7 +27,7 @@ use crate::postprocess::SemanticFilter;
 use crate::query::ModelSelection;
 use crate::session::commands::{CommandContext, CommandHandler, SkillFolder};
 use crate::session::lanes::ConcurrencyLimits;
-use crate::tools::{self, PrivateFolders, Processes, Tool, ToolDeps, ToolExecutor};
+use crate::tools::{self, PrivateFolders, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache};
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
 use crate::turn::context::system_prompt::SystemPrompt;
@@ -86,7 +86,10 @@ impl Runtime {
         let memory = memory.with_secrets(secrets(loaded, &fixed.home)?);
         let memory = Arc::new(memory.with_embedder(embedder(config, &models, &fixed.metrics)));
         let jobs = Arc::new(fixed.jobs.with_context(job_context(config)?));
-        let deps = tool_deps(config, Some(&jobs), Some(&memory), Some(&fixed.processes), &fixed.bus);
+        let mut deps = tool_deps(config, Some(&jobs), Some(&memory), Some(&fixed.processes), &fixed.bus);
+        if config.agent.middleware.contains(&MiddlewareName::Cache) {
+            deps.cache = Some(ToolResultCache::new(config.agent.cache.capacity, fixed.metrics.clone()));
+        }
         let deps = ToolDeps {
             semantic: result_embedder(config, &models, &fixed.metrics).map(SemanticFilter::new),
             summarizer: result_summarizer(config, &models, &fixed.metrics),
@@ -142,7 +145,6 @@ impl Runtime {
                 cache: agent.cache.clone(),
             },
             store: store.clone(),
-            tools: self.commands.tools.clone(),
             timezone: timezone.clone(),
             metrics: bus.metrics().clone(),
             secrets: (*memory.secrets).clone(),

@@ -25,6 +25,7 @@ use super::parallel::ParallelTool;
 use super::private_folders::PrivateFolders;
 use super::process::{ProcessTool, Processes};
 use super::registry::{ToolRegistry, ToolRegistryError};
+use super::result_cache::ToolResultCache;
 use super::run_test::RunTest;
 use super::spill::SpillStore;
 use super::tool::Tool;
@@ -67,6 +68,8 @@ pub struct ToolDeps {
     /// The embedding model and the chat model of `tools.postprocess`.
     pub semantic: Option<SemanticFilter>,
     pub summarizer: Option<ResultSummarizer>,
+    /// `None`: no result is cached.
+    pub cache: Option<ToolResultCache>,
 }
 
 /// Builds the tools over `workspace`, and adds further ones. `workspace` and `home` must exist. `exe` is this program; `/proc/self/exe` is right even after it was
@@ -79,7 +82,7 @@ pub fn build(
     workspace: &Path,
     home: &Path,
     exe: PathBuf,
-    ToolDeps { processes, further, private, reserve, secrets, semantic, summarizer }: ToolDeps,
+    ToolDeps { processes, further, private, reserve, secrets, semantic, summarizer, cache }: ToolDeps,
 ) -> Result<ToolExecutor, ToolSetupError> {
     let failed = |error| ToolSetupError::Workspace { path: workspace.to_owned(), error };
     let protected = protected_paths(home);
@@ -141,7 +144,7 @@ pub fn build(
     let postprocess = with_own_names(config.postprocess.clone());
     let postprocessor = Postprocessor::new(postprocess).with_semantic(semantic).with_summary(summarizer);
     let executor = ToolExecutor::new(registry, spill, limits).with_output_limits(outputs).with_secrets(secrets);
-    Ok(executor.with_postprocessor(Arc::new(postprocessor)))
+    Ok(executor.with_postprocessor(Arc::new(postprocessor)).with_cache(cache))
 }
 
 /// Replaces aliases of tools by their own names.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use daoyou_channels::backoff::{Backoff, jittered};
 use futures_util::FutureExt;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::arguments::parse_arguments;
@@ -18,11 +18,11 @@ use super::output_limits::{ORIGINAL_KEY, OutputLimits, OutputRule, note_cut, not
 use super::private_folders::ConversationFolder;
 use super::refusal::{Restriction, refusal};
 use super::registry::{ToolRegistry, ToolRegistryError};
+use super::result_cache::{CacheableCall, ToolResultCache};
 use super::spill::SpillStore;
 use super::tool::{CallRunner, OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome};
 use super::tool_result::ToolResult;
 use super::truncation::TextExtent;
-use crate::cache::{CacheKey, Cacheability};
 use crate::chat::{ERROR_ADVICE, ToolCall, ToolSpec};
 use crate::guard::KnownSecrets;
 use crate::postprocess::{PostprocessOrder, Postprocessor, RawResult};
@@ -40,6 +40,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const EXIT_CODE_KEY: &str = "exit_code";
 /// The most of an output that is filtered, in bytes.
 const LONGEST_FILTERED: u64 = 2_000_000;
+/// The longest wait that a tool may ask for; for a longer one, the failure is the result.
+const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(30);
 /// Metadata key: how often the call was retried.
 const RETRIES_KEY: &str = "retries";
 
@@ -51,6 +53,7 @@ pub struct ToolExecutor {
     outputs: Arc<OutputLimits>,
     secrets: KnownSecrets,
     postprocessor: Arc<Postprocessor>,
+    cache: Option<Arc<ToolResultCache>>,
 }
 
 /// The limits of every call.
@@ -71,6 +74,7 @@ impl ToolExecutor {
             outputs: Arc::default(),
             secrets: KnownSecrets::default(),
             postprocessor: Arc::default(),
+            cache: None,
         }
     }
 
@@ -87,6 +91,11 @@ impl ToolExecutor {
     /// Returns the same executor, which filters results by the question of the turn.
     pub fn with_postprocessor(self, postprocessor: Arc<Postprocessor>) -> Self {
         Self { postprocessor, ..self }
+    }
+
+    /// Returns the same executor, which caches results of the tools that declare it.
+    pub fn with_cache(self, cache: Option<ToolResultCache>) -> Self {
+        Self { cache: cache.map(Arc::new), ..self }
     }
 
     /// Adds a tool of another module.
@@ -106,6 +115,7 @@ impl ToolExecutor {
             outputs: Arc::clone(&self.outputs),
             secrets: self.secrets.clone(),
             postprocessor: Arc::clone(&self.postprocessor),
+            cache: self.cache.clone(),
         }
     }
 
@@ -168,17 +178,13 @@ impl ToolExecutor {
         (!restriction.tools.is_empty() || !restriction.urls.is_empty()).then_some(restriction)
     }
 
-    /// Returns the cache key of `call` if results of its tool may be cached, which only holds for idempotent tools.
-    pub fn cacheable(&self, call: &ToolCall) -> Option<CacheableCall> {
-        let tool = self.registry.get(&call.name).filter(|tool| tool.replay() == ReplayPolicy::Idempotent)?;
-        let ttl = tool.cache_ttl().filter(|ttl| !ttl.is_zero())?;
-        let arguments = parse_arguments(tool.spec(), &call.arguments).ok()?;
-        Some(CacheableCall { key: CacheKey::of("tool", &json!([tool.spec().name, arguments])), ttl })
-    }
-
-    /// Runs one call. The model reads [`ToolResult::render`] of the result, which is within the tool's limit.
+    /// Runs one call, or takes its result from the cache. The model reads [`ToolResult::render`] of the result, which is
+    /// within the tool's limit.
     pub async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
-        let mut outcome = self.run_whole(call, context).await;
+        let mut outcome = match self.cacheable(call, context).await {
+            Some((cache, cacheable)) => cache.get_or(cacheable, || self.run_whole(call, context)).await,
+            None => self.run_whole(call, context).await,
+        };
         self.finish(&mut outcome, call, context).await;
         outcome
     }
@@ -199,7 +205,17 @@ impl ToolExecutor {
         }
     }
 
-    /// Does the same as [`Self::run`], without shortening the result.
+    /// Returns the cache and the call if its result may be in it. A call that is refused or wrong is not.
+    async fn cacheable(&self, call: &ToolCall, context: &ToolContext) -> Option<(&ToolResultCache, CacheableCall)> {
+        let (cache, tool) = (self.cache.as_deref()?, self.registry.get(&call.name)?);
+        if tool.replay() != ReplayPolicy::Idempotent || self.refusal(call, context).is_some() {
+            return None;
+        }
+        let (tool, arguments) = self.validate(Some(tool), call, context).ok()?;
+        Some((cache, CacheableCall::of(tool, &arguments, context).await?))
+    }
+
+    /// Does the same as [`Self::run`], always anew and without preparing the result for the model.
     pub async fn run_whole(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
         let started = Instant::now();
         let tool = self.registry.get(&call.name);
@@ -254,8 +270,11 @@ impl ToolExecutor {
         let mut retries = 0;
         loop {
             let mut outcome = self.run_once(tool, arguments.clone(), context, deadline, limit).await;
-            let wait = jittered(backoff.next_wait());
-            let again = outcome.result.retryable && !outcome.result.success && may_repeat && retries + 1 < TRIES;
+            let result = &outcome.result;
+            let asked = result.retry_after.unwrap_or_default();
+            let wait = jittered(backoff.next_wait()).max(asked);
+            let may_pass = result.retryable && !result.success && asked <= LONGEST_ASKED_WAIT;
+            let again = may_pass && may_repeat && retries + 1 < TRIES;
             let rested = again
                 && Instant::now() + wait < deadline
                 && context.cancel.run_until_cancelled(tokio::time::sleep(wait)).await.is_some();
@@ -438,20 +457,5 @@ impl CallRunner for ToolExecutor {
 
     async fn spill(&self, text: String, context: &ToolContext) -> Option<String> {
         self.spill(text, !context.taint.is_empty(), context).await
-    }
-}
-
-/// A call whose result may be cached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheableCall {
-    /// The tool and the normal form of its arguments.
-    pub key: CacheKey,
-    pub ttl: Duration,
-}
-
-impl CacheableCall {
-    /// Returns whether an outcome may be cached: not a failure, and not an outcome with effects inside daoyou.
-    pub fn cacheability(outcome: &ToolOutcome) -> Cacheability {
-        if outcome.result.success && outcome.effects.is_empty() { Cacheability::Store } else { Cacheability::Skip }
     }
 }

@@ -235,11 +235,17 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// Returns how long a result may be reused for the same arguments; `None`: each call runs. Only for idempotent
-    /// tools whose result is the same for every session, turn and chat. No file tool qualifies: files change without
-    /// daoyou, and reading one costs no more than finding out whether it has changed.
+    /// Returns how long a result is given again to the same sender in the same conversation, for the same arguments and
+    /// the same [`Tool::cache_stamp`]; `None`: each call runs. Only for idempotent tools.
     fn cache_ttl(&self) -> Option<Duration> {
         None
+    }
+
+    /// Returns a stamp of all else that the result of this call depends on, such as the files that it reads; `None`: this
+    /// call runs. It is taken before each call of a tool with a [`Tool::cache_ttl`], so it must cost much less than the
+    /// call.
+    async fn cache_stamp(&self, _arguments: &Value, _context: &ToolContext) -> Option<String> {
+        Some(String::new())
     }
 
     /// Returns the arguments that must be literal: a plan puts no other call's result into them.

@@ -1,6 +1,7 @@
 //! The result of a call. What other code reads of it is in typed fields; the journal and people see these among its metadata.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -50,9 +51,15 @@ pub struct ToolResult {
     pub model_use: Vec<ModelUse>,
     #[serde(default)]
     pub duration_ms: u64,
+    /// The work ended early, and the same call may give more later: the result is not cached.
+    #[serde(skip)]
+    pub is_partial: bool,
     /// The failure may be temporary: the executor tries again if the tool allows it. The model does not see this.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retryable: bool,
+    /// How long to wait before the next try, if somebody has said it.
+    #[serde(skip)]
+    pub retry_after: Option<Duration>,
 }
 
 /// How a call of a plan ended.

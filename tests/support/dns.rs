@@ -13,9 +13,19 @@ use super::requirements::{bubblewrap_is_missing, is_root, skip_story};
 /// The types of questions (RFC 1035, section 3.2.2).
 const TYPE_A: [u8; 2] = [0, 1];
 
+/// An answer of the name server.
+#[derive(Clone, Copy)]
+pub enum NameAnswer {
+    Address(Ipv4Addr),
+    /// It fails (SERVFAIL).
+    Failure,
+    /// There is no such name (NXDOMAIN).
+    Unknown,
+}
+
 /// Returns a script that starts the program with this name server alone, in `folder`; `None` if the machine cannot do it, and then
-/// skips the story. The first address answers the first question, the last all further ones.
-pub async fn program_asking(folder: &Path, addresses: &[Ipv4Addr]) -> Option<PathBuf> {
+/// skips the story. The first answer is for the first question, the last for all further ones.
+pub async fn program_asking(folder: &Path, answers: &[NameAnswer]) -> Option<PathBuf> {
     if bubblewrap_is_missing() {
         return None;
     }
@@ -27,9 +37,9 @@ pub async fn program_asking(folder: &Path, addresses: &[Ipv4Addr]) -> Option<Pat
     let bytes = Uuid::new_v4().into_bytes();
     let ip = Ipv4Addr::new(127, bytes[0], bytes[1], bytes[2].clamp(2, 250));
     let socket = UdpSocket::bind(SocketAddr::from((ip, 53))).await.expect("root binds port 53 of loopback");
-    tokio::spawn(answer(socket, addresses.to_vec()));
+    tokio::spawn(answer(socket, answers.to_vec()));
     let (resolver, script) = (folder.join("resolv.conf"), folder.join("with-name-server"));
-    std::fs::write(&resolver, format!("nameserver {ip}\n")).expect("the folder is ours");
+    std::fs::write(&resolver, format!("nameserver {ip}\noptions attempts:1\n")).expect("the folder is ours");
     let line = format!(
         "#!/bin/sh\nexec bwrap --dev-bind / / --ro-bind {} /etc/resolv.conf {} \"$@\"\n",
         resolver.display(),
@@ -40,14 +50,20 @@ pub async fn program_asking(folder: &Path, addresses: &[Ipv4Addr]) -> Option<Pat
     Some(script)
 }
 
-async fn answer(socket: UdpSocket, addresses: Vec<Ipv4Addr>) {
-    let (mut question, mut asked) = ([0; 512], 0);
+async fn answer(socket: UdpSocket, answers: Vec<NameAnswer>) {
+    let (mut question, mut asked) = ([0; 512], 0_usize);
     while let Ok((length, from)) = socket.recv_from(&mut question).await {
         let question = &question[..length];
         let is_address = question_end(question).is_some_and(|end| question[end - 4..end - 2] == TYPE_A);
-        let address = is_address.then(|| addresses[asked.min(addresses.len() - 1)]);
+        // The question for an IPv6 address follows that for an IPv4 address.
+        let number = if is_address { asked } else { asked.saturating_sub(1) };
+        let (code, address) = match answers[number.min(answers.len() - 1)] {
+            NameAnswer::Address(address) => (0, Some(address).filter(|_| is_address)),
+            NameAnswer::Failure => (2, None),
+            NameAnswer::Unknown => (3, None),
+        };
         asked += usize::from(is_address);
-        if let Some(reply) = reply(question, address) {
+        if let Some(reply) = reply(question, code, address) {
             drop(socket.send_to(&reply, from).await);
         }
     }
@@ -62,11 +78,11 @@ fn question_end(message: &[u8]) -> Option<usize> {
     (at + 5 <= message.len()).then_some(at + 5)
 }
 
-/// Returns the answer to a question (RFC 1035, section 4): one address that may not be kept, or none.
-fn reply(question: &[u8], address: Option<Ipv4Addr>) -> Option<Vec<u8>> {
+/// Returns the answer to a question (RFC 1035, section 4) with this code: one address that may not be kept, or none.
+fn reply(question: &[u8], code: u8, address: Option<Ipv4Addr>) -> Option<Vec<u8>> {
     let end = question_end(question)?;
     let mut reply = question[..2].to_vec();
-    reply.extend([0x81, 0x80, 0, 1, 0, u8::from(address.is_some()), 0, 0, 0, 0]);
+    reply.extend([0x81, 0x80 | code, 0, 1, 0, u8::from(address.is_some()), 0, 0, 0, 0]);
     reply.extend(&question[12..end]);
     if let Some(address) = address {
         reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);

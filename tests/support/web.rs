@@ -1,12 +1,14 @@
 //! A web server with pages for the tools that read the web.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use tokio::task::JoinHandle;
 
 /// One answer.
 #[derive(Clone)]
@@ -51,7 +53,8 @@ pub struct WebRequest {
 
 #[derive(Default)]
 struct Shared {
-    pages: Mutex<HashMap<String, Page>>,
+    /// The answers of each path, in order; the last one stays.
+    pages: Mutex<HashMap<String, Vec<Page>>>,
     requests: Mutex<Vec<WebRequest>>,
 }
 
@@ -59,6 +62,7 @@ struct Shared {
 pub struct Web {
     shared: Arc<Shared>,
     port: u16,
+    server: JoinHandle<io::Result<()>>,
 }
 
 impl Web {
@@ -72,8 +76,8 @@ impl Web {
         let port = listener.local_addr().expect("a bound socket has an address").port();
         let shared = Arc::new(Shared::default());
         let router = Router::new().fallback(answer).with_state(Arc::clone(&shared));
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { shared, port }
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { shared, port, server }
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -84,9 +88,20 @@ impl Web {
         self.port
     }
 
+    /// Stops listening.
+    pub async fn stop(self) {
+        self.server.abort();
+        drop(self.server.await);
+    }
+
     /// Answers the path, without its query, with a page.
     pub fn put(&self, path: &str, page: Page) {
-        self.shared.pages.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), page);
+        self.put_each(path, vec![page]);
+    }
+
+    /// Answers the path with each of the pages once, and then always with the last.
+    pub fn put_each(&self, path: &str, pages: Vec<Page>) {
+        self.shared.pages.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), pages);
     }
 
     pub fn requests(&self) -> Vec<WebRequest> {
@@ -98,7 +113,10 @@ async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, request: Request) -
     let path = uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     let seen = WebRequest { path, headers: request.headers().clone() };
     shared.requests.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
-    let page = shared.pages.lock().unwrap_or_else(PoisonError::into_inner).get(uri.path()).cloned();
+    let page = match shared.pages.lock().unwrap_or_else(PoisonError::into_inner).get_mut(uri.path()) {
+        Some(pages) if pages.len() > 1 => Some(pages.remove(0)),
+        pages => pages.and_then(|pages| pages.first().cloned()),
+    };
     let Some(page) = page else { return (StatusCode::NOT_FOUND, "no such page").into_response() };
     let mut response = page.body.into_response();
     *response.status_mut() = StatusCode::from_u16(page.status).expect("a status of HTTP");

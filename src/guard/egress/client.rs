@@ -23,6 +23,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often one host is asked.
 const HOST_QUOTA: Quota = Quota::Steady { count: 10, period: Duration::from_secs(10) };
+/// How the errors of the resolver end if a name has no address. Only their texts tell them from those that may pass: glibc's, then
+/// musl's.
+const UNKNOWN_HOST: [&str; 4] = [
+    "Name or service not known",
+    "No address associated with hostname",
+    "Name does not resolve",
+    "Name has no usable address",
+];
 /// The hosts whose requests are counted separately.
 const MAX_HOSTS: usize = 1_000;
 
@@ -147,7 +155,11 @@ fn failure(url: &Url, error: &reqwest::Error) -> EgressError {
     if error.is_timeout() {
         return EgressError::Failed(format!("{host} did not answer in time"));
     }
-    EgressError::Failed(format!("{host} cannot be reached: {last}"))
+    let why = last.to_string();
+    if UNKNOWN_HOST.iter().any(|unknown| why.ends_with(unknown)) {
+        return EgressError::Refused(format!("there is no host {host}"));
+    }
+    EgressError::Failed(format!("{host} cannot be reached: {why}"))
 }
 
 /// Asks a name server.

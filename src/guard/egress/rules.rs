@@ -13,7 +13,7 @@ use super::address::{canonical, is_public};
 /// Why a guarded request has no answer; the text is for the model.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EgressError {
-    /// The rules forbid it.
+    /// The rules forbid it, or there is no such host: another try fails as well.
     #[error("{0}")]
     Refused(String),
     /// The host cannot be reached, or breaks off; another try may help.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{AtFlags, FileType, OFlags, RawDir};
+use rustix::fs::{AtFlags, FileType, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
@@ -209,9 +209,14 @@ impl WalkedEntry<'_> {
         self.walk.inside.as_ref().map(|inside| inside.join(self.path()))
     }
 
-    /// Returns when the entry was modified; it is not opened.
+    /// Returns the facts of the entry, which is not opened.
+    pub fn stat(&self) -> Option<Stat> {
+        rustix::fs::statat(&self.folder.handle, self.name, AtFlags::SYMLINK_NOFOLLOW).ok()
+    }
+
+    /// Returns when the entry was modified.
     pub fn modified(&self) -> Option<SystemTime> {
-        let found = rustix::fs::statat(&self.folder.handle, self.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let found = self.stat()?;
         let since = Duration::new(u64::try_from(found.st_mtime).ok()?, u32::try_from(found.st_mtime_nsec).ok()?);
         SystemTime::UNIX_EPOCH.checked_add(since)
     }

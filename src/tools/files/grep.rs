@@ -28,6 +28,8 @@ const MAX_GLOB: usize = 1_000;
 pub(super) const LONGEST_SEARCH: Duration = Duration::from_secs(20);
 /// How much later a search ends whose pattern is slow: it is stopped between two buffers.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long a result is given again if no file has changed.
+const CACHED: Duration = Duration::from_secs(300);
 /// The searches that run at the same time, each with several threads.
 const AT_ONCE: usize = 4;
 
@@ -85,6 +87,17 @@ impl Tool for Grep {
 
     fn output_limit(&self) -> OutputLimit {
         OutputLimit { chars: 16_000, lines: MAX_MATCHES + 10 }
+    }
+
+    fn cache_ttl(&self) -> Option<Duration> {
+        Some(CACHED)
+    }
+
+    async fn cache_stamp(&self, arguments: &Value, context: &ToolContext) -> Option<String> {
+        let args = GrepArgs::deserialize(arguments).ok()?;
+        let globs = args.glob.as_deref().map(overrides).transpose().ok()?;
+        let path = args.path.unwrap_or_else(|| ".".to_owned());
+        self.scope.tree_stamp(path, move |path, kind| verdict(globs.as_ref(), path, kind), context).await
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
@@ -145,15 +158,7 @@ fn grep(
     let path = args.path.as_deref().unwrap_or(".");
     let skipped = match Walk::new(jail, path, stop) {
         Ok(walk) => {
-            let select = |path: &Path, kind: EntryKind| match &globs {
-                None => Verdict::Usual,
-                Some(globs) => match globs.matched(path, kind == EntryKind::Folder) {
-                    ignore::Match::None => Verdict::Usual,
-                    ignore::Match::Ignore(_) => Verdict::Never,
-                    ignore::Match::Whitelist(_) => Verdict::Always,
-                },
-            };
-            walk.run(&select, || search.visitor());
+            walk.run(&|path, kind| verdict(globs.as_ref(), path, kind), || search.visitor());
             walk.skipped.list()
         }
         Err(JailError::NotFolder(_)) => {
@@ -170,6 +175,7 @@ fn grep(
     let found = search.finish();
     let mut result = ToolResult::ok(String::new());
     result.add_sources(found.files.iter().filter_map(|file| foreign.source(file.path.as_deref()?)).collect());
+    result.is_partial = matches!(stop.reason(), Some(reason) if reason != WalkStop::Enough);
     let mut lines: Vec<String> = Vec::new();
     for file in &found.files {
         lines.extend(file.lines.iter().map(|(number, text)| format!("{}:{number}: {text}", file.shown)));
@@ -197,6 +203,15 @@ fn grep(
     lines.push(format!("[searched {} {files}{left_out}]", found.searched));
     result.content = lines.join("\n");
     Ok(result)
+}
+
+/// Returns the place of an entry in a search with these globs.
+fn verdict(globs: Option<&Override>, path: &Path, kind: EntryKind) -> Verdict {
+    match globs.map(|globs| globs.matched(path, kind == EntryKind::Folder)) {
+        None | Some(ignore::Match::None) => Verdict::Usual,
+        Some(ignore::Match::Ignore(_)) => Verdict::Never,
+        Some(ignore::Match::Whitelist(_)) => Verdict::Always,
+    }
 }
 
 /// Parses `glob`: names of files, or paths below the searched folder; `!` leaves out what it matches.

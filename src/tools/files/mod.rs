@@ -19,6 +19,7 @@ mod scope;
 mod search;
 mod text_file;
 mod text_stream;
+mod tree_stamp;
 mod write;
 
 pub use apply_patch::ApplyPatch;

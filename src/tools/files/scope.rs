@@ -2,14 +2,16 @@
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use daoyou_channels::Trust;
 use daoyou_channels::email::files::FOLDER as MAIL_FOLDER;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::tree_stamp::{STAMP_LIMIT, tree_stamp};
 use crate::crash;
-use crate::guard::{Jail, Taint};
+use crate::guard::{EntryKind, Jail, StopSignal, Taint, Verdict};
 use crate::tools::private_folders::{GATEWAY_FOLDER, PrivateFolders};
 use crate::tools::spill::FOREIGN_ENDING;
 use crate::tools::{ToolContext, ToolOutcome, ToolResult};
@@ -99,6 +101,23 @@ impl ReadScope {
         } else {
             self.configured.for_turn(context)
         }
+    }
+
+    /// Returns the stamp of what a call reads below the folder `path`, for [`Tool::cache_stamp`]; `select` is that of its
+    /// walk. `None` if caching is not worth it or not safe.
+    ///
+    /// [`Tool::cache_stamp`]: crate::tools::Tool::cache_stamp
+    pub(super) async fn tree_stamp(
+        &self,
+        path: String,
+        select: impl Fn(&Path, EntryKind) -> Verdict + Send + Sync + 'static,
+        context: &ToolContext,
+    ) -> Option<String> {
+        let (jail, stop) = (self.for_turn(context), StopSignal::new(STAMP_LIMIT, context.cancel.clone()));
+        let stamp = move || tree_stamp(&jail, &path, &select, &stop, SystemTime::now());
+        let stamp = tokio::task::spawn_blocking(stamp).await.ok()??;
+        // Files that came with the message count as its sender's own.
+        Some(format!("{stamp} {}", context.files.join("\n")))
     }
 
     /// Returns true if an untrusted sender may read the `path` of these arguments: the file came with the sender's own

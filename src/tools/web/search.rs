@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use super::config::{SearchService, WebConfig};
+use super::failed_answer;
 use super::services::{SearchHit, hits, request, service_name};
 use crate::chat::ToolSpec;
 use crate::guard::Taint;
@@ -70,7 +71,7 @@ impl WebSearch {
         let request: RequestBuilder =
             request(client, self.service, &self.base_url, key, query, count).map_err(ToolResult::failed)?;
         let mut response = request.send().await.map_err(failed)?;
-        let status = response.status();
+        let (status, headers) = (response.status(), response.headers().clone());
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(failed)? {
             body.extend_from_slice(&chunk);
@@ -84,8 +85,7 @@ impl WebSearch {
                 401 | 403 => format!("{name} refused the search ({status}): check tools.web.api_key. It said: {said}"),
                 _ => format!("{name} answered {status}. It said: {said}"),
             };
-            let is_temporary = status.is_server_error();
-            return Err(if is_temporary { ToolResult::failed_for_now(error) } else { ToolResult::failed(error) });
+            return Err(failed_answer(status, &headers, error));
         }
         let mut found = hits(self.service, &body).map_err(|why| ToolResult::failed(format!("{name}: {why}")))?;
         found.truncate(count as usize);

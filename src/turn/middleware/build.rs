@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 
 use super::around::{ModelCall, ToolRun, TurnRun};
 use super::budget::BudgetMiddleware;
-use super::cache::{Caches, ResponseCache, ToolCache};
+use super::cache::{CachedResponses, ResponseCache};
 use super::chain::MiddlewareChain;
 use super::config::{BudgetConfig, CacheConfig, MiddlewareName, RateLimitConfig};
 use super::logging::{LoggingMiddleware, TimingMiddleware};
@@ -15,7 +15,6 @@ use super::redaction::RedactionMiddleware;
 use crate::guard::KnownSecrets;
 use crate::metrics::Metrics;
 use crate::store::Store;
-use crate::tools::ToolExecutor;
 
 /// The middleware around turns, model calls and tool calls.
 #[derive(Default)]
@@ -32,7 +31,7 @@ pub struct MiddlewareStack {
 #[derive(Clone)]
 pub struct MiddlewareState {
     limiter: Arc<CallLimiter>,
-    caches: Arc<Caches>,
+    cached: Arc<CachedResponses>,
 }
 
 /// The settings of the middleware.
@@ -49,7 +48,6 @@ pub struct MiddlewareSettings {
 pub struct MiddlewareParts {
     pub settings: MiddlewareSettings,
     pub store: Store,
-    pub tools: Arc<ToolExecutor>,
     pub timezone: TimeZone,
     pub metrics: Arc<Metrics>,
     /// All secrets of the configuration.
@@ -59,17 +57,17 @@ pub struct MiddlewareParts {
 
 impl Default for MiddlewareState {
     fn default() -> Self {
-        Self { limiter: Arc::default(), caches: Arc::new(Caches::new(1)) }
+        Self { limiter: Arc::default(), cached: Arc::new(CachedResponses::new(1)) }
     }
 }
 
 impl MiddlewareStack {
     /// Builds the middleware of `agent.middleware`, the first one outermost.
     pub fn build(parts: &MiddlewareParts) -> Self {
-        let caches =
-            Some(&parts.kept.caches).filter(|caches| caches.capacity() == parts.settings.cache.capacity).cloned();
-        let caches = caches.unwrap_or_else(|| Arc::new(Caches::new(parts.settings.cache.capacity)));
-        let kept = MiddlewareState { limiter: parts.kept.limiter.clone(), caches };
+        let mut kept = parts.kept.clone();
+        if kept.cached.capacity != parts.settings.cache.capacity {
+            kept.cached = Arc::new(CachedResponses::new(parts.settings.cache.capacity));
+        }
         let mut built = Self { kept, ..Self::default() };
         for name in &parts.settings.middleware {
             built.add(*name, parts);
@@ -110,14 +108,12 @@ impl MiddlewareStack {
                 let limiter = self.kept.limiter.clone();
                 self.model.push(Arc::new(RateLimitMiddleware { config: config.rate_limit.clone(), limiter }));
             }
-            MiddlewareName::Cache => {
-                let (caches, metrics) = (self.kept.caches.clone(), parts.metrics.clone());
-                if config.cache.responses {
-                    let (caches, metrics) = (caches.clone(), metrics.clone());
-                    self.model.push(Arc::new(ResponseCache { caches, config: config.cache.clone(), metrics }));
-                }
-                self.tool.push(Arc::new(ToolCache { caches, tools: parts.tools.clone(), metrics }));
+            // The tools cache their own results.
+            MiddlewareName::Cache if config.cache.responses => {
+                let (cached, metrics) = (self.kept.cached.clone(), parts.metrics.clone());
+                self.model.push(Arc::new(ResponseCache { cached, config: config.cache.clone(), metrics }));
             }
+            MiddlewareName::Cache => {}
         }
     }
 }

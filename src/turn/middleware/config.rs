@@ -90,7 +90,7 @@ pub struct CacheConfig {
     pub any_temperature: bool,
     /// How long a response is given again.
     pub ttl: Span,
-    /// Responses that are kept, and as many results of tools.
+    /// Responses that are kept, and as many results of tools, large ones counted several times.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub capacity: u32,
 }

@@ -1,0 +1,136 @@
+//! A stamp of the files of a tree, which costs much less than reading them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+
+use crate::guard::{EntryKind, Jail, StopSignal, Verdict, Walk, WalkVisitor, WalkedEntry};
+
+/// The longest time that taking a stamp may last.
+pub(super) const STAMP_LIMIT: Duration = Duration::from_secs(1);
+/// A tree with fewer files and bytes is read about as fast as it is stamped.
+const MIN_FILES: usize = 1_000;
+const MIN_BYTES: u64 = 16 << 20;
+/// A file that changed this recently may change again without another time of change, in seconds: file systems keep it in steps.
+const SETTLING_SECS: u64 = 2;
+
+/// What the threads of a walk have seen.
+#[derive(Default)]
+struct TreeFacts {
+    /// One hash for each file: its path, place on the disk, size, mode and times.
+    files: Vec<[u8; 32]>,
+    bytes: u64,
+    /// The time of the latest change, in seconds.
+    latest: Option<u64>,
+    /// A file was gone before it was looked at.
+    has_vanished: bool,
+}
+
+struct FileStamper<'a>(&'a Mutex<TreeFacts>);
+
+impl WalkVisitor for FileStamper<'_> {
+    fn visit(&mut self, entry: &WalkedEntry<'_>) {
+        if entry.kind != EntryKind::File {
+            return;
+        }
+        let Some(stat) = entry.stat() else {
+            self.0.lock().has_vanished = true;
+            return;
+        };
+        let place = (stat.st_dev, stat.st_ino, stat.st_mode, stat.st_nlink, stat.st_size);
+        let times = (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
+        let mut hasher = Sha256::new_with_prefix(format!("{place:?}{times:?}"));
+        hasher.update(OsStr::as_bytes(entry.path().as_os_str()));
+        let latest = u64::try_from(stat.st_mtime.max(stat.st_ctime)).ok();
+        let mut facts = self.0.lock();
+        facts.files.push(hasher.finalize().into());
+        facts.bytes = facts.bytes.saturating_add(u64::try_from(stat.st_size).unwrap_or(0));
+        facts.latest = facts.latest.max(latest);
+    }
+}
+
+/// Returns a stamp of the files below the folder `path` that `select` has a place for, at the time `now`. It changes whenever one
+/// of them does. `None` if reading them costs no more, if one has only just changed, or if they are too many.
+pub(super) fn tree_stamp(
+    jail: &Jail,
+    path: &str,
+    select: &(dyn Fn(&Path, EntryKind) -> Verdict + Sync),
+    stop: &StopSignal,
+    now: SystemTime,
+) -> Option<String> {
+    let walk = Walk::new(jail, path, stop).ok()?;
+    let facts = Mutex::new(TreeFacts::default());
+    walk.run(select, || FileStamper(&facts));
+    let TreeFacts { mut files, bytes, latest, has_vanished } = facts.into_inner();
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
+    let is_settled = !has_vanished && latest.is_none_or(|latest| latest + SETTLING_SECS < now);
+    if stop.is_stopped() || !is_settled || (files.len() < MIN_FILES && bytes < MIN_BYTES) {
+        return None;
+    }
+    files.sort_unstable();
+    let mut hasher = Sha256::new_with_prefix(format!("{:?}", walk.skipped.list()));
+    files.iter().for_each(|file| hasher.update(file));
+    Some(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    #[test]
+    fn every_change_of_a_file_changes_the_stamp() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir(root.join("src")).unwrap();
+        for number in 0..MIN_FILES + 10 {
+            fs::write(root.join(format!("src/{number}.rs")), "fn f() {}\n").unwrap();
+        }
+        fs::write(root.join(".gitignore"), "ignored\n").unwrap();
+        let jail = Jail::open(root, true, Vec::new(), 1 << 20).unwrap();
+        let stamp_at = |path: &str, after: u64| {
+            let stop = StopSignal::new(Duration::from_secs(60), CancellationToken::new());
+            let now = SystemTime::now() + Duration::from_secs(after);
+            tree_stamp(&jail, path, &|_, _| Verdict::Usual, &stop, now)
+        };
+        let stamp = || stamp_at(".", 60);
+        assert_eq!(stamp_at(".", 0), None, "the files are too new");
+        let first = stamp();
+        assert!(first.is_some() && first == stamp());
+        // What is not searched does not matter.
+        fs::write(root.join("ignored"), "x").unwrap();
+        fs::write(root.join(".hidden"), "x").unwrap();
+        assert_eq!(stamp(), first);
+        let mut seen = vec![first];
+        let time = fs::metadata(root.join("src/1.rs")).unwrap().modified().unwrap();
+        let changes: [&dyn Fn(); 6] = [
+            // Of the same size, with the time of before.
+            &|| {
+                fs::write(root.join("src/1.rs"), "fn g() {}\n").unwrap();
+                fs::File::options().write(true).open(root.join("src/1.rs")).unwrap().set_modified(time).unwrap();
+            },
+            &|| fs::write(root.join("src/new.rs"), "").unwrap(),
+            &|| fs::rename(root.join("src/2.rs"), root.join("src/two.rs")).unwrap(),
+            &|| fs::hard_link(root.join("src/3.rs"), root.join(".link")).unwrap(),
+            &|| fs::write(root.join(".gitignore"), "ignored\nsrc/4.rs\n").unwrap(),
+            &|| fs::remove_file(root.join("src/5.rs")).unwrap(),
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            change();
+            let stamp = stamp();
+            assert!(stamp.is_some() && !seen.contains(&stamp), "{number}");
+            seen.push(stamp);
+        }
+        assert_eq!(stamp_at("src/1.rs", 60), None, "one file is read as fast");
+        fs::create_dir(root.join("small")).unwrap();
+        fs::write(root.join("small/1"), "").unwrap();
+        assert_eq!(stamp_at("small", 60), None);
+    }
+}
