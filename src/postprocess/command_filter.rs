@@ -14,6 +14,11 @@ use super::relevance::Relevance;
 /// The lines at the start and at the end that always stay.
 const HEAD: usize = 3;
 const TAIL: usize = 10;
+/// The share of what the model would get that may stay at all, and the one for what is only related to the question.
+const MOST: f64 = 0.8;
+const RELATED: f64 = 0.45;
+/// A line with this share of the relevance of the best one is as good.
+const NEAR_BEST: f64 = 0.7;
 /// The lines after a failure that belong to it if they are not empty.
 const AFTER_FAILURE: usize = 14;
 /// The most lines that fold to the same pattern and stay.
@@ -91,12 +96,19 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
     let classes: Vec<LineClass> = lines.bodies.iter().map(|line| class_of(line)).collect();
     let folded = fold(&lines, is_log(&lines));
     let relevance = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
-    let room = Room { chars: raw.limit.min(body.chars().count()) * 9 / 10, lines: settings.max_lines };
+    let room = |share: f64| Room {
+        chars: (raw.limit.min(body.chars().count()) as f64 * share) as usize,
+        lines: settings.max_lines,
+    };
     let mut selection = LineSelection::none(lines.len());
     selection.keep(0..HEAD.min(lines.len()));
     selection.keep(lines.len().saturating_sub(TAIL)..lines.len());
-    let has_failures = keep_failures(&lines, &classes, &folded, room, &mut selection);
-    let has_relevant = keep_relevant(&lines, &relevance, ask, room, &mut selection);
+    // The lines that the question asks for come before failures that it may not be about.
+    let has_relevant = keep_relevant(&lines, &relevance, ask, &room, &mut selection);
+    let is_about_failures = ask.intent == Intent::DebugError || !has_relevant;
+    let for_failures = room(if is_about_failures { MOST } else { RELATED });
+    let has_failures = keep_failures(&lines, &classes, &folded, for_failures, &mut selection);
+    let room = room(MOST);
     let noise = classes.iter().filter(|class| **class == LineClass::Noise).count();
     let repeated = folded.iter().filter(|is_repeat| **is_repeat).count();
     if !has_relevant && !(has_failures && ask.intent == Intent::DebugError) {
@@ -168,26 +180,27 @@ fn keep_failures(
     !failures.is_empty()
 }
 
-/// Keeps lines that hold what the question asks for; returns true if the question tells lines apart.
+/// Keeps lines that hold what the question asks for, the best first; returns true if the question tells lines apart.
 fn keep_relevant(
     lines: &TextLines<'_>,
     relevance: &Relevance,
     ask: &Ask,
-    room: Room,
+    room: &dyn Fn(f64) -> Room,
     selection: &mut LineSelection,
 ) -> bool {
-    if !relevance.is_telling() {
+    if !ask.tells_apart(relevance) {
         return false;
     }
-    let mut order: Vec<usize> = (0..lines.len())
-        .filter(|at| relevance.scores[*at] >= ask.threshold * relevance.best && relevance.scores[*at] > 0.0)
-        .collect();
+    let fits = |at: &usize| relevance.scores[*at] >= ask.threshold * relevance.best && relevance.scores[*at] > 0.0;
+    let mut order: Vec<usize> = (0..lines.len()).filter(fits).collect();
     order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
     for at in order {
+        let is_best = relevance.scores[at] >= NEAR_BEST * relevance.best;
+        let room = room(if is_best { MOST } else { RELATED });
         if room.is_full(selection, lines) {
             break;
         }
-        selection.keep_around(at, 2);
+        selection.keep_around(at, if is_best { 2 } else { 1 });
     }
     true
 }

@@ -225,12 +225,15 @@ impl Postprocessor {
                 Err(error) => tracing::warn!(tool = raw.tool, %error, "a result could not be compared by meaning"),
             }
         }
-        Some((Tier::Basic, self.filter_by_words(raw, ask, files).await?, None))
+        Some((Tier::Basic, self.filter_by_words(raw, question, ask, files).await?, None))
     }
 
-    async fn filter_by_words(&self, raw: &RawResult<'_>, ask: &Ask, files: Option<&dyn FileLines>) -> Option<Filtered> {
+    async fn filter_by_words(&self, raw: &RawResult<'_>, question: &Question, ask: &Ask, files: Option<&dyn FileLines>) -> Option<Filtered> {
         let tool = self.config.tools.get(raw.tool);
         let settings = FilterSettings::of(tool);
+        if question.is_broad() && ask.intent == Intent::General && ResultKind::of(raw.tool)? != ResultKind::Output {
+            return None;
+        }
         if ask.keywords.is_empty() && ask.intent == Intent::General && ResultKind::of(raw.tool)? != ResultKind::Output {
             return None;
         }

@@ -140,6 +140,13 @@ const OF_CHINESE_QUESTIONS: &[&str] = &[
     "发生",
 ];
 
+/// Words of questions about the whole of a result.
+const BROAD: &[&str] = &[
+    "summarise", "summarize", "summary", "overview", "tl;dr", "tldr", "main points", "key points", "in short", "what is this about",
+    "what's this about", "what's in here", "walk me through", "总结", "概括", "概述", "大意", "摘要", "主要内容", "讲了什么", "讲了些什么", "讲的是什么",
+    "说了什么", "介绍一下", "要点", "归纳", "梳理", "大概",
+];
+
 /// Further Chinese characters that join words: they end a run of characters that are in no word of the glossary.
 const JOINING: &str = "把被让给从到对向往于为以及或而且但却并再还又都各每只仅才已曾将会能可要想需应该得着过做用拿来去上下里中内外前后时候不没无非别几多少大小最更太真好成出起啥咋嘛哈";
 
@@ -159,6 +166,12 @@ impl Question {
 
     pub fn is_empty(&self) -> bool {
         self.text.trim().is_empty() && self.aim.trim().is_empty()
+    }
+
+    /// Returns true if the question is about the whole of something: no part answers it.
+    pub fn is_broad(&self) -> bool {
+        let text = self.text.to_lowercase();
+        BROAD.iter().any(|words| text.contains(words))
     }
 
     /// Returns the intent, and how sure that is (0 to 1).

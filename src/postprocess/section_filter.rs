@@ -19,12 +19,14 @@ const PROSE_ENDINGS: &[&str] = &["md", "markdown", "rst", "adoc", "html", "htm",
 /// The evidence from which the question has surely found its place.
 const STRONG_EVIDENCE: f64 = 0.75;
 /// The share of what the model would get that is filled with the next best sections: the less sure, the more.
-const FILL_STRONG: f64 = 0.3;
-const FILL_WEAK: f64 = 0.55;
+const FILL_STRONG: f64 = 0.35;
+const FILL_WEAK: f64 = 0.6;
 /// The share that relevant sections may fill.
 const MOST_RELEVANT: f64 = 0.9;
 /// A section that defines what is asked for counts so much more.
 const OF_DEFINITION: f64 = 1.6;
+/// The lines of a section that stay because the section before it announces them.
+const LONGEST_FOLLOWER: usize = 20;
 /// Further, a section near relevant ones counts by this share of their relevance.
 const OF_NEIGHBOUR: f64 = 0.25;
 
@@ -160,6 +162,9 @@ fn select(
         }
         if fits {
             keep_section(lines, part, part.lines.clone(), selection);
+            if let Some(next) = parts.get(at + 1).filter(|next| is_relevant && belongs_to(lines, next, part)) {
+                selection.keep(next.lines.start..next.lines.end.min(next.lines.start + LONGEST_FOLLOWER));
+            }
         } else if is_relevant {
             // A long section: the lines around its keywords.
             let left = Room { chars: chars(share).saturating_sub(used.0), lines: room.lines.saturating_sub(used.1) };
@@ -169,6 +174,14 @@ fn select(
         }
         used = (selection.chars(lines), selection.count());
     }
+}
+
+/// Returns true if a section is the example or the list that the section before it announces.
+fn belongs_to(lines: &TextLines<'_>, next: &Section, part: &Section) -> bool {
+    let first = lines.bodies[next.lines.clone()].iter().find(|line| !line.trim().is_empty());
+    let last = lines.bodies[part.lines.clone()].iter().rev().find(|line| !line.trim().is_empty());
+    let is_block = first.is_some_and(|line| line.starts_with("```") || line.starts_with("    ") || line.starts_with("| "));
+    is_block || last.is_some_and(|line| line.trim_end().ends_with([':', '：']))
 }
 
 /// Returns the relevance of a section, with some of that of its neighbours.
