@@ -228,7 +228,13 @@ impl Postprocessor {
         Some((Tier::Basic, self.filter_by_words(raw, question, ask, files).await?, None))
     }
 
-    async fn filter_by_words(&self, raw: &RawResult<'_>, question: &Question, ask: &Ask, files: Option<&dyn FileLines>) -> Option<Filtered> {
+    async fn filter_by_words(
+        &self,
+        raw: &RawResult<'_>,
+        question: &Question,
+        ask: &Ask,
+        files: Option<&dyn FileLines>,
+    ) -> Option<Filtered> {
         let tool = self.config.tools.get(raw.tool);
         let settings = FilterSettings::of(tool);
         if question.is_broad() && ask.intent == Intent::General && ResultKind::of(raw.tool)? != ResultKind::Output {
@@ -293,3 +299,7 @@ fn is_better(raw: &RawResult<'_>, result: &FilteredResult) -> bool {
     let with_note = result.render(None).chars().count() + PATH_ROOM;
     left >= TOO_LITTLE && with_note as f64 <= whole as f64 * WORTHWHILE && result.kept > 0
 }
+
+#[cfg(test)]
+#[path = "processor_tests.rs"]
+mod tests;

@@ -142,9 +142,34 @@ const OF_CHINESE_QUESTIONS: &[&str] = &[
 
 /// Words of questions about the whole of a result.
 const BROAD: &[&str] = &[
-    "summarise", "summarize", "summary", "overview", "tl;dr", "tldr", "main points", "key points", "in short", "what is this about",
-    "what's this about", "what's in here", "walk me through", "总结", "概括", "概述", "大意", "摘要", "主要内容", "讲了什么", "讲了些什么", "讲的是什么",
-    "说了什么", "介绍一下", "要点", "归纳", "梳理", "大概",
+    "summarise",
+    "summarize",
+    "summary",
+    "overview",
+    "tl;dr",
+    "tldr",
+    "main points",
+    "key points",
+    "in short",
+    "what is this about",
+    "what's this about",
+    "what's in here",
+    "walk me through",
+    "总结",
+    "概括",
+    "概述",
+    "大意",
+    "摘要",
+    "主要内容",
+    "讲了什么",
+    "讲了些什么",
+    "讲的是什么",
+    "说了什么",
+    "介绍一下",
+    "要点",
+    "归纳",
+    "梳理",
+    "大概",
 ];
 
 /// Further Chinese characters that join words: they end a run of characters that are in no word of the glossary.

@@ -180,7 +180,8 @@ fn select(
 fn belongs_to(lines: &TextLines<'_>, next: &Section, part: &Section) -> bool {
     let first = lines.bodies[next.lines.clone()].iter().find(|line| !line.trim().is_empty());
     let last = lines.bodies[part.lines.clone()].iter().rev().find(|line| !line.trim().is_empty());
-    let is_block = first.is_some_and(|line| line.starts_with("```") || line.starts_with("    ") || line.starts_with("| "));
+    let is_block =
+        first.is_some_and(|line| line.starts_with("```") || line.starts_with("    ") || line.starts_with("| "));
     is_block || last.is_some_and(|line| line.trim_end().ends_with([':', '：']))
 }
 

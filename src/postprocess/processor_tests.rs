@@ -1,0 +1,316 @@
+//! Results and questions, and what is left.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::postprocess::config::{BasicConfig, ToolFilterConfig};
+
+/// Processes a result with settings; `None`: it stays.
+fn process_with(
+    config: PostprocessConfig,
+    tool: &str,
+    arguments: &Value,
+    text: &str,
+    question: &str,
+) -> Option<FilteredResult> {
+    let raw = RawResult { tool, arguments, text, limit: 12_000 };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(Postprocessor::new(config).process(&raw, &Question::new(question), None))
+}
+
+fn process(tool: &str, arguments: &Value, text: &str, question: &str) -> Option<FilteredResult> {
+    process_with(PostprocessConfig::default(), tool, arguments, text, question)
+}
+
+/// Returns lines as `read_file` shows them.
+fn numbered(text: &str) -> String {
+    text.lines().enumerate().map(|(at, line)| format!("{}\t{line}", at + 1)).collect::<Vec<_>>().join("\n")
+}
+
+/// Forty functions, one of which reads the retry limit.
+fn source() -> String {
+    let function = |at: usize| {
+        let (name, body) = if at == 17 {
+            ("retry_limit".to_owned(), "self.retries.min(MAX_RETRIES)".to_owned())
+        } else {
+            (format!("part_{at}"), format!("self.values[{at}]"))
+        };
+        format!("/// Returns something.\npub fn {name}(&self) -> usize {{\n    let value = {body};\n    value\n}}\n")
+    };
+    numbered(&(0..40).map(function).collect::<Vec<_>>().join("\n"))
+}
+
+fn matches(count: usize) -> String {
+    let line = |at: usize| {
+        format!(
+            "src/file_{at}.rs:{}: let value_{at} = {};",
+            at + 1,
+            if at % 7 == 3 { "open_database(path)" } else { "compute(path)" }
+        )
+    };
+    (0..count).map(line).collect::<Vec<_>>().join("\n") + "\n[searched 60 files]"
+}
+
+#[test]
+fn a_file_keeps_what_the_question_asks_for_with_true_line_numbers() {
+    let (path, source) = (json!({"path": "src/a.rs"}), source());
+    let done = process("read_file", &path, &source, "Where is retry_limit computed?").unwrap();
+    let shown = done.render(Some(".daoyou/x.txt"));
+    assert!(shown.contains("pub fn retry_limit(&self)") && shown.contains("MAX_RETRIES"), "{shown}");
+    assert!(
+        shown.lines().filter(|line| line.contains('\t')).all(|line| source.lines().any(|whole| whole == line)),
+        "{shown}"
+    );
+    assert!(shown.len() < source.len() / 2);
+    assert_eq!((done.intent, done.tier, done.unit), (Intent::General, Tier::Basic, "lines"));
+    assert_eq!(done.keywords, ["retry_limit", "computed"]);
+    assert!(shown.ends_with(&format!(
+        "[filtered for the question: {} of {} lines; the whole: .daoyou/x.txt]",
+        done.kept, done.original
+    )));
+    let outline = process("read_file", &path, &source, "Show me the structure").unwrap().render(None);
+    assert!((0..40).filter(|at| *at != 17).all(|at| outline.contains(&format!("fn part_{at}("))), "{outline}");
+    assert!(!outline.contains("self.values[3]"), "{outline}");
+}
+
+#[test]
+fn a_search_keeps_at_most_ten_relevant_matches_once_each() {
+    let done = process("grep", &json!({"pattern": "let"}), &matches(60), "where is the database opened?").unwrap();
+    let shown = done.render(None);
+    assert_eq!((done.original, done.kept, done.unit), (60, 9, "matches").max((60, done.kept.min(10), "matches")));
+    assert!((0..60).filter(|at| at % 7 == 3).all(|at| shown.contains(&format!("src/file_{at}.rs:"))), "{shown}");
+    assert!(shown.contains("[searched 60 files]"));
+    let repeated = (0..40).map(|at| format!("a_{at}.rs:1: open_database();")).collect::<Vec<_>>().join("\n");
+    let text = format!("{repeated}\n{}", matches(30));
+    let shown = process("grep", &json!({}), &text, "where is the database opened?").unwrap().render(None);
+    assert!(shown.contains("a_0.rs:1: open_database(); [and 39 times more]"), "{shown}");
+}
+
+#[test]
+fn an_output_keeps_failures_and_places_and_counts_what_passed() {
+    let passed = (0..200).map(|at| format!("test parser::case_{at} ... ok")).collect::<Vec<_>>().join("\n");
+    let text = format!(
+        "   Compiling parser v0.1.0\nrunning 202 tests\n{passed}\ntest net::reconnects ... FAILED\n\nfailures:\n\n---- net::reconnects stdout ----\n\
+         thread 'net::reconnects' panicked at src/net.rs:48:9:\nassertion `left == right` failed\n  left: 1\n right: 2\n\nfailures:\n    net::reconnects\n\n\
+         test result: FAILED. 201 passed; 1 failed; 0 ignored; finished in 0.4s\n"
+    );
+    let done = process("exec", &json!({"command": "cargo test"}), &text, "why do the tests fail").unwrap();
+    let shown = done.render(None);
+    for expected in
+        ["net::reconnects ... FAILED", "src/net.rs:48:9", "left: 1", "201 passed; 1 failed", "of progress or success"]
+    {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    assert!(!shown.contains("case_100") && shown.len() * 10 < text.len() * 3, "{shown}");
+}
+
+#[test]
+fn data_stays_data() {
+    let records: Vec<Value> = (0..60).map(|at| json!({"name": format!("part-{at}"), "price": at * 3, "tags": ["a", "b"], "colour": if at == 31 { "crimson" } else { "grey" }})).collect();
+    let text = serde_json::to_string_pretty(&json!({ "items": records, "total": 60 })).unwrap();
+    for text in [text.clone(), numbered(&text)] {
+        let done = process("read_file", &json!({"path": "parts.json"}), &text, "which part is crimson?").unwrap();
+        let left: Value = serde_json::from_str(done.render(None).rsplit_once('\n').unwrap().0).unwrap();
+        assert_eq!(left["items"][0]["name"], "part-31", "{left}");
+        assert!(left["items"].as_array().unwrap().len() < 5, "{left}");
+    }
+    let rows = (0..120)
+        .map(|at| format!("{at},person {at},{}", if at == 77 { "Lisbon" } else { "Oslo" }))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let table = numbered(&format!("id,name,city\n{rows}"));
+    let done = process("read_file", &json!({"path": "people.csv"}), &table, "who lives in Lisbon?").unwrap();
+    assert!(
+        done.render(None).starts_with("1\tid,name,city\n...\n79\t77,person 77,Lisbon\n..."),
+        "{}",
+        done.render(None)
+    );
+    assert_eq!((done.original, done.kept, done.unit), (120, 1, "rows"));
+    assert_eq!(process("read_file", &json!({"path": "people.csv"}), &table, "how many people live in Lisbon?"), None);
+}
+
+#[test]
+fn a_result_stays_as_it_is_where_a_filter_would_harm() {
+    let source = source();
+    let diff = format!("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n{}", "+ retry_limit\n".repeat(200));
+    let path = json!({"path": "src/a.rs"});
+    for (why, tool, arguments, text, question) in [
+        ("short", "read_file", path.clone(), "retry_limit", "retry_limit?"),
+        ("no question", "read_file", path.clone(), source.as_str(), ""),
+        ("no keyword", "read_file", path.clone(), source.as_str(), "what is it?"),
+        (
+            "the question is about something else",
+            "read_file",
+            path.clone(),
+            source.as_str(),
+            "weather in Paris tomorrow",
+        ),
+        (
+            "a question about the whole",
+            "read_file",
+            path.clone(),
+            source.as_str(),
+            "summarise what retry_limit does here",
+        ),
+        ("a tool without a filter", "git_diff", json!({}), source.as_str(), "retry_limit"),
+        ("an unknown tool", "weather__today", json!({}), source.as_str(), "retry_limit"),
+        ("a diff", "exec", json!({"command": "git diff"}), diff.as_str(), "retry_limit"),
+        ("an exact part", "read_file", json!({"path": "src/a.rs", "offset": 40}), source.as_str(), "retry_limit"),
+        (
+            "a result that was kept whole",
+            "read_file",
+            json!({"path": ".daoyou/conversations/a/spill/b.txt"}),
+            source.as_str(),
+            "retry_limit",
+        ),
+        ("few matches", "grep", json!({}), &matches(10).repeat(1), "database"),
+    ] {
+        assert_eq!(process(tool, &arguments, text, question), None, "{why}");
+    }
+    let shown = process("read_file", &path, &source, "retry_limit?").unwrap().render(Some("x"));
+    assert_eq!(process("read_file", &path, &shown, "retry_limit?"), None, "a second time");
+}
+
+#[test]
+fn each_setting_has_an_effect() {
+    let path = json!({"path": "src/a.rs"});
+    let with_tool = |tool: &str, set: ToolFilterConfig| PostprocessConfig {
+        tools: BTreeMap::from([(tool.to_owned(), set)]),
+        ..PostprocessConfig::default()
+    };
+    let source = source();
+    let off = PostprocessConfig { enabled: false, ..PostprocessConfig::default() };
+    assert_eq!(process_with(off, "read_file", &path, &source, "retry_limit?"), None);
+    let no_words = PostprocessConfig {
+        basic: BasicConfig { keyword_extraction: false, ..BasicConfig::default() },
+        ..PostprocessConfig::default()
+    };
+    assert_eq!(process_with(no_words, "read_file", &path, &source, "retry_limit?"), None);
+    let few = PostprocessConfig {
+        basic: BasicConfig { max_keywords: 1, ..BasicConfig::default() },
+        ..PostprocessConfig::default()
+    };
+    assert_eq!(
+        process_with(few, "read_file", &path, &source, "retry_limit and retries?").unwrap().keywords,
+        ["retry_limit"]
+    );
+    for set in [
+        ToolFilterConfig { enabled: Some(false), ..ToolFilterConfig::default() },
+        ToolFilterConfig { extract_relevant_sections: Some(false), ..ToolFilterConfig::default() },
+    ] {
+        assert_eq!(process_with(with_tool("read_file", set), "read_file", &path, &source, "retry_limit?"), None);
+    }
+    let lines = |most| {
+        let set = ToolFilterConfig { max_lines: Some(most), ..ToolFilterConfig::default() };
+        process_with(with_tool("read_file", set), "read_file", &path, &source, "retry_limit?").unwrap().kept
+    };
+    assert!(lines(12) <= 12 && lines(12) < lines(200));
+    let kept = |set| {
+        process_with(with_tool("grep", set), "grep", &json!({}), &matches(60), "where is the database opened?").unwrap()
+    };
+    assert_eq!(kept(ToolFilterConfig { max_results: Some(4), ..ToolFilterConfig::default() }).kept, 4);
+    let repeated = (0..60)
+        .map(|at| format!("a_{at}.rs:1: open_database();\nb_{at}.rs:2: other_{at}();"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let all = ToolFilterConfig { deduplicate: Some(false), ..ToolFilterConfig::default() };
+    let all =
+        process_with(with_tool("grep", all), "grep", &json!({}), &repeated, "where is the database opened?").unwrap();
+    assert!(!all.render(None).contains("times more"));
+    let list = (0..60)
+        .map(|at| format!("src/module_{at}/database_{at}.rs\nsrc/module_{at}/other.rs"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let files = |set| {
+        process_with(with_tool("glob", set), "glob", &json!({}), &list, "database files of module_7")
+            .map(|done| done.kept)
+    };
+    assert!(files(ToolFilterConfig { max_files: Some(3), ..ToolFilterConfig::default() }).unwrap() <= 3);
+    assert_eq!(files(ToolFilterConfig { filter_by_keywords: Some(false), ..ToolFilterConfig::default() }), None);
+    // A lower threshold keeps more.
+    let threshold = |share| {
+        let basic = BasicConfig { relevance_threshold: share, ..BasicConfig::default() };
+        let config = PostprocessConfig {
+            basic,
+            ..with_tool("grep", ToolFilterConfig { max_results: Some(50), ..ToolFilterConfig::default() })
+        };
+        process_with(config, "exec", &json!({"command": "x"}), &log(), "database timeout in worker 7").unwrap().kept
+    };
+    assert!(threshold(0.2) > threshold(0.95));
+}
+
+/// A log in which some lines are about a database.
+fn log() -> String {
+    let line = |at: usize| match at % 9 {
+        0 => format!("step {at} a the database answered alpha{at}"),
+        4 => format!("step {at} b worker 7 met a timeout of the database beta{at}"),
+        _ => format!("step {at} c idle gamma{at} delta{at}"),
+    };
+    (0..300).map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn matches_stand_among_the_lines_around_them() {
+    struct OneFile;
+    #[async_trait::async_trait]
+    impl FileLines for OneFile {
+        async fn lines(&self, path: &str, first: usize, last: usize) -> Option<Vec<String>> {
+            (!path.contains("file_3.")).then(|| {
+                (first..=last)
+                    .map(|line| {
+                        if line % 7 == 4 {
+                            format!("    let value_{} = open_database(path);", line - 1)
+                        } else {
+                            format!("line {line}")
+                        }
+                    })
+                    .collect()
+            })
+        }
+    }
+    let text = matches(60);
+    let raw = RawResult { tool: "grep", arguments: &json!({}), text: &text, limit: 12_000 };
+    let question = Question::new("where is the database opened?");
+    let shown = |config| async {
+        Postprocessor::new(config).process(&raw, &question, Some(&OneFile)).await.unwrap().render(None)
+    };
+    let done = shown(PostprocessConfig::default()).await;
+    assert!(done.contains("  9- line 9\n  10- line 10\nsrc/file_10.rs:11: let value_10 = open_database(path);\n  12- line 12\n  13- line 13\n"), "{done}");
+    assert!(done.contains("src/file_3.rs:4: let value_3") && !done.contains("  5- line 5"), "{done}");
+    let set = ToolFilterConfig { add_context_lines: Some(0), ..ToolFilterConfig::default() };
+    let done =
+        shown(PostprocessConfig { tools: BTreeMap::from([("grep".to_owned(), set)]), ..PostprocessConfig::default() })
+            .await;
+    assert!(!done.contains("10- line 10"), "{done}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn no_text_gets_longer_and_nothing_panics(
+        lines in prop::collection::vec("(\\PC{0,80}|[a-z_]{1,12}\\.rs:[0-9]{1,3}: [a-z ]{0,40}|(fn|def|class|#|##) [a-z_]{1,10}|error: [a-z ]{0,30}|\\{|\\}|\"[a-z]{1,8}\": [0-9]{1,4},)", 1..160),
+        question in "(\\PC{0,40}|[a-z_ ]{0,40}|[一-龥]{0,12}|what is [a-z]{1,6}|结构)",
+        tool in prop::sample::select(vec!["read_file", "grep", "exec", "web_fetch", "list_dir", "repo_map", "web_search", "run_test"]),
+        ending in prop::sample::select(vec!["rs", "md", "csv", "json", "log", "txt"]),
+        is_numbered in any::<bool>(),
+    ) {
+        let text = lines.join("\n");
+        let text = if is_numbered { numbered(&text) } else { text };
+        let arguments = json!({ "path": format!("a.{ending}") });
+        if let Some(done) = process(tool, &arguments, &text, &question) {
+            let shown = done.render(Some(".daoyou/conversations/0123456789abcdef/spill/0123456789abcdef-call_1.txt"));
+            prop_assert!(shown.chars().count() <= text.chars().count());
+            prop_assert!(done.kept <= done.original && done.kept > 0);
+            prop_assert_eq!(process(tool, &arguments, &shown, &question), None);
+            if is_numbered && done.unit == "lines" {
+                for line in shown.lines().filter(|line| line.contains('\t')) {
+                    prop_assert!(text.lines().any(|whole| whole == line), "{}", line);
+                }
+            }
+        }
+    }
+}
