@@ -129,7 +129,7 @@ fn tools_are_found_by_name_or_alias() {
         assert_eq!(got.as_deref(), found, "{name}");
     }
     let fewer = registry(&["exec", "edit"]);
-    assert_eq!(fewer.executor.registry().names().count(), 19);
+    assert_eq!(fewer.executor.registry().names().count(), 24);
     assert!(fewer.executor.registry().get("bash").is_none());
 }
 
