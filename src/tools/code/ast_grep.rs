@@ -1,11 +1,15 @@
 //! Finds code by its shape, with the matcher of ast-grep.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use ast_grep_core::matcher::{MatcherExt, NodeMatch};
 use ast_grep_core::replacer::TemplateFix;
 use ast_grep_core::tree_sitter::StrDoc;
-use ast_grep_core::{AstGrep, Matcher, Pattern};
+use ast_grep_core::{AstGrep, Language, Matcher, Pattern};
+
+use tokio_util::sync::CancellationToken;
+use tree_sitter::Tree;
 
 use super::language::CodeLanguage;
 use super::parser::{ParseFailure, SourceParser, check_depth};
@@ -14,6 +18,8 @@ use crate::text::{one_line, truncate};
 
 /// The longest pattern, in bytes.
 const MAX_PATTERN: usize = 4_096;
+/// The longest time for reading it.
+const FRAGMENT_TIME: Duration = Duration::from_secs(2);
 /// The most matches in one file.
 const MAX_MATCHES: usize = 10_000;
 /// How many nodes are compared before a stop is noticed.
@@ -54,10 +60,13 @@ impl CodePattern {
             return Err(fault("it holds a NUL"));
         }
         // The library walks it by recursion.
-        let stop = StopSignal::new(std::time::Duration::from_secs(5), tokio_util::sync::CancellationToken::new());
-        let tree = SourceParser::new().parse(language, pattern.as_bytes(), &stop);
+        let tree = parse_fragment(language, pattern);
         tree.and_then(|tree| check_depth(&tree)).map_err(|_| fault("it is nested too deeply"))?;
-        let parsed = Pattern::try_new(pattern, language).map_err(|error| fault(&describe(&error)))?;
+        let parsed = match expression_in_context(language, pattern) {
+            Some((context, kind)) => Pattern::contextual(&context, &kind, language),
+            None => Pattern::try_new(pattern, language),
+        };
+        let parsed = parsed.map_err(|error| fault(&describe(&error)))?;
         if parsed.has_error() {
             return Err(fault("it is not a whole expression, statement or declaration; $A stands for one node, $$$A for several"));
         }
@@ -161,6 +170,28 @@ impl CodePattern {
     }
 }
 
+fn parse_fragment(language: CodeLanguage, text: &str) -> Result<Tree, ParseFailure> {
+    let stop = StopSignal::new(FRAGMENT_TIME, CancellationToken::new());
+    SourceParser::new().parse(language, text.as_bytes(), &stop)
+}
+
+/// Returns an expression of C or C++ within a function, and the kind of its node: outside of one, a call reads as a declaration.
+fn expression_in_context(language: CodeLanguage, pattern: &str) -> Option<(String, String)> {
+    let is_whole = pattern.trim_end().ends_with([';', '}']);
+    if is_whole || !matches!(language, CodeLanguage::C | CodeLanguage::Cpp) {
+        return None;
+    }
+    let context = format!("void f() {{ {pattern}; }}");
+    let tree = parse_fragment(language, &language.pre_process_pattern(&context)).ok()?;
+    let root = tree.root_node();
+    let body = root.named_child(0)?.child_by_field_name("body")?;
+    let statement = body.named_child(0).filter(|statement| statement.kind() == "expression_statement")?;
+    let is_alone = !root.has_error() && root.named_child_count() == 1 && body.named_child_count() == 1;
+    // The name of the function comes before another identifier.
+    let kind = statement.named_child(0)?.kind();
+    (is_alone && kind != "identifier").then(|| (context, kind.to_owned()))
+}
+
 /// Applies edits, which are in order, to a text.
 pub(super) fn apply(text: &str, edits: &[TextEdit]) -> String {
     let mut changed = String::with_capacity(text.len());
@@ -187,10 +218,6 @@ fn describe(error: &ast_grep_core::PatternError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio_util::sync::CancellationToken;
-
     use super::*;
 
     fn stop() -> StopSignal {
@@ -208,6 +235,7 @@ mod tests {
             ("tsx", "const x = <A b={1} />", "<A b={$X} />", "<C b={$X} />", "const x = <C b={1} />"),
             ("go", "package a\nfunc f() { x := g(1) }", "g($A)", "h($A, nil)", "package a\nfunc f() { x := h(1, nil) }"),
             ("java", "class A { void f() { g(1, 2); } }", "g($A, $B)", "g($B, $A)", "class A { void f() { g(2, 1); } }"),
+            ("c", "int f(void) { g(1); return g(a, 2); }", "g($A)", "h($A)", "int f(void) { h(1); return g(a, 2); }"),
             ("c", "int f(void) { return g(1); }", "return $A;", "return h($A);", "int f(void) { return h(g(1)); }"),
             ("cpp", "auto f() { return std::move(x); }", "std::move($A)", "$A", "auto f() { return x; }"),
             // Only the outer one: what is in it is gone.

@@ -82,7 +82,7 @@ async fn nothing_is_written_before_it_is_asked_for() {
     assert!(told.starts_with("No match; nothing was changed."), "{told}");
     arguments["rewrite"] = json!("f($B)");
     let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await.render();
-    assert_eq!(told, "Error: rewrite uses $B, which the pattern does not have");
+    assert!(told.starts_with("Error: rewrite uses $B, which the pattern does not have"), "{told}");
 }
 
 #[tokio::test]

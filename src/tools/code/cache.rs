@@ -226,7 +226,7 @@ impl CodeCache {
         if found != version {
             return Ok(None);
         }
-        let check: String = connection.pragma_query_value(None, "quick_check(1)", |row| row.get(0))?;
+        let check: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         Ok((check == "ok").then_some(connection))
     }
 

@@ -76,9 +76,11 @@ pub(super) fn rank_definitions(files: &[GraphFile<'_>], idents: &HashSet<&str>) 
         for (index, definition) in definitions.iter().enumerate().filter(|(_, found)| found.kind != SymbolKind::Impl) {
             let name = definition.name.as_str();
             let used = scores.get(&(file, name)).copied().unwrap_or(0.0) / same.get(name).copied().unwrap_or(1.0);
-            let own = ranks[file] * OWN_SHARE / definitions.len() as f64;
-            let mentioned = if idents.contains(name) { MENTIONED } else { 1.0 };
-            ranked.push(RankedDefinition { file, definition: index, rank: (used + own) * mentioned });
+            let rank = match idents.contains(name) {
+                true => (used + ranks[file]) * MENTIONED,
+                false => used + ranks[file] * OWN_SHARE / definitions.len() as f64,
+            };
+            ranked.push(RankedDefinition { file, definition: index, rank });
         }
     }
     ranked.sort_by(|one, other| {

@@ -85,7 +85,7 @@ fn rust_and_python() {
             "local arg self os",
         ),
         (CodeLanguage::Python, "def наука(данные):\n    return обработка(данные)\n", "function наука 1", "обработка", "данные"),
-        (CodeLanguage::Python, "def a(:\n  pass\nclass B:\n    def c(self): pass\n", "class B 3, method c 4", "", ""),
+        (CodeLanguage::Python, "def a(:\n  pass\nclass B:\n    def c(self): pass\n", "function a 1, class B 3, method c 4", "", ""),
     ]);
 }
 
@@ -142,7 +142,7 @@ fn go_java_and_the_family_of_c() {
             "namespace ns {\ntemplate <typename T> class Store : public Base<T> {\npublic:\n  Store(int x);\n  ~Store();\n  int load(Arg a) const { return ns2::run_it(a); }\n  bool operator==(const Store &o) const;\n};\nusing Alias = Other;\nint Store::outside(int a) { call_it<int>(a); Thing x(a); return 0; }\nint &ref_out() { static int a; return a; }\n}\n",
             "module ns 1, class Store 2, function Store 4, method ~Store 5, method load 6, method operator== 7, type Alias 9, method outside 10, function ref_out 11",
             "Base Arg run_it Other call_it Thing",
-            "a x o",
+            "x o",
         ),
     ]);
 }
