@@ -18,6 +18,7 @@ mod background;
 mod backup;
 mod checkpoint;
 mod cli;
+mod code_tools;
 mod command_line;
 mod config;
 mod consolidation;

@@ -19,6 +19,8 @@ const CANARY: &str = "canary-5d1c";
 const TOOLS: [&str; 5] = ["read_file", "write_file", "edit_file", "list_dir", "message"];
 /// Further tools that take a path: they search, describe, create and delete. `path_corpus` tests them.
 const FURTHER_TOOLS: [&str; 5] = ["grep", "glob", "file_info", "create_dir", "delete_file"];
+/// The tools that know code, which take a path as `grep` and `glob` do.
+const CODE_TOOLS: [&str; 5] = ["repo_structure", "repo_map", "symbols", "ast_grep_search", "ast_grep_replace"];
 /// The tools that pass a path to a program in the sandbox, and the argument that takes it.
 const SANDBOXED: [(&str, &str); 8] = [
     ("run_test", "path"),
@@ -248,7 +250,7 @@ async fn every_tool_that_takes_a_path_is_tested() {
     };
     let tools = listed.as_array().unwrap();
     let mut found: Vec<_> = tools.iter().filter(takes_a_path).map(|tool| tool["name"].as_str().unwrap()).collect();
-    let further = FURTHER_TOOLS.iter().chain(SANDBOXED.iter().map(|(tool, _)| tool));
+    let further = FURTHER_TOOLS.iter().chain(&CODE_TOOLS).chain(SANDBOXED.iter().map(|(tool, _)| tool));
     let mut asked: Vec<_> = TOOLS.iter().chain(further).copied().collect();
     found.sort_unstable();
     asked.sort_unstable();

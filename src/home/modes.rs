@@ -15,7 +15,8 @@ use super::Home;
 /// The permission bits of all but the owner.
 const OF_OTHERS: RawMode = 0o077;
 /// The entries that the gateway creates in its home.
-const OWN: [&str; 5] = ["config.toml", "history", "outgoing", "tmp", "token"];
+const OWN: [&str; 8] =
+    ["code-cache.db", "code-cache.db-shm", "code-cache.db-wal", "config.toml", "history", "outgoing", "tmp", "token"];
 const OWN_PREFIX: &str = "daoyou.";
 
 /// An entry of the home that others can use or own.

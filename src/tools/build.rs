@@ -8,6 +8,7 @@ use std::sync::Arc;
 use daoyou_channels::outgoing::OutgoingFiles;
 use thiserror::Error;
 
+use super::code::{AstGrepReplace, AstGrepSearch, CodeCache, RepoMap, RepoStructure, Symbols};
 use super::config::ToolsConfig;
 use super::documents::DocumentReader;
 use super::exec::{CommandRunner, ExecTool, RunnerDeps};
@@ -112,7 +113,7 @@ pub fn build(
     let rules = config.web.rules().map_err(|fault| setting(&fault))?;
     let service = config.web.service().map_err(|fault| setting(&fault))?;
     let mut registry = ToolRegistry::new(&config.disabled);
-    let tools: [Arc<dyn Tool>; 22] = [
+    let tools: [Arc<dyn Tool>; 27] = [
         Arc::new(ReadFile::new(readable.clone(), documents.clone())),
         Arc::new(WriteFile::new(writable.clone())),
         Arc::new(EditFile::new(writable.clone(), readable.clone())),
@@ -120,6 +121,11 @@ pub fn build(
         Arc::new(ListDir::new(readable.clone())),
         Arc::new(Grep::new(readable.clone(), timeout)),
         Arc::new(Glob::new(readable.clone(), timeout)),
+        Arc::new(RepoMap::new(readable.clone(), Arc::new(CodeCache::new(home)), timeout)),
+        Arc::new(RepoStructure::new(readable.clone(), timeout)),
+        Arc::new(Symbols::new(readable.clone(), timeout)),
+        Arc::new(AstGrepSearch::new(readable.clone(), timeout)),
+        Arc::new(AstGrepReplace::new(writable.clone(), readable.clone(), timeout)),
         Arc::new(FileInfo::new(readable)),
         Arc::new(CreateDir::new(writable.clone())),
         Arc::new(DeleteFile::new(writable, trash)),

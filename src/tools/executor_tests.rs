@@ -122,6 +122,9 @@ fn tools_are_found_by_name_or_alias() {
         ("find_files", Some("glob")),
         ("get_file_info", Some("file_info")),
         ("mkdir", Some("create_dir")),
+        ("get_repo_structure", Some("repo_structure")),
+        ("get_file_symbols", Some("symbols")),
+        ("ast_grep", Some("ast_grep_search")),
         ("chmod", None),
         ("", None),
     ] {
@@ -129,7 +132,7 @@ fn tools_are_found_by_name_or_alias() {
         assert_eq!(got.as_deref(), found, "{name}");
     }
     let fewer = registry(&["exec", "edit"]);
-    assert_eq!(fewer.executor.registry().names().count(), 19);
+    assert_eq!(fewer.executor.registry().names().count(), 24);
     assert!(fewer.executor.registry().get("bash").is_none());
 }
 
@@ -145,6 +148,9 @@ fn a_call_is_as_careful_as_the_most_careful_tool_in_it() {
         ("ls", json!({}), Some(Idempotent), Some(Reads)),
         ("write_file", json!({}), Some(Idempotent), Some(Changes)),
         ("edit_file", json!({}), Some(Once), Some(Changes)),
+        ("repo_map", json!({}), Some(Idempotent), Some(Reads)),
+        ("ast_grep_search", json!({}), Some(Idempotent), Some(Reads)),
+        ("ast_grep_replace", json!({}), Some(Once), Some(Changes)),
         ("exec", json!({}), Some(Once), Some(Changes)),
         ("message", json!({}), Some(Atomic), Some(Changes)),
         ("x", json!({}), None, None),
@@ -167,7 +173,7 @@ async fn the_error_of_a_wrong_call_says_what_is_right() {
         (
             "frobnicate",
             "{}",
-            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, apply_patch, list_dir, grep, glob, file_info, create_dir, delete_file, exec, process, run_test, git_status, git_diff, git_log, git_commit, message, web_fetch, web_search, find_tools, parallel\n\n\
+            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, apply_patch, list_dir, grep, glob, repo_map, repo_structure, symbols, ast_grep_search, ast_grep_replace, file_info, create_dir, delete_file, exec, process, run_test, git_status, git_diff, git_log, git_commit, message, web_fetch, web_search, find_tools, parallel\n\n\
              [Please analyze the error above and try a different approach.]",
         ),
         (

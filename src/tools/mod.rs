@@ -2,6 +2,7 @@
 
 mod arguments;
 mod build;
+mod code;
 mod config;
 mod documents;
 mod encoding;

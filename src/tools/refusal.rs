@@ -26,7 +26,8 @@ pub(super) fn refusal(registry: &ToolRegistry, call: &ToolCall, context: &ToolCo
     let name = &tool.spec().name;
     let exception = match name.as_str() {
         "message" => " except to this chat itself, without attachments",
-        "read_file" | "list_dir" | "grep" | "glob" | "file_info" => {
+        "read_file" | "list_dir" | "grep" | "glob" | "file_info" | "repo_map" | "repo_structure" | "symbols"
+        | "ast_grep_search" => {
             " except for the files that came with this message and those of tools.strangers_read"
         }
         _ => "",

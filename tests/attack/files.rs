@@ -156,6 +156,8 @@ async fn pipes_in_place_of_memory_skills_and_ignore_rules_never_block() {
             ("grep", json!({"pattern": "."})),
             ("glob", json!({"pattern": "**"})),
             ("list_dir", json!({})),
+            ("repo_structure", json!({})),
+            ("repo_map", json!({})),
         ];
         let told = world.calls("owner", "mine", &calls).await;
         assert!(told[0].contains("The gate is") && told[1].contains("special"), "{told:?}");

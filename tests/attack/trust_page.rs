@@ -72,6 +72,11 @@ fn probe(tool: &'static str, what: &'static str, arguments: Value, shows: &'stat
     Probe { tool, what, arguments, shows }
 }
 
+/// Returns the arguments of a replacement of code.
+fn replace_call(dry_run: bool) -> Value {
+    json!({"pattern": "old_call()", "rewrite": "new_call()", "lang": "rust", "path": "replace.rs", "dry_run": dry_run})
+}
+
 /// Returns the probes of files.
 fn file_probes(home: &Path) -> Vec<Probe> {
     vec![
@@ -91,6 +96,18 @@ fn file_probes(home: &Path) -> Vec<Probe> {
         ),
         probe("glob", "the workspace", json!({"pattern": "*.txt"}), "notes.txt"),
         probe("glob", "below `tools.strangers_read`", json!({"pattern": "*", "path": "public"}), "public/a.txt"),
+        probe("repo_map", "the workspace", json!({}), "function canary_code"),
+        probe("repo_map", "below `tools.strangers_read`", json!({"path": "public"}), "function canary_public"),
+        probe("repo_structure", "the workspace", json!({}), "code.rs"),
+        probe("symbols", "a file of the workspace", json!({"path": "code.rs"}), "function canary_code"),
+        probe(
+            "ast_grep_search",
+            "the workspace",
+            json!({"pattern": "canary_call()", "lang": "rust"}),
+            "code.rs:1: fn canary_code",
+        ),
+        probe("ast_grep_replace", "shows a change", replace_call(true), "Would change 1 place"),
+        probe("ast_grep_replace", "a file of the workspace", replace_call(false), "Changed 1 place"),
         probe("file_info", "a file of the workspace", json!({"path": "notes.txt"}), "notes.txt: file"),
         probe("create_dir", "a folder", json!({"path": "made"}), "file:made"),
         probe("delete_file", "a file of the workspace", json!({"path": "gone.txt"}), "Moved gone.txt"),
@@ -228,6 +245,9 @@ impl World {
             ("memory/gone.md", "gone"),
             ("mail/one.txt", "canary-mail"),
             ("public/a.txt", "canary-public"),
+            ("public/code.rs", "fn canary_public() {}\n"),
+            ("code.rs", "fn canary_code() { canary_call() }\n"),
+            ("replace.rs", "fn f() { old_call() }\n"),
             ("AGENTS.md", "canary-agents"),
             ("SOUL.md", "canary-soul"),
             ("USER.md", "canary-user"),

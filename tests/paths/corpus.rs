@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
-use super::World;
+use super::{CODE_TOOLS, World};
 
 const OUT: &str = "outside the workspace";
 const MISSING: &str = "no such file";
@@ -33,6 +33,30 @@ async fn results(world: &World, path: &str, deletes: bool) -> Vec<String> {
         calls.push(("delete_file", json!({"path": path})));
     }
     world.calls(&calls).await
+}
+
+/// Checks the tools that know code: they refuse what `grep` refuses, and the tree of folders what `glob` does.
+async fn check_code_tools(world: &World, path: &str, expected: &[&str; 5]) {
+    let calls = CODE_TOOLS.map(|tool| {
+        let arguments = match tool {
+            "ast_grep_search" => json!({"pattern": "$A", "lang": "python", "path": path}),
+            "ast_grep_replace" => {
+                json!({"pattern": "$A", "rewrite": "x", "lang": "python", "path": path, "dry_run": false})
+            }
+            _ => json!({"path": path}),
+        };
+        (tool, arguments)
+    });
+    for ((tool, _), got) in calls.iter().zip(world.calls(&calls).await) {
+        let words = match *tool {
+            "repo_structure" => expected[1],
+            _ if path == "sparse" => "not a file of a language",
+            _ => expected[0],
+        };
+        let first = got.trim_end().split("\n\n[Please analyze").next().unwrap_or_default();
+        let is_refused = got.starts_with("Error: ") && first.lines().count() == 1;
+        assert!(is_refused && got.contains(words), "{tool} {path:?}, expected {words:?}: {got}");
+    }
 }
 
 /// Paths, and what each tool says of them.
@@ -127,6 +151,7 @@ async fn no_path_leads_search_or_deletion_outside() {
     ] as [Row<'_>; 5]);
     assert!(table.len() >= 60);
     for (path, expected) in &table {
+        check_code_tools(&world, path, expected).await;
         let creates = expected[3] == INSIDE;
         if creates {
             let calls = [("file_info", json!({"path": path})), ("delete_file", json!({"path": path}))];
@@ -200,12 +225,14 @@ async fn a_link_swapped_during_a_search_never_escapes() {
         ("grep", json!({"pattern": "inside|canary", "path": "swap/secret"})),
         ("glob", json!({"pattern": "swap/*"})),
         ("glob", json!({"pattern": "*", "path": "swap"})),
+        ("repo_structure", json!({"path": "swap"})),
+        ("repo_map", json!({"path": "swap"})),
         ("file_info", json!({"path": "swap/secret"})),
         ("create_dir", json!({"path": "swap/new"})),
         ("delete_file", json!({"path": "swap/new"})),
         ("delete_file", json!({"path": "swap/1/secret"})),
     ];
-    let calls: Vec<_> = calls.iter().cycle().take(18).cloned().collect();
+    let calls: Vec<_> = calls.iter().cycle().take(22).cloned().collect();
     let mut good = 0;
     for _ in 0..5 {
         good += world.calls(&calls).await.iter().filter(|result| !result.starts_with("Error: ")).count();

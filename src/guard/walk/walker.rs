@@ -266,6 +266,11 @@ impl<'a> Walk<'a> {
         Ok(Self { jail, stop, first, inside, closed_paths, closed, entries, skipped })
     }
 
+    /// Returns the folder without links.
+    pub fn folder(&self) -> &Path {
+        &self.first.real
+    }
+
     /// Visits everything below the folder for which `select` has a place, with up to four threads. `select` gets paths
     /// relative to the folder.
     pub fn run<V: WalkVisitor>(

@@ -25,7 +25,7 @@ const DEFAULT_MATCHES: usize = 100;
 /// The longest accepted glob, in bytes.
 const MAX_GLOB: usize = 1_000;
 /// The longest search. With a short `tools.timeout`, half of that.
-pub(super) const LONGEST_SEARCH: Duration = Duration::from_secs(20);
+pub(in crate::tools) const LONGEST_SEARCH: Duration = Duration::from_secs(20);
 /// How much later a search ends whose pattern is slow: it is stopped between two buffers.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long a result is given again if no file has changed.

@@ -23,13 +23,18 @@ mod tree_stamp;
 mod write;
 
 pub use apply_patch::ApplyPatch;
+pub(super) use apply_patch::write_plan;
 pub use create_dir::CreateDir;
 pub use delete::DeleteFile;
 pub use edit::EditFile;
 pub use glob::Glob;
 pub use grep::Grep;
+pub(super) use grep::LONGEST_SEARCH;
 pub use info::FileInfo;
 pub use list::ListDir;
+pub(super) use patch_plan::{PatchPlan, PlannedFile};
 pub use read::ReadFile;
+pub(super) use scope::{ForeignFiles, run_on_jail};
 pub use scope::{FOREIGN_FOLDERS, ReadScope, WorkspaceJail, WriteScope};
+pub(super) use text_file::TextFile;
 pub use write::WriteFile;

@@ -153,19 +153,19 @@ impl ReadScope {
 }
 
 /// Tells the files that are not the owner's from others.
-pub(super) struct ForeignFiles {
+pub(in crate::tools) struct ForeignFiles {
     trust: Trust,
     own: Arc<[String]>,
 }
 
 impl ForeignFiles {
-    pub(super) fn of(context: &ToolContext) -> Self {
+    pub(in crate::tools) fn of(context: &ToolContext) -> Self {
         Self { trust: context.trust, own: Arc::clone(&context.files) }
     }
 
     /// Returns the source of the content of a file, given by its path relative to the workspace, if it is not the owner's: it is in the
     /// scratch folder, or came with a mail, and not with the message of the owner or of a known sender that this turn answers.
-    pub(super) fn source(&self, path: &Path) -> Option<String> {
+    pub(in crate::tools) fn source(&self, path: &Path) -> Option<String> {
         let is_own = || self.trust != Trust::Untrusted && self.own.iter().any(|own| Path::new(own) == path);
         let is_foreign = FOREIGN_FOLDERS.iter().any(|foreign| path.starts_with(foreign))
             || path.starts_with(GATEWAY_FOLDER) && path.to_string_lossy().ends_with(FOREIGN_ENDING);
@@ -175,7 +175,7 @@ impl ForeignFiles {
 
 /// Parses the arguments and does the work on a thread that may block. Once started, the work completes, even if the caller no
 /// longer waits.
-pub(super) async fn run_on_jail<Args, Done>(
+pub(in crate::tools) async fn run_on_jail<Args, Done>(
     jail: Arc<Jail>,
     arguments: Value,
     work: impl FnOnce(&Jail, Args) -> Done + Send + 'static,

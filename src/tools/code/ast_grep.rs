@@ -1,0 +1,272 @@
+//! Finds code by its shape, with the matcher of ast-grep.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use ast_grep_core::matcher::{MatcherExt, NodeMatch};
+use ast_grep_core::replacer::TemplateFix;
+use ast_grep_core::tree_sitter::StrDoc;
+use ast_grep_core::{AstGrep, Language, Matcher, Pattern};
+
+use tokio_util::sync::CancellationToken;
+use tree_sitter::Tree;
+
+use super::language::CodeLanguage;
+use super::parser::{ParseFailure, SourceParser, check_depth};
+use crate::guard::StopSignal;
+use crate::text::{one_line, truncate};
+
+/// The longest pattern, in bytes.
+const MAX_PATTERN: usize = 4_096;
+/// The longest time for reading it.
+const FRAGMENT_TIME: Duration = Duration::from_secs(2);
+/// The most matches in one file.
+const MAX_MATCHES: usize = 10_000;
+/// How many nodes are compared before a stop is noticed.
+const STOP_STEP: usize = 256;
+
+/// A pattern of code in one language, such as `foo($A, $$$REST)`.
+pub(super) struct CodePattern {
+    pattern: Pattern,
+    language: CodeLanguage,
+    /// A text that each match contains.
+    fixed: String,
+}
+
+/// A change of a text: these bytes become that text.
+pub(super) struct TextEdit {
+    pub range: Range<usize>,
+    pub text: String,
+}
+
+impl CodePattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// The language is not known, or the pattern is no code of it.
+    pub(super) fn new(pattern: &str, language: &str) -> Result<Self, String> {
+        let language = CodeLanguage::named(language)?;
+        let fault = |why: &str| {
+            let shown = truncate(&one_line(pattern), 80);
+            format!("the pattern {shown:?} is no {} code that can be searched: {why}", language.name())
+        };
+        if pattern.trim().is_empty() {
+            return Err("the pattern is empty".to_owned());
+        }
+        if pattern.len() > MAX_PATTERN {
+            return Err(format!("the pattern has {} bytes, more than the limit of {MAX_PATTERN}", pattern.len()));
+        }
+        if pattern.contains('\0') {
+            return Err(fault("it holds a NUL"));
+        }
+        // The library walks it by recursion.
+        let tree = parse_fragment(language, pattern);
+        tree.and_then(|tree| check_depth(&tree)).map_err(|_| fault("it is nested too deeply"))?;
+        let parsed = match expression_in_context(language, pattern) {
+            Some((context, kind)) => Pattern::contextual(&context, &kind, language),
+            None => Pattern::try_new(pattern, language),
+        };
+        let parsed = parsed.map_err(|error| fault(&describe(&error)))?;
+        if parsed.has_error() {
+            return Err(fault("it is not a whole expression, statement or declaration; $A stands for one node, $$$A for several"));
+        }
+        let fixed = parsed.fixed_string().into_owned();
+        Ok(Self { pattern: parsed, language, fixed })
+    }
+
+    pub(super) fn language(&self) -> CodeLanguage {
+        self.language
+    }
+
+    /// Reads the text that replaces each match.
+    ///
+    /// # Errors
+    /// It names a variable that the pattern has not.
+    pub(super) fn rewrite(&self, text: &str) -> Result<TemplateFix, String> {
+        let fix = TemplateFix::try_new(text, &self.language).map_err(|error| error.to_string())?;
+        let defined = self.pattern.defined_vars();
+        let mut unknown: Vec<_> = fix.used_vars().into_iter().filter(|name| !defined.contains(name)).collect();
+        unknown.sort_unstable();
+        match unknown.first() {
+            Some(name) => Err(format!("rewrite uses ${name}, which the pattern does not have")),
+            None => Ok(fix),
+        }
+    }
+
+    /// Calls `found` for each match in a text, in the order of their places, until it returns false.
+    ///
+    /// # Errors
+    /// The text cannot be searched.
+    fn each_match(
+        &self,
+        parser: &mut SourceParser,
+        text: &str,
+        stop: &StopSignal,
+        mut found: impl FnMut(&NodeMatch<'_, StrDoc<CodeLanguage>>) -> bool,
+    ) -> Result<(), ParseFailure> {
+        if !text.contains(&self.fixed) {
+            return Ok(());
+        }
+        let tree = parser.parse(self.language, text.as_bytes(), stop)?;
+        check_depth(&tree)?;
+        let root = AstGrep::doc(StrDoc { src: text.to_owned(), lang: self.language, tree });
+        let kinds = self.pattern.potential_kinds();
+        for (number, node) in root.root().dfs().enumerate() {
+            if number % STOP_STEP == 0 && stop.is_stopped() {
+                return Err(ParseFailure::Stopped);
+            }
+            if kinds.as_ref().is_some_and(|kinds| !kinds.contains(node.kind_id().into())) {
+                continue;
+            }
+            if self.pattern.match_node(node).is_some_and(|node| !found(&node)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the places of the matches in a text.
+    ///
+    /// # Errors
+    /// The text cannot be searched.
+    pub(super) fn find(
+        &self,
+        parser: &mut SourceParser,
+        text: &str,
+        stop: &StopSignal,
+    ) -> Result<Vec<Range<usize>>, ParseFailure> {
+        let mut places: Vec<Range<usize>> = Vec::new();
+        self.each_match(parser, text, stop, |node| {
+            // A statement of one expression is the same text as the expression.
+            if places.last() != Some(&node.range()) {
+                places.push(node.range());
+            }
+            places.len() < MAX_MATCHES
+        })?;
+        Ok(places)
+    }
+
+    /// Returns the edits that replace the matches in a text. A match within another one is left as it is.
+    ///
+    /// # Errors
+    /// The text cannot be searched, or has too many matches.
+    pub(super) fn edits(
+        &self,
+        parser: &mut SourceParser,
+        text: &str,
+        rewrite: &TemplateFix,
+        stop: &StopSignal,
+    ) -> Result<Vec<TextEdit>, ParseFailure> {
+        let mut edits: Vec<TextEdit> = Vec::new();
+        self.each_match(parser, text, stop, |node| {
+            let edit = node.make_edit(&self.pattern, rewrite);
+            let range = edit.position..edit.position + edit.deleted_length;
+            if edits.last().is_none_or(|last| last.range.end <= range.start) {
+                edits.push(TextEdit { range, text: String::from_utf8_lossy(&edit.inserted_text).into_owned() });
+            }
+            edits.len() < MAX_MATCHES
+        })?;
+        if edits.len() >= MAX_MATCHES { Err(ParseFailure::TooSlow) } else { Ok(edits) }
+    }
+}
+
+fn parse_fragment(language: CodeLanguage, text: &str) -> Result<Tree, ParseFailure> {
+    let stop = StopSignal::new(FRAGMENT_TIME, CancellationToken::new());
+    SourceParser::new().parse(language, text.as_bytes(), &stop)
+}
+
+/// Returns an expression of C or C++ within a function, and the kind of its node: outside of one, a call reads as a declaration.
+fn expression_in_context(language: CodeLanguage, pattern: &str) -> Option<(String, String)> {
+    let is_whole = pattern.trim_end().ends_with([';', '}']);
+    if is_whole || !matches!(language, CodeLanguage::C | CodeLanguage::Cpp) {
+        return None;
+    }
+    let context = format!("void f() {{ {pattern}; }}");
+    let tree = parse_fragment(language, &language.pre_process_pattern(&context)).ok()?;
+    let root = tree.root_node();
+    let body = root.named_child(0)?.child_by_field_name("body")?;
+    let statement = body.named_child(0).filter(|statement| statement.kind() == "expression_statement")?;
+    let is_alone = !root.has_error() && root.named_child_count() == 1 && body.named_child_count() == 1;
+    // The name of the function comes before another identifier.
+    let kind = statement.named_child(0)?.kind();
+    (is_alone && kind != "identifier").then(|| (context, kind.to_owned()))
+}
+
+/// Applies edits, which are in order, to a text.
+pub(super) fn apply(text: &str, edits: &[TextEdit]) -> String {
+    let mut changed = String::with_capacity(text.len());
+    let mut at = 0;
+    for TextEdit { range, text: new } in edits {
+        changed.push_str(text.get(at..range.start).unwrap_or_default());
+        changed.push_str(new);
+        at = range.end;
+    }
+    changed.push_str(text.get(at..).unwrap_or_default());
+    changed
+}
+
+/// Words the library's error without the pattern, which the error around it names.
+fn describe(error: &ast_grep_core::PatternError) -> String {
+    use ast_grep_core::PatternError as Fault;
+    match error {
+        Fault::MultipleNode(_) => "it is several pieces of code, not one".to_owned(),
+        Fault::NoContent(_) => "it holds no code".to_owned(),
+        Fault::RootMultiMetaVar(_) => "$$$ stands for several nodes, and needs code around it".to_owned(),
+        Fault::Parse(_) | Fault::InvalidKind(_) | Fault::NoSelectorInContext { .. } => one_line(&error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stop() -> StopSignal {
+        StopSignal::new(Duration::from_secs(60), CancellationToken::new())
+    }
+
+    #[test]
+    fn code_is_found_and_replaced_by_its_shape() {
+        for (language, text, pattern, rewrite, expected) in [
+            ("rust", "fn f() { a.unwrap(); b(c).unwrap() }", "$A.unwrap()", "$A?", "fn f() { a?; b(c)? }"),
+            ("rust", "fn f() { // x.unwrap()\n \"y.unwrap()\" }", "$A.unwrap()", "$A?", "fn f() { // x.unwrap()\n \"y.unwrap()\" }"),
+            ("python", "print('a', 'b')\nprint('道')\n", "print($$$A)", "log($$$A)", "log('a', 'b')\nlog('道')\n"),
+            ("js", "var a = b || b; var c = d || e", "$A || $A", "$A", "var a = b; var c = d || e"),
+            ("ts", "const x: Foo = f<Bar>(1)", "f<$T>($A)", "g<$T>($A)", "const x: Foo = g<Bar>(1)"),
+            ("tsx", "const x = <A b={1} />", "<A b={$X} />", "<C b={$X} />", "const x = <C b={1} />"),
+            ("go", "package a\nfunc f() { x := g(1) }", "g($A)", "h($A, nil)", "package a\nfunc f() { x := h(1, nil) }"),
+            ("java", "class A { void f() { g(1, 2); } }", "g($A, $B)", "g($B, $A)", "class A { void f() { g(2, 1); } }"),
+            ("c", "int f(void) { g(1); return g(a, 2); }", "g($A)", "h($A)", "int f(void) { h(1); return g(a, 2); }"),
+            ("c", "int f(void) { return g(1); }", "return $A;", "return h($A);", "int f(void) { return h(g(1)); }"),
+            ("cpp", "auto f() { return std::move(x); }", "std::move($A)", "$A", "auto f() { return x; }"),
+            // Only the outer one: what is in it is gone.
+            ("rust", "fn f() { g(g(1)) }", "g($A)", "$A", "fn f() { g(1) }"),
+        ] {
+            let pattern = CodePattern::new(pattern, language).unwrap();
+            let fix = pattern.rewrite(rewrite).unwrap();
+            let edits = pattern.edits(&mut SourceParser::new(), text, &fix, &stop()).unwrap();
+            assert_eq!(apply(text, &edits), expected, "{language} {text}");
+        }
+    }
+
+    #[test]
+    fn the_fault_of_a_pattern_is_one_clear_error() {
+        for (language, pattern, expected) in [
+            ("cobol", "x", "known are c, cpp, go"),
+            ("rust", " ", "the pattern is empty"),
+            ("rust", "let x = 1; let y = 2;", "it is several pieces of code"),
+            ("rust", "$$$A", "needs code around it"),
+            ("rust", "fn (", "not a whole expression"),
+            ("python", "x\0", "holds a NUL"),
+            ("python", &"(".repeat(3_000), "is no python code"),
+            ("python", &"[".repeat(1_000), "is no python code"),
+            ("python", &format!("{}1{}", "(".repeat(1_500), ")".repeat(1_500)), "nested too deeply"),
+            ("python", &"x".repeat(5_000), "more than the limit"),
+        ] {
+            let error = CodePattern::new(pattern, language).err().unwrap_or_default();
+            assert!(error.contains(expected) && error.lines().count() == 1 && error.len() < 400, "{pattern:.20}: {error}");
+        }
+        let pattern = CodePattern::new("f($A, $$$B)", "rust").unwrap();
+        assert!(pattern.rewrite("g($$$B, $A)").is_ok());
+        assert_eq!(pattern.rewrite("g($C)").err().unwrap(), "rewrite uses $C, which the pattern does not have");
+    }
+}

@@ -1,0 +1,270 @@
+//! The tool `ast_grep_replace`: replaces code by its shape in all files below a folder, all or none.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ast_grep_core::replacer::TemplateFix;
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use similar::TextDiff;
+
+use super::ast_grep::{CodePattern, apply};
+use super::parser::{MAX_SOURCE, SourceParser};
+use super::scan::{ScanResult, SkipReason, SourceScope, files_word, skip_note, stop_note};
+use crate::chat::ToolSpec;
+use crate::guard::{FileContent, Jail, JailWriter, StopSignal, WalkStop};
+use crate::text::truncate;
+use crate::tools::files::{
+    ForeignFiles, LONGEST_SEARCH, PatchPlan, PlannedFile, ReadScope, TextFile, WriteScope, run_on_jail, write_plan,
+};
+use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+
+/// The most files of one call, and the most bytes of them together, old and new.
+const MAX_FILES: usize = 500;
+const MAX_BYTES: usize = 64_000_000;
+/// The longest difference that is shown, in lines, and in characters of each and of all.
+const DIFF_LINES: usize = 400;
+const DIFF_LINE_CHARS: usize = 300;
+const DIFF_CHARS: usize = 14_000;
+/// The unchanged lines around a change.
+const DIFF_CONTEXT: usize = 2;
+/// How long the smallest difference of a file is looked for; then a larger one is shown.
+const DIFF_TIME: Duration = Duration::from_millis(200);
+
+#[derive(Deserialize, JsonSchema)]
+struct AstGrepReplaceArgs {
+    /// Code, such as f($A, $$$B).
+    pattern: String,
+    /// Code, such as g($A).
+    rewrite: String,
+    lang: String,
+    path: Option<String>,
+    /// Default: true, only shows the changes.
+    dry_run: Option<bool>,
+}
+
+/// Replaces code by its shape.
+pub struct AstGrepReplace {
+    spec: ToolSpec,
+    files: WriteScope,
+    scope: ReadScope,
+    limit: Duration,
+}
+
+impl AstGrepReplace {
+    /// `timeout` is the time limit of a call. `scope` is what a dry run may read.
+    pub fn new(files: WriteScope, scope: ReadScope, timeout: Duration) -> Self {
+        let spec = tool_spec::<AstGrepReplaceArgs>("ast_grep_replace", "Replace code by its syntax.");
+        Self { spec, files, scope, limit: LONGEST_SEARCH.min(timeout / 2) }
+    }
+}
+
+/// Returns true if the call only shows what it would change.
+fn is_dry(arguments: &Value) -> bool {
+    arguments["dry_run"].as_bool().unwrap_or(true)
+}
+
+#[async_trait]
+impl Tool for AstGrepReplace {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Once
+    }
+
+    /// Text from a file or page must not choose the files that are changed.
+    fn literal_arguments(&self) -> &'static [&'static str] {
+        &["path", "dry_run"]
+    }
+
+    fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+        let args: AstGrepReplaceArgs = serde_json::from_value(arguments.clone()).map_err(|error| error.to_string())?;
+        CodePattern::new(&args.pattern, &args.lang)?.rewrite(&args.rewrite).map(|_| ())
+    }
+
+    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.scope.may_hold_foreign(arguments, context)
+    }
+
+    fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        !is_dry(arguments) && self.files.is_path_restricted(arguments, context)
+    }
+
+    fn output_limit(&self) -> OutputLimit {
+        OutputLimit { chars: 16_000, lines: DIFF_LINES + 20 }
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let (limit, foreign) = (self.limit, ForeignFiles::of(context));
+        let stop = StopSignal::new(limit, context.cancel.clone());
+        let jail = if is_dry(&arguments) { self.scope.for_turn(context) } else { self.files.for_turn(context) };
+        run_on_jail(jail, arguments, move |jail, args: AstGrepReplaceArgs| {
+            replace(jail, &args, &stop, &foreign, limit).unwrap_or_else(ToolResult::failed)
+        })
+        .await
+    }
+}
+
+/// A file before and after.
+struct ChangedFile {
+    path: Option<PathBuf>,
+    shown: String,
+    /// The path for the jail.
+    real: PathBuf,
+    old: Vec<u8>,
+    new: Vec<u8>,
+    places: usize,
+}
+
+/// What a call replaces by what.
+struct Rewrite {
+    pattern: CodePattern,
+    fix: TemplateFix,
+}
+
+impl Rewrite {
+    /// Returns a file after the change, and the number of places; `None` if nothing changes.
+    fn apply(
+        &self,
+        parser: &mut SourceParser,
+        opened: &FileContent,
+        stop: &StopSignal,
+    ) -> Result<Option<(Vec<u8>, usize)>, SkipReason> {
+        let Ok(file) = TextFile::decode(opened) else { return Err(SkipReason::Binary) };
+        let edits = self.pattern.edits(parser, &file.text, &self.fix, stop)?;
+        let changed = apply(&file.text, &edits);
+        if edits.is_empty() || changed == file.text {
+            return Ok(None);
+        }
+        let bytes = file.encode(&changed).map_err(|_| SkipReason::Binary)?;
+        Ok(Some((bytes, edits.len())))
+    }
+}
+
+fn replace(
+    jail: &Jail,
+    args: &AstGrepReplaceArgs,
+    stop: &StopSignal,
+    foreign: &ForeignFiles,
+    limit: Duration,
+) -> Result<ToolResult, String> {
+    let is_dry = args.dry_run.unwrap_or(true);
+    let pattern = CodePattern::new(&args.pattern, &args.lang)?;
+    let rewrite = Rewrite { fix: pattern.rewrite(&args.rewrite)?, pattern };
+    let scan = find_changes(jail, args.path.as_deref().unwrap_or("."), &rewrite, stop)?;
+    let (places, files) = (scan.items.iter().map(|file| file.places).sum::<usize>(), scan.items.len());
+    if stop.reason() == Some(WalkStop::Enough) {
+        return Err(format!(
+            "more than {MAX_FILES} files or {} MB would change; nothing was changed. Name a smaller folder",
+            MAX_BYTES / 1_000_000
+        ));
+    }
+    if !is_dry && let Some(note) = stop_note(stop, limit.as_secs()) {
+        return Err(format!("{note}; nothing was changed"));
+    }
+    if !is_dry && !scan.items.is_empty() {
+        write(&scan.items, &rewrite, &jail.writer(), stop)?;
+    }
+    let mut lines = Vec::new();
+    let skipped = skip_note(&scan.skipped);
+    let read = scan.read;
+    if scan.items.is_empty() {
+        lines.push("No match; nothing was changed.".to_owned());
+    } else {
+        let verb = if is_dry { "Would change" } else { "Changed" };
+        lines.push(format!("{verb} {places} {} in {files} {}", if places == 1 { "place" } else { "places" }, files_word(files)));
+        lines.extend(diff(&scan.items));
+    }
+    lines.extend(stop_note(stop, limit.as_secs()));
+    lines.push(format!("[searched {read} {} {}{skipped}]", rewrite.pattern.language().name(), files_word(read)));
+    if is_dry && !scan.items.is_empty() {
+        lines.push("[nothing was changed yet: repeat it with dry_run=false]".to_owned());
+    }
+    let mut result = ToolResult::ok(lines.join("\n"));
+    result.add_sources(scan.items.iter().filter_map(|file| foreign.source(file.path.as_deref()?)).collect());
+    Ok(result)
+}
+
+/// Returns the files that change, sorted by path.
+fn find_changes(
+    jail: &Jail,
+    path: &str,
+    rewrite: &Rewrite,
+    stop: &StopSignal,
+) -> Result<ScanResult<ChangedFile>, String> {
+    let count = parking_lot::Mutex::new((0, 0));
+    let wants = |of, path: &std::path::Path| rewrite.pattern.language().searches(of, path);
+    let mut scan = SourceScope::open(jail, path, stop)?.scan(stop, &wants, &|parser, file| {
+        let opened = FileContent { bytes: file.read()?, shown: file.shown.clone() };
+        let Some((new, places)) = rewrite.apply(parser, &opened, stop)? else { return Ok(None) };
+        let mut sum = count.lock();
+        *sum = (sum.0 + 1, sum.1 + opened.bytes.len() + new.len());
+        if sum.0 > MAX_FILES || sum.1 > MAX_BYTES {
+            stop.stop(WalkStop::Enough);
+            return Ok(None);
+        }
+        let (path, shown, real) = (file.path.clone(), file.shown.clone(), file.real.clone());
+        Ok(Some(ChangedFile { path, shown, real, old: opened.bytes, new, places }))
+    })?;
+    scan.items.sort_unstable_by(|one, other| one.shown.cmp(&other.shown));
+    Ok(scan)
+}
+
+/// Writes the files, all or none, unless one has changed since it was read.
+fn write(files: &[ChangedFile], rewrite: &Rewrite, writer: &JailWriter<'_>, stop: &StopSignal) -> Result<(), String> {
+    let mut plan = PatchPlan::default();
+    let mut parser = SourceParser::new();
+    for file in files {
+        let shown = &file.shown;
+        let path = file.real.to_str().ok_or_else(|| format!("{shown}: its name is not UTF-8; nothing was changed"))?;
+        let opened = writer.read(path).map_err(|error| format!("{error}; nothing was changed"))?;
+        let new = if opened.bytes == file.old {
+            file.new.clone()
+        } else if opened.bytes.len() as u64 > MAX_SOURCE {
+            return Err(format!("{shown}: was changed meanwhile; nothing was changed here. Try again"));
+        } else {
+            match rewrite.apply(&mut parser, &opened, stop) {
+                Ok(Some((new, _))) => new,
+                Ok(None) | Err(_) => {
+                    return Err(format!("{shown}: was changed meanwhile; nothing was changed here. Try again"));
+                }
+            }
+        };
+        plan.files.insert(path.to_owned(), PlannedFile { old: Some(opened.bytes), new: Some(new), mode: None });
+    }
+    write_plan(&plan, writer, &|_| Err("nothing is to be removed".to_owned()))
+}
+
+/// Returns the differences of the files, each as a unified diff.
+fn diff(files: &[ChangedFile]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut chars = 0;
+    for (number, file) in files.iter().enumerate() {
+        if lines.len() >= DIFF_LINES || chars >= DIFF_CHARS {
+            let left = files.len() - number;
+            lines.push(format!("[{left} more {}, not shown]", files_word(left)));
+            break;
+        }
+        let (old, new) = (String::from_utf8_lossy(&file.old), String::from_utf8_lossy(&file.new));
+        let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&*old, &*new);
+        let shown = &file.shown;
+        let mut unified = diff.unified_diff();
+        let unified = unified.context_radius(DIFF_CONTEXT).header(&format!("a/{shown}"), &format!("b/{shown}")).to_string();
+        let mut rest = unified.lines();
+        while lines.len() < DIFF_LINES && chars < DIFF_CHARS {
+            let Some(line) = rest.next() else { break };
+            let line = truncate(line, DIFF_LINE_CHARS);
+            chars += line.chars().count() + 1;
+            lines.push(line);
+        }
+        let left = rest.count();
+        if left > 0 {
+            lines.push(format!("[{left} more lines of {shown}]"));
+        }
+    }
+    lines
+}

@@ -1,0 +1,125 @@
+//! Tests of search and replacement by shape, through the executor.
+
+use std::os::unix::fs::PermissionsExt;
+
+use daoyou_channels::Trust;
+use serde_json::{Value, json};
+
+use crate::chat::ToolCall;
+use crate::tools::testing::{ToolWorld, context};
+use crate::tools::{PrivateFolders, ToolContext, ToolResult, ToolsConfig};
+
+async fn run(world: &ToolWorld, trust: Trust, name: &str, arguments: &Value) -> ToolResult {
+    let call = ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
+    world.executor.run(&call, &ToolContext { trust, ..context() }).await.result
+}
+
+fn world(files: &[(&str, &str)]) -> ToolWorld {
+    let world = ToolWorld::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
+    for (path, text) in files {
+        std::fs::create_dir_all(world.path(path).parent().unwrap()).unwrap();
+        std::fs::write(world.path(path), text).unwrap();
+    }
+    world
+}
+
+#[tokio::test]
+async fn matches_are_shown_with_their_lines() {
+    let world = world(&[
+        ("a.py", "x = 1\nlog('a',\n    x)\nlog('b')\n"),
+        ("sub/b.py", "def f():\n    log('道')\n"),
+        ("c.js", "log('c')\n"),
+        ("memory/d.py", "log('secret')\n"),
+        ("h.h", "int f(void) { return g(1); }\n"),
+    ]);
+    for (trust, arguments, expected) in [
+        (
+            Trust::Known,
+            json!({"pattern": "log($$$A)", "lang": "python"}),
+            "a.py:2: log('a',\na.py:3:     x)\na.py:4: log('b')\nsub/b.py:2:     log('道')\n[searched 2 python files]",
+        ),
+        (
+            Trust::Owner,
+            json!({"pattern": "log('secret')", "language": "py", "paths": ["memory"]}),
+            "memory/d.py:1: log('secret')\n[searched 1 python file]",
+        ),
+        (Trust::Owner, json!({"pattern": "g($A)", "lang": "c"}), "h.h:1: int f(void) { return g(1); }\n[searched 1 c file]"),
+        (Trust::Owner, json!({"pattern": "nothing()", "lang": "js"}), "No match.\n[searched 1 javascript file]"),
+        (Trust::Known, json!({"pattern": "x", "lang": "py", "path": "memory"}), "Error: memory: off limits"),
+        (Trust::Owner, json!({"pattern": "x", "lang": "cobol"}), "Error: lang \"cobol\" is not known; known are c, cpp"),
+        (Trust::Owner, json!({"pattern": "def (", "lang": "py"}), "Error: the pattern \"def (\" is no python code"),
+        (Trust::Owner, json!({"pattern": "x", "lang": "py", "path": "c.js"}), "Error: c.js: not a file of a language"),
+        (Trust::Owner, json!({"pattern": "x", "lang": "py", "path": "nope"}), "Error: nope: no such file or folder"),
+    ] {
+        let told = run(&world, trust, "ast_grep_search", &arguments).await.render();
+        assert!(told.starts_with(expected), "{arguments}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_before_it_is_asked_for() {
+    let files = [("a.py", "log('a')\r\nx = 1\r\n"), ("sub/b.py", "log('b')\n"), ("c.js", "log('c')\n")];
+    let world = world(&files);
+    std::fs::set_permissions(world.path("a.py"), PermissionsExt::from_mode(0o750)).unwrap();
+    let read = |path: &str| std::fs::read_to_string(world.path(path)).unwrap();
+    let mut arguments = json!({"pattern": "log($A)", "rewrite": "logger.info($A)", "lang": "python"});
+    let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await.render();
+    for part in [
+        "Would change 2 places in 2 files\n--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n-log('a')",
+        "+logger.info('b')",
+        "[searched 2 python files]\n[nothing was changed yet: repeat it with dry_run=false]",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert_eq!(read("a.py"), files[0].1);
+    arguments["dry_run"] = json!(false);
+    let told = run(&world, Trust::Owner, "ast_replace", &arguments).await.render();
+    assert!(told.starts_with("Changed 2 places in 2 files\n--- a/a.py") && !told.contains("dry_run"), "{told}");
+    assert_eq!((read("a.py").as_str(), read("sub/b.py").as_str()), ("logger.info('a')\r\nx = 1\r\n", "logger.info('b')\n"));
+    assert_eq!(read("c.js"), files[2].1);
+    assert_eq!(std::fs::metadata(world.path("a.py")).unwrap().permissions().mode() & 0o777, 0o750);
+    let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await.render();
+    assert!(told.starts_with("No match; nothing was changed."), "{told}");
+    arguments["rewrite"] = json!("f($B)");
+    let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await.render();
+    assert!(told.starts_with("Error: rewrite uses $B, which the pattern does not have"), "{told}");
+}
+
+#[tokio::test]
+async fn all_files_change_or_none() {
+    let world = world(&[("a.py", "log('a')\n"), ("locked/b.py", "log('b')\n"), ("memory/c.py", "log('c')\n")]);
+    let arguments = json!({"pattern": "log($A)", "rewrite": "out($A)", "lang": "python", "dry_run": false});
+    // Root writes everywhere; a folder in the place of the file that is renamed is refused for everybody.
+    let locked = std::fs::set_permissions(world.path("locked"), PermissionsExt::from_mode(0o500));
+    locked.unwrap();
+    let told = run(&world, Trust::Known, "ast_grep_replace", &arguments).await.render();
+    std::fs::set_permissions(world.path("locked"), PermissionsExt::from_mode(0o700)).unwrap();
+    let read = |path: &str| std::fs::read_to_string(world.path(path)).unwrap();
+    let is_changed = told.starts_with("Changed 2 places");
+    assert!(is_changed || told.contains("nothing was changed"), "{told}");
+    assert_eq!(read("a.py").starts_with("out"), is_changed, "{told}");
+    assert_eq!(read("locked/b.py").starts_with("out"), is_changed, "{told}");
+    assert_eq!(read("memory/c.py"), "log('c')\n", "private");
+}
+
+#[tokio::test]
+async fn a_turn_that_read_from_others_writes_to_scratch_alone() {
+    let world = world(&[("a.py", "log('a')\n"), ("scratch/b.py", "log('b')\n")]);
+    let restricts = |path: Option<&str>, dry_run: Option<bool>| {
+        let mut arguments = json!({"pattern": "log($A)", "rewrite": "out($A)", "lang": "python"});
+        arguments["path"] = path.into();
+        arguments["dry_run"] = dry_run.into();
+        let call = ToolCall { id: "1".to_owned(), name: "ast_grep_replace".to_owned(), arguments: arguments.to_string() };
+        world.executor.restriction(&call, &context()).is_some_and(|found| !found.tools.is_empty())
+    };
+    for (path, dry_run, is_restricted) in [
+        (None, None, false),
+        (Some("a.py"), Some(true), false),
+        (None, Some(false), true),
+        (Some("a.py"), Some(false), true),
+        (Some("scratch"), Some(false), false),
+        (Some("scratch/../a.py"), Some(false), true),
+    ] {
+        assert_eq!(restricts(path, dry_run), is_restricted, "{path:?} {dry_run:?}");
+    }
+}

@@ -1,0 +1,206 @@
+//! The tool `ast_grep_search`.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::ast_grep::CodePattern;
+use super::scan::{SourceScope, files_word, skip_note, stop_note};
+use crate::chat::ToolSpec;
+use crate::guard::{Jail, StopSignal, WalkStop};
+use crate::text::truncate;
+use crate::tools::files::{ForeignFiles, LONGEST_SEARCH, ReadScope, run_on_jail};
+use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+
+/// The matches that are shown.
+const MAX_SHOWN: usize = 100;
+/// The lines of a match that are shown, and the characters of each.
+const MATCH_LINES: usize = 5;
+const LINE_CHARS: usize = 200;
+
+#[derive(Deserialize, JsonSchema)]
+struct AstGrepSearchArgs {
+    /// Code, such as f($A, $$$B).
+    pattern: String,
+    lang: String,
+    path: Option<String>,
+}
+
+/// Searches code by its shape.
+pub struct AstGrepSearch {
+    spec: ToolSpec,
+    scope: ReadScope,
+    limit: Duration,
+}
+
+impl AstGrepSearch {
+    /// `timeout` is the time limit of a call.
+    pub fn new(scope: ReadScope, timeout: Duration) -> Self {
+        let spec = tool_spec::<AstGrepSearchArgs>("ast_grep_search", "Search code by its syntax.");
+        Self { spec, scope, limit: LONGEST_SEARCH.min(timeout / 2) }
+    }
+}
+
+#[async_trait]
+impl Tool for AstGrepSearch {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
+    }
+
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Reads
+    }
+
+    /// An untrusted sender searches the sender's own files, and public ones.
+    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.scope.allows_untrusted(arguments, context)
+    }
+
+    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.scope.may_hold_foreign(arguments, context)
+    }
+
+    fn output_limit(&self) -> OutputLimit {
+        OutputLimit { chars: 16_000, lines: MAX_SHOWN * (MATCH_LINES + 1) + 10 }
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let (limit, foreign) = (self.limit, ForeignFiles::of(context));
+        let stop = StopSignal::new(limit, context.cancel.clone());
+        run_on_jail(self.scope.for_turn(context), arguments, move |jail, args: AstGrepSearchArgs| {
+            search(jail, &args, &stop, &foreign, limit).unwrap_or_else(ToolResult::failed)
+        })
+        .await
+    }
+}
+
+/// A file with matches.
+struct FoundFile {
+    path: Option<PathBuf>,
+    shown: String,
+    /// The lines of each match.
+    matches: Vec<Vec<String>>,
+    /// More matches, which are not shown.
+    more: usize,
+}
+
+fn search(
+    jail: &Jail,
+    args: &AstGrepSearchArgs,
+    stop: &StopSignal,
+    foreign: &ForeignFiles,
+    limit: Duration,
+) -> Result<ToolResult, String> {
+    let pattern = CodePattern::new(&args.pattern, &args.lang)?;
+    let total = AtomicUsize::new(0);
+    let scope = SourceScope::open(jail, args.path.as_deref().unwrap_or("."), stop)?;
+    let mut scan = scope.scan(stop, &|of, path| pattern.language().searches(of, path), &|parser, file| {
+        let source = file.read()?;
+        let text = String::from_utf8_lossy(&source);
+        let places = pattern.find(parser, &text, stop)?;
+        if places.is_empty() {
+            return Ok(None);
+        }
+        if total.fetch_add(places.len(), Ordering::Relaxed) > 10 * MAX_SHOWN {
+            stop.stop(WalkStop::Enough);
+        }
+        let mut lines = LineCounter::new(&text);
+        let matches = places.iter().take(MAX_SHOWN).map(|place| lines.show(&file.shown, place.start, place.end)).collect();
+        let more = places.len().saturating_sub(MAX_SHOWN);
+        Ok(Some(FoundFile { path: file.path.clone(), shown: file.shown.clone(), matches, more }))
+    })?;
+    scan.items.sort_unstable_by(|one, other| one.shown.cmp(&other.shown));
+    let found: usize = scan.items.iter().map(|file| file.matches.len() + file.more).sum();
+    let (mut lines, mut shown) = (Vec::new(), 0);
+    let mut result = ToolResult::ok(String::new());
+    for file in &scan.items {
+        let of_file = &file.matches[..file.matches.len().min(MAX_SHOWN - shown)];
+        if of_file.is_empty() {
+            break;
+        }
+        shown += of_file.len();
+        lines.extend(of_file.iter().flatten().cloned());
+        result.add_sources(file.path.as_deref().and_then(|path| foreign.source(path)).into_iter().collect());
+    }
+    if found == 0 {
+        lines.push("No match.".to_owned());
+    }
+    let is_enough = stop.reason() == Some(WalkStop::Enough);
+    if shown < found || is_enough {
+        let more = if is_enough { "more".to_owned() } else { (found - shown).to_string() };
+        lines.push(format!("[the first {shown} matches; there are {more} others: narrow the search]"));
+    }
+    lines.extend(stop_note(stop, limit.as_secs()));
+    let language = pattern.language().name();
+    let read = scan.read;
+    lines.push(format!("[searched {read} {language} {}{}]", files_word(read), skip_note(&scan.skipped)));
+    result.content = lines.join("\n");
+    Ok(result)
+}
+
+/// Finds the lines of places that come in order.
+struct LineCounter<'a> {
+    text: &'a str,
+    at: usize,
+    line: usize,
+}
+
+impl<'a> LineCounter<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { text, at: 0, line: 1 }
+    }
+
+    /// Returns the lines of a match with their numbers.
+    fn show(&mut self, file: &str, start: usize, end: usize) -> Vec<String> {
+        let between = self.text.get(self.at..start).unwrap_or_default();
+        self.line += between.bytes().filter(|byte| *byte == b'\n').count();
+        self.at = start.max(self.at);
+        let from = self.text.get(..start).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
+        // The whole of the last line, too.
+        let rest = self.text.get(end..).unwrap_or_default();
+        let to = end + rest.find('\n').unwrap_or(rest.len());
+        let whole = self.text.get(from..to).unwrap_or_default();
+        let column = start - from;
+        let show = |(number, line): (usize, &str)| {
+            // Of a long line, the part with the match.
+            let cut = if number == 0 && column > LINE_CHARS / 2 && line.len() > LINE_CHARS {
+                format!("…{}", line.get(line.floor_char_boundary(column)..).unwrap_or_default())
+            } else {
+                line.to_owned()
+            };
+            let clean: String = cut.chars().map(|char| if char.is_control() && char != '\t' { '\u{fffd}' } else { char }).collect();
+            format!("{file}:{}: {}", self.line + number, truncate(&clean, LINE_CHARS))
+        };
+        let mut lines: Vec<_> = whole.lines().take(MATCH_LINES).enumerate().map(show).collect();
+        let more = whole.lines().count().saturating_sub(MATCH_LINES);
+        if more > 0 {
+            lines.push(format!("[{more} more lines of this match]"));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_match_is_shown_with_its_lines() {
+        let text = format!("a\n  f(1,\n    2) // x\nb\n{}g(3){}\n1\n2\n3\n4\n5\n6\n7", "x".repeat(300), "y".repeat(300));
+        let mut lines = LineCounter::new(&text);
+        assert_eq!(lines.show("p", 4, 14), ["p:2:   f(1,", "p:3:     2) // x"]);
+        let long = lines.show("p", text.find("g(3)").unwrap(), text.find("g(3)").unwrap() + 4);
+        assert!(long[0].starts_with("p:5: …g(3)yyy") && long[0].len() < 300, "{long:?}");
+        let last = lines.show("p", text.find("\n1").unwrap() + 1, text.len());
+        assert_eq!(last, ["p:6: 1", "p:7: 2", "p:8: 3", "p:9: 4", "p:10: 5", "[2 more lines of this match]"]);
+    }
+}

@@ -1,0 +1,226 @@
+//! The graph of source files: a file that uses a name leads to the file that defines it. A personalised PageRank of it tells which
+//! definitions matter.
+//!
+//! petgraph's `page_rank` knows neither weights of edges nor a personalisation.
+
+use std::collections::{HashMap, HashSet};
+
+use super::tags::{FileTags, SymbolKind};
+
+/// The share of a rank that follows the edges, and the number of rounds.
+const DAMPING: f64 = 0.85;
+const ROUNDS: usize = 20;
+/// How much more a file under discussion counts, and one that defines a mentioned name.
+const DISCUSSED: f64 = 50.0;
+const MENTIONED: f64 = 10.0;
+/// A name that more files define than this says nothing; one that more define than the second number says little.
+const TOO_COMMON: usize = 50;
+const COMMON: usize = 5;
+/// The share of names that say little: common, short or private ones.
+const FAINT: f64 = 0.1;
+const SHORT: usize = 3;
+/// The part of a file's rank that its definitions share whether they are used or not.
+const OWN_SHARE: f64 = 0.05;
+
+/// Edges by their first node: the second one, and the weight.
+type Edges = Vec<Vec<(usize, f64)>>;
+
+/// A file of the graph.
+pub(super) struct GraphFile<'a> {
+    pub tags: &'a FileTags,
+    pub is_discussed: bool,
+}
+
+/// A definition with its rank: the index of the file, and of the definition in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct RankedDefinition {
+    pub file: usize,
+    pub definition: usize,
+    pub rank: f64,
+}
+
+/// Ranks the definitions of all files, the first one being the most important. `idents` are mentioned names.
+pub(super) fn rank_definitions(files: &[GraphFile<'_>], idents: &HashSet<&str>) -> Vec<RankedDefinition> {
+    let definers = definers(files);
+    let mut edges: Edges = vec![Vec::new(); files.len()];
+    for (from, edge) in edges.iter_mut().enumerate() {
+        let mut weights: HashMap<usize, f64> = HashMap::new();
+        for (_, to, weight) in uses(from, files[from].tags, &definers) {
+            *weights.entry(to).or_default() += weight;
+        }
+        edge.extend(weights);
+        // Sums of floats depend on their order.
+        edge.sort_unstable_by_key(|(to, _)| *to);
+    }
+    let mut start: Vec<f64> = files.iter().map(|file| if file.is_discussed { DISCUSSED } else { 1.0 }).collect();
+    for ident in idents {
+        for file in definers.get(ident).into_iter().flatten() {
+            start[*file] *= MENTIONED;
+        }
+    }
+    let ranks = page_rank(&edges, &start);
+    let mut scores: HashMap<(usize, &str), f64> = HashMap::new();
+    for (from, edges) in edges.iter().enumerate() {
+        let total: f64 = edges.iter().map(|(_, weight)| weight).sum();
+        for (name, to, weight) in uses(from, files[from].tags, &definers) {
+            *scores.entry((to, name)).or_default() += ranks[from] * weight / total;
+        }
+    }
+    let mut ranked = Vec::new();
+    for (file, graph_file) in files.iter().enumerate() {
+        let definitions = &graph_file.tags.definitions;
+        let mut same: HashMap<&str, f64> = HashMap::new();
+        for definition in definitions {
+            *same.entry(&definition.name).or_default() += 1.0;
+        }
+        for (index, definition) in definitions.iter().enumerate().filter(|(_, found)| found.kind != SymbolKind::Impl) {
+            let name = definition.name.as_str();
+            let used = scores.get(&(file, name)).copied().unwrap_or(0.0) / same.get(name).copied().unwrap_or(1.0);
+            let rank = match idents.contains(name) {
+                true => (used + ranks[file]) * MENTIONED,
+                false => used + ranks[file] * OWN_SHARE / definitions.len() as f64,
+            };
+            ranked.push(RankedDefinition { file, definition: index, rank });
+        }
+    }
+    ranked.sort_by(|one, other| {
+        other.rank.total_cmp(&one.rank).then(one.file.cmp(&other.file)).then(one.definition.cmp(&other.definition))
+    });
+    ranked
+}
+
+/// Returns the files that define each name.
+fn definers<'a>(files: &[GraphFile<'a>]) -> HashMap<&'a str, Vec<usize>> {
+    let mut definers: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (index, file) in files.iter().enumerate() {
+        let named = file.tags.definitions.iter().filter(|definition| definition.kind != SymbolKind::Impl);
+        for definition in named {
+            let list = definers.entry(&definition.name).or_default();
+            if list.last() != Some(&index) {
+                list.push(index);
+            }
+        }
+    }
+    definers
+}
+
+/// Returns the uses of names in a file, given by its index: the name, the file that defines it, and the weight.
+fn uses<'a>(
+    index: usize,
+    tags: &'a FileTags,
+    definers: &'a HashMap<&str, Vec<usize>>,
+) -> impl Iterator<Item = (&'a str, usize, f64)> {
+    tags.references.iter().flat_map(move |(name, count)| {
+        let list = definers.get(name).map_or(&[][..], Vec::as_slice);
+        // A name that the file defines as well most likely means its own.
+        let says_something = list.len() <= TOO_COMMON && !list.contains(&index);
+        let weight = f64::from(count).sqrt() * weight_of(name, list.len());
+        list.iter().filter(move |_| says_something).map(move |to| (name, *to, weight))
+    })
+}
+
+/// Returns how much a use of a name says, for each file that defines it.
+fn weight_of(name: &str, definers: usize) -> f64 {
+    let is_private = name.starts_with(['_', '#']);
+    let is_short = name.chars().count() <= SHORT && name.is_ascii();
+    let faint = [is_private, is_short, definers > COMMON].into_iter().filter(|is_faint| *is_faint).count();
+    FAINT.powi(i32::try_from(faint).unwrap_or(0)) / definers.max(1) as f64
+}
+
+/// Returns the rank of each node; all together are 1. `start` says where a reader begins, and begins again.
+fn page_rank(edges: &Edges, start: &[f64]) -> Vec<f64> {
+    let sum: f64 = start.iter().sum();
+    let start: Vec<f64> = start.iter().map(|weight| weight / sum).collect();
+    let totals: Vec<f64> = edges.iter().map(|edges| edges.iter().map(|(_, weight)| weight).sum()).collect();
+    let mut ranks = start.clone();
+    for _ in 0..ROUNDS {
+        // A node without edges leads to where a reader begins.
+        let lost: f64 = ranks.iter().zip(&totals).filter(|(_, total)| **total <= 0.0).map(|(rank, _)| rank).sum();
+        let mut next: Vec<f64> = start.iter().map(|weight| weight * (1.0 - DAMPING + DAMPING * lost)).collect();
+        for ((from, rank), total) in edges.iter().zip(&ranks).zip(&totals).filter(|(_, total)| **total > 0.0) {
+            for (to, weight) in from {
+                next[*to] += DAMPING * rank * weight / total;
+            }
+        }
+        ranks = next;
+    }
+    ranks
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::tags::{Definition, NameCounts};
+    use super::*;
+
+    fn tags(defined: &[&str], used: &[(&str, u32)]) -> FileTags {
+        let definition = |(index, name): (usize, &&str)| {
+            let line = u32::try_from(index).unwrap() + 1;
+            Definition { kind: SymbolKind::Function, name: (*name).to_owned(), line, start: line, end: line }
+        };
+        FileTags {
+            definitions: defined.iter().enumerate().map(definition).collect(),
+            references: NameCounts::from(used.iter().copied().collect::<BTreeMap<_, _>>()),
+            is_partial: false,
+        }
+    }
+
+    /// Returns the names in the order of their ranks.
+    fn ranked(files: &[FileTags], discussed: &[usize], idents: &[&str]) -> Vec<String> {
+        let graph: Vec<_> = files
+            .iter()
+            .enumerate()
+            .map(|(index, tags)| GraphFile { tags, is_discussed: discussed.contains(&index) })
+            .collect();
+        let ranked = rank_definitions(&graph, &idents.iter().copied().collect());
+        ranked.iter().map(|found| files[found.file].definitions[found.definition].name.clone()).collect()
+    }
+
+    #[test]
+    fn what_others_use_comes_first() {
+        let files = [
+            tags(&["helper", "unused"], &[]),
+            tags(&["run_all"], &[("helper", 4), ("_hidden", 4)]),
+            tags(&["_hidden"], &[("helper", 1)]),
+            tags(&["lonely"], &[("log", 9)]),
+            tags(&["log"], &[]),
+        ];
+        let plain = ranked(&files, &[], &[]);
+        assert_eq!(plain[0], "helper");
+        assert!(plain.iter().position(|name| name == "log") < plain.iter().position(|name| name == "_hidden"), "{plain:?}");
+        assert_eq!(ranked(&files, &[3], &[])[0], "log", "what a file under discussion uses");
+        let discussed = ranked(&files, &[3], &[]);
+        assert!(discussed.iter().position(|name| name == "lonely") < Some(3), "its own definitions: {discussed:?}");
+        assert_eq!(ranked(&files, &[], &["unused"])[0], "unused", "a mentioned name");
+    }
+
+    #[test]
+    fn ranks_are_one_together_and_follow_the_start() {
+        for (edges, start) in [
+            (vec![vec![(1, 1.0)], vec![(2, 1.0)], vec![(0, 1.0)]], vec![1.0, 1.0, 1.0]),
+            (vec![vec![(1, 3.0), (2, 1.0)], vec![], vec![]], vec![1.0, 1.0, 50.0]),
+            (vec![vec![], vec![]], vec![1.0, 10.0]),
+        ] {
+            let ranks = page_rank(&edges, &start);
+            assert!((ranks.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{ranks:?}");
+        }
+        let even = page_rank(&vec![vec![(1, 1.0)], vec![(2, 1.0)], vec![(0, 1.0)]], &[1.0; 3]);
+        assert!(even.iter().all(|rank| (rank - 1.0 / 3.0).abs() < 1e-9), "{even:?}");
+        let weighted = page_rank(&vec![vec![(1, 3.0), (2, 1.0)], vec![], vec![]], &[1.0; 3]);
+        assert!(weighted[1] > weighted[2] && weighted[2] > weighted[0], "{weighted:?}");
+        let personal = page_rank(&vec![vec![(1, 3.0), (2, 1.0)], vec![], vec![]], &[1.0, 1.0, 50.0]);
+        assert!(personal[2] > weighted[2], "{personal:?}");
+        assert_eq!(page_rank(&Vec::new(), &[]), Vec::<f64>::new());
+    }
+
+    #[test]
+    fn names_that_everybody_defines_say_nothing() {
+        let mut files: Vec<_> = (0..60).map(|_| tags(&["new"], &[])).collect();
+        files.push(tags(&["rarely_used"], &[("new", 100)]));
+        files.push(tags(&["caller"], &[("rarely_used", 1)]));
+        assert_eq!(ranked(&files, &[], &[])[0], "rarely_used");
+        assert!(weight_of("new", 1) < weight_of("news", 1) && weight_of("_private", 1) < weight_of("public", 1));
+        assert!(weight_of("道", 1) > weight_of("dao", 1), "one character may be a word");
+    }
+}

@@ -1,0 +1,108 @@
+//! Tests with files that were made to do harm: they cost little time, and no call fails.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::language::CodeLanguage;
+use super::parser::{MAX_SOURCE, ParseFailure, SourceParser};
+use super::tags::extract_tags;
+use crate::guard::StopSignal;
+use crate::tools::ToolsConfig;
+use crate::tools::testing::{ToolWorld, context};
+
+/// The files, by what is wrong with them, without an ending.
+fn hostile_files() -> Vec<(&'static str, Vec<u8>)> {
+    let nested = |open: &str, close: &str, count: usize| format!("{}1{}", open.repeat(count), close.repeat(count)).into_bytes();
+    vec![
+        ("one_line", b"a+".repeat(5_000_000)),
+        ("deep_parens", nested("(", ")", 100_000)),
+        ("deep_braces", nested("{", "}", 100_000)),
+        ("unclosed", b"((((f(".repeat(40_000)),
+        ("deep_calls", nested("f(g(", "))", 20_000)),
+        ("deep_indent", (0..2_000).flat_map(|level| format!("{}if x:\n", " ".repeat(level.min(200))).into_bytes()).collect()),
+        ("nul", b"fn a() {}\0fn b() {}".to_vec()),
+        ("not_utf8", b"fn \xff\xfe() { \xc3\x28 }\ndef \xf0\x28: pass\nfn good_one() { call() }\n".to_vec()),
+        ("long_name", [b"fn ".to_vec(), vec![b'a'; 400_000], b"() {}".to_vec()].concat()),
+        ("many_names", (0..20_000).flat_map(|n| format!("fn f{n}() {{}}\n").into_bytes()).collect()),
+        ("many_strings", b"\"'`\"\"\"'''/*//#\\".repeat(15_000)),
+        ("empty", Vec::new()),
+        ("marked", b"\xef\xbb\xbffn marked() {}\n".to_vec()),
+        ("line_ends", b"fn a() {\r\n\r}\r\n\xe2\x80\xa8fn b() {}".to_vec()),
+    ]
+}
+
+#[test]
+fn each_hostile_file_ends_in_time() {
+    // Twice the limit of one file, for parse and query, and more for a slow machine.
+    let most = Duration::from_secs(12);
+    std::thread::scope(|scope| {
+        // Those with a scanner of their own, and one without.
+        for language in [CodeLanguage::Cpp, CodeLanguage::Java, CodeLanguage::Python, CodeLanguage::Rust, CodeLanguage::Tsx] {
+            scope.spawn(move || {
+                for (name, bytes) in hostile_files() {
+                    let begin = Instant::now();
+                    let stop = StopSignal::new(Duration::from_secs(600), CancellationToken::new());
+                    let source = &bytes[..bytes.len().min(MAX_SOURCE as usize)];
+                    let tags = extract_tags(&mut SourceParser::new(), language, source, &stop);
+                    assert!(begin.elapsed() < most, "{language:?} {name}: {:?}", begin.elapsed());
+                    assert_ne!(tags.err(), Some(ParseFailure::Stopped), "{language:?} {name}");
+                }
+            });
+        }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_files_keep_no_call_from_the_others() {
+    let world = ToolWorld::new(&ToolsConfig::default());
+    let quick = ["one_line", "deep_parens", "nul", "not_utf8", "long_name", "empty", "marked", "line_ends"];
+    for (name, bytes) in hostile_files().into_iter().filter(|(name, _)| quick.contains(name)) {
+        std::fs::write(world.path(&format!("{name}.rs")), bytes).unwrap();
+    }
+    std::fs::write(world.path("good.rs"), "fn good() { good_one() }").unwrap();
+    for (name, arguments, expected) in [
+        ("repo_map", json!({}), &["function good_one (line 2)", "function marked (line 1)", "1 too large", "1 binary"][..]),
+        ("repo_map", json!({"files": ["good.rs"]}), &["good.rs:"]),
+        ("symbols", json!({"path": ".", "query": "GOOD"}), &["function good (1): fn good() { good_one() }", "good_one"]),
+        ("ast_grep_search", json!({"pattern": "good_one()", "lang": "rust"}), &["good.rs:1: fn good() { good_one() }"]),
+        ("ast_grep_search", json!({"pattern": "f($A, $A)", "lang": "rust"}), &["No match", "1 binary"]),
+        ("ast_grep_search", json!({"pattern": "($A)", "lang": "rust"}), &["skipped: "]),
+        (
+            "ast_grep_replace",
+            json!({"pattern": "$A()", "rewrite": "x()", "lang": "rust", "dry_run": false}),
+            &["+fn good() { x() }", "skipped: "],
+        ),
+        ("repo_structure", json!({}), &["good.rs", "9 files"]),
+    ] {
+        let told = world.says(name, arguments.clone()).await;
+        for part in expected {
+            assert!(told.contains(part), "{name} {arguments}: {part}: {told:.2000}");
+        }
+        assert!(told.len() < 20_000, "{name}: {}", told.len());
+    }
+    // What is not UTF-8 is not changed.
+    let kept = std::fs::read(world.path("not_utf8.rs")).unwrap();
+    assert_eq!(kept, hostile_files().into_iter().find(|(name, _)| *name == "not_utf8").unwrap().1);
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends() {
+    let world = ToolWorld::new(&ToolsConfig::default());
+    std::fs::write(world.path("a.rs"), "fn a() {}").unwrap();
+    for (name, arguments) in [
+        ("repo_map", json!({})),
+        ("repo_structure", json!({})),
+        ("symbols", json!({"path": "."})),
+        ("ast_grep_search", json!({"pattern": "a", "lang": "rust"})),
+        ("ast_grep_replace", json!({"pattern": "a()", "rewrite": "b()", "lang": "rust", "dry_run": false})),
+    ] {
+        let context = context();
+        context.cancel.cancel();
+        let arguments = arguments.to_string();
+        let call = crate::chat::ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments };
+        let told = world.executor.run(&call, &context).await.result.render();
+        assert!(told.to_lowercase().contains("cancelled"), "{name}: {told}");
+    }
+}

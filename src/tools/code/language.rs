@@ -1,0 +1,211 @@
+//! The programming languages that the code tools know: their names, file endings and grammars.
+
+use std::path::Path;
+
+use ast_grep_core::Language as PatternLanguage;
+use ast_grep_core::matcher::{Pattern, PatternBuilder, PatternError};
+use ast_grep_core::tree_sitter::{LanguageExt, StrDoc};
+use std::borrow::Cow;
+use tree_sitter::Language;
+
+/// A programming language with a grammar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum CodeLanguage {
+    C,
+    Cpp,
+    Go,
+    Java,
+    JavaScript,
+    Python,
+    Rust,
+    Tsx,
+    TypeScript,
+}
+
+impl CodeLanguage {
+    pub(super) const ALL: [Self; 9] = [
+        Self::C,
+        Self::Cpp,
+        Self::Go,
+        Self::Java,
+        Self::JavaScript,
+        Self::Python,
+        Self::Rust,
+        Self::Tsx,
+        Self::TypeScript,
+    ];
+
+    /// Returns the names by which models call the language, the usual one first.
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::C => &["c"],
+            Self::Cpp => &["cpp", "c++", "cc", "cxx"],
+            Self::Go => &["go", "golang"],
+            Self::Java => &["java"],
+            Self::JavaScript => &["javascript", "js", "jsx"],
+            Self::Python => &["python", "py"],
+            Self::Rust => &["rust", "rs"],
+            Self::Tsx => &["tsx"],
+            Self::TypeScript => &["typescript", "ts"],
+        }
+    }
+
+    /// Returns the endings of its files. A header file counts as C++, whose grammar reads nearly all C headers, too.
+    fn endings(self) -> &'static [&'static str] {
+        match self {
+            Self::C => &["c"],
+            Self::Cpp => &["cpp", "cc", "cxx", "hpp", "hh", "hxx", "h"],
+            Self::Go => &["go"],
+            Self::Java => &["java"],
+            Self::JavaScript => &["js", "jsx", "mjs", "cjs"],
+            Self::Python => &["py", "pyi"],
+            Self::Rust => &["rs"],
+            Self::Tsx => &["tsx"],
+            Self::TypeScript => &["ts", "mts", "cts"],
+        }
+    }
+
+    /// Returns the usual name.
+    pub(super) fn name(self) -> &'static str {
+        self.names()[0]
+    }
+
+    /// Returns the language that a model calls `name`, in any case.
+    ///
+    /// # Errors
+    /// There is none; the error names all.
+    pub(super) fn named(name: &str) -> Result<Self, String> {
+        let is_named = |language: &Self| language.names().iter().any(|known| known.eq_ignore_ascii_case(name.trim()));
+        Self::ALL.into_iter().find(is_named).ok_or_else(|| {
+            let known: Vec<_> = Self::ALL.into_iter().map(Self::name).collect();
+            format!("lang {:?} is not known; known are {}", crate::text::truncate(name, 40), known.join(", "))
+        })
+    }
+
+    /// Returns the language of a file by the ending of its name.
+    pub(super) fn of_path(path: &Path) -> Option<Self> {
+        let ending = path.extension()?.to_str()?;
+        Self::ALL.into_iter().find(|language| language.endings().iter().any(|known| known.eq_ignore_ascii_case(ending)))
+    }
+
+    /// Returns true if a search in this language looks at a file of the language `of`: headers belong to C as well.
+    pub(super) fn searches(self, of: Self, path: &Path) -> bool {
+        let is_header = || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("h"));
+        self == of || self == Self::C && is_header()
+    }
+
+    pub(super) fn grammar(self) -> Language {
+        match self {
+            Self::C => tree_sitter_c::LANGUAGE.into(),
+            Self::Cpp => tree_sitter_cpp::LANGUAGE.into(),
+            Self::Go => tree_sitter_go::LANGUAGE.into(),
+            Self::Java => tree_sitter_java::LANGUAGE.into(),
+            Self::JavaScript => tree_sitter_javascript::LANGUAGE.into(),
+            Self::Python => tree_sitter_python::LANGUAGE.into(),
+            Self::Rust => tree_sitter_rust::LANGUAGE.into(),
+            Self::Tsx => tree_sitter_typescript::LANGUAGE_TSX.into(),
+            Self::TypeScript => tree_sitter_typescript::LANGUAGE_TYPESCRIPT.into(),
+        }
+    }
+}
+
+// The crate `ast-grep-language` has the same for its languages, but links every grammar's module and panics for those left out.
+impl PatternLanguage for CodeLanguage {
+    fn kind_to_id(&self, kind: &str) -> u16 {
+        self.grammar().id_for_node_kind(kind, true)
+    }
+
+    fn field_to_id(&self, field: &str) -> Option<u16> {
+        self.grammar().field_id_for_name(field).map(std::num::NonZero::get)
+    }
+
+    fn build_pattern(&self, builder: &PatternBuilder<'_>) -> Result<Pattern, PatternError> {
+        builder.build(|source| StrDoc::try_new(source, *self))
+    }
+
+    /// Returns the letter that stands for `$` in a pattern, for a grammar that does not read `$` as a part of names.
+    fn expando_char(&self) -> char {
+        match self {
+            Self::C | Self::Cpp => '𐀀',
+            Self::Go | Self::Python | Self::Rust => 'µ',
+            Self::Java | Self::JavaScript | Self::Tsx | Self::TypeScript => '$',
+        }
+    }
+
+    /// Puts that letter in the place of each `$` that begins a variable: `$A`, `$_`, `$$$A`, `$$$`.
+    fn pre_process_pattern<'q>(&self, query: &'q str) -> Cow<'q, str> {
+        let expando = self.expando_char();
+        if expando == '$' {
+            return Cow::Borrowed(query);
+        }
+        let mut processed = String::with_capacity(query.len());
+        let mut dollars = 0;
+        for char in query.chars().map(Some).chain([None]) {
+            if char == Some('$') {
+                dollars += 1;
+                continue;
+            }
+            let is_variable = dollars == 3 || matches!(char, Some('A'..='Z' | '_'));
+            processed.extend(std::iter::repeat_n(if is_variable { expando } else { '$' }, dollars));
+            dollars = 0;
+            processed.extend(char);
+        }
+        Cow::Owned(processed)
+    }
+}
+
+impl LanguageExt for CodeLanguage {
+    fn get_ts_language(&self) -> Language {
+        self.grammar()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn languages_are_known_by_name_and_by_ending() {
+        for (name, expected) in [
+            ("rust", Some(CodeLanguage::Rust)),
+            (" RS ", Some(CodeLanguage::Rust)),
+            ("c++", Some(CodeLanguage::Cpp)),
+            ("jsx", Some(CodeLanguage::JavaScript)),
+            ("golang", Some(CodeLanguage::Go)),
+            ("cobol", None),
+            ("", None),
+        ] {
+            assert_eq!(CodeLanguage::named(name).ok(), expected, "{name}");
+        }
+        let error = CodeLanguage::named("cobol").unwrap_err();
+        assert_eq!(
+            error,
+            "lang \"cobol\" is not known; known are c, cpp, go, java, javascript, python, rust, tsx, typescript"
+        );
+        for (path, expected) in [
+            ("a/b.rs", Some(CodeLanguage::Rust)),
+            ("b.H", Some(CodeLanguage::Cpp)),
+            ("b.d.ts", Some(CodeLanguage::TypeScript)),
+            ("b.TSX", Some(CodeLanguage::Tsx)),
+            ("rs", None),
+            (".rs", None),
+            ("b.rs.orig", None),
+        ] {
+            assert_eq!(CodeLanguage::of_path(Path::new(path)), expected, "{path}");
+        }
+        assert!(CodeLanguage::C.searches(CodeLanguage::Cpp, Path::new("a.h")));
+        assert!(!CodeLanguage::C.searches(CodeLanguage::Cpp, Path::new("a.cc")));
+    }
+
+    #[test]
+    fn variables_of_a_pattern_become_names() {
+        for (language, pattern, expected) in [
+            (CodeLanguage::Rust, "f($A, $$$B, $_)", "f(µA, µµµB, µ_)"),
+            (CodeLanguage::Rust, "m!($a, $$$)", "m!($a, µµµ)"),
+            (CodeLanguage::Java, "f($A)", "f($A)"),
+            (CodeLanguage::C, "$A$", "𐀀A$"),
+        ] {
+            assert_eq!(language.pre_process_pattern(pattern), expected, "{pattern}");
+        }
+    }
+}

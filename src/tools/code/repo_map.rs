@@ -1,0 +1,342 @@
+//! The tool `repo_map`: the definitions of a code base that matter most, within a number of tokens.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::cache::{CacheUpdate, CodeCache, ContentKey, FileStamp, KnownFile};
+use super::graph::{GraphFile, RankedDefinition, rank_definitions};
+use super::parser::{ParseFailure, SourceParser};
+use super::scan::{ScanResult, SkipReason, SourceFile, SourceScope, files_word, skip_note, stop_note};
+use super::tags::{FileTags, extract_tags};
+use crate::chat::ToolSpec;
+use crate::guard::{Jail, StopSignal, quote_controls};
+use crate::llm::estimate_tokens;
+use crate::text::truncate;
+use crate::tools::files::{ForeignFiles, LONGEST_SEARCH, ReadScope, run_on_jail};
+use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+
+/// The size of a map if the call names none, in tokens.
+const DEFAULT_TOKENS: usize = 2_000;
+/// A definition takes at least so many tokens.
+const LEAST_TOKENS: usize = 3;
+/// The most files under discussion and mentioned names that count.
+const MAX_HINTS: usize = 200;
+/// The kinds of other files, and the unknown files, that a note names.
+const NAMED_KINDS: usize = 5;
+const NAMED_CHARS: usize = 100;
+/// The maps that are made at the same time, each with several threads.
+const AT_ONCE: usize = 2;
+
+#[derive(Deserialize, JsonSchema)]
+struct RepoMapArgs {
+    /// Default: the workspace.
+    path: Option<String>,
+    /// Under discussion.
+    #[serde(default)]
+    files: Option<Vec<String>>,
+    /// Names of interest.
+    #[serde(default)]
+    idents: Option<Vec<String>>,
+    #[schemars(range(min = 100, max = 10000))]
+    max_tokens: Option<u32>,
+}
+
+/// Makes a map of the definitions of a code base.
+pub struct RepoMap {
+    spec: ToolSpec,
+    scope: ReadScope,
+    cache: Arc<CodeCache>,
+    limit: Duration,
+    places: Arc<Semaphore>,
+}
+
+impl RepoMap {
+    /// `timeout` is the time limit of a call.
+    pub fn new(scope: ReadScope, cache: Arc<CodeCache>, timeout: Duration) -> Self {
+        let spec = tool_spec::<RepoMapArgs>("repo_map", "Map the main definitions of a code base.");
+        let (limit, places) = (LONGEST_SEARCH.min(timeout / 2), Arc::new(Semaphore::new(AT_ONCE)));
+        Self { spec, scope, cache, limit, places }
+    }
+}
+
+#[async_trait]
+impl Tool for RepoMap {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
+    }
+
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Reads
+    }
+
+    /// An untrusted sender maps the sender's own files, and public ones.
+    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.scope.allows_untrusted(arguments, context)
+    }
+
+    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.scope.may_hold_foreign(arguments, context)
+    }
+
+    fn output_limit(&self) -> OutputLimit {
+        OutputLimit { chars: 40_000, lines: 5_000 }
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let (limit, foreign, cancel) = (self.limit, ForeignFiles::of(context), context.cancel.clone());
+        let cache = Arc::clone(&self.cache);
+        // The work keeps its place until it ends, also if nobody waits for it any more.
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        run_on_jail(self.scope.for_turn(context), arguments, move |jail, args: RepoMapArgs| {
+            let _place = place;
+            let stop = StopSignal::new(limit, cancel);
+            map(jail, &args, &stop, &cache, &foreign, limit).unwrap_or_else(ToolResult::failed)
+        })
+        .await
+    }
+}
+
+/// A file of the map.
+struct MappedFile {
+    shown: String,
+    path: Option<PathBuf>,
+    real: PathBuf,
+    tags: FileTags,
+    /// What the cache is to know; `None`: it knows the file.
+    news: Option<(FileStamp, ContentKey)>,
+    /// The file was parsed.
+    is_parsed: bool,
+}
+
+fn map(
+    jail: &Jail,
+    args: &RepoMapArgs,
+    stop: &StopSignal,
+    cache: &CodeCache,
+    foreign: &ForeignFiles,
+    limit: Duration,
+) -> Result<ToolResult, String> {
+    let path = args.path.as_deref().unwrap_or(".");
+    let scope = SourceScope::open(jail, path, stop)?;
+    let known = cache.files_below(scope.real());
+    let mut scan = scope.scan(stop, &|_, _| true, &|parser, file| read_file(parser, file, cache, &known, stop))?;
+    scan.items.sort_unstable_by(|one, other| one.shown.cmp(&other.shown));
+    let parsed = scan.items.iter().filter(|file| file.is_parsed).count();
+    remember(cache, &mut scan.items, known, stop.reason().is_none());
+    let slow = scan.items.iter().filter(|file| file.tags.is_partial).count();
+    if slow > 0 {
+        scan.skipped.insert(0, (slow, "too slow to parse"));
+    }
+    let discussed = Discussed::find(args.files.as_deref().unwrap_or_default(), path, &scan.items);
+    let idents = args.idents.iter().flatten().take(MAX_HINTS).map(String::as_str).collect();
+    let graph: Vec<_> = scan
+        .items
+        .iter()
+        .enumerate()
+        .map(|(index, file)| GraphFile { tags: &file.tags, is_discussed: discussed.files.contains(&index) })
+        .collect();
+    let ranked = rank_definitions(&graph, &idents);
+    let notes = notes(&scan, &discussed.unknown, stop, limit);
+    let budget = args.max_tokens.map_or(DEFAULT_TOKENS, |tokens| tokens as usize);
+    let (content, shown) = fit(&scan.items, &discussed.files, &ranked, &notes, budget);
+    let mut result = ToolResult::ok(content);
+    for (key, number) in [("files", scan.items.len()), ("parsed", parsed), ("cached", scan.items.len() - parsed)] {
+        result.metadata.insert(key.to_owned(), number.into());
+    }
+    let paths = shown.iter().filter_map(|index| scan.items[*index].path.as_deref());
+    result.add_sources(paths.filter_map(|path| foreign.source(path)).collect());
+    Ok(result)
+}
+
+/// Returns the tags of a file: from the cache if it knows the file, or its content.
+fn read_file(
+    parser: &mut SourceParser,
+    file: &mut SourceFile,
+    cache: &CodeCache,
+    known: &HashMap<PathBuf, KnownFile>,
+    stop: &StopSignal,
+) -> Result<Option<MappedFile>, SkipReason> {
+    let stamp = file.metadata().map(|metadata| FileStamp::of(&metadata)).ok_or(SkipReason::Unreadable)?;
+    let mapped = |file: &SourceFile, tags, news, is_parsed| {
+        Some(MappedFile { shown: file.shown.clone(), path: file.path.clone(), real: file.real.clone(), tags, news, is_parsed })
+    };
+    if let Some(known) = known.get(&file.real).filter(|known| known.stamp == stamp)
+        && let Some(tags) = cache.tags(&known.content)
+    {
+        return Ok(mapped(file, tags, None, false));
+    }
+    let source = file.read()?;
+    let content = ContentKey::of(file.language, &source);
+    if let Some(tags) = cache.tags(&content) {
+        return Ok(mapped(file, tags, Some((stamp, content)), false));
+    }
+    let tags = match extract_tags(parser, file.language, &source, stop) {
+        Ok(tags) => tags,
+        // It would take as long the next time.
+        Err(ParseFailure::TooSlow | ParseFailure::TooDeep) => FileTags { is_partial: true, ..FileTags::default() },
+        Err(ParseFailure::Stopped) => return Err(SkipReason::Stopped),
+    };
+    Ok(mapped(file, tags, Some((stamp, content)), true))
+}
+
+/// Tells the cache what was read, and, if all was, which files are gone.
+fn remember(cache: &CodeCache, files: &mut [MappedFile], mut known: HashMap<PathBuf, KnownFile>, is_whole: bool) {
+    let mut update = CacheUpdate::default();
+    let mut used = HashMap::new();
+    for file in files {
+        let entry = known.remove_entry(&file.real);
+        if let Some((stamp, content)) = file.news.take() {
+            update.files.push((file.real.clone(), stamp, content));
+            if file.is_parsed {
+                update.parses.push((content, file.tags.clone()));
+            }
+        } else {
+            used.extend(entry);
+        }
+    }
+    if is_whole {
+        // The others are hidden from this call, or ignored.
+        let is_gone = |path: &PathBuf| path.symlink_metadata().is_err();
+        update.gone = known.into_keys().filter(is_gone).collect();
+    }
+    cache.update(&update, &used);
+}
+
+/// The files under discussion.
+struct Discussed {
+    /// By their index.
+    files: BTreeSet<usize>,
+    /// The names of no file.
+    unknown: Vec<String>,
+}
+
+impl Discussed {
+    /// Finds the files that a model calls `names`: by their paths from the workspace or from the mapped folder.
+    fn find(names: &[String], folder: &str, files: &[MappedFile]) -> Self {
+        let mut by_path: HashMap<PathBuf, usize> = HashMap::new();
+        for (index, file) in files.iter().enumerate() {
+            by_path.insert(plain(Path::new(&file.shown)), index);
+            by_path.insert(file.real.clone(), index);
+        }
+        let mut found = Self { files: BTreeSet::new(), unknown: Vec::new() };
+        for name in names.iter().take(MAX_HINTS) {
+            let paths = [plain(Path::new(name)), plain(&Path::new(folder).join(name))];
+            match paths.iter().find_map(|path| by_path.get(path)) {
+                Some(index) => drop(found.files.insert(*index)),
+                None => found.unknown.push(name.clone()),
+            }
+        }
+        found
+    }
+}
+
+/// Returns a path without `.`.
+fn plain(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+/// Returns the last lines: what is not in the map.
+fn notes(scan: &ScanResult<MappedFile>, unknown: &[String], stop: &StopSignal, limit: Duration) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !unknown.is_empty() {
+        let names: Vec<_> = unknown.iter().take(NAMED_KINDS).map(|name| quote_controls(name)).collect();
+        let more = if unknown.len() > NAMED_KINDS { ", …" } else { "" };
+        let names = truncate(&names.join(", "), NAMED_CHARS);
+        notes.push(format!("[under discussion, but no source file here: {names}{more}]"));
+    }
+    notes.extend(stop_note(stop, limit.as_secs()));
+    let count = scan.items.len();
+    let mut last = format!("[{count} source {}", files_word(count));
+    let others: usize = scan.others.values().sum();
+    if others > 0 {
+        let mut kinds: Vec<_> = scan.others.iter().filter(|(ending, _)| !ending.is_empty()).collect();
+        kinds.sort_by(|one, other| other.1.cmp(one.1).then(one.0.cmp(other.0)));
+        let named: Vec<_> = kinds.iter().take(NAMED_KINDS).map(|(ending, count)| format!("{count} {ending}")).collect();
+        let named = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
+        let _ = write!(last, "; {others} {} of other kinds{named}", files_word(others));
+    }
+    last.push_str(&skip_note(&scan.skipped));
+    last.push(']');
+    notes.push(last);
+    notes
+}
+
+/// Returns the map with as many definitions as fit into `budget` tokens, and the files in it.
+fn fit(
+    files: &[MappedFile],
+    discussed: &BTreeSet<usize>,
+    ranked: &[RankedDefinition],
+    notes: &[String],
+    budget: usize,
+) -> (String, Vec<usize>) {
+    let fits = |text: &str| estimate_tokens(text) <= budget;
+    let draw = |count: usize, notes: &[String]| render(files, discussed, &ranked[..count], notes);
+    let (mut least, mut most) = (0, ranked.len().min(budget / LEAST_TOKENS));
+    while least < most {
+        let middle = (least + most).div_ceil(2);
+        if fits(&draw(middle, notes).0) {
+            least = middle;
+        } else {
+            most = middle - 1;
+        }
+    }
+    let mut best = draw(least, notes);
+    // A longer text is estimated by samples, so that less may seem to be more.
+    while !fits(&best.0) && least > 0 {
+        least -= 1;
+        best = draw(least, notes);
+    }
+    if fits(&best.0) {
+        return best;
+    }
+    // Not even the names of the files under discussion, or the notes, fit.
+    let bare = render(files, &BTreeSet::new(), &[], notes);
+    if fits(&bare.0) { bare } else { render(files, &BTreeSet::new(), &[], &[]) }
+}
+
+/// Returns a map of these definitions, and the files in it: the most important file first, its definitions by their lines.
+fn render(
+    files: &[MappedFile],
+    discussed: &BTreeSet<usize>,
+    ranked: &[RankedDefinition],
+    notes: &[String],
+) -> (String, Vec<usize>) {
+    let mut order = Vec::new();
+    let mut chosen: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for RankedDefinition { file, definition, .. } in ranked {
+        chosen.entry(*file).or_insert_with(|| {
+            order.push(*file);
+            Vec::new()
+        });
+        chosen.entry(*file).or_default().push(*definition);
+    }
+    order.extend(discussed.iter().filter(|file| !chosen.contains_key(file)));
+    let mut text = format!("# Code map (top {} files)\n", order.len());
+    for file in &order {
+        let MappedFile { shown, tags, .. } = &files[*file];
+        let _ = writeln!(text, "\n{shown}:");
+        let mut of_file = chosen.remove(file).unwrap_or_default();
+        of_file.sort_unstable();
+        for definition in of_file.iter().filter_map(|index| tags.definitions.get(*index)) {
+            let _ = writeln!(text, "  {} {} (line {})", definition.kind.name(), definition.name, definition.line);
+        }
+    }
+    if !notes.is_empty() {
+        text.push('\n');
+        text.push_str(&notes.join("\n"));
+    }
+    (text.trim_end().to_owned(), order)
+}

@@ -1,0 +1,245 @@
+//! The tool `repo_structure`: the tree of folders and files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::scan::{files_word, skip_note, stop_note};
+use crate::chat::ToolSpec;
+use crate::guard::{EntryKind, Jail, StopSignal, Verdict, Walk, WalkStop, WalkVisitor, WalkedEntry, quote_controls};
+use crate::tools::files::{LONGEST_SEARCH, ReadScope, run_on_jail};
+use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+
+const DEFAULT_DEPTH: usize = 3;
+/// The most lines of a tree, and the most entries of one folder in it.
+const MAX_LINES: usize = 400;
+const MAX_OF_FOLDER: usize = 60;
+/// The folders and files that are in memory.
+const MAX_ENTRIES: usize = 200_000;
+
+#[derive(Deserialize, JsonSchema)]
+struct RepoStructureArgs {
+    /// Default: the workspace.
+    path: Option<String>,
+    #[schemars(range(min = 1, max = 20))]
+    max_depth: Option<u32>,
+}
+
+/// Shows the tree below a folder.
+pub struct RepoStructure {
+    spec: ToolSpec,
+    scope: ReadScope,
+    limit: Duration,
+}
+
+impl RepoStructure {
+    /// `timeout` is the time limit of a call.
+    pub fn new(scope: ReadScope, timeout: Duration) -> Self {
+        let spec = tool_spec::<RepoStructureArgs>("repo_structure", "Show the tree of folders and files.");
+        Self { spec, scope, limit: LONGEST_SEARCH.min(timeout / 2) }
+    }
+}
+
+#[async_trait]
+impl Tool for RepoStructure {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
+    }
+
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Reads
+    }
+
+    /// An untrusted sender sees the sender's own files, and public ones.
+    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.scope.allows_untrusted(arguments, context)
+    }
+
+    fn output_limit(&self) -> OutputLimit {
+        OutputLimit { chars: 16_000, lines: MAX_LINES + 10 }
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let limit = self.limit;
+        let stop = StopSignal::new(limit, context.cancel.clone());
+        run_on_jail(self.scope.for_turn(context), arguments, move |jail, args: RepoStructureArgs| {
+            structure(jail, &args, &stop, limit).map(ToolResult::ok).unwrap_or_else(ToolResult::failed)
+        })
+        .await
+    }
+}
+
+/// What is in a folder.
+#[derive(Debug, Default)]
+struct FolderTree {
+    folders: BTreeMap<String, FolderTree>,
+    files: Vec<String>,
+}
+
+/// The numbers of folders and files below a folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct EntryCounts {
+    folders: usize,
+    files: usize,
+}
+
+/// Collects the paths of a walk on one thread.
+struct PathCollector<'a> {
+    paths: &'a Mutex<Vec<(PathBuf, EntryKind)>>,
+    stop: &'a StopSignal,
+}
+
+impl WalkVisitor for PathCollector<'_> {
+    fn visit(&mut self, entry: &WalkedEntry<'_>) {
+        let mut paths = self.paths.lock();
+        if paths.len() >= MAX_ENTRIES {
+            return self.stop.stop(WalkStop::TooMany);
+        }
+        paths.push((entry.path(), entry.kind));
+    }
+}
+
+fn structure(jail: &Jail, args: &RepoStructureArgs, stop: &StopSignal, limit: Duration) -> Result<String, String> {
+    let path = args.path.as_deref().unwrap_or(".");
+    let wanted = args.max_depth.map_or(DEFAULT_DEPTH, |depth| depth as usize);
+    let paths = Mutex::default();
+    let walk = Walk::new(jail, path, stop).map_err(|error| error.to_string())?;
+    walk.run(&|_, _| Verdict::Usual, || PathCollector { paths: &paths, stop });
+    let mut tree = FolderTree::default();
+    for (path, kind) in paths.into_inner() {
+        tree.add(&path, kind);
+    }
+    tree.sort();
+    let (lines, depth) = draw_within(&tree, wanted, MAX_LINES);
+    let all = tree.count();
+    let mut text = lines.join("\n");
+    if all == EntryCounts::default() {
+        text.push_str("(the folder is empty)");
+    }
+    if depth < wanted && lines.iter().any(|line| line.ends_with(')')) {
+        text.push_str(&format!("\n[shown to depth {depth}, as more is too long: name a folder]"));
+    }
+    if let Some(note) = stop_note(stop, limit.as_secs()) {
+        text = format!("{text}\n{note}");
+    }
+    let skipped = skip_note(&walk.skipped.list());
+    Ok(format!("{text}\n[{}{skipped}]", all.describe()))
+}
+
+/// Draws a tree to the greatest depth up to `wanted` at which it has at most `most` lines. Returns that depth with it.
+fn draw_within(tree: &FolderTree, wanted: usize, most: usize) -> (Vec<String>, usize) {
+    let mut depth = wanted.max(1);
+    loop {
+        let mut lines = Vec::new();
+        tree.draw(depth, 0, &mut lines);
+        if lines.len() <= most || depth == 1 {
+            return (lines, depth);
+        }
+        depth -= 1;
+    }
+}
+
+impl EntryCounts {
+    fn describe(self) -> String {
+        let folders = if self.folders == 1 { "folder" } else { "folders" };
+        format!("{} {folders}, {} {}", self.folders, self.files, files_word(self.files))
+    }
+}
+
+impl FolderTree {
+    fn add(&mut self, path: &Path, kind: EntryKind) {
+        let mut folder = self;
+        let mut names = path.iter().map(|name| quote_controls(&name.to_string_lossy())).peekable();
+        while let Some(name) = names.next() {
+            if names.peek().is_none() && kind == EntryKind::File {
+                return folder.files.push(name);
+            }
+            folder = folder.folders.entry(name).or_default();
+        }
+    }
+
+    fn sort(&mut self) {
+        self.files.sort_unstable();
+        self.folders.values_mut().for_each(Self::sort);
+    }
+
+    fn count(&self) -> EntryCounts {
+        let own = EntryCounts { folders: self.folders.len(), files: self.files.len() };
+        self.folders.values().map(Self::count).fold(own, |sum, more| EntryCounts {
+            folders: sum.folders + more.folders,
+            files: sum.files + more.files,
+        })
+    }
+
+    /// Adds the lines of the tree to `lines`, `depth` folders deep.
+    fn draw(&self, depth: usize, level: usize, lines: &mut Vec<String>) {
+        let indent = "  ".repeat(level);
+        for (name, folder) in self.folders.iter().take(MAX_OF_FOLDER) {
+            let is_last = depth <= 1;
+            let below = folder.count();
+            if is_last && below != EntryCounts::default() {
+                lines.push(format!("{indent}{name}/ ({})", below.describe()));
+            } else {
+                lines.push(format!("{indent}{name}/"));
+                folder.draw(depth.saturating_sub(1), level + 1, lines);
+            }
+        }
+        let room = MAX_OF_FOLDER.saturating_sub(self.folders.len()).max(MAX_OF_FOLDER / 2);
+        lines.extend(self.files.iter().take(room).map(|name| format!("{indent}{name}")));
+        let left = EntryCounts {
+            folders: self.folders.len().saturating_sub(MAX_OF_FOLDER),
+            files: self.files.len().saturating_sub(room),
+        };
+        if left != EntryCounts::default() {
+            lines.push(format!("{indent}[{} more]", left.describe()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(paths: &[&str]) -> FolderTree {
+        let mut tree = FolderTree::default();
+        for path in paths {
+            let kind = if path.ends_with('/') { EntryKind::Folder } else { EntryKind::File };
+            tree.add(Path::new(path), kind);
+        }
+        tree.sort();
+        tree
+    }
+
+    #[test]
+    fn folders_come_first_and_deeper_ones_are_counted() {
+        let tree = tree(&["z.txt", "src/", "src/b.rs", "src/a/", "src/a/x.rs", "src/a/y.rs", "empty/", "a\nb", "A.md"]);
+        for (depth, most, expected) in [
+            (3, 99, "empty/\nsrc/\n  a/\n    x.rs\n    y.rs\n  b.rs\n\"a\\nb\"\nA.md\nz.txt"),
+            (2, 99, "empty/\nsrc/\n  a/ (0 folders, 2 files)\n  b.rs\n\"a\\nb\"\nA.md\nz.txt"),
+            (3, 8, "empty/\nsrc/\n  a/ (0 folders, 2 files)\n  b.rs\n\"a\\nb\"\nA.md\nz.txt"),
+            (1, 1, "empty/\nsrc/ (1 folder, 3 files)\n\"a\\nb\"\nA.md\nz.txt"),
+        ] {
+            assert_eq!(draw_within(&tree, depth, most).0.join("\n"), expected, "{depth} {most}");
+        }
+        assert_eq!(tree.count(), EntryCounts { folders: 3, files: 6 });
+    }
+
+    #[test]
+    fn a_folder_with_many_entries_is_cut() {
+        let paths: Vec<_> = (0..100).flat_map(|number| [format!("d{number:03}/"), format!("f{number:03}")]).collect();
+        let paths: Vec<_> = paths.iter().map(String::as_str).collect();
+        let lines = draw_within(&tree(&paths), 3, MAX_LINES).0;
+        assert_eq!(lines.len(), 91);
+        assert_eq!(lines[90], "[40 folders, 70 files more]");
+    }
+}

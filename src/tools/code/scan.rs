@@ -1,0 +1,258 @@
+//! Reads the source files below a folder, as `grep` does: by the walk of the path jail, with several threads.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use super::language::CodeLanguage;
+use super::parser::{MAX_SOURCE, ParseFailure, SourceParser};
+use crate::guard::{EntryKind, Jail, JailError, OpenFile, StopSignal, Verdict, Walk, WalkStop, WalkVisitor, WalkedEntry};
+
+/// The most source files of one call.
+const MAX_FILES: usize = 25_000;
+/// The most different file endings that are counted.
+const MAX_ENDINGS: usize = 200;
+
+/// A source file that the call may read: it is open.
+pub(super) struct SourceFile {
+    pub language: CodeLanguage,
+    /// The path as shown to the model.
+    pub shown: String,
+    /// Relative to the workspace, if the file lies there.
+    pub path: Option<PathBuf>,
+    /// The path without links.
+    pub real: PathBuf,
+    file: File,
+}
+
+impl SourceFile {
+    /// Returns the facts that change when the file does; `None` if they cannot be read.
+    pub(super) fn metadata(&self) -> Option<std::fs::Metadata> {
+        self.file.metadata().ok()
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// Why it is left out.
+    pub(super) fn read(&mut self) -> Result<Vec<u8>, SkipReason> {
+        let mut bytes = Vec::new();
+        let read = (&mut self.file).take(MAX_SOURCE + 1).read_to_end(&mut bytes);
+        if read.is_err() {
+            return Err(SkipReason::Unreadable);
+        }
+        if bytes.len() as u64 > MAX_SOURCE {
+            return Err(SkipReason::TooLarge);
+        }
+        if bytes.contains(&0) { Err(SkipReason::Binary) } else { Ok(bytes) }
+    }
+}
+
+/// Why a source file is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SkipReason {
+    TooLarge,
+    Binary,
+    Unreadable,
+    TooSlow,
+    TooDeep,
+    /// The call as a whole was stopped.
+    Stopped,
+}
+
+impl From<ParseFailure> for SkipReason {
+    fn from(failure: ParseFailure) -> Self {
+        match failure {
+            ParseFailure::Stopped => Self::Stopped,
+            ParseFailure::TooSlow => Self::TooSlow,
+            ParseFailure::TooDeep => Self::TooDeep,
+        }
+    }
+}
+
+/// What was made of the source files, and what was left out.
+pub(super) struct ScanResult<T> {
+    /// In no order.
+    pub items: Vec<T>,
+    /// The files that were read.
+    pub read: usize,
+    /// The numbers of files of other kinds, by their ending.
+    pub others: BTreeMap<String, usize>,
+    /// The numbers of files that were left out, by reason.
+    pub skipped: Vec<(usize, &'static str)>,
+}
+
+/// The work on source files, which several threads share.
+struct Scan<'a, T> {
+    stop: &'a StopSignal,
+    wants: &'a (dyn Fn(CodeLanguage, &Path) -> bool + Sync),
+    visit: &'a SourceVisit<'a, T>,
+    items: Mutex<Vec<T>>,
+    others: Mutex<BTreeMap<String, usize>>,
+    seen: AtomicUsize,
+    read: AtomicUsize,
+    skips: [AtomicUsize; 5],
+}
+
+/// Makes something of a file: `None` for nothing.
+pub(super) type SourceVisit<'a, T> = dyn Fn(&mut SourceParser, &mut SourceFile) -> Result<Option<T>, SkipReason> + Sync + 'a;
+
+/// A file, or a folder whose source files are read.
+pub(super) enum SourceScope<'a> {
+    Folder(Walk<'a>),
+    File { opened: OpenFile, inside: Option<PathBuf> },
+}
+
+impl<'a> SourceScope<'a> {
+    /// Opens `path`.
+    ///
+    /// # Errors
+    /// The path is not served.
+    pub(super) fn open(jail: &'a Jail, path: &str, stop: &'a StopSignal) -> Result<Self, String> {
+        match Walk::new(jail, path, stop) {
+            Ok(walk) => Ok(Self::Folder(walk)),
+            Err(JailError::NotFolder(_)) => {
+                let opened = jail.open_file(path).map_err(|error| error.to_string())?;
+                let inside = opened.real.strip_prefix(jail.root()).ok().map(Path::to_owned);
+                Ok(Self::File { opened, inside })
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Returns the path without links.
+    pub(super) fn real(&self) -> &Path {
+        match self {
+            Self::Folder(walk) => walk.folder(),
+            Self::File { opened, .. } => &opened.real,
+        }
+    }
+
+    /// Calls `visit` for each source file that `wants` names.
+    ///
+    /// # Errors
+    /// The scope is a single file, and of another language.
+    pub(super) fn scan<T: Send>(
+        self,
+        stop: &StopSignal,
+        wants: &(dyn Fn(CodeLanguage, &Path) -> bool + Sync),
+        visit: &SourceVisit<'_, T>,
+    ) -> Result<ScanResult<T>, String> {
+        let scan = Scan {
+            stop,
+            wants,
+            visit,
+            items: Mutex::default(),
+            others: Mutex::default(),
+            seen: AtomicUsize::new(0),
+            read: AtomicUsize::new(0),
+            skips: Default::default(),
+        };
+        match self {
+            Self::Folder(walk) => {
+                let worker = || ScanWorker { scan: &scan, folder: walk.folder(), parser: SourceParser::new() };
+                walk.run(&|_, _| Verdict::Usual, worker);
+                let skipped = walk.skipped.list();
+                Ok(scan.finish(skipped))
+            }
+            Self::File { opened, inside } => {
+                let OpenFile { real, shown, file, .. } = opened;
+                let language = CodeLanguage::of_path(&real).filter(|known| wants(*known, &real));
+                let language = language.ok_or_else(|| format!("{shown}: not a file of a language that is read here"))?;
+                scan.work(&mut SourceParser::new(), SourceFile { language, shown, path: inside, real, file });
+                Ok(scan.finish(Vec::new()))
+            }
+        }
+    }
+}
+
+impl<T> Scan<'_, T> {
+    fn work(&self, parser: &mut SourceParser, mut file: SourceFile) {
+        let made = (self.visit)(parser, &mut file);
+        let counter = match made {
+            Ok(item) => {
+                self.items.lock().extend(item);
+                &self.read
+            }
+            Err(SkipReason::Stopped) => return,
+            Err(SkipReason::TooLarge) => &self.skips[0],
+            Err(SkipReason::Binary) => &self.skips[1],
+            Err(SkipReason::Unreadable) => &self.skips[2],
+            Err(SkipReason::TooSlow) => &self.skips[3],
+            Err(SkipReason::TooDeep) => &self.skips[4],
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a file of another kind.
+    fn count_other(&self, path: &Path) {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("").to_ascii_lowercase();
+        let is_word = ending.len() <= 12 && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let mut others = self.others.lock();
+        let is_known = is_word && (others.len() < MAX_ENDINGS || others.contains_key(&ending));
+        *others.entry(if is_known { ending } else { String::new() }).or_default() += 1;
+    }
+
+    fn finish(self, skipped: Vec<(usize, &'static str)>) -> ScanResult<T> {
+        let reasons = ["too large to parse", "binary", "unreadable", "too slow to parse", "nested too deeply"];
+        let own = self.skips.into_iter().map(AtomicUsize::into_inner).zip(reasons).filter(|(count, _)| *count > 0);
+        ScanResult {
+            items: self.items.into_inner(),
+            read: self.read.into_inner(),
+            others: self.others.into_inner(),
+            skipped: own.chain(skipped).collect(),
+        }
+    }
+}
+
+/// Visits the files of a walk on one thread.
+struct ScanWorker<'a, T> {
+    scan: &'a Scan<'a, T>,
+    folder: &'a Path,
+    parser: SourceParser,
+}
+
+impl<T: Send> WalkVisitor for ScanWorker<'_, T> {
+    fn visit(&mut self, entry: &WalkedEntry<'_>) {
+        if entry.kind != EntryKind::File {
+            return;
+        }
+        let path = entry.path();
+        let Some(language) = CodeLanguage::of_path(&path) else { return self.scan.count_other(&path) };
+        if !(self.scan.wants)(language, &path) {
+            return;
+        }
+        if self.scan.seen.fetch_add(1, Ordering::Relaxed) >= MAX_FILES {
+            return self.scan.stop.stop(WalkStop::TooMany);
+        }
+        let Some(file) = entry.open() else { return };
+        let real = self.folder.join(path);
+        let file = SourceFile { language, shown: entry.shown(), path: entry.workspace_path(), real, file };
+        self.scan.work(&mut self.parser, file);
+    }
+}
+
+/// Returns the note that a call was stopped before all was read.
+pub(super) fn stop_note(stop: &StopSignal, seconds: u64) -> Option<String> {
+    match stop.reason()? {
+        WalkStop::Enough => None,
+        WalkStop::Deadline => Some(format!("[stopped after {seconds} s, before all was read: name a smaller folder]")),
+        WalkStop::TooMany => Some("[too many files, so not all was read: name a smaller folder]".to_owned()),
+        WalkStop::Cancelled => Some("[cancelled before all was read]".to_owned()),
+    }
+}
+
+/// Returns `; skipped: …`, or nothing.
+pub(super) fn skip_note(skipped: &[(usize, &'static str)]) -> String {
+    let listed: Vec<_> = skipped.iter().map(|(count, what)| format!("{count} {what}")).collect();
+    if listed.is_empty() { String::new() } else { format!("; skipped: {}", listed.join(", ")) }
+}
+
+/// Returns `file` or `files`.
+pub(super) fn files_word(count: usize) -> &'static str {
+    if count == 1 { "file" } else { "files" }
+}

@@ -1,0 +1,235 @@
+//! The tool `symbols`: the outline of source files.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::scan::{SourceScope, files_word, skip_note, stop_note};
+use super::tags::{Definition, extract_tags};
+use crate::chat::ToolSpec;
+use crate::guard::{Jail, StopSignal, WalkStop};
+use crate::text::truncate;
+use crate::tools::files::{ForeignFiles, LONGEST_SEARCH, ReadScope, run_on_jail};
+use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+
+/// The most symbols that are shown, and the symbols after which no further file is read.
+const MAX_SHOWN: usize = 500;
+const MAX_READ: usize = 50_000;
+/// The longest line of a definition, in characters.
+const LINE_CHARS: usize = 160;
+/// The deepest indentation.
+const MAX_LEVEL: usize = 8;
+
+#[derive(Deserialize, JsonSchema)]
+struct SymbolsArgs {
+    path: String,
+    /// A part of the name.
+    query: Option<String>,
+}
+
+/// Lists the definitions of source files.
+pub struct Symbols {
+    spec: ToolSpec,
+    scope: ReadScope,
+    limit: Duration,
+}
+
+impl Symbols {
+    /// `timeout` is the time limit of a call.
+    pub fn new(scope: ReadScope, timeout: Duration) -> Self {
+        let spec = tool_spec::<SymbolsArgs>("symbols", "List the definitions in source files.");
+        Self { spec, scope, limit: LONGEST_SEARCH.min(timeout / 2) }
+    }
+}
+
+#[async_trait]
+impl Tool for Symbols {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
+    }
+
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Reads
+    }
+
+    /// An untrusted sender sees the sender's own files, and public ones.
+    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.scope.allows_untrusted(arguments, context)
+    }
+
+    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.scope.may_hold_foreign(arguments, context)
+    }
+
+    fn output_limit(&self) -> OutputLimit {
+        OutputLimit { chars: 24_000, lines: 2 * MAX_SHOWN + 10 }
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let (limit, foreign) = (self.limit, ForeignFiles::of(context));
+        let stop = StopSignal::new(limit, context.cancel.clone());
+        run_on_jail(self.scope.for_turn(context), arguments, move |jail, args: SymbolsArgs| {
+            symbols(jail, &args, &stop, &foreign, limit).unwrap_or_else(ToolResult::failed)
+        })
+        .await
+    }
+}
+
+/// The outline of a file.
+struct FileOutline {
+    shown: String,
+    path: Option<PathBuf>,
+    lines: Vec<String>,
+    /// The symbols that match the query.
+    found: usize,
+}
+
+fn symbols(
+    jail: &Jail,
+    args: &SymbolsArgs,
+    stop: &StopSignal,
+    foreign: &ForeignFiles,
+    limit: Duration,
+) -> Result<ToolResult, String> {
+    let query = args.query.as_deref().map(str::trim).filter(|query| !query.is_empty()).map(str::to_lowercase);
+    let total = std::sync::atomic::AtomicUsize::new(0);
+    let mut scan = SourceScope::open(jail, &args.path, stop)?.scan(stop, &|_, _| true, &|parser, file| {
+        let source = file.read()?;
+        let tags = extract_tags(parser, file.language, &source, stop)?;
+        let (lines, found) = outline(&tags.definitions, &source, query.as_deref());
+        if total.fetch_add(found, std::sync::atomic::Ordering::Relaxed) > MAX_READ {
+            stop.stop(WalkStop::Enough);
+        }
+        Ok((found > 0).then(|| FileOutline { shown: file.shown.clone(), path: file.path.clone(), lines, found }))
+    })?;
+    scan.items.sort_unstable_by(|one, other| one.shown.cmp(&other.shown));
+    let mut lines = Vec::new();
+    let mut shown = Vec::new();
+    for file in &scan.items {
+        if lines.len() + file.lines.len().min(MAX_SHOWN / 2) > MAX_SHOWN {
+            break;
+        }
+        shown.push(file);
+        lines.push(format!("{}:", file.shown));
+        let room = MAX_SHOWN.saturating_sub(lines.len());
+        lines.extend(file.lines.iter().take(room).cloned());
+        if file.lines.len() > room {
+            lines.push(format!("[{} more lines of this file: give a query]", file.lines.len() - room));
+        }
+    }
+    let found: usize = scan.items.iter().map(|file| file.found).sum();
+    if found == 0 {
+        lines.push("No definition.".to_owned());
+    }
+    if shown.len() < scan.items.len() {
+        let left: usize = scan.items.iter().skip(shown.len()).map(|file| file.found).sum();
+        let files = scan.items.len() - shown.len();
+        lines.push(format!(
+            "[{left} definitions in {files} more {}: name a file, or give a query]",
+            files_word(files)
+        ));
+    }
+    if stop.reason() == Some(WalkStop::Enough) {
+        lines.push("[too many definitions, so not all files were read: name a file or a smaller folder]".to_owned());
+    }
+    lines.extend(stop_note(stop, limit.as_secs()));
+    lines.push(format!("[read {} source {}{}]", scan.read, files_word(scan.read), skip_note(&scan.skipped)));
+    let mut result = ToolResult::ok(lines.join("\n"));
+    result.add_sources(shown.iter().filter_map(|file| foreign.source(file.path.as_deref()?)).collect());
+    Ok(result)
+}
+
+/// Returns a line for each definition that `query` matches, and for those around it; and how many match. `query` is in lower case.
+fn outline(definitions: &[Definition], source: &[u8], query: Option<&str>) -> (Vec<String>, usize) {
+    let matches = |definition: &Definition| query.is_none_or(|query| definition.name.to_lowercase().contains(query));
+    let starts = line_starts(source);
+    let mut lines = Vec::new();
+    // The definitions that are open, with their indentation; and whether their line was written.
+    let mut open: Vec<(&Definition, bool)> = Vec::new();
+    let mut found = 0;
+    for definition in definitions {
+        while open.last().is_some_and(|(outer, _)| outer.end < definition.end || outer.end < definition.start) {
+            open.pop();
+        }
+        open.push((definition, false));
+        if !matches(definition) {
+            continue;
+        }
+        found += 1;
+        for (level, (outer, is_written)) in open.iter_mut().enumerate().filter(|(_, (_, is_written))| !is_written) {
+            lines.push(format_definition(outer, level, source, &starts));
+            *is_written = true;
+        }
+    }
+    (lines, found)
+}
+
+/// Returns the first byte of each line.
+fn line_starts(source: &[u8]) -> Vec<usize> {
+    let ends = source.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect()
+}
+
+fn format_definition(definition: &Definition, level: usize, source: &[u8], starts: &[usize]) -> String {
+    let Definition { kind, name, line, start, end } = definition;
+    let row = (*line as usize).saturating_sub(1);
+    let from = starts.get(row).copied().unwrap_or(source.len());
+    let to = starts.get(row + 1).copied().unwrap_or(source.len());
+    // A character has up to four bytes.
+    let text = source.get(from..to.min(from + 4 * LINE_CHARS + 400)).unwrap_or_default();
+    let text = String::from_utf8_lossy(text);
+    let text: String = text.trim().chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
+    let indent = "  ".repeat(level.min(MAX_LEVEL) + 1);
+    let place = if start == end { start.to_string() } else { format!("{start}-{end}") };
+    format!("{indent}{} {name} ({place}): {}", kind.name(), truncate(&text, LINE_CHARS))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::sync::CancellationToken;
+
+    use super::super::language::CodeLanguage;
+    use super::super::parser::SourceParser;
+    use super::*;
+
+    #[test]
+    fn an_outline_shows_what_is_in_what() {
+        let source = "/// Docs.\npub struct A {\n    x: u8,\n}\n\nimpl A {\n    pub fn one(&self) {}\n\n    fn two() {\n        fn inner() {}\n    }\n}\n";
+        let stop = StopSignal::new(Duration::from_secs(9), CancellationToken::new());
+        let tags = extract_tags(&mut SourceParser::new(), CodeLanguage::Rust, source.as_bytes(), &stop).unwrap();
+        for (query, expected, count) in [
+            (
+                None,
+                &[
+                    "  struct A (2-4): pub struct A {",
+                    "  impl A (6-12): impl A {",
+                    "    method one (7): pub fn one(&self) {}",
+                    "    method two (9-11): fn two() {",
+                    "      function inner (10): fn inner() {}",
+                ][..],
+                5,
+            ),
+            (
+                Some("inn"),
+                &[
+                    "  impl A (6-12): impl A {",
+                    "    method two (9-11): fn two() {",
+                    "      function inner (10): fn inner() {}",
+                ],
+                1,
+            ),
+            (Some("nothing"), &[], 0),
+        ] {
+            let (lines, found) = outline(&tags.definitions, source.as_bytes(), query);
+            assert_eq!((lines.as_slice(), found), (expected.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>().as_slice(), count), "{query:?}");
+        }
+    }
+}

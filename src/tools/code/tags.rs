@@ -1,0 +1,276 @@
+//! The definitions of a source file, and the names in it that are defined elsewhere.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
+use tree_sitter::{Node, Query, QueryMatch};
+
+use super::language::CodeLanguage;
+use super::parser::{ParseFailure, SourceParser};
+use super::queries::query_text;
+use crate::guard::StopSignal;
+
+/// The longest name, in bytes, and the most definitions and different references of a file. More of them are not looked at.
+const MAX_NAME: usize = 200;
+const MAX_DEFINITIONS: usize = 5_000;
+const MAX_REFERENCES: usize = 10_000;
+
+/// What a definition defines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum SymbolKind {
+    Class,
+    Constant,
+    Constructor,
+    Enum,
+    Field,
+    Function,
+    /// A block of Rust with the methods of a type; it defines no name.
+    Impl,
+    Interface,
+    Macro,
+    Method,
+    Module,
+    Struct,
+    Trait,
+    Type,
+    Union,
+    Variable,
+    Variant,
+}
+
+impl SymbolKind {
+    const ALL: [(&'static str, Self); 17] = [
+        ("class", Self::Class),
+        ("constant", Self::Constant),
+        ("constructor", Self::Constructor),
+        ("enum", Self::Enum),
+        ("field", Self::Field),
+        ("function", Self::Function),
+        ("impl", Self::Impl),
+        ("interface", Self::Interface),
+        ("macro", Self::Macro),
+        ("method", Self::Method),
+        ("module", Self::Module),
+        ("struct", Self::Struct),
+        ("trait", Self::Trait),
+        ("type", Self::Type),
+        ("union", Self::Union),
+        ("variable", Self::Variable),
+        ("variant", Self::Variant),
+    ];
+
+    /// Returns the word for it.
+    pub(super) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("symbol", |(name, _)| name)
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    }
+}
+
+/// A definition, with its lines, counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Definition {
+    #[serde(rename = "k")]
+    pub kind: SymbolKind,
+    #[serde(rename = "n")]
+    pub name: String,
+    /// The line of the name.
+    #[serde(rename = "l")]
+    pub line: u32,
+    /// The first and the last line of the whole.
+    #[serde(rename = "s")]
+    pub start: u32,
+    #[serde(rename = "e")]
+    pub end: u32,
+}
+
+/// How often each name occurs. A line for each: a map takes several times the memory, and all files of a map are in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct NameCounts(String);
+
+impl NameCounts {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.0.lines().filter_map(|line| {
+            let (count, name) = line.split_once(' ')?;
+            Some((name, count.parse().unwrap_or(1)))
+        })
+    }
+}
+
+impl From<BTreeMap<&str, u32>> for NameCounts {
+    fn from(counts: BTreeMap<&str, u32>) -> Self {
+        Self(counts.into_iter().map(|(name, count)| format!("{count} {name}\n")).collect())
+    }
+}
+
+/// The definitions and references of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileTags {
+    /// In the order of their places.
+    #[serde(rename = "d")]
+    pub definitions: Vec<Definition>,
+    #[serde(rename = "r")]
+    pub references: NameCounts,
+    /// The file was not read to its end, as it takes too long.
+    #[serde(default, rename = "p", skip_serializing_if = "std::ops::Not::not")]
+    pub is_partial: bool,
+}
+
+/// What a capture of a query is.
+#[derive(Clone, Copy)]
+enum CaptureRole {
+    Name,
+    Definition(SymbolKind),
+    Reference,
+    Constant,
+}
+
+/// The compiled query of a language.
+struct TagQuery {
+    query: Query,
+    /// By the index of the capture.
+    roles: Vec<CaptureRole>,
+}
+
+impl TagQuery {
+    fn compile(language: CodeLanguage) -> Result<Self, String> {
+        let query = Query::new(&language.grammar(), &query_text(language)).map_err(|error| error.to_string())?;
+        let role = |name: &&str| match *name {
+            "name" => Ok(CaptureRole::Name),
+            "reference" => Ok(CaptureRole::Reference),
+            "constant" => Ok(CaptureRole::Constant),
+            other => other
+                .strip_prefix("definition.")
+                .and_then(SymbolKind::named)
+                .map(CaptureRole::Definition)
+                .ok_or_else(|| format!("@{other} is not known")),
+        };
+        let roles = query.capture_names().iter().map(role).collect::<Result<_, _>>()?;
+        Ok(Self { query, roles })
+    }
+
+    fn of(language: CodeLanguage) -> Option<&'static Self> {
+        static COMPILED: [OnceLock<Option<TagQuery>>; CodeLanguage::ALL.len()] =
+            [const { OnceLock::new() }; CodeLanguage::ALL.len()];
+        let compile = || {
+            let fault = |error: &String| tracing::error!(%error, language = language.name(), "a query is wrong");
+            Self::compile(language).inspect_err(fault).ok()
+        };
+        COMPILED.get(language as usize)?.get_or_init(compile).as_ref()
+    }
+}
+
+/// A definition and its place.
+struct FoundDefinition {
+    definition: Definition,
+    pattern: usize,
+}
+
+/// Finds the definitions and references of a file.
+///
+/// # Errors
+/// It took too long, or the work was stopped.
+pub(super) fn extract_tags(
+    parser: &mut SourceParser,
+    language: CodeLanguage,
+    source: &[u8],
+    stop: &StopSignal,
+) -> Result<FileTags, ParseFailure> {
+    let Some(TagQuery { query, roles }) = TagQuery::of(language) else { return Ok(FileTags::default()) };
+    let tree = parser.parse(language, source, stop)?;
+    // By the first byte of the name.
+    let mut definitions: BTreeMap<usize, FoundDefinition> = BTreeMap::new();
+    let mut references: HashMap<usize, &str> = HashMap::new();
+    parser.query(query, &tree, source, stop, |found| {
+        let role = |index: u32| roles.get(index as usize).copied();
+        if let Some((name, definition)) = read_definition(found, role, source) {
+            let pattern = found.pattern_index;
+            let is_better = definitions.get(&name).is_none_or(|other| pattern < other.pattern);
+            if is_better && (definitions.len() < MAX_DEFINITIONS || definitions.contains_key(&name)) {
+                definitions.insert(name, FoundDefinition { definition, pattern });
+            }
+            return;
+        }
+        for capture in found.captures() {
+            let Some(name) = name_of(capture.node, source) else { continue };
+            let is_reference = match role(capture.index) {
+                Some(CaptureRole::Reference) => true,
+                Some(CaptureRole::Constant) => name.chars().next().is_some_and(char::is_uppercase),
+                Some(CaptureRole::Name | CaptureRole::Definition(_)) | None => false,
+            };
+            if is_reference && references.len() < MAX_REFERENCES {
+                references.insert(capture.node.start_byte(), name);
+            }
+        }
+    })?;
+    let mut counts = BTreeMap::new();
+    for (_, name) in references.iter().filter(|(at, _)| !definitions.contains_key(at)) {
+        *counts.entry(*name).or_default() += 1;
+    }
+    let mut definitions: Vec<_> = definitions.into_values().map(|found| found.definition).collect();
+    // An outer one before those in it.
+    definitions.sort_by_key(|definition| (definition.start, std::cmp::Reverse(definition.end)));
+    Ok(FileTags { definitions, references: counts.into(), is_partial: false })
+}
+
+fn name_of<'a>(node: Node<'_>, source: &'a [u8]) -> Option<&'a str> {
+    let name = source.get(node.byte_range()).filter(|name| name.len() <= MAX_NAME)?;
+    // A name with other bytes is no name.
+    std::str::from_utf8(name).ok().filter(|name| !name.is_empty() && !name.contains(char::is_control))
+}
+
+/// Returns the first byte of the name of a definition, and the definition.
+fn read_definition(
+    found: &QueryMatch<'_, '_>,
+    role: impl Fn(u32) -> Option<CaptureRole>,
+    source: &[u8],
+) -> Option<(usize, Definition)> {
+    let mut name = None;
+    let mut whole = None;
+    for capture in found.captures() {
+        match role(capture.index)? {
+            CaptureRole::Name => name = Some(capture.node),
+            CaptureRole::Definition(kind) => whole = Some((capture.node, kind)),
+            CaptureRole::Reference | CaptureRole::Constant => return None,
+        }
+    }
+    let (name, (node, kind)) = (name?, whole?);
+    let node = if node.kind() == "function_declarator" { declaration_of(node)? } else { node };
+    let line = |row: usize| u32::try_from(row + 1).unwrap_or(u32::MAX);
+    let definition = Definition {
+        kind,
+        name: name_of(name, source)?.to_owned(),
+        line: line(name.start_position().row),
+        start: line(node.start_position().row),
+        end: line(node.end_position().row),
+    };
+    // The name of an `impl` is that of the type, which is a reference.
+    let at = if kind == SymbolKind::Impl { node.start_byte() } else { name.start_byte() };
+    Some((at, definition))
+}
+
+/// Returns the whole of a function of C, given by its declarator: `None` for what is declared in a function, which may as well be a
+/// variable.
+fn declaration_of(declarator: Node<'_>) -> Option<Node<'_>> {
+    let mut node = declarator;
+    loop {
+        let parent = node.parent()?;
+        match parent.kind() {
+            "pointer_declarator" | "reference_declarator" | "parenthesized_declarator" | "attributed_declarator" => {
+                node = parent;
+            }
+            "function_definition" | "field_declaration" => return Some(parent),
+            "declaration" => {
+                let is_local = parent.parent().is_some_and(|outer| outer.kind() == "compound_statement");
+                return (!is_local).then_some(parent);
+            }
+            // A parameter, or the type of something else.
+            _ => return None,
+        }
+    }
+}

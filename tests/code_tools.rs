@@ -1,0 +1,91 @@
+//! The tools that know source code, through the real program.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, Hook, Model, Reply, Setup};
+
+fn write(workspace: &Path, files: &[(&str, &str)]) {
+    for (path, text) in files {
+        let path = workspace.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+async fn run(gateway: &Gateway, tool: &str, arguments: &Value) -> Value {
+    let ran = gateway.run(&["tools", "run", tool, &arguments.to_string(), "--json"]).await;
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|fault| panic!("{fault}: {ran:?}"))
+}
+
+/// Returns how many files a map has parsed, and how many it took from the cache.
+async fn parsed(gateway: &Gateway) -> (u64, u64) {
+    let result = run(gateway, "repo_map", &json!({"path": "src"})).await;
+    let count = |key: &str| result["metadata"][key].as_u64().unwrap_or_else(|| panic!("{result}"));
+    assert_eq!(count("files"), count("parsed") + count("cached"), "{result}");
+    (count("parsed"), count("cached"))
+}
+
+/// The cache is shared by the gateway and the commands, and survives them; without it, everything works.
+#[tokio::test(flavor = "multi_thread")]
+async fn unchanged_files_are_parsed_once() {
+    let model = Model::start().await;
+    let mut gateway = Gateway::start(Setup::new().model(&model)).await;
+    write(&gateway.workspace(), &[("src/a.rs", "pub fn first() {}\n"), ("src/b.py", "def second():\n    first()\n")]);
+    assert_eq!(parsed(&gateway).await, (2, 0));
+    assert_eq!(parsed(&gateway).await, (0, 2));
+    gateway.restart().await;
+    assert_eq!(parsed(&gateway).await, (0, 2));
+    gateway.stop().await;
+    write(&gateway.workspace(), &[("src/a.rs", "pub fn first() {}\npub fn third() {}\n")]);
+    assert_eq!(parsed(&gateway).await, (1, 1));
+    let cache = gateway.home().join("code-cache.db");
+    fs::write(&cache, "damaged, and by no means a database ".repeat(200)).unwrap();
+    assert_eq!(parsed(&gateway).await, (2, 0));
+    assert_eq!(parsed(&gateway).await, (0, 2));
+    // The file is in no backup, and no finding of the doctor.
+    let archive = gateway.home().parent().unwrap().join("backup.tar");
+    let made = gateway.run(&["backup", archive.to_str().unwrap()]).await;
+    assert_eq!(made.code, Some(0), "{made:?}");
+    assert!(!made.stdout.contains("code-cache"), "{made:?}");
+}
+
+/// A model finds the tools, and finds its way with them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_maps_searches_and_changes_code() {
+    let model = Model::start().await;
+    let replace = json!({"pattern": "log($A)", "rewrite": "print($A)", "lang": "python", "dry_run": false});
+    model.on(
+        "tidy up",
+        [
+            Reply::tool("find_tools", &json!({"query": "repo_map ast_grep_replace"})),
+            Reply::tool("repo_map", &json!({"files": ["app/main.py"]}))
+                .and_tool("get_repo_structure", &json!({"repo_path": "app"}))
+                .and_tool("get_file_symbols", &json!({"file_path": "app/main.py"}))
+                .and_tool("ast_grep", &json!({"pattern": "log($A)", "lang": "python"})),
+            Reply::tool("ast_grep_replace", &replace),
+            Reply::text("tidied"),
+        ],
+    );
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"]))).await;
+    let files =
+        [("app/main.py", "def main():\n    log(load(1))\n"), ("app/load.py", "def load(x):\n    return x\n")];
+    write(&gateway.workspace(), &files);
+    assert_eq!(gateway.ask("in", "c", "tidy up").await, "tidied");
+    let last = model.requests().last().unwrap()["messages"].to_string();
+    for part in [
+        "# Code map (top 2 files)",
+        "  function load (line 1)",
+        "load.py\\nmain.py",
+        "  function main (1-2): def main():",
+        "app/main.py:2:     log(load(1))",
+        "Changed 1 place in 1 file",
+    ] {
+        assert!(last.contains(part), "{part}: {last}");
+    }
+    let changed = fs::read_to_string(gateway.workspace().join("app/main.py")).unwrap();
+    assert_eq!(changed, "def main():\n    print(load(1))\n");
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
