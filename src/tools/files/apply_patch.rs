@@ -109,7 +109,7 @@ impl PatchedFiles for WorkspaceFiles<'_> {
 
 /// Writes the files of a plan: first those that are to be there, then the removals. If one is refused, those before it get
 /// their former content.
-fn write_plan(
+pub(in crate::tools) fn write_plan(
     plan: &PatchPlan,
     writer: &JailWriter<'_>,
     remove: &dyn Fn(&str) -> Result<(), String>,

@@ -32,3 +32,7 @@ pub use list::ListDir;
 pub use read::ReadFile;
 pub use scope::{FOREIGN_FOLDERS, ReadScope, WorkspaceJail, WriteScope};
 pub use write::WriteFile;
+
+pub(in crate::tools) use apply_patch::write_plan;
+pub(in crate::tools) use patch_plan::{PatchPlan, PlannedFile};
+pub(in crate::tools) use text_file::TextFile;

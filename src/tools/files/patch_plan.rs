@@ -21,7 +21,7 @@ const NOT_EXECUTABLE: u32 = 0o644;
 
 /// A file as it is, and as it is to be.
 #[derive(Debug, Default)]
-pub(super) struct PlannedFile {
+pub(in crate::tools) struct PlannedFile {
     /// `None`: there is no such file.
     pub old: Option<Vec<u8>>,
     pub new: Option<Vec<u8>>,
@@ -31,7 +31,7 @@ pub(super) struct PlannedFile {
 
 /// A patch whose every part fits.
 #[derive(Debug, Default)]
-pub(super) struct PatchPlan {
+pub(in crate::tools) struct PatchPlan {
     /// By path.
     pub files: BTreeMap<String, PlannedFile>,
     /// A line for each file of the patch.

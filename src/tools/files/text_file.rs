@@ -5,7 +5,7 @@ use crate::tools::encoding::TextEncoding;
 
 /// A text that can be written back without a change of other bytes.
 #[derive(Debug)]
-pub(super) struct TextFile<'a> {
+pub(in crate::tools) struct TextFile<'a> {
     opened: &'a FileContent,
     encoding: TextEncoding,
     /// Every line ends with CR LF; in `text`, with LF.
@@ -18,7 +18,7 @@ impl<'a> TextFile<'a> {
     ///
     /// # Errors
     /// It is no text, or some of its bytes would be lost.
-    pub(super) fn decode(opened: &'a FileContent) -> Result<Self, String> {
+    pub(in crate::tools) fn decode(opened: &'a FileContent) -> Result<Self, String> {
         let (bytes, shown) = (&opened.bytes, &opened.shown);
         let encoding = TextEncoding::detect(bytes, true)
             .ok_or_else(|| format!("{shown}: a binary file, not text; nothing was changed"))?;
@@ -36,7 +36,7 @@ impl<'a> TextFile<'a> {
     }
 
     /// Returns a text of the model with line ends as in `text`.
-    pub(super) fn normalize(&self, text: &str) -> String {
+    pub(in crate::tools) fn normalize(&self, text: &str) -> String {
         if self.is_crlf { text.replace("\r\n", "\n") } else { text.to_owned() }
     }
 
@@ -44,7 +44,7 @@ impl<'a> TextFile<'a> {
     ///
     /// # Errors
     /// The file's encoding lacks a character.
-    pub(super) fn encode(&self, text: &str) -> Result<Vec<u8>, String> {
+    pub(in crate::tools) fn encode(&self, text: &str) -> Result<Vec<u8>, String> {
         let ended = self.is_crlf.then(|| text.replace('\n', "\r\n"));
         self.encoding.encode(ended.as_deref().unwrap_or(text), &self.opened.bytes).map_err(|lacking| {
             let (shown, name) = (&self.opened.shown, self.encoding.encoding.name());
