@@ -44,6 +44,7 @@ mod git;
 mod heartbeat;
 mod http_server;
 mod load;
+mod lsp;
 mod memory;
 mod memory_commands;
 mod memory_index;

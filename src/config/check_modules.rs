@@ -32,7 +32,7 @@ impl SettingFault {
 
 /// Returns all faults of these sections.
 pub(super) fn faults(config: &Config) -> Vec<SettingFault> {
-    gateway(&config.gateway).into_iter().chain(heartbeat(config)).chain(email(config)).chain(web(config)).collect()
+    gateway(&config.gateway).into_iter().chain(heartbeat(config)).chain(email(config)).chain(tools(config)).collect()
 }
 
 /// Returns warnings about valid settings that are probably mistakes, as `(key, sentence)`.
@@ -43,9 +43,9 @@ pub(super) fn warnings(config: &Config) -> Vec<(String, String)> {
     of_email.chain(undeliverable(config)).collect()
 }
 
-fn web(config: &Config) -> Vec<SettingFault> {
+fn tools(config: &Config) -> Vec<SettingFault> {
     let web = &config.tools.web;
-    let faults = [web.rules().err(), web.service().err()].into_iter().flatten();
+    let faults = [web.rules().err(), web.service().err(), config.tools.lsp.fault()].into_iter().flatten();
     faults.map(|(key, wrong, allowed)| SettingFault::new(&[key], wrong, allowed)).collect()
 }
 

@@ -67,14 +67,19 @@ impl ApprovalConfig {
             Some(ApprovalPolicy::Deny) if !is_tainted => Some(ApprovalPolicy::Tainted),
             other => other,
         };
-        // Tests are code of the project, which runs as any command does.
-        let named = |tool: &str| match tool {
-            "run_test" => self.tools.get("run_test").max(self.tools.get("exec")).copied(),
-            _ => self.tools.get(tool).copied(),
+        // Code of the project runs as any command does.
+        let named = |tool: &str| match runs_project_code(tool) {
+            true => self.tools.get(tool).max(self.tools.get("exec")).copied(),
+            false => self.tools.get(tool).copied(),
         };
         let of_tool = |tool| named(tool).max(of_channel).unwrap_or(self.default);
         tools.into_iter().map(of_tool).max().or(of_channel).unwrap_or(self.default)
     }
+}
+
+/// Returns true for a tool that runs the project's own code: its tests, or a language server, which runs its build scripts.
+pub fn runs_project_code(tool: &str) -> bool {
+    tool == "run_test" || tool.starts_with("lsp_")
 }
 
 #[cfg(test)]
@@ -96,6 +101,7 @@ mod tests {
             (&["exec"], "cli", Always),
             (&["message"], "cli", Never),
             (&["run_test"], "cli", Always),
+            (&["lsp_symbols"], "cli", Always),
             (&["message", "exec"], "cli", Always),
             (&["message", "write_file"], "cli", Tainted),
             (&["message"], "email", Deny),

@@ -19,6 +19,7 @@ use super::files::{
 };
 use super::find_tools::FindTools;
 use super::git::{GitCommit, GitDiff, GitLog, GitRunner, GitStatus};
+use super::lsp::{LspQuery, LspRename, LspService};
 use super::message::{ATTACHMENT_BYTES, MessageTool};
 use super::names::canonical_name;
 use super::output_limits::OutputLimits;
@@ -112,6 +113,7 @@ pub fn build(
     let git = GitRunner::new(Arc::clone(&runner), files.clone());
     let rules = config.web.rules().map_err(|fault| setting(&fault))?;
     let service = config.web.service().map_err(|fault| setting(&fault))?;
+    config.lsp.fault().map_or(Ok(()), |fault| Err(setting(&fault)))?;
     let mut registry = ToolRegistry::new(&config.disabled);
     let tools: [Arc<dyn Tool>; 27] = [
         Arc::new(ReadFile::new(readable.clone(), documents.clone())),
@@ -126,12 +128,12 @@ pub fn build(
         Arc::new(Symbols::new(readable.clone(), timeout)),
         Arc::new(AstGrepSearch::new(readable.clone(), timeout)),
         Arc::new(AstGrepReplace::new(writable.clone(), readable.clone(), timeout)),
-        Arc::new(FileInfo::new(readable)),
+        Arc::new(FileInfo::new(readable.clone())),
         Arc::new(CreateDir::new(writable.clone())),
-        Arc::new(DeleteFile::new(writable, trash)),
+        Arc::new(DeleteFile::new(writable.clone(), trash)),
         Arc::new(ExecTool::new(Arc::clone(&runner), Arc::clone(&spill), processes.clone())),
         Arc::new(ProcessTool::new(processes)),
-        Arc::new(RunTest::new(runner, files, Arc::clone(&spill))),
+        Arc::new(RunTest::new(Arc::clone(&runner), files, Arc::clone(&spill))),
         Arc::new(GitStatus::new(git.clone())),
         Arc::new(GitDiff::new(git.clone())),
         Arc::new(GitLog::new(git.clone())),
@@ -142,7 +144,10 @@ pub fn build(
         Arc::new(FindTools::new()),
         Arc::new(ParallelTool::new(timeout, config.max_output)),
     ];
-    for tool in tools.into_iter().chain(further) {
+    let lsp = Arc::new(LspService::new(runner, readable, &config.lsp));
+    let queries = LspQuery::all(&lsp).map(|tool| Arc::new(tool) as Arc<dyn Tool>);
+    let rename: Arc<dyn Tool> = Arc::new(LspRename::new(lsp, writable));
+    for tool in tools.into_iter().chain(queries).chain([rename]).chain(further) {
         registry.register(tool)?;
     }
     let limits = ExecutorLimits { timeout, at_once: config.parallel };

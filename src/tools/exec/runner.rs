@@ -1,5 +1,5 @@
-//! Runs commands below a supervisor, in the sandbox unless the configuration says otherwise: for `exec`, the git tools
-//! and `run_test`.
+//! Runs commands below a supervisor, in the sandbox unless the configuration says otherwise: for `exec`, the git tools,
+//! `run_test` and language servers.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -137,12 +137,37 @@ impl CommandRunner {
         further: Vec<PathBuf>,
         context: &ToolContext,
     ) -> Result<ExecRequest, String> {
+        let mut visibility = self.deps.private.visibility_for(context);
+        visibility.hidden.extend(further);
+        self.request_seeing(command, visibility, context.trust).await
+    }
+
+    /// As [`CommandRunner::request`], for a process that serves several conversations: it sees what is for all of them.
+    pub(in crate::tools) async fn shared_request(&self, command: String, trust: Trust) -> Result<ExecRequest, String> {
+        let is_there = |folder: &&PathBuf| self.deps.workspace.join(folder).symlink_metadata().is_ok();
+        let mut visibility = self.deps.private.default_visibility();
+        // Where there is no folder with content of others, none is created.
+        visibility.hidden.extend(foreign::folders().filter(|folder| is_there(&folder)));
+        self.request_seeing(command, visibility, trust).await
+    }
+
+    /// Returns the folders, relative to the workspace, that a process which serves several conversations does not see.
+    pub(in crate::tools) fn unshared_folders(&self) -> Vec<PathBuf> {
+        self.deps.private.default_visibility().hidden.into_iter().chain(foreign::folders()).collect()
+    }
+
+    async fn request_seeing(
+        &self,
+        command: String,
+        visibility: FolderVisibility,
+        trust: Trust,
+    ) -> Result<ExecRequest, String> {
         let (mode, exe) = (self.config.sandbox, self.deps.exe.clone());
         let found = tokio::task::spawn_blocking(move || {
             sandbox_of(mode, &exe).map(|sandbox| (sandbox, guard::namespace_support(&exe)))
         });
         let (sandbox, namespaces) = found.await.map_err(|error| error.to_string())??;
-        if sandbox != Sandbox::Namespaces && context.trust != Trust::Owner {
+        if sandbox != Sandbox::Namespaces && trust != Trust::Owner {
             return Err(owner_only_error(sandbox));
         }
         let mut request =
@@ -163,16 +188,15 @@ impl CommandRunner {
                 background: None,
             };
         if let (Sandbox::Namespaces, NamespaceSupport::Available { bwrap, shares_proc }) = (sandbox, namespaces) {
-            let FolderVisibility { hidden, shown } = self.visibility(further, context).await?;
+            let FolderVisibility { hidden, shown } = self.for_command(visibility).await?;
             request = ExecRequest { bwrap: Some(bwrap), shares_proc, hidden, shown, ..request };
         }
         Ok(request)
     }
 
-    /// Returns which private folders are empty for a command of this turn, and which parts of them it sees.
-    async fn visibility(&self, further: Vec<PathBuf>, context: &ToolContext) -> Result<FolderVisibility, String> {
-        let (workspace, mut visibility) = (self.deps.workspace.clone(), self.deps.private.visibility_for(context));
-        visibility.hidden.extend(further);
+    /// Returns which folders are empty for a command, and which parts of them it sees, as absolute paths.
+    async fn for_command(&self, visibility: FolderVisibility) -> Result<FolderVisibility, String> {
+        let workspace = self.deps.workspace.clone();
         let found = tokio::task::spawn_blocking(move || visibility.for_command(&workspace)).await;
         let found = found.map_err(|error| error.to_string())?;
         found.map_err(|error| format!("a private folder of the workspace cannot be hidden: {error}"))

@@ -38,3 +38,4 @@ pub(super) use scope::{ForeignFiles, run_on_jail};
 pub use scope::{FOREIGN_FOLDERS, ReadScope, WorkspaceJail, WriteScope};
 pub(super) use text_file::TextFile;
 pub use write::WriteFile;
+

@@ -1,0 +1,350 @@
+//! What a server has told: answers, diagnostics, progress. And the answers to what it asks. Nothing here waits or writes.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use lsp_types::{Diagnostic, Url};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::{oneshot, watch};
+
+use crate::text::{one_line, truncate};
+
+/// The most diagnostics of a file, and of progress reports, that are kept.
+const MAX_DIAGNOSTICS: usize = 2_000;
+const MAX_PROGRESS: usize = 1_000;
+/// The most items of a question about the configuration.
+const MAX_ITEMS: usize = 1_000;
+/// The most characters of a server's error that are shown.
+const SHOWN_CHARS: usize = 500;
+
+/// An error as the server reports it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ServerFault {
+    pub code: i64,
+    pub message: String,
+}
+
+impl ServerFault {
+    /// Returns true if the same request may pass a moment later: the content changed meanwhile, the server was busy or not
+    /// ready yet, or it dropped the request.
+    pub(super) fn is_temporary(&self) -> bool {
+        matches!(self.code, -32801 | -32802 | -32800 | -32002)
+    }
+}
+
+type Answer = Result<Value, ServerFault>;
+
+/// The diagnostics of a file that a server published.
+#[derive(Clone, Debug)]
+pub(super) struct PublishedDiagnostics {
+    pub version: Option<i32>,
+    pub diagnostics: Vec<Diagnostic>,
+    /// The number of the publication, which grows.
+    pub serial: u64,
+}
+
+#[derive(Default)]
+struct Told {
+    pending: HashMap<i64, oneshot::Sender<Answer>>,
+    /// Of open files alone.
+    published: HashMap<PathBuf, Option<PublishedDiagnostics>>,
+    serial: u64,
+    progress: HashSet<String>,
+    has_reported_progress: bool,
+    is_quiescent: Option<bool>,
+    /// Why the server has ended.
+    ended: Option<String>,
+}
+
+/// The state of the connection to one server.
+pub(super) struct ClientState {
+    root: Url,
+    told: Mutex<Told>,
+    changes: watch::Sender<()>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    id: Option<Value>,
+    method: Option<String>,
+    #[serde(default)]
+    params: Value,
+    #[serde(default)]
+    result: Value,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Publication {
+    uri: Url,
+    version: Option<i32>,
+    diagnostics: Vec<Value>,
+}
+
+impl ClientState {
+    /// `root` is the folder of the project.
+    pub(super) fn new(root: Url) -> Self {
+        Self { root, told: Mutex::default(), changes: watch::Sender::new(()) }
+    }
+
+    /// Returns a receiver that is woken by each change.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    /// Adds a request that waits for its answer. Without a sender of the answer, the server has ended.
+    ///
+    /// # Errors
+    /// The server has ended, for this reason.
+    pub(super) fn expect_answer(&self, id: i64) -> Result<oneshot::Receiver<Answer>, String> {
+        let mut told = self.told.lock();
+        if let Some(reason) = &told.ended {
+            return Err(reason.clone());
+        }
+        let (sender, receiver) = oneshot::channel();
+        told.pending.insert(id, sender);
+        Ok(receiver)
+    }
+
+    /// Forgets a request. Returns false if it was answered.
+    pub(super) fn forget_request(&self, id: i64) -> bool {
+        self.told.lock().pending.remove(&id).is_some()
+    }
+
+    /// Notes that the server has ended, and fails all that wait. Only the first reason counts.
+    pub(super) fn end(&self, reason: &str) {
+        let mut told = self.told.lock();
+        told.ended.get_or_insert_with(|| reason.to_owned());
+        told.pending.clear();
+        drop(told);
+        self.changes.send_replace(());
+    }
+
+    /// Returns why the server has ended.
+    pub(super) fn ended(&self) -> Option<String> {
+        self.told.lock().ended.clone()
+    }
+
+    /// Begins or ends to keep the diagnostics of a file.
+    pub(super) fn set_open(&self, path: &Path, is_open: bool) {
+        let mut told = self.told.lock();
+        if is_open {
+            told.published.entry(path.to_owned()).or_default();
+        } else {
+            told.published.remove(path);
+        }
+    }
+
+    /// Returns the newest diagnostics of an open file.
+    pub(super) fn published(&self, path: &Path) -> Option<PublishedDiagnostics> {
+        self.told.lock().published.get(path).cloned().flatten()
+    }
+
+    /// Returns the number of the newest publication of any file.
+    pub(super) fn serial(&self) -> u64 {
+        self.told.lock().serial
+    }
+
+    /// Returns true if work is in progress, as the server says.
+    pub(super) fn is_working(&self) -> bool {
+        !self.told.lock().progress.is_empty()
+    }
+
+    /// Returns true if the server has ever reported progress.
+    pub(super) fn has_reported_progress(&self) -> bool {
+        self.told.lock().has_reported_progress
+    }
+
+    /// Returns whether the server has read its project, if it says so.
+    pub(super) fn is_quiescent(&self) -> Option<bool> {
+        self.told.lock().is_quiescent
+    }
+
+    /// Handles a message. Returns the answer to be sent, if it is a request.
+    ///
+    /// # Errors
+    /// It is no message of the protocol.
+    pub(super) fn handle(&self, bytes: &[u8]) -> Result<Option<Value>, String> {
+        let read = serde_json::from_slice::<Message>(bytes);
+        let message =
+            read.map_err(|error| format!("it sent what is no valid message: {}", one_line(&error.to_string())))?;
+        let answer = match (message.method, message.id) {
+            (Some(method), Some(id)) if id.is_i64() || id.is_string() => {
+                Some(match answer_to(&method, &message.params, &self.root) {
+                    Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+                    Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
+                })
+            }
+            (Some(method), _) => {
+                self.notice(&method, message.params);
+                None
+            }
+            // An answer that nobody waits for, such as a second one, is dropped.
+            (None, id) => {
+                let waits = id.and_then(|id| self.told.lock().pending.remove(&id.as_i64()?));
+                if let Some(waits) = waits {
+                    let answer = message.error.map_or(Ok(message.result), |error| Err(fault_of(&error)));
+                    drop(waits.send(answer));
+                }
+                None
+            }
+        };
+        self.changes.send_replace(());
+        Ok(answer)
+    }
+
+    fn notice(&self, method: &str, params: Value) {
+        let mut told = self.told.lock();
+        match method {
+            "textDocument/publishDiagnostics" => {
+                told.serial += 1;
+                let Ok(publication) = serde_json::from_value::<Publication>(params) else { return };
+                let serial = told.serial;
+                let Ok(path) = publication.uri.to_file_path() else { return };
+                if let Some(published) = told.published.get_mut(&path) {
+                    let diagnostics = publication.diagnostics.into_iter().take(MAX_DIAGNOSTICS);
+                    let diagnostics = diagnostics.filter_map(|one| serde_json::from_value(one).ok()).collect();
+                    *published = Some(PublishedDiagnostics { version: publication.version, diagnostics, serial });
+                }
+            }
+            "$/progress" => {
+                told.has_reported_progress = true;
+                let token = params["token"].to_string();
+                match params["value"]["kind"].as_str() {
+                    Some("begin") if told.progress.len() < MAX_PROGRESS => {
+                        told.progress.insert(token);
+                    }
+                    Some("end") => {
+                        told.progress.remove(&token);
+                    }
+                    _ => {}
+                }
+            }
+            "experimental/serverStatus" => told.is_quiescent = params["quiescent"].as_bool().or(told.is_quiescent),
+            _ => {}
+        }
+    }
+}
+
+fn fault_of(error: &Value) -> ServerFault {
+    let message = error["message"].as_str().map_or_else(|| error.to_string(), str::to_owned);
+    let message = truncate(&one_line(&message), SHOWN_CHARS).to_string();
+    ServerFault { code: error["code"].as_i64().unwrap_or(0), message }
+}
+
+/// Answers a request of a server: nothing is shown, asked or changed for it.
+fn answer_to(method: &str, params: &Value, root: &Url) -> Result<Value, Value> {
+    Ok(match method {
+        "workspace/configuration" => {
+            let items = params["items"].as_array().map_or(0, Vec::len);
+            Value::Array(vec![Value::Null; items.min(MAX_ITEMS)])
+        }
+        "workspace/workspaceFolders" => json!([{"uri": root, "name": "workspace"}]),
+        "workspace/applyEdit" => {
+            json!({"applied": false, "failureReason": "only an edit that was asked for is applied"})
+        }
+        "window/showDocument" => json!({"success": false}),
+        "client/registerCapability"
+        | "client/unregisterCapability"
+        | "window/showMessageRequest"
+        | "window/workDoneProgress/create" => Value::Null,
+        _ if method.starts_with("workspace/") && method.ends_with("/refresh") => Value::Null,
+        _ => {
+            let named = truncate(method, SHOWN_CHARS);
+            return Err(json!({"code": -32601, "message": format!("{named} is not supported")}));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> ClientState {
+        ClientState::new(Url::from_file_path("/w").unwrap())
+    }
+
+    #[test]
+    fn requests_of_a_server_are_answered() {
+        let state = state();
+        for (method, params, expected) in [
+            ("workspace/configuration", json!({"items": [{}, {}]}), json!({"result": [null, null]})),
+            ("workspace/configuration", json!(null), json!({"result": []})),
+            ("workspace/workspaceFolders", json!(null), json!({"result": [{"uri": "file:///w", "name": "workspace"}]})),
+            ("client/registerCapability", json!({}), json!({"result": null})),
+            ("window/showMessageRequest", json!({}), json!({"result": null})),
+            ("window/workDoneProgress/create", json!({"token": 1}), json!({"result": null})),
+            ("workspace/diagnostic/refresh", json!(null), json!({"result": null})),
+            ("evil/run", json!({}), json!({"error": {"code": -32601, "message": "evil/run is not supported"}})),
+        ] {
+            let request = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": params});
+            let mut answer = state.handle(request.to_string().as_bytes()).unwrap().unwrap();
+            assert_eq!((answer["id"].take(), answer["jsonrpc"].take()), (json!("a"), json!("2.0")));
+            for (key, value) in expected.as_object().unwrap() {
+                assert_eq!(&answer[key], value, "{method}");
+            }
+        }
+        let request = json!({"id": 1, "method": "workspace/applyEdit", "params": {"edit": {}}});
+        let answer = state.handle(request.to_string().as_bytes()).unwrap().unwrap();
+        assert_eq!(answer["result"]["applied"], false);
+    }
+
+    #[test]
+    fn each_answer_goes_to_its_request_once() {
+        let state = state();
+        let mut first = state.expect_answer(1).unwrap();
+        let mut second = state.expect_answer(2).unwrap();
+        for message in [
+            json!({"id": 7, "result": 7}),
+            json!({"id": 2, "result": "two"}),
+            json!({"id": 2, "result": "again"}),
+            json!({"id": "1", "result": "other"}),
+            json!({"id": null, "error": {}}),
+            json!({"id": 1, "error": {"code": -32801, "message": "content\nmodified"}}),
+        ] {
+            assert_eq!(state.handle(message.to_string().as_bytes()), Ok(None));
+        }
+        assert_eq!(second.try_recv().unwrap(), Ok(json!("two")));
+        let fault = first.try_recv().unwrap().unwrap_err();
+        assert_eq!((fault.code, fault.message.as_str(), fault.is_temporary()), (-32801, "content modified", true));
+        let mut left = state.expect_answer(3).unwrap();
+        state.end("it crashed");
+        assert!(left.try_recv().is_err() && state.expect_answer(4).unwrap_err() == "it crashed");
+        for garbage in [&b"{"[..], b"", b"[]", b"\xff", b"7"] {
+            assert!(state.handle(garbage).is_err(), "{garbage:?}");
+        }
+    }
+
+    #[test]
+    fn diagnostics_of_open_files_and_progress_are_kept() {
+        let state = state();
+        state.set_open(Path::new("/w/a b.py"), true);
+        let range = json!({"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 1}});
+        let publish = |path: &str, diagnostics: Value| {
+            let params = json!({"uri": format!("file:///w/{path}"), "version": 3, "diagnostics": diagnostics});
+            let message = json!({"method": "textDocument/publishDiagnostics", "params": params});
+            state.handle(message.to_string().as_bytes()).unwrap();
+        };
+        publish("other.py", json!([]));
+        publish("a%20b.py", json!([{"range": range, "message": "wrong"}, {"message": "no range"}, 7]));
+        let published = state.published(Path::new("/w/a b.py")).unwrap();
+        assert_eq!((published.version, published.serial, published.diagnostics.len()), (Some(3), 2, 1));
+        assert!(state.published(Path::new("/w/other.py")).is_none());
+        for (kind, is_working) in [("begin", true), ("report", true), ("end", false), ("end", false)] {
+            let message = json!({"method": "$/progress", "params": {"token": 1, "value": {"kind": kind}}});
+            state.handle(message.to_string().as_bytes()).unwrap();
+            assert_eq!(state.is_working(), is_working, "{kind}");
+        }
+        for (params, expected) in [
+            (json!({"quiescent": false}), Some(false)),
+            (json!({}), Some(false)),
+            (json!({"quiescent": true}), Some(true)),
+        ] {
+            let message = json!({"method": "experimental/serverStatus", "params": params});
+            state.handle(message.to_string().as_bytes()).unwrap();
+            assert_eq!(state.is_quiescent(), expected);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `[tools.lsp]`.
+
+use std::collections::BTreeMap;
+
+use daoyou_channels::settings::Span;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::languages::SERVERS;
+
+/// The settings of the tools that ask language servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LspConfig {
+    /// After this time without a call, a server is stopped.
+    pub idle_timeout: Span,
+    /// How long a server may take to start, and to read its project.
+    pub startup_timeout: Span,
+    /// How long a server may take to answer.
+    pub timeout: Span,
+    /// By language (rust, python, typescript, go, c): the program of its server, and its arguments.
+    pub servers: BTreeMap<String, Vec<String>>,
+}
+
+impl Default for LspConfig {
+    fn default() -> Self {
+        Self {
+            idle_timeout: Span::from_secs(600),
+            startup_timeout: Span::from_secs(60),
+            timeout: Span::from_secs(30),
+            servers: BTreeMap::new(),
+        }
+    }
+}
+
+impl LspConfig {
+    /// Returns the key that has a fault, what is wrong, and what is allowed.
+    pub fn fault(&self) -> Option<(&'static str, String, &'static str)> {
+        const ALLOWED: &str =
+            "rust, python, typescript, go or c, and a program with its arguments, such as python = [\"pylsp\"]";
+        let fault = |wrong| Some(("tools.lsp.servers", wrong, ALLOWED));
+        for (name, command) in &self.servers {
+            if !SERVERS.iter().any(|kind| kind.name == name) {
+                return fault(format!("{name:?} is no language that is known"));
+            }
+            let is_empty = command.first().is_none_or(|program| program.trim().is_empty());
+            if is_empty || command.iter().any(|word| word.contains('\0')) {
+                return fault(format!("the command of {name:?} names no program"));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_checked() {
+        for (name, command, expected) in [
+            ("python", &["pylsp", "-v"][..], None),
+            ("python", &[], Some("names no program")),
+            ("python", &[" "], Some("names no program")),
+            ("cobol", &["x"], Some("\"cobol\" is no language")),
+        ] {
+            let command = command.iter().map(|word| (*word).to_owned()).collect();
+            let servers = BTreeMap::from([(name.to_owned(), command)]);
+            let fault = LspConfig { servers, ..LspConfig::default() }.fault().map(|(_, wrong, _)| wrong);
+            assert_eq!(fault.is_some(), expected.is_some(), "{fault:?}");
+            assert!(fault.unwrap_or_default().contains(expected.unwrap_or_default()), "{name}");
+        }
+    }
+}

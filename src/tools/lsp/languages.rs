@@ -1,0 +1,200 @@
+//! The language servers that are known: their languages, the files that mark a project, and the programs.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+/// The extensions of files, and the identifier that the protocol has for their language.
+type LanguageIds = &'static [(&'static str, &'static str)];
+
+/// A kind of language server.
+#[derive(Debug)]
+pub(super) struct ServerKind {
+    /// The name in `[tools.lsp.servers]`.
+    pub name: &'static str,
+    /// The name of the language in texts.
+    pub language: &'static str,
+    pub ids: LanguageIds,
+    /// Files in the root folder of a project.
+    pub markers: &'static [&'static str],
+    /// The programs with their arguments; the first that is installed is used.
+    pub commands: &'static [&'static [&'static str]],
+    /// How one of them can be installed.
+    pub install: &'static str,
+    /// The server says by `experimental/serverStatus` when it has read the project.
+    pub reports_status: bool,
+    /// `initializationOptions`.
+    pub options: fn() -> Value,
+}
+
+/// All kinds.
+pub(super) const SERVERS: [ServerKind; 5] = [
+    ServerKind {
+        name: "rust",
+        language: "Rust",
+        ids: &[("rs", "rust")],
+        markers: &["Cargo.toml", "rust-project.json"],
+        commands: &[&["rust-analyzer"]],
+        install: "rust-analyzer (rustup component add rust-analyzer)",
+        reports_status: true,
+        options: || Value::Null,
+    },
+    ServerKind {
+        name: "python",
+        language: "Python",
+        ids: &[("py", "python"), ("pyi", "python")],
+        markers: &["pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile", "pyrightconfig.json"],
+        commands: &[&["pyright-langserver", "--stdio"], &["basedpyright-langserver", "--stdio"], &["pylsp"]],
+        install: "pyright (npm) or python-lsp-server (pip, Debian: python3-pylsp)",
+        reports_status: false,
+        options: || Value::Null,
+    },
+    ServerKind {
+        name: "typescript",
+        language: "TypeScript and JavaScript",
+        ids: &[
+            ("ts", "typescript"),
+            ("mts", "typescript"),
+            ("cts", "typescript"),
+            ("tsx", "typescriptreact"),
+            ("js", "javascript"),
+            ("mjs", "javascript"),
+            ("cjs", "javascript"),
+            ("jsx", "javascriptreact"),
+        ],
+        markers: &["tsconfig.json", "jsconfig.json", "package.json"],
+        commands: &[&["typescript-language-server", "--stdio"]],
+        install: "typescript-language-server and typescript (npm)",
+        reports_status: false,
+        // Type declarations would be fetched from the network.
+        options: || json!({"disableAutomaticTypingAcquisition": true}),
+    },
+    ServerKind {
+        name: "go",
+        language: "Go",
+        ids: &[("go", "go")],
+        markers: &["go.work", "go.mod"],
+        commands: &[&["gopls"]],
+        install: "gopls (Debian: gopls)",
+        reports_status: false,
+        options: || Value::Null,
+    },
+    ServerKind {
+        name: "c",
+        language: "C and C++",
+        ids: &[
+            ("c", "c"),
+            ("h", "cpp"),
+            ("cc", "cpp"),
+            ("cpp", "cpp"),
+            ("cxx", "cpp"),
+            ("hh", "cpp"),
+            ("hpp", "cpp"),
+            ("hxx", "cpp"),
+        ],
+        markers: &["compile_commands.json", "compile_flags.txt", ".clangd", "CMakeLists.txt", "meson.build"],
+        commands: &[&["clangd"]],
+        install: "clangd (Debian: clangd)",
+        reports_status: false,
+        options: || Value::Null,
+    },
+];
+
+impl ServerKind {
+    /// Returns the kind for a file, and the identifier of its language.
+    ///
+    /// # Errors
+    /// There is none; the error names the known extensions.
+    pub(super) fn of_file(path: &Path) -> Result<(&'static Self, &'static str), String> {
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        let found = SERVERS.iter().find_map(|kind| Some((kind, kind.language_id(extension)?)));
+        found.ok_or_else(|| {
+            let known: Vec<_> = SERVERS.iter().flat_map(|kind| kind.ids).map(|(extension, _)| *extension).collect();
+            format!("no language server is known for this kind of file; known are {}", known.join(", "))
+        })
+    }
+
+    /// Returns the identifier of the language of files with this extension, if the server knows it.
+    pub(super) fn language_id(&self, extension: &str) -> Option<&'static str> {
+        self.ids.iter().find(|(known, _)| known.eq_ignore_ascii_case(extension)).map(|(_, id)| *id)
+    }
+
+    /// Returns the kind of a project in this folder or the nearest one above it, and the project's root.
+    pub(super) fn of_folder(workspace: &Path, folder: &Path) -> Option<(&'static Self, PathBuf)> {
+        folders_up(workspace, folder)
+            .find_map(|above| Some((SERVERS.iter().find(|kind| kind.marks(above))?, above.to_owned())))
+    }
+
+    /// Returns the root of the project of a file: the nearest folder with a marker, or the workspace.
+    pub(super) fn root_of(&self, workspace: &Path, file: &Path) -> PathBuf {
+        let folder = file.parent().unwrap_or(workspace);
+        folders_up(workspace, folder).find(|above| self.marks(above)).unwrap_or(workspace).to_owned()
+    }
+
+    fn marks(&self, folder: &Path) -> bool {
+        self.markers.iter().any(|marker| folder.join(marker).is_file())
+    }
+
+    /// Returns true if the server wants to know of changes of this file.
+    pub(super) fn watches(&self, name: &str) -> bool {
+        let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+        self.markers.contains(&name) || self.language_id(extension).is_some()
+    }
+}
+
+fn folders_up<'a>(workspace: &'a Path, folder: &'a Path) -> impl Iterator<Item = &'a Path> {
+    folder.ancestors().take_while(move |above| above.starts_with(workspace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_of_a_file_follows_from_its_extension() {
+        for (path, expected) in [
+            ("a/b.rs", Some(("rust", "rust"))),
+            ("a.PY", Some(("python", "python"))),
+            ("a.tsx", Some(("typescript", "typescriptreact"))),
+            ("a.mjs", Some(("typescript", "javascript"))),
+            ("a.go", Some(("go", "go"))),
+            ("a.hpp", Some(("c", "cpp"))),
+            ("README.md", None),
+            ("Makefile", None),
+        ] {
+            let found = ServerKind::of_file(Path::new(path)).ok().map(|(kind, id)| (kind.name, id));
+            assert_eq!(found, expected, "{path}");
+        }
+        let error = ServerKind::of_file(Path::new("a.txt")).unwrap_err();
+        assert!(error.contains("known are rs, py"), "{error}");
+    }
+
+    #[test]
+    fn the_root_is_the_nearest_folder_with_a_marker() {
+        let temp = tempfile::tempdir().unwrap();
+        let workspace = temp.path().join("ws");
+        for file in ["../package.json", "app/package.json", "app/core/Cargo.toml", "app/core/src/a.rs", "lib/go.mod"] {
+            let path = workspace.join(file);
+            std::fs::create_dir_all(workspace.join("lib")).unwrap();
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        for (file, expected) in [
+            ("app/core/src/a.rs", "app/core"),
+            ("app/core/src/a.ts", "app"),
+            ("app/core/src/a.py", ""),
+            ("a.ts", ""),
+            ("lib/x/a.go", "lib"),
+        ] {
+            let (kind, _) = ServerKind::of_file(Path::new(file)).unwrap();
+            let root = kind.root_of(&workspace, &workspace.join(file));
+            assert_eq!(root, workspace.join(expected).components().collect::<PathBuf>(), "{file}");
+        }
+        for (folder, expected) in [("app", Some("typescript")), ("app/core/src", Some("rust")), ("lib", Some("go"))] {
+            let found = ServerKind::of_folder(&workspace, &workspace.join(folder)).map(|(kind, _)| kind.name);
+            assert_eq!(found, expected, "{folder}");
+        }
+        // The marker above the workspace does not count.
+        assert!(ServerKind::of_folder(&workspace, &workspace).is_none());
+    }
+}

@@ -1,0 +1,153 @@
+//! Lines of results: places in files, with the text of the line.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use lsp_types::{GotoDefinitionResponse, Location, Position, Url};
+use serde_json::Value;
+
+use super::positions::{LineIndex, PositionEncoding};
+use super::service::ProjectView;
+use crate::guard::{JailError, quote_controls};
+use crate::text::{one_line, truncate};
+
+/// The most places of a result, and the most characters of a line.
+pub(super) const MAX_PLACES: usize = 200;
+const LINE_CHARS: usize = 200;
+
+/// A place as a server names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServerPlace {
+    pub url: Url,
+    pub start: Position,
+    /// What is said of it, in place of the text of the line.
+    pub label: Option<String>,
+}
+
+impl From<Location> for ServerPlace {
+    fn from(location: Location) -> Self {
+        Self { url: location.uri, start: location.range.start, label: None }
+    }
+}
+
+/// Returns the places of an answer; `None`: it is not valid.
+pub(super) fn places_of(answer: Value) -> Option<Vec<ServerPlace>> {
+    let answer: Option<GotoDefinitionResponse> = serde_json::from_value(answer).ok()?;
+    let places: Vec<ServerPlace> = match answer {
+        None => Vec::new(),
+        Some(GotoDefinitionResponse::Scalar(location)) => vec![location.into()],
+        Some(GotoDefinitionResponse::Array(locations)) => locations.into_iter().map(Into::into).collect(),
+        Some(GotoDefinitionResponse::Link(links)) => links
+            .into_iter()
+            .map(|link| ServerPlace { url: link.target_uri, start: link.target_selection_range.start, label: None })
+            .collect(),
+    };
+    Some(places)
+}
+
+/// Formats places as `path:line:character: text`, sorted. Those outside the workspace have no text; those in files that the turn
+/// may not see are left out. Reads files.
+pub(super) fn render_places(places: Vec<ServerPlace>, view: &ProjectView, encoding: PositionEncoding) -> Vec<String> {
+    let mut by_file: BTreeMap<PathBuf, Vec<ServerPlace>> = BTreeMap::new();
+    let mut lines = Vec::new();
+    for place in places {
+        match place.url.to_file_path() {
+            Ok(path) => by_file.entry(path).or_default().push(place),
+            Err(()) => lines.push(truncate(&quote_controls(place.url.as_str()), LINE_CHARS)),
+        }
+    }
+    for (path, mut places) in by_file {
+        places.sort_by_key(|place| place.start);
+        places.dedup();
+        let room = (MAX_PLACES + 1).saturating_sub(lines.len());
+        places.truncate(room);
+        let Some(relative) = view.relative(&path) else {
+            let shown = quote_controls(&path.display().to_string());
+            let place = |place: ServerPlace| {
+                let label = place.label.map(|label| format!(": {label}")).unwrap_or_default();
+                format!("{shown}:{} (outside the workspace){label}", place.start.line.saturating_add(1))
+            };
+            lines.extend(places.into_iter().map(place));
+            continue;
+        };
+        if view.is_hidden(&path) || is_refused(view, &path) {
+            continue;
+        }
+        let shown = quote_controls(&relative.display().to_string());
+        let text = view.text(&path).unwrap_or_default();
+        let index = LineIndex::new(&text);
+        for place in places {
+            let (line, character) = index.to_model(place.start, encoding);
+            let text = place.label.or_else(|| index.line(place.start.line as usize).map(one_line)).unwrap_or_default();
+            lines.push(format!("{shown}:{line}:{character}: {}", truncate(&text, LINE_CHARS)));
+        }
+    }
+    lines.dedup();
+    if lines.len() > MAX_PLACES {
+        lines.truncate(MAX_PLACES);
+        lines.push(format!("[the first {MAX_PLACES}; there are more]"));
+    }
+    lines
+}
+
+/// Returns true if the turn may not see the file.
+fn is_refused(view: &ProjectView, path: &std::path::Path) -> bool {
+    let Some(path) = path.to_str() else { return true };
+    matches!(view.jail.locate(path), Err(JailError::Protected(_) | JailError::Outside(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::guard::Jail;
+
+    #[test]
+    fn places_are_shown_as_the_turn_may_see_them() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap().join("ws");
+        for (path, text) in
+            [("a.py", "x = 1\n道 = \"😀\"; y\n"), ("mail/b.py", "secret"), ("memory/c.py", "secret"), ("d.bin", "a\0b")]
+        {
+            std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            std::fs::write(root.join(path), text).unwrap();
+        }
+        std::fs::write(temp.path().join("out.py"), "secret").unwrap();
+        let jail = Arc::new(Jail::open(&root, true, Vec::new(), 1_000).unwrap().with_closed(&["memory"]));
+        let view = ProjectView { jail, hidden: [root.join("mail")].into() };
+        let place = |path: &str, line: u32, character: u32| {
+            let range =
+                json!({"start": {"line": line, "character": character}, "end": {"line": line, "character": character}});
+            json!({"uri": Url::from_file_path(root.join(path)).unwrap(), "range": range})
+        };
+        let answer = json!([
+            place("a.py", 1, 9),
+            place("a.py", 0, 0),
+            place("a.py", 0, 0),
+            place("mail/b.py", 0, 0),
+            place("memory/c.py", 0, 0),
+            place("../out.py", 6, 0),
+            place("d.bin", 0, 1),
+            place("gone.py", 8, 0),
+        ]);
+        let places = places_of(answer).unwrap();
+        let lines = render_places(places, &view, PositionEncoding::Utf16);
+        let outside = format!("{}:7 (outside the workspace)", root.parent().unwrap().join("out.py").display());
+        assert_eq!(lines, [&outside, "a.py:1:1: x = 1", "a.py:2:9: 道 = \"😀\"; y", "d.bin:1:1: ", "gone.py:9:1: "]);
+        let many: Vec<_> = (0..500).map(|line| place("a.py", line, 0)).collect();
+        let lines = render_places(places_of(json!(many)).unwrap(), &view, PositionEncoding::Utf16);
+        assert_eq!((lines.len(), lines.last().unwrap().as_str()), (MAX_PLACES + 1, "[the first 200; there are more]"));
+        for (answer, expected) in [
+            (json!(null), Some(0)),
+            (json!([]), Some(0)),
+            (place("a.py", 0, 0), Some(1)),
+            (json!("x"), None),
+            (json!([{"uri": "%"}]), None),
+        ] {
+            assert_eq!(places_of(answer.clone()).map(|places| places.len()), expected, "{answer}");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The running language servers: one for each kind and project, started by the first call, stopped when idle.
+
+use std::collections::HashMap;
+use std::env::split_paths;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use daoyou_channels::Trust;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::config::LspConfig;
+use super::connection::{Connection, LspError, ServerLaunch};
+use super::languages::ServerKind;
+use super::server::{LanguageServer, url_of};
+use crate::tools::exec::{CommandRunner, quote_word};
+
+/// The servers that run at the same time.
+const MAX_SERVERS: usize = 4;
+/// How often idle servers are looked for.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
+
+type ServerKey = (&'static str, PathBuf);
+
+/// The servers of one workspace.
+pub(super) struct LanguageServers {
+    runner: Arc<CommandRunner>,
+    config: LspConfig,
+    places: Mutex<Places>,
+}
+
+#[derive(Default)]
+struct Places {
+    by_key: HashMap<ServerKey, Arc<Place>>,
+    /// A task looks for idle servers.
+    is_watched: bool,
+}
+
+/// A server, or the place of one that starts.
+struct Place {
+    server: tokio::sync::Mutex<Option<Arc<LanguageServer>>>,
+    usage: Mutex<Usage>,
+}
+
+struct Usage {
+    calls: usize,
+    last: Instant,
+}
+
+impl Place {
+    fn idle_since(&self) -> Option<Instant> {
+        let usage = self.usage.lock();
+        (usage.calls == 0).then_some(usage.last)
+    }
+}
+
+/// A server that a call uses.
+pub(super) struct ServerLease {
+    pub server: Arc<LanguageServer>,
+    _use: PlaceUse,
+}
+
+struct PlaceUse(Arc<Place>);
+
+impl PlaceUse {
+    fn new(place: Arc<Place>) -> Self {
+        place.usage.lock().calls += 1;
+        Self(place)
+    }
+}
+
+impl Drop for PlaceUse {
+    fn drop(&mut self) {
+        let mut usage = self.0.usage.lock();
+        usage.calls = usage.calls.saturating_sub(1);
+        usage.last = Instant::now();
+    }
+}
+
+impl LanguageServers {
+    pub(super) fn new(runner: Arc<CommandRunner>, config: LspConfig) -> Self {
+        Self { runner, config, places: Mutex::default() }
+    }
+
+    pub(super) fn config(&self) -> &LspConfig {
+        &self.config
+    }
+
+    /// Returns the server of a project, and starts it if it does not run.
+    ///
+    /// # Errors
+    /// The turn may run no commands, the server is not installed or does not start, or too many are in use.
+    pub(super) async fn lease(
+        self: &Arc<Self>,
+        kind: &'static ServerKind,
+        root: &Path,
+        trust: Trust,
+        cancel: &CancellationToken,
+    ) -> Result<ServerLease, LspError> {
+        let environment = self.environment();
+        let command = self.command(kind, &environment)?;
+        let name = Path::new(&command[0]).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // Refuses a turn that may run no commands, also if the server runs already.
+        let request = self.runner.shared_request(script(root, &command), trust).await?;
+        let place = self.place((kind.name, root.to_owned())).await?;
+        let mut running = tokio::select! {
+            running = place.0.server.lock() => running,
+            () = cancel.cancelled() => return Err(LspError::from("Cancelled".to_owned())),
+        };
+        if let Some(server) = running.as_ref().filter(|server| server.connection.state.ended().is_none()) {
+            return Ok(ServerLease { server: Arc::clone(server), _use: place_use(&place) });
+        }
+        *running = None;
+        let exe = self.runner.exe().to_owned();
+        let launch = ServerLaunch { exe, environment, request, name, root: url_of(root)? };
+        let connection = Connection::start(launch).await?;
+        let (root, hidden) = (root.to_owned(), self.hidden());
+        let limit = self.config.startup_timeout.0;
+        let server = LanguageServer::initialize(kind, connection, root, hidden, limit, cancel).await?;
+        let server = Arc::new(server);
+        *running = Some(Arc::clone(&server));
+        Ok(ServerLease { server, _use: place_use(&place) })
+    }
+
+    /// Returns the folders that servers do not see.
+    pub(super) fn hidden(&self) -> Vec<PathBuf> {
+        self.runner.unshared_folders().iter().map(|folder| self.runner.workspace().join(folder)).collect()
+    }
+
+    /// Returns the command of a server.
+    ///
+    /// # Errors
+    /// It is not installed.
+    fn command(&self, kind: &ServerKind, environment: &[(String, String)]) -> Result<Vec<String>, LspError> {
+        let path = environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value.as_str());
+        if let Some(command) = self.config.servers.get(kind.name).filter(|command| !command.is_empty()) {
+            if !is_program(&command[0], path) {
+                return Err(LspError::from(format!("{} of tools.lsp.servers is no program", command[0])));
+            }
+            return Ok(command.clone());
+        }
+        let found = kind.commands.iter().find(|command| is_program(command[0], path));
+        let command = found.map(|command| command.iter().map(|word| (*word).to_owned()).collect());
+        command.ok_or_else(|| {
+            LspError::from(format!(
+                "no language server for {} on PATH; the owner can install {}",
+                kind.language, kind.install
+            ))
+        })
+    }
+
+    /// Returns the environment of servers: that of commands, and what keeps them from the network.
+    fn environment(&self) -> Vec<(String, String)> {
+        let mut environment = self.runner.environment();
+        if !self.runner.config().network {
+            let offline = [("CARGO_NET_OFFLINE", "true"), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local")];
+            environment.extend(offline.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        }
+        environment
+    }
+
+    /// Returns the place of a server. If there are too many, the one that was not used for the longest time is stopped.
+    async fn place(self: &Arc<Self>, key: ServerKey) -> Result<PlaceUse, LspError> {
+        let (place, stopped) = {
+            let mut places = self.places.lock();
+            let mut stopped = None;
+            if !places.by_key.contains_key(&key) && places.by_key.len() >= MAX_SERVERS {
+                let idle = places.by_key.iter().filter_map(|(key, place)| Some((place.idle_since()?, key.clone())));
+                let Some((_, oldest)) = idle.min() else {
+                    let text = format!("{MAX_SERVERS} language servers are in use; try again when a call has ended");
+                    return Err(LspError::for_now(text));
+                };
+                stopped = places.by_key.remove(&oldest);
+            }
+            let fresh = || Arc::new(Place { server: tokio::sync::Mutex::default(), usage: Mutex::new(Usage::now()) });
+            let place = PlaceUse::new(Arc::clone(places.by_key.entry(key).or_insert_with(fresh)));
+            if !std::mem::replace(&mut places.is_watched, true) {
+                let wait = (self.config.idle_timeout.0 / 4).clamp(SHORTEST_WAIT, LONGEST_WAIT);
+                tokio::spawn(watch(Arc::downgrade(self), wait));
+            }
+            (place, stopped)
+        };
+        if let Some(stopped) = stopped {
+            stop(&stopped).await;
+        }
+        Ok(place)
+    }
+
+    /// Stops idle servers. Returns false if none is left.
+    async fn stop_idle(&self) -> bool {
+        let limit = self.config.idle_timeout.0;
+        let (idle, is_left) = {
+            let mut places = self.places.lock();
+            let is_idle = |place: &Arc<Place>| place.idle_since().is_some_and(|since| since.elapsed() >= limit);
+            let keys: Vec<_> =
+                places.by_key.iter().filter(|(_, place)| is_idle(place)).map(|(key, _)| key.clone()).collect();
+            let idle: Vec<_> = keys.iter().filter_map(|key| places.by_key.remove(key)).collect();
+            places.is_watched = !places.by_key.is_empty();
+            (idle, places.is_watched)
+        };
+        for place in idle {
+            stop(&place).await;
+        }
+        is_left
+    }
+}
+
+impl Usage {
+    fn now() -> Self {
+        Self { calls: 0, last: Instant::now() }
+    }
+}
+
+fn place_use(place: &PlaceUse) -> PlaceUse {
+    PlaceUse::new(Arc::clone(&place.0))
+}
+
+/// Stops idle servers until none is left.
+async fn watch(servers: Weak<LanguageServers>, wait: Duration) {
+    loop {
+        sleep(wait).await;
+        let Some(servers) = servers.upgrade() else { return };
+        if !servers.stop_idle().await {
+            return;
+        }
+    }
+}
+
+async fn stop(place: &Place) {
+    if let Some(server) = place.server.lock().await.take() {
+        server.shut_down().await;
+    }
+}
+
+/// Returns the script that starts a server: its input is its output, a socket. Caches go to the temp folder.
+fn script(root: &Path, command: &[String]) -> String {
+    let words: Vec<_> = command.iter().map(|word| quote_word(word)).collect();
+    let root = quote_word(&root.display().to_string());
+    format!("cd {root} && XDG_CACHE_HOME=\"$TMPDIR/cache\" exec {} <&1", words.join(" "))
+}
+
+/// Returns true if this program can be started: a path, or a name in one of the folders of `path`.
+fn is_program(program: &str, path: &str) -> bool {
+    let is_executable = |file: PathBuf| {
+        std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return is_executable(program.into());
+    }
+    split_paths(path).any(|folder| is_executable(folder.join(program)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_on_the_path() {
+        for (program, path, expected) in [
+            ("sh", "/nowhere:/bin", true),
+            ("/bin/sh", "", true),
+            ("sh", "/nowhere", false),
+            ("/bin", "", false),
+            ("/etc/passwd", "", false),
+            ("no-such-server", "/bin:/usr/bin", false),
+        ] {
+            assert_eq!(is_program(program, path), expected, "{program}");
+        }
+    }
+
+    #[test]
+    fn the_script_quotes_what_it_names() {
+        let words = ["a b".to_owned(), "--x=$HOME".to_owned()];
+        let script = script(Path::new("/w/it's"), &words);
+        assert_eq!(script, "cd '/w/it'\\''s' && XDG_CACHE_HOME=\"$TMPDIR/cache\" exec 'a b' '--x=$HOME' <&1");
+    }
+}

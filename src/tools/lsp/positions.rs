@@ -1,0 +1,176 @@
+//! Positions in a text: as a model counts them, as a server counts them, and as offsets.
+
+use lsp_types::Position;
+
+/// The unit in which a server counts the characters of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PositionEncoding {
+    Utf8,
+    Utf16,
+    Utf32,
+}
+
+impl PositionEncoding {
+    /// Returns the encoding of this name in the protocol.
+    ///
+    /// # Errors
+    /// It is none that was offered.
+    pub(super) fn named(name: &str) -> Result<Self, String> {
+        match name {
+            "utf-8" => Ok(Self::Utf8),
+            "utf-16" => Ok(Self::Utf16),
+            "utf-32" => Ok(Self::Utf32),
+            _ => Err(format!("it counts characters by an encoding that was not offered ({name:?})")),
+        }
+    }
+
+    fn width(self, character: char) -> usize {
+        match self {
+            Self::Utf8 => character.len_utf8(),
+            Self::Utf16 => character.len_utf16(),
+            Self::Utf32 => 1,
+        }
+    }
+}
+
+/// The lines of a text: they end with LF, CR LF or CR, as the protocol says.
+#[derive(Debug)]
+pub(super) struct LineIndex<'a> {
+    text: &'a str,
+    /// The offsets at which lines start.
+    starts: Vec<usize>,
+}
+
+impl<'a> LineIndex<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        let bytes = text.as_bytes();
+        let is_end = |at: &usize| bytes[*at] == b'\n' || bytes[*at] == b'\r' && bytes.get(at + 1) != Some(&b'\n');
+        let starts = (0..bytes.len()).filter(is_end).map(|at| at + 1);
+        Self { text, starts: std::iter::once(0).chain(starts).collect() }
+    }
+
+    /// Returns a line, counted from 0, without its end.
+    pub(super) fn line(&self, number: usize) -> Option<&'a str> {
+        let start = *self.starts.get(number)?;
+        let end = self.starts.get(number + 1).copied().unwrap_or(self.text.len());
+        Some(self.text[start..end].trim_end_matches(['\n', '\r']))
+    }
+
+    /// Returns the position, as the server counts, of a line and a character that a model counts from 1.
+    ///
+    /// # Errors
+    /// There is no such place; the error says what there is.
+    pub(super) fn to_server(&self, line: u32, character: u32, encoding: PositionEncoding) -> Result<Position, String> {
+        let lines = self.starts.len() - usize::from(self.text.is_empty() || self.text.ends_with(['\n', '\r']));
+        let found = (line as usize).checked_sub(1).filter(|at| *at < lines.max(1)).and_then(|at| self.line(at));
+        let Some(text) = found else { return Err(format!("there is no line {line}: the file has {lines} lines")) };
+        let length = text.chars().count();
+        let Some(before) = (character as usize).checked_sub(1).filter(|before| *before <= length) else {
+            return Err(format!("there is no character {character} in line {line}: it has {length} characters"));
+        };
+        let units = text.chars().take(before).map(|character| encoding.width(character)).sum::<usize>();
+        Ok(Position::new(line - 1, u32::try_from(units).unwrap_or(u32::MAX)))
+    }
+
+    /// Returns the line and the character, counted from 1, of a server's position. One beyond the text is moved into it.
+    pub(super) fn to_model(&self, position: Position, encoding: PositionEncoding) -> (u32, usize) {
+        let (mut units, mut characters) = (0, 0);
+        for character in self.line(position.line as usize).unwrap_or_default().chars() {
+            units += encoding.width(character);
+            if units > position.character as usize {
+                break;
+            }
+            characters += 1;
+        }
+        (position.line + 1, characters + 1)
+    }
+
+    /// Returns the offset of a server's position. One beyond the end of a line is its end, as the protocol says.
+    ///
+    /// # Errors
+    /// There is no such line, or the position is within a character.
+    pub(super) fn offset(&self, position: Position, encoding: PositionEncoding) -> Result<usize, String> {
+        let (at, wanted) = (position.line as usize, position.character as usize);
+        // The end of a text without a last line break is sometimes named as the line after it.
+        if at == self.starts.len() && wanted == 0 {
+            return Ok(self.text.len());
+        }
+        let outside = || format!("line {} does not exist", u64::from(position.line) + 1);
+        let line = self.line(at).ok_or_else(outside)?;
+        let (mut units, mut offset) = (0, self.starts[at]);
+        for character in line.chars() {
+            if units >= wanted {
+                break;
+            }
+            units += encoding.width(character);
+            offset += character.len_utf8();
+        }
+        if units > wanted {
+            return Err(format!("a position in line {} is within a character", at + 1));
+        }
+        Ok(offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PositionEncoding::{Utf8, Utf16, Utf32};
+    use super::*;
+
+    const TEXT: &str = "道友 = \"😀e\u{301}\"\r\nb\rc\n";
+
+    #[test]
+    fn characters_are_counted_as_each_side_does() {
+        let lines = LineIndex::new(TEXT);
+        for (line, character, utf8, utf16, utf32) in
+            [(1, 1, 0, 0, 0), (1, 3, 6, 2, 2), (1, 8, 14, 8, 7), (1, 11, 18, 11, 10), (2, 2, 1, 1, 1), (3, 1, 0, 0, 0)]
+        {
+            for (encoding, units) in [(Utf8, utf8), (Utf16, utf16), (Utf32, utf32)] {
+                let position = lines.to_server(line, character, encoding).unwrap();
+                assert_eq!(position, Position::new(line - 1, units), "{line}:{character} {encoding:?}");
+                assert_eq!(lines.to_model(position, encoding), (line, character as usize), "{position:?}");
+                let offset = lines.offset(position, encoding).unwrap();
+                let before = TEXT[..offset].rsplit(['\n', '\r']).next().unwrap();
+                assert_eq!(before.chars().count() + 1, character as usize, "{position:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn places_that_do_not_exist_are_named() {
+        for (text, line, character, expected) in [
+            (TEXT, 0, 1, "the file has 3 lines"),
+            (TEXT, 4, 1, "the file has 3 lines"),
+            (TEXT, 1, 0, "it has 10 characters"),
+            (TEXT, 1, 12, "it has 10 characters"),
+            (TEXT, u32::MAX, u32::MAX, "no line"),
+            ("a", 2, 1, "the file has 1 lines"),
+            ("", 1, 2, "it has 0 characters"),
+        ] {
+            let error = LineIndex::new(text).to_server(line, character, Utf16).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert_eq!(LineIndex::new("").to_server(1, 1, Utf8), Ok(Position::new(0, 0)));
+    }
+
+    #[test]
+    fn offsets_are_within_the_text() {
+        for (text, line, character, expected) in [
+            ("ab\ncd", 0, 99, Ok(2)),
+            ("ab\ncd", 1, 2, Ok(5)),
+            ("ab\ncd", 2, 0, Ok(5)),
+            ("ab\ncd", 2, 1, Err("line 3 does not exist")),
+            ("ab\ncd", u32::MAX, 0, Err("does not exist")),
+            ("😀", 0, 1, Err("within a character")),
+            ("😀", 0, 2, Ok(4)),
+            ("", 0, 0, Ok(0)),
+        ] {
+            let found = LineIndex::new(text).offset(Position::new(line, character), Utf16);
+            match (found, expected) {
+                (Ok(offset), Ok(expected)) => assert_eq!(offset, expected, "{text:?} {line}:{character}"),
+                (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
+                (found, expected) => panic!("{text:?} {line}:{character}: {found:?} {expected:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The tools that ask a language server and change nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lsp_types::{Diagnostic, Range};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::connection::LspError;
+use super::diagnostics::{diagnostics_of, render_diagnostics};
+use super::locations::{ServerPlace, places_of, render_places};
+use super::service::{LspService, OpenTarget};
+use super::symbols::{project_symbols, render_file_symbols};
+use crate::chat::ToolSpec;
+use crate::text::{one_line, truncate};
+use crate::tools::{ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+
+/// The most code actions that are listed, and the most characters of a title.
+const MAX_ACTIONS: usize = 50;
+const TITLE_CHARS: usize = 200;
+
+#[derive(Deserialize, JsonSchema)]
+struct FileArgs {
+    path: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct PlaceArgs {
+    path: String,
+    /// From 1.
+    #[schemars(range(min = 1))]
+    line: u32,
+    /// Of the line, from 1.
+    #[schemars(range(min = 1))]
+    character: u32,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct ReferencesArgs {
+    path: String,
+    /// From 1.
+    #[schemars(range(min = 1))]
+    line: u32,
+    /// Of the line, from 1.
+    #[schemars(range(min = 1))]
+    character: u32,
+    include_declaration: Option<bool>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct SymbolsArgs {
+    /// A file, or a folder for its project.
+    path: String,
+    query: Option<String>,
+}
+
+/// A question to a server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LspQuestion {
+    Diagnostics,
+    Definition,
+    References,
+    Symbols,
+    CodeActions,
+}
+
+/// A tool that asks a server.
+pub struct LspQuery {
+    spec: ToolSpec,
+    service: Arc<LspService>,
+    question: LspQuestion,
+}
+
+impl LspQuery {
+    /// Returns all tools of this kind.
+    pub fn all(service: &Arc<LspService>) -> [Self; 5] {
+        let specs = [
+            (
+                LspQuestion::Diagnostics,
+                tool_spec::<FileArgs>("lsp_diagnostics", "Show errors and warnings in a source file."),
+            ),
+            (LspQuestion::Definition, tool_spec::<PlaceArgs>("lsp_definition", "Find where a symbol is defined.")),
+            (LspQuestion::References, tool_spec::<ReferencesArgs>("lsp_references", "Find where a symbol is used.")),
+            (LspQuestion::Symbols, tool_spec::<SymbolsArgs>("lsp_symbols", "List the symbols of a file or project.")),
+            (
+                LspQuestion::CodeActions,
+                tool_spec::<PlaceArgs>("lsp_code_actions", "List the fixes that are proposed at a place."),
+            ),
+        ];
+        specs.map(|(question, spec)| Self { spec, service: Arc::clone(service), question })
+    }
+
+    async fn ask(&self, arguments: Value, context: &ToolContext) -> Result<String, LspError> {
+        let service = &self.service;
+        match self.question {
+            LspQuestion::Diagnostics => {
+                let args: FileArgs = read(arguments)?;
+                diagnostics(&service.open(&args.path, context).await?).await
+            }
+            LspQuestion::Definition => {
+                let PlaceArgs { path, line, character } = read(arguments)?;
+                let target = service.open(&path, context).await?;
+                target.server().require("definitionProvider", "it finds no definitions")?;
+                let params = target.place(line, character)?;
+                places(&target, "textDocument/definition", params, "No definition found.").await
+            }
+            LspQuestion::References => {
+                let ReferencesArgs { path, line, character, include_declaration } = read(arguments)?;
+                let target = service.open(&path, context).await?;
+                target.server().require("referencesProvider", "it finds no references")?;
+                let mut params = target.place(line, character)?;
+                params["context"] = json!({"includeDeclaration": include_declaration.unwrap_or(true)});
+                places(&target, "textDocument/references", params, "No reference found.").await
+            }
+            LspQuestion::Symbols => symbols(service, read(arguments)?, context).await,
+            LspQuestion::CodeActions => {
+                let PlaceArgs { path, line, character } = read(arguments)?;
+                code_actions(&service.open(&path, context).await?, line, character).await
+            }
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, LspError> {
+    serde_json::from_value(arguments).map_err(|error| LspError::from(error.to_string()))
+}
+
+/// Joins the lines of a result, with the note that something may be missing.
+fn joined(mut lines: Vec<String>, target: &OpenTarget) -> String {
+    lines.extend(target.note());
+    lines.join("\n")
+}
+
+async fn diagnostics(target: &OpenTarget) -> Result<String, LspError> {
+    let found = diagnostics_of(target).await?;
+    let encoding = target.server().encoding;
+    let mut lines = render_diagnostics(found.all, &target.shown(), &target.document.text, encoding);
+    if found.is_partial && target.is_ready {
+        lines.push(format!("[{} still checks: something may be missing]", target.server().connection.name));
+    }
+    Ok(joined(lines, target))
+}
+
+/// Asks for places, and formats them.
+async fn places(target: &OpenTarget, method: &str, params: Value, none: &str) -> Result<String, LspError> {
+    let answer = target.ask(method, params).await?;
+    let found = places_of(answer).ok_or_else(|| target.invalid("places"))?;
+    render(found, target, none).await
+}
+
+async fn render(found: Vec<ServerPlace>, target: &OpenTarget, none: &str) -> Result<String, LspError> {
+    let (view, encoding) = (target.view.clone(), target.server().encoding);
+    let lines = tokio::task::spawn_blocking(move || render_places(found, &view, encoding)).await;
+    let mut lines = lines.map_err(|error| LspError::from(error.to_string()))?;
+    if lines.is_empty() {
+        lines.push(none.to_owned());
+    }
+    Ok(joined(lines, target))
+}
+
+async fn symbols(service: &LspService, args: SymbolsArgs, context: &ToolContext) -> Result<String, LspError> {
+    const NONE: &str = "No symbol found.";
+    let query = args.query.as_deref().unwrap_or_default().trim().to_owned();
+    let (target, is_folder) = service.open_project(&args.path, context).await?;
+    if is_folder {
+        if query.is_empty() {
+            return Err(LspError::from("the symbols of a project are found by name: query is missing".to_owned()));
+        }
+        target.server().require("workspaceSymbolProvider", "it finds symbols in single files alone")?;
+        let answer = target.ask("workspace/symbol", json!({ "query": query })).await?;
+        let found = project_symbols(answer).ok_or_else(|| target.invalid("symbols"))?;
+        return render(found, &target, NONE).await;
+    }
+    target.server().require("documentSymbolProvider", "it lists no symbols")?;
+    let answer =
+        target.ask("textDocument/documentSymbol", json!({"textDocument": {"uri": target.document.url}})).await?;
+    let mut lines = render_file_symbols(answer, &query).ok_or_else(|| target.invalid("symbols"))?;
+    if lines.is_empty() {
+        lines.push(NONE.to_owned());
+    }
+    Ok(joined(lines, &target))
+}
+
+async fn code_actions(target: &OpenTarget, line: u32, character: u32) -> Result<String, LspError> {
+    target.server().require("codeActionProvider", "it proposes no code actions")?;
+    let position = target.position(line, character)?;
+    // Fixes belong to diagnostics. A server that has none in time may still propose other changes.
+    let found = diagnostics_of(target).await.map(|found| found.all).unwrap_or_default();
+    let is_here = |one: &Diagnostic| one.range.start.line <= position.line && position.line <= one.range.end.line;
+    let here: Vec<_> = found.into_iter().filter(is_here).collect();
+    let params = json!({
+        "textDocument": {"uri": target.document.url},
+        "range": Range::new(position, position),
+        "context": {"diagnostics": here, "triggerKind": 1},
+    });
+    let answer = target.ask("textDocument/codeAction", params).await?;
+    let lines = render_actions(&answer).ok_or_else(|| target.invalid("code actions"))?;
+    Ok(joined(lines, target))
+}
+
+/// Formats code actions as numbered lines; `None`: the answer is not valid.
+fn render_actions(answer: &Value) -> Option<Vec<String>> {
+    let actions = match answer {
+        Value::Null => &[][..],
+        Value::Array(actions) => actions,
+        _ => return None,
+    };
+    let mut lines: Vec<_> = actions
+        .iter()
+        .filter_map(|action| action["title"].as_str().map(|title| (action, title)))
+        .take(MAX_ACTIONS)
+        .enumerate()
+        .map(|(at, (action, title))| {
+            let kind = action["kind"].as_str().filter(|kind| !kind.is_empty());
+            let kind = kind.map(|kind| format!(" [{}]", truncate(&one_line(kind), TITLE_CHARS))).unwrap_or_default();
+            let reason = action["disabled"]["reason"].as_str();
+            let reason = reason.map(|reason| format!(" (not now: {})", one_line(reason))).unwrap_or_default();
+            let preferred = if action["isPreferred"] == true { " (preferred)" } else { "" };
+            format!(
+                "{}.{kind} {}{preferred}{}",
+                at + 1,
+                truncate(&one_line(title), TITLE_CHARS),
+                truncate(&reason, TITLE_CHARS)
+            )
+        })
+        .collect();
+    if lines.is_empty() {
+        lines.push("No code action is proposed here.".to_owned());
+    } else if actions.len() > MAX_ACTIONS {
+        lines.push(format!("[the first {MAX_ACTIONS} of {}]", actions.len()));
+    }
+    Some(lines)
+}
+
+#[async_trait]
+impl Tool for LspQuery {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
+    }
+
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Reads
+    }
+
+    /// A server runs code of the project, as a command does.
+    fn is_restricted(&self, _: &Value, _: &ToolContext) -> bool {
+        true
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.service.limit())
+    }
+
+    /// Text from a file or page must not choose the project whose code a server runs.
+    fn literal_arguments(&self) -> &'static [&'static str] {
+        &["path"]
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        self.ask(arguments, context).await.map_or_else(ToolResult::from, ToolResult::ok).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_actions_are_numbered() {
+        let actions = json!([
+            {"title": "Import x", "kind": "quickfix", "isPreferred": true},
+            {"title": "Old\ncommand", "command": "x"},
+            {"title": "Extract", "kind": "refactor.extract", "disabled": {"reason": "no selection"}},
+            {"kind": "quickfix"},
+        ]);
+        let expected = [
+            "1. [quickfix] Import x (preferred)",
+            "2. Old command",
+            "3. [refactor.extract] Extract (not now: no selection)",
+        ];
+        assert_eq!(render_actions(&actions).unwrap(), expected);
+        assert_eq!(render_actions(&Value::Null).unwrap(), ["No code action is proposed here."]);
+        assert!(render_actions(&json!({})).is_none());
+        let many: Vec<_> = (0..60).map(|at| json!({"title": at.to_string()})).collect();
+        assert_eq!(render_actions(&json!(many)).unwrap().last().unwrap(), "[the first 50 of 60]");
+    }
+}

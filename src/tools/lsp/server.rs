@@ -1,0 +1,381 @@
+//! A language server of one project: its start, its documents, and when it is ready.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lsp_types::Url;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::connection::{Connection, LspError};
+use super::languages::ServerKind;
+use super::positions::PositionEncoding;
+use super::project_files::{FileChangeKind, FileStamp, ProjectFiles, changes, list_files};
+
+/// The files that stay open in a server; the longest unused one is closed.
+const MAX_OPEN: usize = 24;
+/// How long a server that says nothing of its progress counts as not ready.
+const FIRST_PROGRESS: Duration = Duration::from_millis(500);
+/// How long a server may take to end by itself.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
+
+/// A language server that was initialized.
+pub(super) struct LanguageServer {
+    pub kind: &'static ServerKind,
+    pub connection: Connection,
+    pub encoding: PositionEncoding,
+    /// The folder of the project; a real path.
+    pub root: PathBuf,
+    /// Folders that the server does not see.
+    hidden: Vec<PathBuf>,
+    capabilities: Value,
+    initialized: Instant,
+    documents: tokio::sync::Mutex<Documents>,
+}
+
+#[derive(Default)]
+struct Documents {
+    open: HashMap<PathBuf, OpenDocument>,
+    files: ProjectFiles,
+    /// Grows with each call.
+    clock: u64,
+}
+
+struct OpenDocument {
+    version: i32,
+    text: Arc<str>,
+    stamp: Option<FileStamp>,
+    used: u64,
+}
+
+/// A file as the server knows it now.
+#[derive(Clone, Debug)]
+pub(super) struct SyncedDocument {
+    pub url: Url,
+    pub path: PathBuf,
+    pub text: Arc<str>,
+    pub version: i32,
+    /// The number of the newest diagnostics before the server was told of the changes.
+    pub serial: u64,
+    /// The text was new to the server.
+    pub is_new_text: bool,
+    /// The server was told of a change of any file.
+    pub is_changed: bool,
+}
+
+/// What a server knows of a file.
+pub(super) enum KnownFile {
+    /// This text.
+    Open(Arc<str>),
+    /// What was in the file when it had this stamp.
+    Closed(FileStamp),
+    Unknown,
+}
+
+/// Reads the text of a file that the call may read.
+pub(super) type ReadText = dyn Fn(&Path) -> Result<String, String> + Send + Sync;
+
+/// The files as they are now.
+struct FilesNow {
+    text: Arc<str>,
+    stamp: Option<FileStamp>,
+    /// Other open files that changed; `None`: the file can no longer be read.
+    others: Vec<(PathBuf, Option<Arc<str>>, Option<FileStamp>)>,
+    files: ProjectFiles,
+}
+
+/// Returns the address of a file.
+///
+/// # Errors
+/// The path is not absolute.
+pub(super) fn url_of(path: &Path) -> Result<Url, LspError> {
+    Url::from_file_path(path).map_err(|()| LspError::from(format!("{}: not an absolute path", path.display())))
+}
+
+impl LanguageServer {
+    /// Initializes a server that was started in `root`.
+    ///
+    /// # Errors
+    /// It does not answer in time, or not as a language server does.
+    pub(super) async fn initialize(
+        kind: &'static ServerKind,
+        connection: Connection,
+        root: PathBuf,
+        hidden: Vec<PathBuf>,
+        limit: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<Self, LspError> {
+        let params = initialize_params(kind, &url_of(&root)?);
+        let result = connection.request("initialize", params, limit, cancel).await?;
+        let name = &connection.name;
+        if !result["capabilities"].is_object() {
+            return Err(LspError::from(format!("{name} does not answer as a language server does")));
+        }
+        let encoding = result["capabilities"]["positionEncoding"].as_str().unwrap_or("utf-16");
+        let encoding = PositionEncoding::named(encoding).map_err(|error| LspError::from(format!("{name}: {error}")))?;
+        let (listed, below, unseen) = (tokio::task::spawn_blocking, root.clone(), hidden.clone());
+        let files = listed(move || list_files(kind, &below, &unseen)).await.unwrap_or_default();
+        connection.notify("initialized", json!({})).await?;
+        connection.notify("workspace/didChangeConfiguration", json!({"settings": {}})).await?;
+        Ok(Self {
+            kind,
+            connection,
+            encoding,
+            root,
+            hidden,
+            capabilities: result["capabilities"].clone(),
+            initialized: Instant::now(),
+            documents: tokio::sync::Mutex::new(Documents { files, ..Documents::default() }),
+        })
+    }
+
+    /// Returns true if the server has this capability.
+    pub(super) fn can(&self, capability: &str) -> bool {
+        !matches!(self.capabilities[capability], Value::Null | Value::Bool(false))
+    }
+
+    /// Checks that the server has a capability.
+    ///
+    /// # Errors
+    /// It has not.
+    pub(super) fn require(&self, capability: &str, what: &str) -> Result<(), LspError> {
+        if self.can(capability) {
+            return Ok(());
+        }
+        Err(LspError::from(format!("{} cannot do this: {what}", self.connection.name)))
+    }
+
+    /// Tells the server the present content of `path` and of the other files that it has open, and which files of the project
+    /// changed.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the server has ended.
+    pub(super) async fn sync(
+        &self,
+        path: &Path,
+        language: &str,
+        read: Arc<ReadText>,
+    ) -> Result<SyncedDocument, LspError> {
+        let mut documents = self.documents.lock().await;
+        let now = self.look(path, &documents, read).await?;
+        let serial = self.connection.state.serial();
+        let mut is_changed = self.tell_changes(&mut documents, now.files).await?;
+        for (other, text, stamp) in now.others {
+            match text {
+                Some(text) => is_changed |= self.tell_text(&mut documents, &other, language, text, stamp).await?,
+                None => self.close(&mut documents, &other).await?,
+            }
+        }
+        let is_new_text = self.tell_text(&mut documents, path, language, Arc::clone(&now.text), now.stamp).await?;
+        let is_changed = is_changed || is_new_text;
+        documents.clock += 1;
+        let clock = documents.clock;
+        let version = documents.open.get_mut(path).map_or(1, |document| {
+            document.used = clock;
+            document.version
+        });
+        while documents.open.len() > MAX_OPEN {
+            let oldest = documents.open.iter().min_by_key(|(_, document)| document.used);
+            let Some(oldest) = oldest.map(|(path, _)| path.clone()) else { break };
+            self.close(&mut documents, &oldest).await?;
+        }
+        let (url, path, text) = (url_of(path)?, path.to_owned(), now.text);
+        Ok(SyncedDocument { url, path, text, version, serial, is_new_text, is_changed })
+    }
+
+    /// Reads what has changed, on a thread that may block.
+    async fn look(&self, path: &Path, documents: &Documents, read: Arc<ReadText>) -> Result<FilesNow, LspError> {
+        let known: Vec<_> = documents
+            .open
+            .iter()
+            .filter(|(open, _)| *open != path)
+            .map(|(open, one)| (open.clone(), one.stamp))
+            .collect();
+        let (kind, root, hidden, path) = (self.kind, self.root.clone(), self.hidden.clone(), path.to_owned());
+        let look = move || {
+            let stamp = FileStamp::of(&path);
+            let text = Arc::from(read(&path)?);
+            let changed = known.into_iter().filter_map(|(open, known)| {
+                let stamp = FileStamp::of(&open);
+                (stamp.is_none() || stamp != known).then(|| {
+                    let text = read(&open).ok().map(Arc::from);
+                    (open, text, stamp)
+                })
+            });
+            let others = changed.collect();
+            Ok(FilesNow { text, stamp, others, files: list_files(kind, &root, &hidden) })
+        };
+        let seen: Result<FilesNow, String> =
+            tokio::task::spawn_blocking(look).await.map_err(|error| error.to_string())?;
+        Ok(seen?)
+    }
+
+    /// Tells which files of the project changed; returns true if there are any.
+    async fn tell_changes(&self, documents: &mut Documents, files: ProjectFiles) -> Result<bool, LspError> {
+        let changed = changes(&documents.files, &files);
+        let event =
+            |(path, kind): &(PathBuf, FileChangeKind)| Some(json!({"uri": url_of(path).ok()?, "type": *kind as u8}));
+        let events: Vec<_> = changed.iter().filter_map(event).collect();
+        if !events.is_empty() {
+            self.connection.notify("workspace/didChangeWatchedFiles", json!({ "changes": events })).await?;
+        }
+        documents.files = files;
+        Ok(!events.is_empty())
+    }
+
+    /// Opens a file, or changes it, and says that it is saved; returns true if its text is new to the server. What is noted
+    /// changes after each message, so that a call that is given up in between leaves both sides alike.
+    async fn tell_text(
+        &self,
+        documents: &mut Documents,
+        path: &Path,
+        language: &str,
+        text: Arc<str>,
+        stamp: Option<FileStamp>,
+    ) -> Result<bool, LspError> {
+        let url = url_of(path)?;
+        if let Some(document) = documents.open.get_mut(path) {
+            document.stamp = stamp;
+            if document.text == text {
+                return Ok(false);
+            }
+            let version = document.version.wrapping_add(1).max(1);
+            let change =
+                json!({"textDocument": {"uri": url, "version": version}, "contentChanges": [{"text": &*text}]});
+            self.connection.notify("textDocument/didChange", change).await?;
+            (document.version, document.text) = (version, text);
+        } else {
+            self.connection.state.set_open(path, true);
+            let document = json!({"uri": url, "languageId": language, "version": 1, "text": &*text});
+            self.connection.notify("textDocument/didOpen", json!({ "textDocument": document })).await?;
+            let opened = OpenDocument { version: 1, text, stamp, used: documents.clock };
+            documents.open.insert(path.to_owned(), opened);
+        }
+        let sync = &self.capabilities["textDocumentSync"];
+        if !matches!(sync["save"], Value::Null | Value::Bool(false)) {
+            self.connection.notify("textDocument/didSave", json!({"textDocument": {"uri": url}})).await?;
+        }
+        Ok(true)
+    }
+
+    async fn close(&self, documents: &mut Documents, path: &Path) -> Result<(), LspError> {
+        let closed = json!({"textDocument": {"uri": url_of(path)?}});
+        self.connection.notify("textDocument/didClose", closed).await?;
+        documents.open.remove(path);
+        self.connection.state.set_open(path, false);
+        Ok(())
+    }
+
+    /// Returns the text of a file as the server has it, if it is open there, and otherwise the stamp of the file that the server
+    /// was told of.
+    pub(super) async fn known(&self, path: &Path) -> KnownFile {
+        let documents = self.documents.lock().await;
+        match (documents.open.get(path), documents.files.get(path)) {
+            (Some(document), _) => KnownFile::Open(Arc::clone(&document.text)),
+            (None, Some(stamp)) => KnownFile::Closed(*stamp),
+            (None, None) => KnownFile::Unknown,
+        }
+    }
+
+    /// Returns until when a call waits for the server to have read its project: a while after its start, or a shorter while from
+    /// now.
+    pub(super) fn ready_deadline(&self, after_start: Duration, from_now: Duration) -> Instant {
+        (self.initialized + after_start).max(Instant::now() + from_now)
+    }
+
+    /// Waits until the server has read its project, at most until `deadline`. Returns false if it is still reading.
+    pub(super) async fn wait_ready(&self, deadline: Instant, cancel: &CancellationToken) -> bool {
+        let state = &self.connection.state;
+        if self.kind.reports_status {
+            return self.wait_until(deadline, cancel, || state.is_quiescent() == Some(true)).await;
+        }
+        let grace = deadline.min(self.initialized + FIRST_PROGRESS);
+        let has_begun = || state.has_reported_progress();
+        self.wait_until(grace, cancel, has_begun).await;
+        self.wait_until(deadline, cancel, || !state.is_working()).await
+    }
+
+    /// Waits until the server's state is as wanted, at most until `deadline`; returns false if it is not, or the server has ended.
+    pub(super) async fn wait_until(
+        &self,
+        deadline: Instant,
+        cancel: &CancellationToken,
+        is_reached: impl Fn() -> bool,
+    ) -> bool {
+        let mut changes = self.connection.state.changes();
+        loop {
+            changes.borrow_and_update();
+            if is_reached() {
+                return true;
+            }
+            if self.connection.state.ended().is_some() {
+                return false;
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return false,
+                () = sleep_until(deadline) => return false,
+                changed = changes.changed() => if changed.is_err() { return false },
+            }
+        }
+    }
+
+    /// Asks the server to end, and ends it.
+    pub(super) async fn shut_down(&self) {
+        let cancel = CancellationToken::new();
+        let asked = async {
+            self.connection.request("shutdown", Value::Null, SHUTDOWN_LIMIT, &cancel).await?;
+            self.connection.notify("exit", Value::Null).await?;
+            self.wait_until(Instant::now() + SHUTDOWN_LIMIT, &cancel, || false).await;
+            Ok::<(), LspError>(())
+        };
+        // Dropping the connection ends a server that does not.
+        drop(timeout_at(Instant::now() + SHUTDOWN_LIMIT + SHUTDOWN_LIMIT, asked).await);
+    }
+}
+
+/// Returns the parameters of `initialize`. The process id is left out: the server sees other processes than the gateway does,
+/// and would end at once.
+fn initialize_params(kind: &ServerKind, root: &Url) -> Value {
+    let link = json!({"linkSupport": true});
+    let text_document = json!({
+        "synchronization": {"didSave": true},
+        "publishDiagnostics": {"versionSupport": true, "relatedInformation": true},
+        "diagnostic": {"dynamicRegistration": false},
+        "definition": link,
+        "references": {},
+        "documentSymbol": {"hierarchicalDocumentSymbolSupport": true},
+        "rename": {"prepareSupport": false},
+        "codeAction": {
+            "codeActionLiteralSupport": {"codeActionKind": {"valueSet": ["", "quickfix", "refactor", "source"]}},
+            "isPreferredSupport": true,
+            "disabledSupport": true,
+        },
+    });
+    let workspace = json!({
+        "applyEdit": true,
+        "configuration": true,
+        "workspaceFolders": true,
+        "workspaceEdit": {"documentChanges": true, "failureHandling": "abort"},
+        "didChangeConfiguration": {},
+        "didChangeWatchedFiles": {"dynamicRegistration": true},
+        "symbol": {},
+    });
+    json!({
+        "processId": null,
+        "clientInfo": {"name": "daoyou"},
+        "rootUri": root,
+        "rootPath": root.to_file_path().ok(),
+        "workspaceFolders": [{"uri": root, "name": "workspace"}],
+        "initializationOptions": (kind.options)(),
+        "capabilities": {
+            "general": {"positionEncodings": ["utf-8", "utf-16", "utf-32"]},
+            "textDocument": text_document,
+            "workspace": workspace,
+            "window": {"workDoneProgress": true, "showMessage": {}},
+            "experimental": {"serverStatusNotification": true},
+        },
+    })
+}

@@ -1,0 +1,248 @@
+//! What all tools of language servers share: from a path that a model wrote to a server that knows the present content.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lsp_types::Position;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::config::LspConfig;
+use super::connection::LspError;
+use super::languages::ServerKind;
+use super::pool::{LanguageServers, ServerLease};
+use super::positions::LineIndex;
+use super::project_files::list_files;
+use super::server::{LanguageServer, ReadText, SyncedDocument};
+use crate::guard::Jail;
+use crate::tools::ToolContext;
+use crate::tools::exec::CommandRunner;
+use crate::tools::files::{ReadScope, TextFile};
+
+/// The largest file that is sent to a server, in bytes.
+const MAX_TEXT: usize = 2_000_000;
+/// How much longer than its parts a call may take.
+const MARGIN: Duration = Duration::from_secs(30);
+
+/// Language servers, and the files that turns may read.
+pub struct LspService {
+    servers: Arc<LanguageServers>,
+    scope: ReadScope,
+}
+
+/// A file, and a server that knows it.
+pub(super) struct OpenTarget {
+    lease: ServerLease,
+    pub document: SyncedDocument,
+    pub view: ProjectView,
+    /// When the server has to have answered.
+    pub deadline: Instant,
+    pub cancel: CancellationToken,
+    /// The server has read the whole project.
+    pub is_ready: bool,
+}
+
+/// The part of the workspace that results may come from.
+#[derive(Clone)]
+pub(super) struct ProjectView {
+    pub jail: Arc<Jail>,
+    /// Folders that no server sees.
+    pub hidden: Arc<[PathBuf]>,
+}
+
+impl ProjectView {
+    /// Returns the path relative to the workspace of a file there; `None`: it is elsewhere.
+    pub(super) fn relative<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+        path.strip_prefix(self.jail.root()).ok()
+    }
+
+    /// Returns true if servers do not see the path.
+    pub(super) fn is_hidden(&self, path: &Path) -> bool {
+        self.hidden.iter().any(|folder| path.starts_with(folder))
+    }
+
+    /// Reads a text of the workspace that the turn may read, with LF as line ends.
+    ///
+    /// # Errors
+    /// It is not served, or no text.
+    pub(super) fn text(&self, path: &Path) -> Result<String, String> {
+        let named = path.to_str().ok_or("the path is not valid UTF-8")?;
+        let opened = self.jail.read(named).map_err(|error| error.to_string())?;
+        if opened.bytes.len() > MAX_TEXT {
+            let (shown, most) = (opened.shown, MAX_TEXT / 1_000_000);
+            return Err(format!("{shown}: language servers get files of at most {most} MB"));
+        }
+        let text = TextFile::decode(&opened).map(|file| file.text);
+        text.map_err(|error| error.trim_end_matches("; nothing was changed").to_owned())
+    }
+}
+
+/// A file or folder of the workspace, and the kind of its server.
+struct Located {
+    path: PathBuf,
+    root: PathBuf,
+    kind: &'static ServerKind,
+}
+
+impl LspService {
+    pub fn new(runner: Arc<CommandRunner>, scope: ReadScope, config: &LspConfig) -> Self {
+        Self { servers: Arc::new(LanguageServers::new(runner, config.clone())), scope }
+    }
+
+    /// Returns the time limit of a call.
+    pub(super) fn limit(&self) -> Duration {
+        let config = self.servers.config();
+        let start = config.startup_timeout.0.saturating_mul(2);
+        start.saturating_add(config.timeout.0.saturating_mul(2)).saturating_add(MARGIN)
+    }
+
+    /// Opens a file in its server, and waits until the server is ready.
+    ///
+    /// # Errors
+    /// The file may not be read or has no server, or the server fails.
+    pub(super) async fn open(&self, path: &str, context: &ToolContext) -> Result<OpenTarget, LspError> {
+        let view = self.view(context);
+        let located = blocking(&view, path, locate_file).await?;
+        self.open_located(located, view, context).await
+    }
+
+    /// As [`LspService::open`], for a file, or for the project of a folder with one of its files.
+    ///
+    /// # Errors
+    /// As [`LspService::open`].
+    pub(super) async fn open_project(&self, path: &str, context: &ToolContext) -> Result<(OpenTarget, bool), LspError> {
+        let view = self.view(context);
+        let (located, is_folder) = blocking(&view, path, locate_any).await?;
+        Ok((self.open_located(located, view, context).await?, is_folder))
+    }
+
+    fn view(&self, context: &ToolContext) -> ProjectView {
+        ProjectView { jail: self.scope.for_turn(context), hidden: self.servers.hidden().into() }
+    }
+
+    async fn open_located(
+        &self,
+        located: Located,
+        view: ProjectView,
+        context: &ToolContext,
+    ) -> Result<OpenTarget, LspError> {
+        let Located { path, root, kind } = located;
+        let cancel = context.cancel.clone();
+        let lease = self.servers.lease(kind, &root, context.trust, &cancel).await?;
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        let language = kind.language_id(extension).unwrap_or_default();
+        let readable = view.clone();
+        let read: Arc<ReadText> = Arc::new(move |path| readable.text(path));
+        let document = lease.server.sync(&path, language, read).await?;
+        let config = self.servers.config();
+        let deadline = lease.server.ready_deadline(config.startup_timeout.0, config.timeout.0);
+        let is_ready = lease.server.wait_ready(deadline, &cancel).await;
+        if let Some(error) = lease.server.connection.ended() {
+            return Err(error);
+        }
+        let deadline = Instant::now() + config.timeout.0;
+        Ok(OpenTarget { lease, document, view, deadline, cancel, is_ready })
+    }
+}
+
+impl OpenTarget {
+    pub(super) fn server(&self) -> &LanguageServer {
+        &self.lease.server
+    }
+
+    /// Returns the parameters that name a place of the file.
+    ///
+    /// # Errors
+    /// There is no such place.
+    pub(super) fn place(&self, line: u32, character: u32) -> Result<Value, LspError> {
+        let position = self.position(line, character)?;
+        Ok(json!({"textDocument": {"uri": self.document.url}, "position": position}))
+    }
+
+    /// Returns the server's position of a place of the file.
+    ///
+    /// # Errors
+    /// There is no such place.
+    pub(super) fn position(&self, line: u32, character: u32) -> Result<Position, LspError> {
+        Ok(LineIndex::new(&self.document.text).to_server(line, character, self.server().encoding)?)
+    }
+
+    /// Asks the server.
+    ///
+    /// # Errors
+    /// As [`super::connection::Connection::request`].
+    pub(super) async fn ask(&self, method: &str, params: Value) -> Result<Value, LspError> {
+        let limit = self.deadline.saturating_duration_since(Instant::now());
+        self.server().connection.request(method, params, limit, &self.cancel).await
+    }
+
+    /// Returns the error for an answer that is not as the protocol says.
+    pub(super) fn invalid(&self, what: &str) -> LspError {
+        LspError::from(format!("{} answers with what are no {what}", self.server().connection.name))
+    }
+
+    /// Returns the note of a result that may lack something.
+    pub(super) fn note(&self) -> Option<String> {
+        let name = &self.server().connection.name;
+        (!self.is_ready).then(|| format!("[{name} still reads the project: something may be missing]"))
+    }
+
+    /// Returns the path of the file relative to the workspace.
+    pub(super) fn shown(&self) -> String {
+        let path = self.view.relative(&self.document.path).unwrap_or(&self.document.path);
+        crate::guard::quote_controls(&path.display().to_string())
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    view: &ProjectView,
+    path: &str,
+    work: impl FnOnce(&ProjectView, &str) -> Result<T, String> + Send + 'static,
+) -> Result<T, LspError> {
+    let (view, path) = (view.clone(), path.to_owned());
+    let done = tokio::task::spawn_blocking(move || work(&view, &path)).await;
+    Ok(done.map_err(|error| error.to_string())??)
+}
+
+fn locate(view: &ProjectView, path: &str) -> Result<PathBuf, String> {
+    let found = view.jail.locate(path).map_err(|error| error.to_string())?;
+    if view.is_hidden(&found) {
+        return Err(format!("{path}: language servers serve all conversations, so they do not see this folder"));
+    }
+    Ok(found)
+}
+
+fn locate_file(view: &ProjectView, path: &str) -> Result<Located, String> {
+    let found = locate(view, path)?;
+    if found.is_dir() {
+        return Err(format!("{path} is a folder; name a file"));
+    }
+    let (kind, _) = ServerKind::of_file(&found).map_err(|error| format!("{path}: {error}"))?;
+    let root = kind.root_of(view.jail.root(), &found);
+    Ok(Located { path: found, root, kind })
+}
+
+/// Locates a file, or one of the files of a folder's project; returns true for a folder.
+fn locate_any(view: &ProjectView, path: &str) -> Result<(Located, bool), String> {
+    let found = locate(view, path)?;
+    if !found.is_dir() {
+        return Ok((locate_file(view, path)?, false));
+    }
+    let workspace = view.jail.root();
+    let (kind, root) = ServerKind::of_folder(workspace, &found).ok_or_else(|| {
+        let markers: Vec<_> =
+            super::languages::SERVERS.iter().filter_map(|kind| kind.markers.first()).copied().collect();
+        format!(
+            "{path}: no project is in this folder or above it: there is none of {} and others; name a file",
+            markers.join(", ")
+        )
+    })?;
+    let files = list_files(kind, &root, &view.hidden);
+    // Some servers answer only when a file is open.
+    let first =
+        files.into_keys().filter(|file| ServerKind::of_file(file).is_ok_and(|(found, _)| found.name == kind.name));
+    let path = first.min().ok_or_else(|| format!("{path}: the project has no files of {}", kind.language))?;
+    Ok((Located { path, root, kind }, true))
+}

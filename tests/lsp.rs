@@ -1,0 +1,462 @@
+//! The tools of language servers: a scripted server with each fault, and real ones.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use daoyou::chat::ToolCall;
+use daoyou::guard::SandboxMode;
+use daoyou::tools::{
+    ExecConfig, LspConfig, PrivateFolders, ToolContext, ToolDeps, ToolExecutor, ToolResult, ToolsConfig, build,
+    sandbox_of,
+};
+use daoyou_channels::settings::Span;
+use daoyou_channels::{SessionKey, Trust};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::support::requirements::{bubblewrap_is_missing, find, is_missing, skip_story};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+
+mod real;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_daoyou");
+const SERVER: &str = include_str!("lsp/server.py");
+const PYTHON: &str = "/usr/bin/python3";
+/// Two files that use a function, one of them with wide characters before it.
+const FILES: [(&str, &str); 4] = [
+    ("go.mod", "module x\n"),
+    ("a.go", "func 道友() {}\nfunc old() {}\n// TODO old 😀 TODO\n"),
+    ("sub/b.go", "/* 😀道 */ old(old)\r\n道友()\r\n"),
+    ("c.txt", "plain\n"),
+];
+
+/// A workspace with files, and its tools.
+struct World {
+    home: tempfile::TempDir,
+    executor: ToolExecutor,
+}
+
+impl World {
+    /// Returns a world with the scripted server in this mode; skips the story if there is no sandbox.
+    fn scripted(mode: &str) -> Option<Self> {
+        Self::with_lsp(mode, |_| {})
+    }
+
+    fn with_lsp(mode: &str, change: impl FnOnce(&mut LspConfig)) -> Option<Self> {
+        if !Path::new(PYTHON).exists() {
+            is_missing("no python3", "python3");
+            return None;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let server = home.path().join("workspace/server.py").display().to_string();
+        let command = vec![PYTHON.to_owned(), server, mode.to_owned()];
+        let mut lsp = LspConfig { servers: BTreeMap::from([("go".to_owned(), command)]), ..LspConfig::default() };
+        change(&mut lsp);
+        let files = FILES.into_iter().chain([("server.py", SERVER)]);
+        Self::build(home, files, ToolsConfig { lsp, ..ToolsConfig::default() })
+    }
+
+    fn build<'a>(
+        home: tempfile::TempDir,
+        files: impl IntoIterator<Item = (&'a str, &'a str)>,
+        config: ToolsConfig,
+    ) -> Option<Self> {
+        if config.exec.sandbox != SandboxMode::Off
+            && let Err(reason) = sandbox_of(SandboxMode::Auto, Path::new(BINARY))
+        {
+            skip_story(&reason);
+            return None;
+        }
+        let workspace = home.path().join("workspace");
+        for (path, text) in files {
+            let path = workspace.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let deps = ToolDeps { private: PrivateFolders::new(&["memory"]), ..ToolDeps::default() };
+        let executor = build(&config, &workspace, home.path(), PathBuf::from(BINARY), deps).unwrap();
+        Some(Self { home, executor })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.home.path().join("workspace")).unwrap().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    async fn run(&self, name: &str, arguments: Value, context: &ToolContext) -> ToolResult {
+        let call = ToolCall { id: "call-1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
+        self.executor.run(&call, context).await.result
+    }
+
+    /// Returns what the model reads, without the advice after errors.
+    async fn says(&self, name: &str, arguments: Value) -> String {
+        let text = self.run(name, arguments, &context(Trust::Owner)).await.render();
+        text.split("\n\n[Please analyze").next().unwrap().to_owned()
+    }
+
+    /// Asks for the definition of `old` in `sub/b.go`.
+    async fn definition(&self) -> String {
+        self.says("lsp_definition", json!({"path": "sub/b.go", "line": 1, "character": 10})).await
+    }
+
+    /// Returns what the scripted server has noted under a key.
+    fn noted(&self, key: &str) -> Vec<Value> {
+        let log = fs::read_to_string(self.path("server.log")).unwrap_or_default();
+        let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter_map(|line| line.get(key).cloned()).collect()
+    }
+
+    /// Returns true if a process of this world runs.
+    fn is_running(&self) -> bool {
+        is_running(&self.home.path().join("workspace/server.py"))
+    }
+}
+
+fn is_running(mark: &Path) -> bool {
+    let mark = mark.display().to_string();
+    fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&mark)
+    })
+}
+
+fn context(trust: Trust) -> ToolContext {
+    ToolContext {
+        session: SessionKey::of_chat("cli", "direct"),
+        turn: Uuid::nil(),
+        call_id: "call-1".to_owned(),
+        channel: "cli".to_owned(),
+        chat_id: "direct".to_owned(),
+        sender: String::new(),
+        files: Arc::default(),
+        trust,
+        metadata: "{}".into(),
+        origin: Arc::default(),
+        taint: Arc::default(),
+        is_approved: false,
+        question: Arc::default(),
+        cancel: CancellationToken::new(),
+    }
+}
+
+const FOUND: &str = "a.go:2:6: func old() {}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn places_are_found_in_every_encoding() {
+    for mode in ["utf16", "utf8"] {
+        let Some(world) = World::scripted(mode) else { return };
+        assert_eq!(world.definition().await, FOUND);
+        let references = json!({"file_path": "sub/b.go", "line": "1", "character": 15});
+        let expected = "a.go:2:6: func old() {}\na.go:3:9: // TODO old 😀 TODO\n\
+                        sub/b.go:1:10: /* 😀道 */ old(old)\nsub/b.go:1:14: /* 😀道 */ old(old)";
+        assert_eq!(world.says("lsp_find_references", references).await, expected, "{mode}");
+        for (line, character, expected) in [
+            (9, 1, "Error: there is no line 9: the file has 2 lines"),
+            (1, 99, "Error: there is no character 99 in line 1: it has 17 characters"),
+        ] {
+            let place = json!({"path": "sub/b.go", "line": line, "character": character});
+            assert_eq!(world.says("lsp_definition", place).await, expected);
+        }
+        assert_eq!(
+            world.says("lsp_definition", json!({"path": "a.go", "line": 3, "character": 1})).await,
+            "No definition found."
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn diagnostics_symbols_and_fixes_are_listed() {
+    for mode in ["publish", "pull"] {
+        let Some(world) = World::scripted(mode) else { return };
+        let todo = "a.go:3:4 warning [todo] // TODO old 😀 TODO\n[1 warning]";
+        assert_eq!(world.says("lsp_diagnostics", json!({"path": "a.go"})).await, todo, "{mode}");
+        assert_eq!(world.says("lsp_diagnostics", json!({"path": "a.go"})).await, todo, "{mode}");
+        world.write("a.go", "func 道友() {}\n\n\n/*道*/ TODO\n");
+        let changed = "a.go:4:7 warning [todo] /*道*/ TODO\n[1 warning]";
+        assert_eq!(world.says("lsp_diagnostics", json!({"path": "a.go"})).await, changed, "{mode}");
+        assert_eq!(world.says("lsp_diagnostics", json!({"path": "sub/b.go"})).await, "sub/b.go: no diagnostics");
+        assert_eq!(world.says("lsp_symbols", json!({"path": "a.go"})).await, "1: function 道友");
+        assert_eq!(world.says("lsp_symbols", json!({"path": "a.go", "query": "x"})).await, "No symbol found.");
+        let named = json!({"path": ".", "query": "道"});
+        assert_eq!(world.says("lsp_symbols", named).await, "a.go:1:6: function f");
+        assert_eq!(
+            world.says("lsp_symbols", json!({"path": "sub"})).await,
+            "Error: the symbols of a project are found by name: query is missing"
+        );
+        let place = json!({"path": "a.go", "line": 4, "character": 8});
+        assert_eq!(world.says("lsp_code_actions", place).await, "1. [quickfix] Fix todo\n2. [source] Sort");
+        let place = json!({"path": "a.go", "line": 1, "character": 1});
+        assert_eq!(world.says("lsp_code_actions", place).await, "1. [source] Sort");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rename_changes_all_files_or_none() {
+    let rename = |name: &str| json!({"path": "a.go", "line": 2, "character": 7, "new_name": name});
+    let Some(world) = World::scripted("works") else { return };
+    let told = world.says("lsp_rename", rename("新")).await;
+    let expected = "Changed 4 places in 2 files:\n--- a/a.go\n+++ b/a.go\n@@ -1,3 +1,3 @@\n func 道友() {}\n-func old() {}\n\
+                    -// TODO old 😀 TODO\n+func 新() {}\n+// TODO 新 😀 TODO\n--- a/sub/b.go\n+++ b/sub/b.go\n@@ -1,2 +1,2 @@\n\
+                    -/* 😀道 */ old(old)\n+/* 😀道 */ 新(新)\n 道友()";
+    assert_eq!(told, expected);
+    assert_eq!(world.text("sub/b.go"), "/* 😀道 */ 新(新)\r\n道友()\r\n");
+    // The server learns of what was written.
+    assert_eq!(
+        world.says("lsp_definition", json!({"path": "sub/b.go", "line": 1, "character": 10})).await,
+        "a.go:2:6: func 新() {}"
+    );
+    assert_eq!(world.noted("changes"), [json!([["a.go", 2], ["b.go", 2]])]);
+    for (arguments, expected) in [
+        (
+            json!({"path": "a.go", "line": 3, "character": 1, "new_name": "x"}),
+            "nothing to rename is at line 3, character 1; nothing was changed",
+        ),
+        (rename(" "), "new_name: a name of 1 to 200 characters"),
+        (rename("a\nb"), "new_name: a name of 1 to 200 characters"),
+    ] {
+        let told = world.says("lsp_rename", arguments).await;
+        assert!(told.contains(expected), "{told}");
+    }
+    for (mode, expected) in [
+        ("outside", "Error: the server would change /etc/hosts, which is not for it; nothing was changed"),
+        ("overlap", "Error: a.go: two edits overlap; nothing was changed"),
+        ("moves", "Error: the server would also create, move or delete files, which is not done; nothing was changed"),
+        ("poor", "Error: python3 cannot do this: it renames nothing"),
+    ] {
+        let Some(world) = World::scripted(mode) else { return };
+        assert_eq!(world.says("lsp_rename", rename("new")).await, expected, "{mode}");
+        for (name, text) in FILES {
+            assert_eq!(world.text(name), text, "{mode}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_sent_as_they_are_at_each_call() {
+    let Some(world) = World::scripted("works") else { return };
+    assert_eq!(world.definition().await, FOUND);
+    world.write("a.go", "\n\nfunc old() {}\n");
+    assert_eq!(world.definition().await, "a.go:3:6: func old() {}");
+    world.write("new/d.go", "func old() {}\n");
+    fs::remove_file(world.path("a.go")).unwrap();
+    assert_eq!(world.definition().await, "new/d.go:1:6: func old() {}");
+    assert_eq!(world.noted("changes"), [json!([["a.go", 2]]), json!([["a.go", 3], ["d.go", 1]])]);
+    assert_eq!(world.noted("started").len(), 1);
+    assert_eq!(world.noted("pid"), [Value::Null]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_misbehaves_gives_one_clear_error() {
+    let short = |config: &mut LspConfig| {
+        (config.startup_timeout, config.timeout) = (Span::from_secs(5), Span::from_secs(2));
+    };
+    for (mode, expected) in [
+        ("noise", FOUND),
+        ("duplicates", "No definition found."),
+        ("asks", FOUND),
+        ("indexing", "a.go:2:6: func old() {}\n[python3 still reads the project: something may be missing]"),
+        ("dies", "Error: python3 ended (exit code 3): no license found"),
+        ("dies-once", FOUND),
+        ("crash", "Error: python3 ended (exit code 7): panic: no more memory"),
+        ("silent", "Error: python3 did not answer initialize within 5 seconds"),
+        ("slow", "Error: python3 did not answer textDocument/definition within 2 seconds"),
+        ("garbage", "Error: python3 was stopped: it sent what is no valid message"),
+        ("binary", "Error: python3 was stopped: its output is not that of a language server"),
+        ("huge", "Error: python3 was stopped: it sent a message of 50 MB, and at most 16 MB are read"),
+        ("flood", "Error: python3 was stopped: it asks without reading the answers"),
+        ("wrong", "Error: python3 answers with what are no places"),
+        ("fault", "Error: python3 answers: no such thing"),
+        ("poor", "Error: python3 cannot do this: it finds no definitions"),
+    ] {
+        let Some(world) = World::with_lsp(mode, short) else { return };
+        let told = world.definition().await;
+        assert!(told.starts_with(expected), "{mode}: {told}");
+        match mode {
+            "asks" => {
+                let answers = world.noted("result");
+                let root = format!("file://{}", world.path("").display());
+                let folder = json!([{"uri": root.trim_end_matches('/'), "name": "workspace"}]);
+                let refused = json!({"applied": false, "failureReason": "only an edit that was asked for is applied"});
+                let expected =
+                    [json!([null, null]), json!(null), refused, json!(null), json!(null), folder, json!(null)];
+                assert_eq!(answers, expected);
+                assert_eq!(world.noted("error")[6]["code"], -32601);
+            }
+            "slow" => {
+                until("the cancellation", async || (world.noted("cancelled") == [json!("slow")]).then_some(())).await
+            }
+            // Each try starts a server.
+            "crash" => assert_eq!(world.noted("started").len(), 3),
+            _ => {}
+        }
+        // Nothing of a server that was stopped is left.
+        let lives = matches!(
+            mode,
+            "noise" | "duplicates" | "asks" | "indexing" | "dies-once" | "slow" | "wrong" | "fault" | "poor"
+        );
+        until("the end of the server", async || (world.is_running() == lives).then_some(())).await;
+        assert_eq!(world.says("read_file", json!({"path": "c.txt"})).await.contains("plain"), true, "{mode}");
+    }
+    let Some(world) = World::with_lsp("mute", short) else { return };
+    let told = world.says("lsp_diagnostics", json!({"path": "a.go"})).await;
+    assert_eq!(told, "Error: python3 sent no diagnostics of a.go in time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_paths_and_missing_servers_are_named() {
+    let Some(world) = World::with_lsp("works", |lsp| {
+        lsp.servers.insert("c".to_owned(), vec!["no-such-server".to_owned()]);
+    }) else {
+        return;
+    };
+    world.write("x.c", "int x;\n");
+    world.write("memory/m.go", "func old() {}\n");
+    world.write("mail/m.go", "func old() {}\n");
+    world.write("bin.go", "a\0b");
+    world.write("big.go", &"// x\n".repeat(500_000));
+    for (path, expected) in [
+        ("gone.go", "gone.go: no such file"),
+        ("sub", "sub is a folder; name a file"),
+        ("c.txt", "c.txt: no language server is known for this kind of file; known are rs, py"),
+        ("../outside.go", "outside the workspace"),
+        ("/etc/passwd", "outside the workspace"),
+        ("", "path"),
+        ("x.c", "no-such-server of tools.lsp.servers is no program"),
+        ("memory/m.go", "language servers serve all conversations, so they do not see this folder"),
+        ("mail/m.go", "language servers serve all conversations, so they do not see this folder"),
+        ("bin.go", "a binary file, not text"),
+        ("big.go", "big.go: language servers get files of at most 2 MB"),
+    ] {
+        let told = world.says("lsp_diagnostics", json!({ "path": path })).await;
+        assert!(told.starts_with("Error: ") && told.contains(expected), "{path}: {told}");
+    }
+    let told = world.says("lsp_symbols", json!({"path": "/"})).await;
+    assert!(told.contains("outside the workspace"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_for_a_conversation_is_left_out() {
+    let Some(world) = World::scripted("outside") else { return };
+    for folder in ["memory", "mail"] {
+        world.write(&format!("{folder}/secret.go"), "\n\nfunc old() { secret }\n");
+    }
+    let told = world.definition().await;
+    assert_eq!(told, "/usr/lib/go/std.go:3 (outside the workspace)\na.go:2:6: func old() {}");
+    let environment = world.noted("environment")[0].to_string();
+    assert!(
+        environment.contains("PATH") && !environment.contains("CARGO_") || environment.contains("CARGO_NET_OFFLINE"),
+        "{environment}"
+    );
+    if bubblewrap_is_missing() {
+        return;
+    }
+    // The folders of others are empty for the server.
+    let place = json!({"path": "sub/b.go", "line": 1, "character": 10});
+    let told = world.says("lsp_references", place.clone()).await;
+    assert!(!told.contains("secret"), "{told}");
+    for (trust, expected) in [(Trust::Known, "a.go:2:6"), (Trust::Untrusted, "lsp_definition is refused")] {
+        let told = world.run("lsp_definition", place.clone(), &context(trust)).await.render();
+        assert!(told.contains(expected), "{trust:?}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_namespaces_only_the_owner_asks_servers() {
+    let Some(_) = World::scripted("works") else { return };
+    let home = tempfile::tempdir().unwrap();
+    let command =
+        vec![PYTHON.to_owned(), home.path().join("workspace/server.py").display().to_string(), "works".to_owned()];
+    let lsp = LspConfig { servers: BTreeMap::from([("go".to_owned(), command)]), ..LspConfig::default() };
+    let exec = ExecConfig { sandbox: SandboxMode::Off, ..ExecConfig::default() };
+    let files = FILES.into_iter().chain([("server.py", SERVER), ("memory/secret.go", "func old() { secret }")]);
+    let world = World::build(home, files, ToolsConfig { lsp, exec, ..ToolsConfig::default() }).unwrap();
+    // The server sees everything then, and its results are still what the turn may see.
+    assert_eq!(world.definition().await, FOUND);
+    let place = json!({"path": "sub/b.go", "line": 1, "character": 10});
+    let told = world.run("lsp_definition", place, &context(Trust::Known)).await.render();
+    assert!(told.contains("only the owner's turns can run commands here"), "{told}");
+    let rename = json!({"path": "a.go", "line": 2, "character": 7, "new_name": "new"});
+    let told = world.says("lsp_rename", rename).await;
+    assert!(told.contains("memory/secret.go, which is not for it; nothing was changed"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_servers_are_stopped_and_few_run_at_once() {
+    let short = |config: &mut LspConfig| config.idle_timeout = Span(Duration::from_millis(300));
+    let Some(world) = World::with_lsp("works", short) else { return };
+    assert_eq!(world.definition().await, FOUND);
+    until("the idle server to end", async || (!world.is_running()).then_some(())).await;
+    assert_eq!(world.noted("shutdown"), [json!("works")]);
+    assert_eq!(world.definition().await, FOUND);
+    let Some(world) = World::scripted("works") else { return };
+    for folder in ["p1", "p2", "p3", "p4", "p5"] {
+        world.write(&format!("{folder}/go.mod"), "");
+        world.write(&format!("{folder}/a.go"), "func f() {}\n");
+        let told = world.says("lsp_symbols", json!({"path": format!("{folder}/a.go")})).await;
+        assert_eq!(told, "1: function f");
+    }
+    // The first was not used for the longest time.
+    assert_eq!((world.noted("started").len(), world.noted("shutdown").len()), (5, 1));
+    drop(world.executor);
+    let mark = world.home.path().join("workspace/server.py");
+    until("the servers to end", async || (!is_running(&mark)).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_turn_cancels_its_request() {
+    let Some(world) = World::scripted("slow") else { return };
+    let context = context(Trust::Owner);
+    let asked = world.run("lsp_definition", json!({"path": "sub/b.go", "line": 1, "character": 10}), &context);
+    let cancelled = async {
+        until("the start of the server", async || (!world.noted("started").is_empty()).then_some(())).await;
+        context.cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(asked, cancelled);
+    assert!(result.render().contains("Cancelled"), "{}", result.render());
+    // The server goes on.
+    assert_eq!(world.says("lsp_symbols", json!({"path": "sub/b.go"})).await, "No symbol found.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_gateway_leaves_no_server_behind() {
+    if bubblewrap_is_missing() || !Path::new(PYTHON).exists() {
+        return;
+    }
+    let model = Model::start().await;
+    let place = json!({"path": "sub/b.go", "line": 1, "character": 10});
+    model.on("where", [Reply::tool("lsp_goto_definition", &place), Reply::text("there")]);
+    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"])));
+    let workspace = gateway.workspace();
+    for (path, text) in FILES.into_iter().chain([("server.py", SERVER)]) {
+        fs::create_dir_all(workspace.join(path).parent().unwrap()).unwrap();
+        fs::write(workspace.join(path), text).unwrap();
+    }
+    let server = workspace.join("server.py");
+    let command = vec![PYTHON.to_owned(), server.display().to_string(), "works".to_owned()];
+    let setup = std::mem::take(gateway.setup());
+    *gateway.setup() = setup.set("tools.lsp.servers.go", command);
+    gateway.write_config();
+    gateway.up().await;
+    assert_eq!(gateway.ask("in", "c", "where").await, "there");
+    let result = model.requests()[1]["messages"].as_array().unwrap().last().unwrap().to_string();
+    assert!(result.contains(FOUND), "{result}");
+    assert!(is_running(&server));
+    gateway.kill9().await;
+    until("the server to end", async || (!is_running(&server)).then_some(())).await;
+    gateway.up().await;
+    assert_eq!(gateway.ask("in", "d", "where").await, "there");
+    gateway.stop().await;
+    until("the server to end", async || (!is_running(&server)).then_some(())).await;
+}
