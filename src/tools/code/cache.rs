@@ -325,7 +325,7 @@ mod tests {
             add(&CodeCache::new(home.path()), &["/w/a.rs", "/w/b.rs"]);
             match damage {
                 "text" => {
-                    std::fs::write(&path, "no database at all, but long enough to have a head".repeat(100)).unwrap()
+                    std::fs::write(&path, "no database at all, but long enough to have a head".repeat(100)).unwrap();
                 }
                 "cut" => {
                     let bytes = std::fs::read(&path).unwrap();
