@@ -42,6 +42,10 @@ async fn unchanged_files_are_parsed_once() {
     write(&gateway.workspace(), &[("src/a.rs", "pub fn first() {}\npub fn third() {}\n")]);
     assert_eq!(parsed(&gateway).await, (1, 1));
     let cache = gateway.home().join("code-cache.db");
+    for ending in ["wal", "shm"] {
+        // Whoever was ended has left them, or not.
+        drop(fs::remove_file(gateway.home().join(format!("code-cache.db-{ending}"))));
+    }
     fs::write(&cache, "damaged, and by no means a database ".repeat(200)).unwrap();
     assert_eq!(parsed(&gateway).await, (2, 0));
     assert_eq!(parsed(&gateway).await, (0, 2));
@@ -70,8 +74,7 @@ async fn a_model_maps_searches_and_changes_code() {
         ],
     );
     let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"]))).await;
-    let files =
-        [("app/main.py", "def main():\n    log(load(1))\n"), ("app/load.py", "def load(x):\n    return x\n")];
+    let files = [("app/main.py", "def main():\n    log(load(1))\n"), ("app/load.py", "def load(x):\n    return x\n")];
     write(&gateway.workspace(), &files);
     assert_eq!(gateway.ask("in", "c", "tidy up").await, "tidied");
     let last = model.requests().last().unwrap()["messages"].to_string();

@@ -1,4 +1,4 @@
-//! The tools, each called by a scripted model in a turn: searching a large tree beside `rg`, a page of a large file, a web page, and
+//! The tools, each called by a scripted model in a turn: searching a large tree beside `rg`, a map of code, a page of a large file, a web page, and
 //! the first request by its parts. The times are those of the whole turn.
 
 use std::fs;
@@ -20,6 +20,10 @@ const LINES: usize = 20;
 const MATCHES: usize = 20;
 /// The lines of the large file, 100 bytes each.
 const LARGE_LINES: usize = 10_000_000;
+/// The modules of the code base, their folders, and the classes of each.
+const CODE_FILES: usize = 5_000;
+const CODE_FOLDERS: usize = 50;
+const CODE_PARTS: usize = 12;
 const PAGE_BYTES: usize = 1_000_000;
 const PATTERN: &str = "needle_[0-9]+";
 
@@ -56,6 +60,7 @@ pub async fn tools() {
     let list = json!({"pattern": "**/*_7.txt", "path": "tree"});
     let rg = ["--files", "--glob", "**/*_7.txt", "tree"];
     bench.row(&format!("glob, {files} files"), "glob", &list, &rg, &workspace, "_7.txt").await;
+    code_maps(&bench, &workspace).await;
     let first = json!({"path": "large.txt", "offset": 1});
     bench.row("read_file, the first page of 1 GB", "read_file", &first, &[], &workspace, "line 1 ").await;
     let middle = json!({"path": "large.txt", "offset": LARGE_LINES / 2});
@@ -66,6 +71,61 @@ pub async fn tools() {
     let url = json!({"url": web.url("/page-0")});
     bench.row("web_fetch, 1 MB of HTML", "web_fetch", &url, &[], &workspace, "paragraph").await;
     println!("\n{}", first_request(&gateway).await);
+}
+
+/// Prints the rows of `repo_map`: each run of the first one is without a cache.
+#[expect(clippy::print_stdout, reason = "the bench's output")]
+async fn code_maps(bench: &ToolBench<'_>, workspace: &Path) {
+    make_code(&workspace.join("code"));
+    let map = json!({"path": "code", "files": ["package_1/module_7.py"]});
+    let text = format!("repo_map|{map}");
+    let mut cold = Vec::new();
+    for run in 0..RUNS {
+        // The cache is a file for each version of a content: the files are others in each run.
+        for file in 0..CODE_FILES {
+            let mut module =
+                fs::File::options().append(true).open(code_path(&workspace.join("code"), file)).expect("a module");
+            writeln!(module, "# {run}").expect("a module");
+        }
+        let begun = Instant::now();
+        let reply = bench.gateway.ask("in", &format!("map-{run}"), &text).await;
+        cold.push(begun.elapsed());
+        assert!(reply.contains("# Code map"), "{reply}");
+    }
+    let peak = peak_bytes(bench.gateway.pid()) as f64 / 1e6;
+    println!("| repo_map, {CODE_FILES} files, none in the cache | {} | | {peak:.1} MB |", spread(&mut cold));
+    bench
+        .row(&format!("repo_map, {CODE_FILES} files, all in the cache"), "repo_map", &map, &[], workspace, "# Code map")
+        .await;
+    let search = json!({"pattern": "handle_7($A)", "lang": "python", "path": "code"});
+    bench
+        .row(&format!("ast_grep_search, {CODE_FILES} files"), "ast_grep_search", &search, &[], workspace, "handle_7(")
+        .await;
+}
+
+fn code_path(code: &Path, file: usize) -> std::path::PathBuf {
+    code.join(format!("package_{}/module_{file}.py", file % CODE_FOLDERS))
+}
+
+/// Writes modules of Python that use each other.
+fn make_code(code: &Path) {
+    for folder in 0..CODE_FOLDERS {
+        fs::create_dir_all(code.join(format!("package_{folder}"))).expect("a folder of code");
+    }
+    for file in 0..CODE_FILES {
+        let used = file * 7 % CODE_FILES;
+        let mut module = format!("from module_{used} import Service{used}, handle_{used}\n\n\n");
+        for part in 0..CODE_PARTS {
+            module.push_str(&format!(
+                "class Service{file}Part{part}(Service{used}):\n    def run_{part}(self, request):\n        \
+                 value = handle_{used}(request)\n        return self.finish_{part}(value, {part})\n\n\n"
+            ));
+        }
+        module.push_str(&format!(
+            "class Service{file}:\n    pass\n\n\ndef handle_{file}(request):\n    return request\n"
+        ));
+        fs::write(code_path(code, file), module).expect("a module");
+    }
 }
 
 /// Calls tools through turns of one gateway.

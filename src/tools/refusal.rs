@@ -27,9 +27,7 @@ pub(super) fn refusal(registry: &ToolRegistry, call: &ToolCall, context: &ToolCo
     let exception = match name.as_str() {
         "message" => " except to this chat itself, without attachments",
         "read_file" | "list_dir" | "grep" | "glob" | "file_info" | "repo_map" | "repo_structure" | "symbols"
-        | "ast_grep_search" => {
-            " except for the files that came with this message and those of tools.strangers_read"
-        }
+        | "ast_grep_search" => " except for the files that came with this message and those of tools.strangers_read",
         _ => "",
     };
     Some(format!(

@@ -34,7 +34,7 @@ pub(super) struct CodePattern {
 }
 
 /// A change of a text: these bytes become that text.
-pub(super) struct TextEdit {
+pub(super) struct CodeEdit {
     pub range: Range<usize>,
     pub text: String,
 }
@@ -68,7 +68,9 @@ impl CodePattern {
         };
         let parsed = parsed.map_err(|error| fault(&describe(&error)))?;
         if parsed.has_error() {
-            return Err(fault("it is not a whole expression, statement or declaration; $A stands for one node, $$$A for several"));
+            return Err(fault(
+                "it is not a whole expression, statement or declaration; $A stands for one node, $$$A for several",
+            ));
         }
         let fixed = parsed.fixed_string().into_owned();
         Ok(Self { pattern: parsed, language, fixed })
@@ -156,13 +158,13 @@ impl CodePattern {
         text: &str,
         rewrite: &TemplateFix,
         stop: &StopSignal,
-    ) -> Result<Vec<TextEdit>, ParseFailure> {
-        let mut edits: Vec<TextEdit> = Vec::new();
+    ) -> Result<Vec<CodeEdit>, ParseFailure> {
+        let mut edits: Vec<CodeEdit> = Vec::new();
         self.each_match(parser, text, stop, |node| {
             let edit = node.make_edit(&self.pattern, rewrite);
             let range = edit.position..edit.position + edit.deleted_length;
             if edits.last().is_none_or(|last| last.range.end <= range.start) {
-                edits.push(TextEdit { range, text: String::from_utf8_lossy(&edit.inserted_text).into_owned() });
+                edits.push(CodeEdit { range, text: String::from_utf8_lossy(&edit.inserted_text).into_owned() });
             }
             edits.len() < MAX_MATCHES
         })?;
@@ -193,10 +195,10 @@ fn expression_in_context(language: CodeLanguage, pattern: &str) -> Option<(Strin
 }
 
 /// Applies edits, which are in order, to a text.
-pub(super) fn apply(text: &str, edits: &[TextEdit]) -> String {
+pub(super) fn apply(text: &str, edits: &[CodeEdit]) -> String {
     let mut changed = String::with_capacity(text.len());
     let mut at = 0;
-    for TextEdit { range, text: new } in edits {
+    for CodeEdit { range, text: new } in edits {
         changed.push_str(text.get(at..range.start).unwrap_or_default());
         changed.push_str(new);
         at = range.end;
@@ -228,13 +230,31 @@ mod tests {
     fn code_is_found_and_replaced_by_its_shape() {
         for (language, text, pattern, rewrite, expected) in [
             ("rust", "fn f() { a.unwrap(); b(c).unwrap() }", "$A.unwrap()", "$A?", "fn f() { a?; b(c)? }"),
-            ("rust", "fn f() { // x.unwrap()\n \"y.unwrap()\" }", "$A.unwrap()", "$A?", "fn f() { // x.unwrap()\n \"y.unwrap()\" }"),
+            (
+                "rust",
+                "fn f() { // x.unwrap()\n \"y.unwrap()\" }",
+                "$A.unwrap()",
+                "$A?",
+                "fn f() { // x.unwrap()\n \"y.unwrap()\" }",
+            ),
             ("python", "print('a', 'b')\nprint('道')\n", "print($$$A)", "log($$$A)", "log('a', 'b')\nlog('道')\n"),
             ("js", "var a = b || b; var c = d || e", "$A || $A", "$A", "var a = b; var c = d || e"),
             ("ts", "const x: Foo = f<Bar>(1)", "f<$T>($A)", "g<$T>($A)", "const x: Foo = g<Bar>(1)"),
             ("tsx", "const x = <A b={1} />", "<A b={$X} />", "<C b={$X} />", "const x = <C b={1} />"),
-            ("go", "package a\nfunc f() { x := g(1) }", "g($A)", "h($A, nil)", "package a\nfunc f() { x := h(1, nil) }"),
-            ("java", "class A { void f() { g(1, 2); } }", "g($A, $B)", "g($B, $A)", "class A { void f() { g(2, 1); } }"),
+            (
+                "go",
+                "package a\nfunc f() { x := g(1) }",
+                "g($A)",
+                "h($A, nil)",
+                "package a\nfunc f() { x := h(1, nil) }",
+            ),
+            (
+                "java",
+                "class A { void f() { g(1, 2); } }",
+                "g($A, $B)",
+                "g($B, $A)",
+                "class A { void f() { g(2, 1); } }",
+            ),
             ("c", "int f(void) { g(1); return g(a, 2); }", "g($A)", "h($A)", "int f(void) { h(1); return g(a, 2); }"),
             ("c", "int f(void) { return g(1); }", "return $A;", "return h($A);", "int f(void) { return h(g(1)); }"),
             ("cpp", "auto f() { return std::move(x); }", "std::move($A)", "$A", "auto f() { return x; }"),
@@ -263,7 +283,10 @@ mod tests {
             ("python", &"x".repeat(5_000), "more than the limit"),
         ] {
             let error = CodePattern::new(pattern, language).err().unwrap_or_default();
-            assert!(error.contains(expected) && error.lines().count() == 1 && error.len() < 400, "{pattern:.20}: {error}");
+            assert!(
+                error.contains(expected) && error.lines().count() == 1 && error.len() < 400,
+                "{pattern:.20}: {error}"
+            );
         }
         let pattern = CodePattern::new("f($A, $$$B)", "rust").unwrap();
         assert!(pattern.rewrite("g($$$B, $A)").is_ok());

@@ -176,7 +176,11 @@ fn replace(
         lines.push("No match; nothing was changed.".to_owned());
     } else {
         let verb = if is_dry { "Would change" } else { "Changed" };
-        lines.push(format!("{verb} {places} {} in {files} {}", if places == 1 { "place" } else { "places" }, files_word(files)));
+        lines.push(format!(
+            "{verb} {places} {} in {files} {}",
+            if places == 1 { "place" } else { "places" },
+            files_word(files)
+        ));
         lines.extend(diff(&scan.items));
     }
     lines.extend(stop_note(stop, limit.as_secs()));
@@ -253,7 +257,8 @@ fn diff(files: &[ChangedFile]) -> Vec<String> {
         let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&*old, &*new);
         let shown = &file.shown;
         let mut unified = diff.unified_diff();
-        let unified = unified.context_radius(DIFF_CONTEXT).header(&format!("a/{shown}"), &format!("b/{shown}")).to_string();
+        let unified =
+            unified.context_radius(DIFF_CONTEXT).header(&format!("a/{shown}"), &format!("b/{shown}")).to_string();
         let mut rest = unified.lines();
         while lines.len() < DIFF_LINES && chars < DIFF_CHARS {
             let Some(line) = rest.next() else { break };

@@ -43,10 +43,18 @@ async fn matches_are_shown_with_their_lines() {
             json!({"pattern": "log('secret')", "language": "py", "paths": ["memory"]}),
             "memory/d.py:1: log('secret')\n[searched 1 python file]",
         ),
-        (Trust::Owner, json!({"pattern": "g($A)", "lang": "c"}), "h.h:1: int f(void) { return g(1); }\n[searched 1 c file]"),
+        (
+            Trust::Owner,
+            json!({"pattern": "g($A)", "lang": "c"}),
+            "h.h:1: int f(void) { return g(1); }\n[searched 1 c file]",
+        ),
         (Trust::Owner, json!({"pattern": "nothing()", "lang": "js"}), "No match.\n[searched 1 javascript file]"),
         (Trust::Known, json!({"pattern": "x", "lang": "py", "path": "memory"}), "Error: memory: off limits"),
-        (Trust::Owner, json!({"pattern": "x", "lang": "cobol"}), "Error: lang \"cobol\" is not known; known are c, cpp"),
+        (
+            Trust::Owner,
+            json!({"pattern": "x", "lang": "cobol"}),
+            "Error: lang \"cobol\" is not known; known are c, cpp",
+        ),
         (Trust::Owner, json!({"pattern": "def (", "lang": "py"}), "Error: the pattern \"def (\" is no python code"),
         (Trust::Owner, json!({"pattern": "x", "lang": "py", "path": "c.js"}), "Error: c.js: not a file of a language"),
         (Trust::Owner, json!({"pattern": "x", "lang": "py", "path": "nope"}), "Error: nope: no such file or folder"),
@@ -75,7 +83,10 @@ async fn nothing_is_written_before_it_is_asked_for() {
     arguments["dry_run"] = json!(false);
     let told = run(&world, Trust::Owner, "ast_replace", &arguments).await.render();
     assert!(told.starts_with("Changed 2 places in 2 files\n--- a/a.py") && !told.contains("dry_run"), "{told}");
-    assert_eq!((read("a.py").as_str(), read("sub/b.py").as_str()), ("logger.info('a')\r\nx = 1\r\n", "logger.info('b')\n"));
+    assert_eq!(
+        (read("a.py").as_str(), read("sub/b.py").as_str()),
+        ("logger.info('a')\r\nx = 1\r\n", "logger.info('b')\n")
+    );
     assert_eq!(read("c.js"), files[2].1);
     assert_eq!(std::fs::metadata(world.path("a.py")).unwrap().permissions().mode() & 0o777, 0o750);
     let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await.render();
@@ -109,7 +120,8 @@ async fn a_turn_that_read_from_others_writes_to_scratch_alone() {
         let mut arguments = json!({"pattern": "log($A)", "rewrite": "out($A)", "lang": "python"});
         arguments["path"] = path.into();
         arguments["dry_run"] = dry_run.into();
-        let call = ToolCall { id: "1".to_owned(), name: "ast_grep_replace".to_owned(), arguments: arguments.to_string() };
+        let call =
+            ToolCall { id: "1".to_owned(), name: "ast_grep_replace".to_owned(), arguments: arguments.to_string() };
         world.executor.restriction(&call, &context()).is_some_and(|found| !found.tools.is_empty())
     };
     for (path, dry_run, is_restricted) in [

@@ -114,7 +114,8 @@ fn search(
             stop.stop(WalkStop::Enough);
         }
         let mut lines = LineCounter::new(&text);
-        let matches = places.iter().take(MAX_SHOWN).map(|place| lines.show(&file.shown, place.start, place.end)).collect();
+        let matches =
+            places.iter().take(MAX_SHOWN).map(|place| lines.show(&file.shown, place.start, place.end)).collect();
         let more = places.len().saturating_sub(MAX_SHOWN);
         Ok(Some(FoundFile { path: file.path.clone(), shown: file.shown.clone(), matches, more }))
     })?;
@@ -177,7 +178,8 @@ impl<'a> LineCounter<'a> {
             } else {
                 line.to_owned()
             };
-            let clean: String = cut.chars().map(|char| if char.is_control() && char != '\t' { '\u{fffd}' } else { char }).collect();
+            let clean: String =
+                cut.chars().map(|char| if char.is_control() && char != '\t' { '\u{fffd}' } else { char }).collect();
             format!("{file}:{}: {}", self.line + number, truncate(&clean, LINE_CHARS))
         };
         let mut lines: Vec<_> = whole.lines().take(MATCH_LINES).enumerate().map(show).collect();
@@ -195,7 +197,8 @@ mod tests {
 
     #[test]
     fn a_match_is_shown_with_its_lines() {
-        let text = format!("a\n  f(1,\n    2) // x\nb\n{}g(3){}\n1\n2\n3\n4\n5\n6\n7", "x".repeat(300), "y".repeat(300));
+        let text =
+            format!("a\n  f(1,\n    2) // x\nb\n{}g(3){}\n1\n2\n3\n4\n5\n6\n7", "x".repeat(300), "y".repeat(300));
         let mut lines = LineCounter::new(&text);
         assert_eq!(lines.show("p", 4, 14), ["p:2:   f(1,", "p:3:     2) // x"]);
         let long = lines.show("p", text.find("g(3)").unwrap(), text.find("g(3)").unwrap() + 4);

@@ -42,14 +42,14 @@ const TABLES: &str = "
 
 /// The facts of a file that differ after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileStamp {
+pub(super) struct SourceStamp {
     modified: i64,
     /// The time of the inode's last change: the other can be set at will.
     changed: i64,
     size: i64,
 }
 
-impl FileStamp {
+impl SourceStamp {
     pub(super) fn of(metadata: &std::fs::Metadata) -> Self {
         let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
         Self {
@@ -76,7 +76,7 @@ impl ContentKey {
 /// A file that the cache knows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownFile {
-    pub stamp: FileStamp,
+    pub stamp: SourceStamp,
     pub content: ContentKey,
     used: i64,
 }
@@ -84,7 +84,7 @@ pub(super) struct KnownFile {
 /// What a call has learned.
 #[derive(Default)]
 pub(super) struct CacheUpdate {
-    pub files: Vec<(PathBuf, FileStamp, ContentKey)>,
+    pub files: Vec<(PathBuf, SourceStamp, ContentKey)>,
     pub parses: Vec<(ContentKey, FileTags)>,
     pub gone: Vec<PathBuf>,
 }
@@ -112,7 +112,7 @@ impl CodeCache {
             let (from, to) = ([folder, b"/"].concat(), [folder, b"0"].concat());
             let rows = statement.query_map(params![folder, from, to], |row| {
                 let path: Vec<u8> = row.get(0)?;
-                let stamp = FileStamp { modified: row.get(1)?, changed: row.get(2)?, size: row.get(3)? };
+                let stamp = SourceStamp { modified: row.get(1)?, changed: row.get(2)?, size: row.get(3)? };
                 let known = KnownFile { stamp, content: ContentKey(row.get(4)?), used: row.get(5)? };
                 Ok((PathBuf::from(OsStr::from_bytes(&path)), known))
             })?;
@@ -149,7 +149,7 @@ impl CodeCache {
                 }
                 let mut file =
                     transaction.prepare_cached("INSERT OR REPLACE INTO files VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-                for (path, FileStamp { modified, changed, size }, content) in &update.files {
+                for (path, SourceStamp { modified, changed, size }, content) in &update.files {
                     file.execute(params![path.as_os_str().as_bytes(), modified, changed, size, content.0, now])?;
                 }
                 let mut gone = transaction.prepare_cached("DELETE FROM files WHERE path = ?1")?;
@@ -242,11 +242,10 @@ impl CodeCache {
 
 /// Removes the files that were not asked for the longest until the rest is within bounds, and the contents of none.
 fn prune(connection: &Connection, max_files: i64, max_bytes: i64) -> rusqlite::Result<()> {
-    let (files, contents): (i64, i64) = connection.query_row(
-        "SELECT (SELECT count(*) FROM files), (SELECT count(*) FROM parses)",
-        [],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
+    let (files, contents): (i64, i64) =
+        connection.query_row("SELECT (SELECT count(*) FROM files), (SELECT count(*) FROM parses)", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
     let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
     let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
     let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
@@ -290,7 +289,7 @@ mod tests {
     }
 
     fn add(cache: &CodeCache, paths: &[&str]) {
-        let stamp = FileStamp { modified: 1, changed: 2, size: 3 };
+        let stamp = SourceStamp { modified: 1, changed: 2, size: 3 };
         let key = |path: &str| ContentKey::of(CodeLanguage::Rust, path.as_bytes());
         let update = CacheUpdate {
             files: paths.iter().map(|path| (PathBuf::from(path), stamp, key(path))).collect(),
@@ -325,7 +324,9 @@ mod tests {
             let path = home.path().join(FILE);
             add(&CodeCache::new(home.path()), &["/w/a.rs", "/w/b.rs"]);
             match damage {
-                "text" => std::fs::write(&path, "no database at all, but long enough to have a head".repeat(100)).unwrap(),
+                "text" => {
+                    std::fs::write(&path, "no database at all, but long enough to have a head".repeat(100)).unwrap();
+                }
                 "cut" => {
                     let bytes = std::fs::read(&path).unwrap();
                     std::fs::write(&path, [&bytes[..4_096], &[0xee; 8_192]].concat()).unwrap();
@@ -353,8 +354,12 @@ mod tests {
         add(&cache, &names.iter().map(String::as_str).collect::<Vec<_>>());
         cache.with(|connection| connection.execute("UPDATE files SET used = unicode(substr(path, 4))", [])).unwrap();
         cache.with(|connection| prune(connection, 6, MAX_BYTES)).unwrap();
-        assert_eq!(known(&cache, "/w"), ["/w/4.rs", "/w/5.rs", "/w/6.rs", "/w/7.rs", "/w/8.rs", "/w/9.rs"].map(PathBuf::from));
-        let contents = |connection: &Connection| connection.query_row("SELECT count(*) FROM parses", [], |row| row.get(0));
+        assert_eq!(
+            known(&cache, "/w"),
+            ["/w/4.rs", "/w/5.rs", "/w/6.rs", "/w/7.rs", "/w/8.rs", "/w/9.rs"].map(PathBuf::from)
+        );
+        let contents =
+            |connection: &Connection| connection.query_row("SELECT count(*) FROM parses", [], |row| row.get(0));
         assert_eq!(cache.with(contents), Some(6_i64));
     }
 }

@@ -188,7 +188,10 @@ mod tests {
         ];
         let plain = ranked(&files, &[], &[]);
         assert_eq!(plain[0], "helper");
-        assert!(plain.iter().position(|name| name == "log") < plain.iter().position(|name| name == "_hidden"), "{plain:?}");
+        assert!(
+            plain.iter().position(|name| name == "log") < plain.iter().position(|name| name == "_hidden"),
+            "{plain:?}"
+        );
         assert_eq!(ranked(&files, &[3], &[])[0], "log", "what a file under discussion uses");
         let discussed = ranked(&files, &[3], &[]);
         assert!(discussed.iter().position(|name| name == "lonely") < Some(3), "its own definitions: {discussed:?}");

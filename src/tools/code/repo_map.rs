@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::cache::{CacheUpdate, CodeCache, ContentKey, FileStamp, KnownFile};
+use super::cache::{CacheUpdate, CodeCache, ContentKey, KnownFile, SourceStamp};
 use super::graph::{GraphFile, RankedDefinition, rank_definitions};
 use super::parser::{ParseFailure, SourceParser};
 use super::scan::{ScanResult, SkipReason, SourceFile, SourceScope, files_word, skip_note, stop_note};
@@ -116,7 +116,7 @@ struct MappedFile {
     real: PathBuf,
     tags: FileTags,
     /// What the cache is to know; `None`: it knows the file.
-    news: Option<(FileStamp, ContentKey)>,
+    news: Option<(SourceStamp, ContentKey)>,
     /// The file was parsed.
     is_parsed: bool,
 }
@@ -169,9 +169,16 @@ fn read_file(
     known: &HashMap<PathBuf, KnownFile>,
     stop: &StopSignal,
 ) -> Result<Option<MappedFile>, SkipReason> {
-    let stamp = file.metadata().map(|metadata| FileStamp::of(&metadata)).ok_or(SkipReason::Unreadable)?;
+    let stamp = file.metadata().map(|metadata| SourceStamp::of(&metadata)).ok_or(SkipReason::Unreadable)?;
     let mapped = |file: &SourceFile, tags, news, is_parsed| {
-        Some(MappedFile { shown: file.shown.clone(), path: file.path.clone(), real: file.real.clone(), tags, news, is_parsed })
+        Some(MappedFile {
+            shown: file.shown.clone(),
+            path: file.path.clone(),
+            real: file.real.clone(),
+            tags,
+            news,
+            is_parsed,
+        })
     };
     if let Some(known) = known.get(&file.real).filter(|known| known.stamp == stamp)
         && let Some(tags) = cache.tags(&known.content)

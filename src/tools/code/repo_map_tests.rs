@@ -40,11 +40,15 @@ const FILES: [(&str, &str); 4] = [
 async fn a_map_shows_what_matters_first() {
     let world = ToolWorld::new(&ToolsConfig::default());
     write(&world, &FILES);
-    write(&world, &[("README.md", "# x"), ("notes.txt", "x"), (".hidden/a.rs", "fn hidden() {}"), (".gitignore", "target\n")]);
+    write(
+        &world,
+        &[("README.md", "# x"), ("notes.txt", "x"), (".hidden/a.rs", "fn hidden() {}"), (".gitignore", "target\n")],
+    );
     write(&world, &[("target/b.rs", "fn ignored() {}")]);
     let map = run(&world, Trust::Owner, &json!({})).await.content;
     assert!(map.starts_with("# Code map (top 4 files)\n\napp/render.py:\n  function render_it (line 1)\n\n"), "{map}");
-    let store = "\nsrc/store.rs:\n  struct Store (line 1)\n  method load_all (line 3)\n  function unused_one (line 5)\n\n";
+    let store =
+        "\nsrc/store.rs:\n  struct Store (line 1)\n  method load_all (line 3)\n  function unused_one (line 5)\n\n";
     assert!(map.contains(store) && map.find(store) < map.find("src/main.rs:"), "{map}");
     assert!(map.ends_with("[4 source files; 2 files of other kinds (1 md, 1 txt)]"), "{map}");
     assert!(!map.contains("hidden") && !map.contains("ignored"), "{map}");
@@ -58,7 +62,10 @@ async fn a_map_shows_what_matters_first() {
         assert_eq!(map.lines().nth(2), Some(first), "{arguments}: {map}");
     }
     let map = run(&world, Trust::Owner, &json!({"files": ["nope.rs", "src/main.rs"], "path": "src"})).await.content;
-    assert!(map.contains("[under discussion, but no source file here: nope.rs]") && map.contains("src/main.rs:"), "{map}");
+    assert!(
+        map.contains("[under discussion, but no source file here: nope.rs]") && map.contains("src/main.rs:"),
+        "{map}"
+    );
     for (arguments, error) in [
         (json!({"path": "missing"}), "missing: no such file or folder"),
         (json!({"path": "README.md"}), "README.md: not a file of a language that is read here"),
@@ -120,7 +127,8 @@ async fn a_damaged_cache_is_made_anew() {
 async fn a_map_never_takes_more_tokens_than_it_may() {
     let world = ToolWorld::new(&ToolsConfig { max_output: 1_000_000, ..ToolsConfig::default() });
     for number in 0..120 {
-        let functions: String = (0..20).map(|n| format!("def handler_{number}_{n}(request):\n    call_{n}()\n")).collect();
+        let functions: String =
+            (0..20).map(|n| format!("def handler_{number}_{n}(request):\n    call_{n}()\n")).collect();
         let ending = if number % 2 == 0 { "道" } else { "x" };
         write(&world, &[(&format!("pkg_{}/module_{number}_{ending}.py", number % 7), &functions)]);
     }
@@ -146,7 +154,10 @@ async fn the_cache_shows_nobody_what_is_private() {
     let config = ToolsConfig { strangers_read: vec![".".to_owned()], ..ToolsConfig::default() };
     let world = ToolWorld::with_private(&config, PrivateFolders::new(&["memory"]));
     write(&world, &FILES);
-    write(&world, &[("memory/secret.rs", "fn secret_canary() { load_all() }"), ("scratch/theirs.rs", "fn foreign_canary() {}")]);
+    write(
+        &world,
+        &[("memory/secret.rs", "fn secret_canary() { load_all() }"), ("scratch/theirs.rs", "fn foreign_canary() {}")],
+    );
     let owner = run(&world, Trust::Owner, &json!({"idents": ["secret_canary"]})).await;
     assert!(owner.content.contains("secret_canary"), "{}", owner.content);
     assert_eq!(owner.metadata["taint"], json!(["file:scratch/theirs.rs"]));

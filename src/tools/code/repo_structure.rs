@@ -175,10 +175,10 @@ impl FolderTree {
 
     fn count(&self) -> EntryCounts {
         let own = EntryCounts { folders: self.folders.len(), files: self.files.len() };
-        self.folders.values().map(Self::count).fold(own, |sum, more| EntryCounts {
-            folders: sum.folders + more.folders,
-            files: sum.files + more.files,
-        })
+        self.folders
+            .values()
+            .map(Self::count)
+            .fold(own, |sum, more| EntryCounts { folders: sum.folders + more.folders, files: sum.files + more.files })
     }
 
     /// Adds the lines of the tree to `lines`, `depth` folders deep.

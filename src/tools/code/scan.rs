@@ -10,7 +10,9 @@ use parking_lot::Mutex;
 
 use super::language::CodeLanguage;
 use super::parser::{MAX_SOURCE, ParseFailure, SourceParser};
-use crate::guard::{EntryKind, Jail, JailError, OpenFile, StopSignal, Verdict, Walk, WalkStop, WalkVisitor, WalkedEntry};
+use crate::guard::{
+    EntryKind, Jail, JailError, OpenFile, StopSignal, Verdict, Walk, WalkStop, WalkVisitor, WalkedEntry,
+};
 
 /// The most source files of one call.
 const MAX_FILES: usize = 25_000;
@@ -99,7 +101,8 @@ struct Scan<'a, T> {
 }
 
 /// Makes something of a file: `None` for nothing.
-pub(super) type SourceVisit<'a, T> = dyn Fn(&mut SourceParser, &mut SourceFile) -> Result<Option<T>, SkipReason> + Sync + 'a;
+pub(super) type SourceVisit<'a, T> =
+    dyn Fn(&mut SourceParser, &mut SourceFile) -> Result<Option<T>, SkipReason> + Sync + 'a;
 
 /// A file, or a folder whose source files are read.
 pub(super) enum SourceScope<'a> {
@@ -162,7 +165,8 @@ impl<'a> SourceScope<'a> {
             Self::File { opened, inside } => {
                 let OpenFile { real, shown, file, .. } = opened;
                 let language = CodeLanguage::of_path(&real).filter(|known| wants(*known, &real));
-                let language = language.ok_or_else(|| format!("{shown}: not a file of a language that is read here"))?;
+                let language =
+                    language.ok_or_else(|| format!("{shown}: not a file of a language that is read here"))?;
                 scan.work(&mut SourceParser::new(), SourceFile { language, shown, path: inside, real, file });
                 Ok(scan.finish(Vec::new()))
             }

@@ -132,10 +132,7 @@ fn symbols(
     if shown.len() < scan.items.len() {
         let left: usize = scan.items.iter().skip(shown.len()).map(|file| file.found).sum();
         let files = scan.items.len() - shown.len();
-        lines.push(format!(
-            "[{left} definitions in {files} more {}: name a file, or give a query]",
-            files_word(files)
-        ));
+        lines.push(format!("[{left} definitions in {files} more {}: name a file, or give a query]", files_word(files)));
     }
     if stop.reason() == Some(WalkStop::Enough) {
         lines.push("[too many definitions, so not all files were read: name a file or a smaller folder]".to_owned());
@@ -229,7 +226,11 @@ mod tests {
             (Some("nothing"), &[], 0),
         ] {
             let (lines, found) = outline(&tags.definitions, source.as_bytes(), query);
-            assert_eq!((lines.as_slice(), found), (expected.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>().as_slice(), count), "{query:?}");
+            assert_eq!(
+                (lines.as_slice(), found),
+                (expected.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>().as_slice(), count),
+                "{query:?}"
+            );
         }
     }
 }

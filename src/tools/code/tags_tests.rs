@@ -20,8 +20,11 @@ type Row<'a> = (CodeLanguage, &'a str, &'a str, &'a str, &'a str);
 fn check(rows: &[Row<'_>]) {
     for (language, source, definitions, references, others) in rows {
         let tags = tags(*language, source.as_bytes());
-        let mut found: Vec<_> =
-            tags.definitions.iter().map(|found| format!("{} {} {}", found.kind.name(), found.name, found.line)).collect();
+        let mut found: Vec<_> = tags
+            .definitions
+            .iter()
+            .map(|found| format!("{} {} {}", found.kind.name(), found.name, found.line))
+            .collect();
         let mut expected: Vec<_> = definitions.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect();
         found.sort();
         expected.sort();
@@ -84,8 +87,20 @@ fn rust_and_python() {
             "load_it C Base Mixin Arg Out run_it call_it LIMIT deco",
             "local arg self os",
         ),
-        (CodeLanguage::Python, "def наука(данные):\n    return обработка(данные)\n", "function наука 1", "обработка", "данные"),
-        (CodeLanguage::Python, "def a(:\n  pass\nclass B:\n    def c(self): pass\n", "function a 1, class B 3, method c 4", "", ""),
+        (
+            CodeLanguage::Python,
+            "def наука(данные):\n    return обработка(данные)\n",
+            "function наука 1",
+            "обработка",
+            "данные",
+        ),
+        (
+            CodeLanguage::Python,
+            "def a(:\n  pass\nclass B:\n    def c(self): pass\n",
+            "function a 1, class B 3, method c 4",
+            "",
+            "",
+        ),
     ]);
 }
 
@@ -98,7 +113,13 @@ fn scripts() {
         (CodeLanguage::JavaScript, shared, defined, used, "local arg a x plain"),
         (CodeLanguage::TypeScript, shared, defined, used, "local arg a x plain"),
         (CodeLanguage::Tsx, shared, defined, used, "local arg a x plain"),
-        (CodeLanguage::JavaScript, "const 数据 = 1;\nfunction f() { return <Widget a={处理(数据)} />; }", "constant 数据 1, function f 2", "Widget 处理", ""),
+        (
+            CodeLanguage::JavaScript,
+            "const 数据 = 1;\nfunction f() { return <Widget a={处理(数据)} />; }",
+            "constant 数据 1, function f 2",
+            "Widget 处理",
+            "",
+        ),
         (CodeLanguage::Tsx, "const f = () => <Widget><b>x</b></Widget>;", "function f 1", "Widget", ""),
         (
             CodeLanguage::TypeScript,
@@ -128,7 +149,13 @@ fn go_java_and_the_family_of_c() {
             "Helper Base Loader Arg Out runIt callIt Thing MAX Override",
             "x arg",
         ),
-        (CodeLanguage::Java, "class 存储 { void 加载() { 处理(); } void bad( { }", "class 存储 1, method 加载 1", "处理", ""),
+        (
+            CodeLanguage::Java,
+            "class 存储 { void 加载() { 处理(); } void bad( { }",
+            "class 存储 1, method 加载 1",
+            "处理",
+            "",
+        ),
         (
             CodeLanguage::C,
             "#define LIMIT 10\n#define MAX(a, b) ((a) > (b))\ntypedef struct node { int x; } node_t;\nunion u { int a; };\nenum kind { ONE, TWO };\nint proto(int a);\nstatic int counter = 1;\nnode_t *make_node(other_t *arg) {\n  int local = run_it(arg);\n  arg->call_it(LIMIT2);\n  return 0;\n}\n",

@@ -34,8 +34,8 @@ pub use info::FileInfo;
 pub use list::ListDir;
 pub(super) use patch_plan::{PatchPlan, PlannedFile};
 pub use read::ReadFile;
-pub(super) use scope::{ForeignFiles, run_on_jail};
 pub use scope::{FOREIGN_FOLDERS, ReadScope, WorkspaceJail, WriteScope};
+pub(super) use scope::{ForeignFiles, run_on_jail};
 pub(super) use text_file::TextFile;
 pub use write::WriteFile;
 
