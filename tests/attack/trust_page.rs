@@ -156,7 +156,12 @@ fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
             "a.go:1:6: func canary",
         ),
         probe("lsp_symbols", "a file of a project", json!({"path": "code/a.go"}), "function canary"),
-        probe("lsp_code_actions", "a place in a project", json!({"path": "code/a.go", "line": 1, "character": 6}), "Sort"),
+        probe(
+            "lsp_code_actions",
+            "a place in a project",
+            json!({"path": "code/a.go", "line": 1, "character": 6}),
+            "Sort",
+        ),
         probe(
             "lsp_rename",
             "a symbol of a project",

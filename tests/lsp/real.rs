@@ -19,7 +19,6 @@ fn world(language: &str, command: &[&str], package: &str, files: &[(&str, &str)]
     let program = find(command[0]).unwrap().display().to_string();
     let command = [program].into_iter().chain(command[1..].iter().map(|word| (*word).to_owned())).collect();
     let lsp = LspConfig { servers: BTreeMap::from([(language.to_owned(), command)]), ..LspConfig::default() };
-    // Node reserves much more address space than it uses.
     let exec = ExecConfig { read_paths: vec!["~/.cargo".to_owned(), "~/.rustup".to_owned()], ..ExecConfig::default() };
     let exec = ExecConfig { env: vec!["RUSTUP_HOME".to_owned(), "CARGO_HOME".to_owned()], ..exec };
     World::build(
@@ -112,9 +111,9 @@ async fn typescript_language_server_is_asked() {
             ),
         ],
         file: "main.ts",
-        used: (3, 30),
+        used: (3, 28),
         definition: "calc.ts:1:17: export function add",
-        references: &["calc.ts:1:17: ", "main.ts:1:10: ", "main.ts:3:28: ", "main.ts:4:1: "],
+        references: &["calc.ts:1:17: ", "main.ts:1:10: ", "main.ts:3:27: ", "main.ts:4:1: "],
         symbol: "3: constant sum",
         diagnostic: "main.ts:4:5 error [2345] Argument of type 'string'",
         renamed: "[\"😀道\", added(1, 2)]",
@@ -136,11 +135,11 @@ async fn clangd_is_asked() {
             ),
         ],
         file: "calc.c",
-        used: (2, 33),
+        used: (2, 32),
         definition: "calc.c:1:5: int add",
-        references: &["calc.c:1:5: ", "calc.c:2:32: "],
+        references: &["calc.c:1:5: ", "calc.c:2:31: "],
         symbol: "2: function main",
-        diagnostic: "calc.c:2:44 error [undeclared_var_use] Use of undeclared identifier 'missing'",
+        diagnostic: "calc.c:2:43 error [undeclared_var_use] Use of undeclared identifier 'missing'",
         renamed: "return added(1, 2)",
     };
     let Some(world) = world("c", &["clangd"], "clangd", project.files) else { return };

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 from urllib.parse import quote, unquote
 
@@ -12,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 UNITS = "utf-8" if MODE == "utf8" else "utf-16"
 PULLS = MODE == "pull"
 stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
-documents, asked = {}, {}
+documents, asked, ready = {}, {}, threading.Event()
 
 
 def note(**what):
@@ -127,7 +128,7 @@ def rename(params):
 
 def definition(id, params):
     word = word_at(params)
-    found = uses(word, r"(?<=func ){}\b")
+    found = uses(word, r"(?<=func ){}\b") if MODE != "status" or ready.is_set() else []
     if MODE == "slow":
         asked[id] = "slow"
         return
@@ -152,6 +153,11 @@ def definition(id, params):
         write({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": "no\nsuch thing"}})
         return
     answer(id, found)
+
+
+def get_ready():
+    ready.set()
+    notify("experimental/serverStatus", {"health": "ok", "quiescent": True})
 
 
 def ask_client():
@@ -208,6 +214,9 @@ def handle(message):
             notify("$/progress", {"token": "i", "value": {"kind": "begin", "title": "Indexing"}})
         if MODE == "asks":
             ask_client()
+        if MODE == "status":
+            notify("experimental/serverStatus", {"health": "ok", "quiescent": False})
+            threading.Timer(1, get_ready).start()
     elif method in ("textDocument/didOpen", "textDocument/didChange"):
         document = params["textDocument"]
         text = document["text"] if "text" in document else params["contentChanges"][0]["text"]

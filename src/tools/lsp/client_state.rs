@@ -34,7 +34,7 @@ impl ServerFault {
     }
 }
 
-type Answer = Result<Value, ServerFault>;
+type ServerAnswer = Result<Value, ServerFault>;
 
 /// The diagnostics of a file that a server published.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub(super) struct PublishedDiagnostics {
 
 #[derive(Default)]
 struct Told {
-    pending: HashMap<i64, oneshot::Sender<Answer>>,
+    pending: HashMap<i64, oneshot::Sender<ServerAnswer>>,
     /// Of open files alone.
     published: HashMap<PathBuf, Option<PublishedDiagnostics>>,
     serial: u64,
@@ -98,7 +98,7 @@ impl ClientState {
     ///
     /// # Errors
     /// The server has ended, for this reason.
-    pub(super) fn expect_answer(&self, id: i64) -> Result<oneshot::Receiver<Answer>, String> {
+    pub(super) fn expect_answer(&self, id: i64) -> Result<oneshot::Receiver<ServerAnswer>, String> {
         let mut told = self.told.lock();
         if let Some(reason) = &told.ended {
             return Err(reason.clone());

@@ -83,7 +83,7 @@ pub(super) struct ServerLaunch {
 }
 
 /// A running language server.
-pub(super) struct Connection {
+pub(super) struct LspConnection {
     pub name: String,
     pub state: Arc<ClientState>,
     outgoing: mpsc::Sender<Vec<u8>>,
@@ -93,7 +93,7 @@ pub(super) struct Connection {
 
 /// A request that the server has not answered. Dropping it cancels the request.
 struct OpenRequest<'a> {
-    connection: &'a Connection,
+    connection: &'a LspConnection,
     id: i64,
 }
 
@@ -107,7 +107,7 @@ impl Drop for OpenRequest<'_> {
     }
 }
 
-impl Connection {
+impl LspConnection {
     /// Starts the server.
     ///
     /// # Errors

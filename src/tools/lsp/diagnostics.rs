@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::client_state::PublishedDiagnostics;
 use super::connection::LspError;
-use super::positions::{LineIndex, PositionEncoding};
+use super::positions::{PositionEncoding, PositionIndex};
 use super::service::OpenTarget;
 use crate::text::{one_line, truncate};
 
@@ -113,7 +113,7 @@ pub(super) fn render_diagnostics(
     text: &str,
     encoding: PositionEncoding,
 ) -> Vec<String> {
-    let index = LineIndex::new(text);
+    let index = PositionIndex::new(text);
     let mut rows: Vec<_> = found
         .into_iter()
         .map(|one| {

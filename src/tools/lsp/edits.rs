@@ -3,7 +3,7 @@
 use lsp_types::{DocumentChangeOperation, DocumentChanges, OneOf, TextEdit, Url, WorkspaceEdit};
 use serde_json::Value;
 
-use super::positions::{LineIndex, PositionEncoding};
+use super::positions::{PositionEncoding, PositionIndex};
 
 /// The bounds of one proposal.
 const MAX_FILES: usize = 500;
@@ -67,7 +67,7 @@ fn file_of(edit: lsp_types::TextDocumentEdit) -> FileEdits {
 /// # Errors
 /// An edit does not fit the text, or two of them overlap.
 pub(super) fn apply_edits(text: &str, edits: &[TextEdit], encoding: PositionEncoding) -> Result<String, String> {
-    let index = LineIndex::new(text);
+    let index = PositionIndex::new(text);
     let mut places = Vec::new();
     for edit in edits {
         let (start, end) = (index.offset(edit.range.start, encoding)?, index.offset(edit.range.end, encoding)?);

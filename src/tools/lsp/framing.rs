@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// The longest accepted message, in bytes.
-pub(super) const MAX_MESSAGE: usize = 16_000_000;
+const MAX_MESSAGE: usize = 8_000_000;
 /// The most bytes that are no frame between two messages.
 const MAX_NOISE: usize = 64 * 1_024;
 /// The header that counts, in lower case.

@@ -66,8 +66,8 @@ pub(super) const SERVERS: [ServerKind; 5] = [
         commands: &[&["typescript-language-server", "--stdio"]],
         install: "typescript-language-server and typescript (npm)",
         reports_status: false,
-        // Type declarations would be fetched from the network.
-        options: || json!({"disableAutomaticTypingAcquisition": true}),
+        // Type declarations would be fetched from the network, and the server of syntax answers before the project is read.
+        options: || json!({"disableAutomaticTypingAcquisition": true, "tsserver": {"useSyntaxServer": "never"}}),
     },
     ServerKind {
         name: "go",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lsp_types::{GotoDefinitionResponse, Location, Position, Url};
 use serde_json::Value;
 
-use super::positions::{LineIndex, PositionEncoding};
+use super::positions::{PositionEncoding, PositionIndex};
 use super::service::ProjectView;
 use crate::guard::{JailError, quote_controls};
 use crate::text::{one_line, truncate};
@@ -75,7 +75,7 @@ pub(super) fn render_places(places: Vec<ServerPlace>, view: &ProjectView, encodi
         }
         let shown = quote_controls(&relative.display().to_string());
         let text = view.text(&path).unwrap_or_default();
-        let index = LineIndex::new(&text);
+        let index = PositionIndex::new(&text);
         for place in places {
             let (line, character) = index.to_model(place.start, encoding);
             let text = place.label.or_else(|| index.line(place.start.line as usize).map(one_line)).unwrap_or_default();

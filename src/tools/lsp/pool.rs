@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::config::LspConfig;
-use super::connection::{Connection, LspError, ServerLaunch};
+use super::connection::{LspConnection, LspError, ServerLaunch};
 use super::languages::ServerKind;
 use super::server::{LanguageServer, url_of};
 use crate::tools::exec::{CommandRunner, quote_word};
@@ -43,10 +43,10 @@ struct Places {
 /// A server, or the place of one that starts.
 struct Place {
     server: tokio::sync::Mutex<Option<Arc<LanguageServer>>>,
-    usage: Mutex<Usage>,
+    usage: Mutex<PlaceUsage>,
 }
 
-struct Usage {
+struct PlaceUsage {
     calls: usize,
     last: Instant,
 }
@@ -117,7 +117,7 @@ impl LanguageServers {
         *running = None;
         let exe = self.runner.exe().to_owned();
         let launch = ServerLaunch { exe, environment, request, name, root: url_of(root)? };
-        let connection = Connection::start(launch).await?;
+        let connection = LspConnection::start(launch).await?;
         let (root, hidden) = (root.to_owned(), self.hidden());
         let limit = self.config.startup_timeout.0;
         let server = LanguageServer::initialize(kind, connection, root, hidden, limit, cancel).await?;
@@ -176,7 +176,8 @@ impl LanguageServers {
                 };
                 stopped = places.by_key.remove(&oldest);
             }
-            let fresh = || Arc::new(Place { server: tokio::sync::Mutex::default(), usage: Mutex::new(Usage::now()) });
+            let fresh =
+                || Arc::new(Place { server: tokio::sync::Mutex::default(), usage: Mutex::new(PlaceUsage::now()) });
             let place = PlaceUse::new(Arc::clone(places.by_key.entry(key).or_insert_with(fresh)));
             if !std::mem::replace(&mut places.is_watched, true) {
                 let wait = (self.config.idle_timeout.0 / 4).clamp(SHORTEST_WAIT, LONGEST_WAIT);
@@ -209,7 +210,7 @@ impl LanguageServers {
     }
 }
 
-impl Usage {
+impl PlaceUsage {
     fn now() -> Self {
         Self { calls: 0, last: Instant::now() }
     }

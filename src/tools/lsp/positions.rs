@@ -35,13 +35,13 @@ impl PositionEncoding {
 
 /// The lines of a text: they end with LF, CR LF or CR, as the protocol says.
 #[derive(Debug)]
-pub(super) struct LineIndex<'a> {
+pub(super) struct PositionIndex<'a> {
     text: &'a str,
     /// The offsets at which lines start.
     starts: Vec<usize>,
 }
 
-impl<'a> LineIndex<'a> {
+impl<'a> PositionIndex<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let bytes = text.as_bytes();
         let is_end = |at: &usize| bytes[*at] == b'\n' || bytes[*at] == b'\r' && bytes.get(at + 1) != Some(&b'\n');
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn characters_are_counted_as_each_side_does() {
-        let lines = LineIndex::new(TEXT);
+        let lines = PositionIndex::new(TEXT);
         for (line, character, utf8, utf16, utf32) in
             [(1, 1, 0, 0, 0), (1, 3, 6, 2, 2), (1, 8, 14, 8, 7), (1, 11, 18, 11, 10), (2, 2, 1, 1, 1), (3, 1, 0, 0, 0)]
         {
@@ -147,10 +147,10 @@ mod tests {
             ("a", 2, 1, "the file has 1 lines"),
             ("", 1, 2, "it has 0 characters"),
         ] {
-            let error = LineIndex::new(text).to_server(line, character, Utf16).unwrap_err();
+            let error = PositionIndex::new(text).to_server(line, character, Utf16).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
-        assert_eq!(LineIndex::new("").to_server(1, 1, Utf8), Ok(Position::new(0, 0)));
+        assert_eq!(PositionIndex::new("").to_server(1, 1, Utf8), Ok(Position::new(0, 0)));
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
             ("😀", 0, 2, Ok(4)),
             ("", 0, 0, Ok(0)),
         ] {
-            let found = LineIndex::new(text).offset(Position::new(line, character), Utf16);
+            let found = PositionIndex::new(text).offset(Position::new(line, character), Utf16);
             match (found, expected) {
                 (Ok(offset), Ok(expected)) => assert_eq!(offset, expected, "{text:?} {line}:{character}"),
                 (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),

@@ -14,9 +14,9 @@ use similar::TextDiff;
 use super::connection::LspError;
 use super::edits::{apply_edits, file_edits};
 use super::positions::PositionEncoding;
-use super::project_files::FileStamp;
+use super::project_files::SourceStamp;
 use super::server::KnownFile;
-use super::service::{LspService, OpenTarget, ProjectView};
+use super::service::{LspService, ProjectView};
 use crate::chat::ToolSpec;
 use crate::guard::{Jail, JailWriter};
 use crate::tools::files::{PatchPlan, PlannedFile, TextFile, WriteScope, write_plan};
@@ -67,6 +67,13 @@ impl LspRename {
     async fn rename(&self, args: RenameArgs, context: &ToolContext) -> Result<String, LspError> {
         let target = self.service.open(&args.path, context).await?;
         target.server().require("renameProvider", "it renames nothing")?;
+        if !target.is_ready {
+            let name = &target.server().connection.name;
+            let text = format!(
+                "{name} still reads the project, so it may not know all places; nothing was changed. Try again later"
+            );
+            return Err(LspError::for_now(text));
+        }
         let mut params = target.place(args.line, args.character)?;
         params["newName"] = json!(args.new_name);
         let answer = target.ask("textDocument/rename", params).await?;
@@ -88,17 +95,8 @@ impl LspRename {
             return Err(unchanged("Cancelled".to_owned()));
         }
         let written = tokio::task::spawn_blocking(move || write(&jail, planned, encoding)).await;
-        let shown = written.map_err(|error| error.to_string())?.map_err(LspError::from)?;
-        Ok(with_note(shown, &target))
+        Ok(written.map_err(|error| error.to_string())??)
     }
-}
-
-fn with_note(mut shown: String, target: &OpenTarget) -> String {
-    if let Some(note) = target.note() {
-        shown.push('\n');
-        shown.push_str(&note);
-    }
-    shown
 }
 
 /// Returns the path relative to the workspace of a file that the server would change.
@@ -147,7 +145,7 @@ fn plan_file(
     let text = TextFile::decode(&opened)?;
     let is_known = match &file.known {
         KnownFile::Open(known) => **known == *text.text,
-        KnownFile::Closed(stamp) => FileStamp::of(&file.real) == Some(*stamp),
+        KnownFile::Closed(stamp) => SourceStamp::of(&file.real) == Some(*stamp),
         KnownFile::Unknown => true,
     };
     if !is_known {

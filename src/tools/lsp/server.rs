@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{Connection, LspError};
+use super::connection::{LspConnection, LspError};
 use super::languages::ServerKind;
 use super::positions::PositionEncoding;
-use super::project_files::{FileChangeKind, FileStamp, ProjectFiles, changes, list_files};
+use super::project_files::{FileChangeKind, ProjectFiles, SourceStamp, changes, list_files};
 
 /// The files that stay open in a server; the longest unused one is closed.
 const MAX_OPEN: usize = 24;
@@ -25,7 +25,7 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
 /// A language server that was initialized.
 pub(super) struct LanguageServer {
     pub kind: &'static ServerKind,
-    pub connection: Connection,
+    pub connection: LspConnection,
     pub encoding: PositionEncoding,
     /// The folder of the project; a real path.
     pub root: PathBuf,
@@ -47,7 +47,7 @@ struct Documents {
 struct OpenDocument {
     version: i32,
     text: Arc<str>,
-    stamp: Option<FileStamp>,
+    stamp: Option<SourceStamp>,
     used: u64,
 }
 
@@ -71,7 +71,7 @@ pub(super) enum KnownFile {
     /// This text.
     Open(Arc<str>),
     /// What was in the file when it had this stamp.
-    Closed(FileStamp),
+    Closed(SourceStamp),
     Unknown,
 }
 
@@ -81,9 +81,9 @@ pub(super) type ReadText = dyn Fn(&Path) -> Result<String, String> + Send + Sync
 /// The files as they are now.
 struct FilesNow {
     text: Arc<str>,
-    stamp: Option<FileStamp>,
+    stamp: Option<SourceStamp>,
     /// Other open files that changed; `None`: the file can no longer be read.
-    others: Vec<(PathBuf, Option<Arc<str>>, Option<FileStamp>)>,
+    others: Vec<(PathBuf, Option<Arc<str>>, Option<SourceStamp>)>,
     files: ProjectFiles,
 }
 
@@ -102,7 +102,7 @@ impl LanguageServer {
     /// It does not answer in time, or not as a language server does.
     pub(super) async fn initialize(
         kind: &'static ServerKind,
-        connection: Connection,
+        connection: LspConnection,
         root: PathBuf,
         hidden: Vec<PathBuf>,
         limit: Duration,
@@ -114,7 +114,10 @@ impl LanguageServer {
         if !result["capabilities"].is_object() {
             return Err(LspError::from(format!("{name} does not answer as a language server does")));
         }
-        let encoding = result["capabilities"]["positionEncoding"].as_str().unwrap_or("utf-16");
+        let is_pylsp = result["serverInfo"]["name"] == "pylsp";
+        // Against the protocol, pylsp counts characters as Python does.
+        let default = if is_pylsp { "utf-32" } else { "utf-16" };
+        let encoding = result["capabilities"]["positionEncoding"].as_str().unwrap_or(default);
         let encoding = PositionEncoding::named(encoding).map_err(|error| LspError::from(format!("{name}: {error}")))?;
         let (listed, below, unseen) = (tokio::task::spawn_blocking, root.clone(), hidden.clone());
         let files = listed(move || list_files(kind, &below, &unseen)).await.unwrap_or_default();
@@ -196,10 +199,10 @@ impl LanguageServer {
             .collect();
         let (kind, root, hidden, path) = (self.kind, self.root.clone(), self.hidden.clone(), path.to_owned());
         let look = move || {
-            let stamp = FileStamp::of(&path);
+            let stamp = SourceStamp::of(&path);
             let text = Arc::from(read(&path)?);
             let changed = known.into_iter().filter_map(|(open, known)| {
-                let stamp = FileStamp::of(&open);
+                let stamp = SourceStamp::of(&open);
                 (stamp.is_none() || stamp != known).then(|| {
                     let text = read(&open).ok().map(Arc::from);
                     (open, text, stamp)
@@ -234,7 +237,7 @@ impl LanguageServer {
         path: &Path,
         language: &str,
         text: Arc<str>,
-        stamp: Option<FileStamp>,
+        stamp: Option<SourceStamp>,
     ) -> Result<bool, LspError> {
         let url = url_of(path)?;
         if let Some(document) = documents.open.get_mut(path) {

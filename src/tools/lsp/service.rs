@@ -13,7 +13,7 @@ use super::config::LspConfig;
 use super::connection::LspError;
 use super::languages::ServerKind;
 use super::pool::{LanguageServers, ServerLease};
-use super::positions::LineIndex;
+use super::positions::PositionIndex;
 use super::project_files::list_files;
 use super::server::{LanguageServer, ReadText, SyncedDocument};
 use crate::guard::Jail;
@@ -166,13 +166,13 @@ impl OpenTarget {
     /// # Errors
     /// There is no such place.
     pub(super) fn position(&self, line: u32, character: u32) -> Result<Position, LspError> {
-        Ok(LineIndex::new(&self.document.text).to_server(line, character, self.server().encoding)?)
+        Ok(PositionIndex::new(&self.document.text).to_server(line, character, self.server().encoding)?)
     }
 
     /// Asks the server.
     ///
     /// # Errors
-    /// As [`super::connection::Connection::request`].
+    /// As [`super::connection::LspConnection::request`].
     pub(super) async fn ask(&self, method: &str, params: Value) -> Result<Value, LspError> {
         let limit = self.deadline.saturating_duration_since(Instant::now());
         self.server().connection.request(method, params, limit, &self.cancel).await
