@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::support::attached::Attached;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, open, wait_settled};
-use crate::support::recorded::{Placeholders, assert_recorded};
-use crate::support::{Answer, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+use crate::support::recorded::{Placeholders, assert_recorded, form};
+use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
 /// Returns the frames of a terminal's stream as lines of JSON, with placeholders. Pieces of the same text are joined,
 /// since the network splits them at random.
@@ -58,6 +58,66 @@ async fn the_events_of_a_turn_stay_as_recorded() {
     assert_recorded("events/failed_turn.jsonl", &stream_lines(&gateway, attached.turn().await));
 }
 
+/// An answer that breaks off and is asked for again, and a turn that is stopped.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_events_of_interrupted_turns_stay_as_recorded() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    model.on("cut", [Reply::text("The whole answer.").usage(100, 20)]);
+    model.nth(1, Reply::text("Half of an answer").chunk_chars(4).drops_after(2));
+    model.on("stop me", [Reply::text("never said").held_by(&gate)]);
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let mut attached = Attached::open(&gateway).await;
+    assert_eq!(gateway.run(&["agent", "-m", "cut"]).await.stdout, "The whole answer.\n");
+    assert_recorded("events/restarted_turn.jsonl", &stream_lines(&gateway, attached.turn().await));
+    let stop = async {
+        gate.wait_arrived(1).await;
+        gateway.run(&["agent", "-m", "/stop"]).await
+    };
+    let (stopped, stop) = tokio::join!(gateway.run(&["agent", "-m", "stop me"]), stop);
+    assert_eq!((stopped.code, stop.code), (Some(1), Some(0)), "{stopped:?} {stop:?}");
+    assert_recorded("events/stopped_turn.jsonl", &stream_lines(&gateway, attached.turn().await));
+}
+
+/// The files that a turn reads from others than the owner are in `scratch`; what it writes elsewhere waits for the owner.
+fn tainted_write() -> [Reply; 3] {
+    [
+        Reply::tool("read_file", &json!({"path": "scratch/notes.txt"})).call_id("call_1").usage(100, 20),
+        Reply::tool("write_file", &json!({"path": "out.txt", "content": "hello"})).call_id("call_2").usage(150, 20),
+        Reply::text("It is written.").usage(200, 10),
+    ]
+}
+
+async fn put_foreign_notes(gateway: &Gateway) {
+    std::fs::create_dir(gateway.workspace().join("scratch")).unwrap();
+    std::fs::write(gateway.workspace().join("scratch/notes.txt"), "hello\n").unwrap();
+}
+
+/// Waits for the one call that waits for the owner, and returns its id.
+async fn waiting_call(gateway: &Gateway) -> String {
+    let listed = async || gateway.json(&["approvals", "list"]).await[0]["id"].as_str().map(str::to_owned);
+    until("a call that waits", listed).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_events_of_a_turn_that_waits_for_the_owner_stay_as_recorded() {
+    let model = Model::start().await;
+    model.on("write it", tainted_write());
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    put_foreign_notes(&gateway).await;
+    let mut attached = Attached::open(&gateway).await;
+    let approve = async {
+        let code = waiting_call(&gateway).await;
+        let approved = gateway.run(&["approvals", "approve", &code]).await;
+        assert_eq!(approved.code, Some(0), "{approved:?}");
+        code
+    };
+    let (asked, code) = tokio::join!(gateway.run(&["agent", "-m", "write it"]), approve);
+    let lines = stream_lines(&gateway, attached.turn().await).replace(&code, "<approval>");
+    assert_recorded("events/parked_turn.jsonl", &lines);
+    assert!(asked.stdout.contains("It is written.") || asked.code == Some(76), "{asked:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_bodies_of_outbound_rows_stay_as_recorded() {
     let model = Model::start().await;
@@ -96,6 +156,72 @@ async fn the_bodies_of_outbound_rows_stay_as_recorded() {
     until("the notice", async || (gateway.state("in", &id).await.text("status") == "waiting").then_some(())).await;
     record("a notice", "notice:waiting", "notice");
     assert_recorded("outbound_bodies.txt", &bodies);
+}
+
+/// Messages that no answer carries: those of a tool, of a sub-agent, and notices for the owner.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bodies_of_other_messages_stay_as_recorded() {
+    let model = Model::start().await;
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    model.on("write it", tainted_write());
+    let message = json!({"content": "Here it is.", "attachments": ["notes.txt"], "subject": "The notes"});
+    model.on("send", [Reply::tool("message", &message), Reply::text("Sent.")]);
+    let task = json!({"task": "count the files", "label": "counting"});
+    model.on("ask another", [Reply::tool("spawn", &task), Reply::text("It is under way.")]);
+    model.on("count the files", [Reply::text("There are three.")]);
+    model.on("[sub-agent counting finished", [Reply::text("They are three.")]);
+    model.on("later", [Reply::status(503).retry_after("3600")]);
+    sink.when(|post| (post.data("chat_id") == "gone").then_some(Answer::Status(410, None)));
+    let setup = Setup::new().model(&model).set("providers.scripted.retries", 0);
+    let setup = setup.hook(Hook::bearer("in").callback(&sink)).set("owner.notify", "webhook:in:owner");
+    let gateway = Gateway::start(setup).await;
+    std::fs::write(gateway.workspace().join("notes.txt"), "hello\n").unwrap();
+    put_foreign_notes(&gateway).await;
+    let mut bodies = String::new();
+    let mut placeholders = Placeholders::new(&gateway, &["message_id", "id"]);
+    for (text, chat, rows) in [
+        ("send", "tool", &[("a message of a tool", "tool:", "tool", 1)][..]),
+        // The parent's answer comes first, the report after it.
+        ("ask another", "parent", &[("the report of a sub-agent", "reply", "parent", 2)]),
+        ("hello", "gone", &[("a dead letter", "notice:dead:", "owner", 1)]),
+        (
+            "write it",
+            "asks",
+            &[
+                ("a call that waits", "notice:approval", "asks", 1),
+                ("the owner is asked", "notice:owner-approval:", "owner", 1),
+            ],
+        ),
+        ("later", "waits", &[("a service that does not answer", "notice:service", "owner", 1)]),
+    ] {
+        gateway.accept("in", &Message::new(text).chat(chat).sender("ann").id(chat)).await;
+        for (what, slot, chat, number) in rows {
+            let row = until(what, async || {
+                let mut rows = Journal::read(&gateway.database()).ok()?.outbox;
+                rows.retain(|row| row.slot.starts_with(slot) && row.chat_id == *chat);
+                rows.into_iter().nth(number - 1)
+            });
+            let row = row.await;
+            if let Some((_, code)) = row.slot.split_once("approval:") {
+                placeholders.literal(code, "<approval>");
+            }
+            writeln!(bodies, "{what} ({}): {}", placeholders.text(&row.slot), placeholders.value(&row.body)).unwrap();
+        }
+    }
+    assert_recorded("other_bodies.txt", &bodies);
+}
+
+/// What a turn knows before its first answer is kept when it fails: here whose text it has read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_fails_before_its_first_answer_records_what_it_has_read() {
+    let model = Model::start().await;
+    model.on("broken", [Reply::status(400)]);
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&[]))).await;
+    let id = gateway.accept("in", &Message::new("broken").chat("c").sender("stranger")).await;
+    gateway.wait_done("in", &id).await;
+    let database = open(&gateway.database()).unwrap();
+    let taint = "SELECT source FROM session_taints WHERE session = 'webhook:in:c'";
+    assert_eq!(database.query_row(taint, [], |row| row.get::<_, String>(0)).unwrap(), "sender:webhook:in:stranger");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,4 +337,42 @@ async fn the_json_of_commands_stays_as_recorded() {
         }
     }
     assert_recorded("commands.txt", &outputs);
+}
+
+/// Commands about what waits, what failed, and what is removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_json_of_commands_that_change_what_waits_stays_as_recorded() {
+    let model = Model::start().await;
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let (gateway, _, letter) = busy_gateway(&model, &sink).await;
+    model.on("write it", tainted_write());
+    put_foreign_notes(&gateway).await;
+    let mut placeholders = Placeholders::new(&gateway, VOLATILE);
+    let added = gateway.json(&["memory", "add", "Ann drinks oolong tea."]).await;
+    gateway.accept("in", &Message::new("write it").chat("w").sender("ann").id("third")).await;
+    let code = waiting_call(&gateway).await;
+    placeholders.literal(&code, "<approval>");
+    let mut outputs = String::new();
+    let forgotten = added["id"].to_string();
+    let commands: [&[&str]; 6] = [
+        &["approvals", "list", "--json"],
+        &["approvals", "deny", &code, "--json"],
+        &["queue", "retry", &letter, "--json"],
+        &["memory", "forget", &forgotten, "--json"],
+        &["sessions", "export", "webhook:in:c"],
+        &["models", "--json"],
+    ];
+    for args in commands {
+        let ran = gateway.run(args).await;
+        let read: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(&ran.stdout).into_iter().collect();
+        let values = read.unwrap_or_else(|fault| panic!("{args:?}: {fault}: {ran:?}"));
+        assert!(!values.is_empty(), "{args:?}: {ran:?}");
+        writeln!(outputs, "$ daoyou {}", placeholders.text(&args.join(" "))).unwrap();
+        for value in values {
+            // The known services change often.
+            let value = if args.starts_with(&["models"]) { form(&value) } else { placeholders.value(&value) };
+            writeln!(outputs, "{value:#}").unwrap();
+        }
+    }
+    assert_recorded("waiting_commands.txt", &outputs);
 }

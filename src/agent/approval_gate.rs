@@ -78,7 +78,7 @@ impl Approvals for ApprovalGate {
                 "{tools} needs the owner's approval, and {pending} calls wait for one already; try again later"
             )),
             Ok((false, None, _)) => match self.ask(call, &tools, context) {
-                Ok(outcome) => ApprovalDecision::Asked(outcome),
+                Ok(outcome) => ApprovalDecision::Asked(Box::new(outcome)),
                 Err(error) => not_asked(&tools, &error),
             },
             Err(error) => not_asked(&tools, &error),
@@ -102,7 +102,7 @@ impl ApprovalGate {
             ApprovalState::Pending => {
                 let left = Duration::from_millis(u64::try_from(row.expires_at - now_ms()).unwrap_or(0));
                 self.bus.expire_requests_after(left);
-                ApprovalDecision::Asked(ToolOutcome::asked(row.id, Vec::new()))
+                ApprovalDecision::Asked(Box::new(ToolOutcome::asked(row.id, Vec::new())))
             }
             ApprovalState::Denied if row.reason.is_empty() => {
                 ApprovalDecision::Refused(format!("The owner denied {tools}. Do not try another way."))

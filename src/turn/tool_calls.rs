@@ -168,7 +168,7 @@ impl Turn<'_> {
                 ApprovalDecision::Allowed => {}
                 ApprovalDecision::Approved => context.is_approved = true,
                 ApprovalDecision::Refused(error) => return ToolResult::failed(error).into(),
-                ApprovalDecision::Asked(outcome) => return outcome,
+                ApprovalDecision::Asked(outcome) => return *outcome,
             }
         }
         if let Some(error) = self.tools.refusal(call, &context) {

@@ -74,7 +74,7 @@ pub enum ApprovalDecision {
     /// It does not run; the reason, for the model.
     Refused(String),
     /// The owner is asked; the call has no result yet.
-    Asked(ToolOutcome),
+    Asked(Box<ToolOutcome>),
 }
 
 /// Keeps the steps of a turn. Each call returns when its step is kept; a store that cannot take it holds the turn.

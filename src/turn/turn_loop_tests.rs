@@ -54,7 +54,7 @@ struct ScriptedApprovals;
 impl Approvals for ScriptedApprovals {
     async fn decide(&self, call: &ToolCall, _: &Restriction, _: &ToolContext) -> ApprovalDecision {
         if call.arguments.contains("ask") {
-            return ApprovalDecision::Asked(ToolOutcome::asked(Uuid::from_u128(5), Vec::new()));
+            return ApprovalDecision::Asked(Box::new(ToolOutcome::asked(Uuid::from_u128(5), Vec::new())));
         }
         ApprovalDecision::Allowed
     }
