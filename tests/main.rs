@@ -57,6 +57,7 @@ mod offline;
 mod old_store;
 mod parallel;
 mod paths;
+mod postprocess;
 mod process;
 mod prompt;
 mod prompt_cache;

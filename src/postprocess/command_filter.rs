@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::filter::{Ask, FilterSettings, Filtered, RawResult};
+use super::filter::{Ask, FilterSettings, Filtered, LEAST_EVIDENCE, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
@@ -96,11 +96,11 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
     let classes: Vec<LineClass> = lines.bodies.iter().map(|line| class_of(line)).collect();
     let folded = fold(&lines, is_log(&lines));
     let relevance = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
-    let room = |share: f64| Room {
+    let room = |share: f64| OutputRoom {
         chars: (raw.limit.min(body.chars().count()) as f64 * share) as usize,
         lines: settings.max_lines,
     };
-    let mut selection = LineSelection::none(lines.len());
+    let mut selection = LineSelection::none(&lines);
     selection.keep(0..HEAD.min(lines.len()));
     selection.keep(lines.len().saturating_sub(TAIL)..lines.len());
     // The lines that the question asks for come before failures that it may not be about.
@@ -133,14 +133,14 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
 }
 
 #[derive(Clone, Copy)]
-struct Room {
+struct OutputRoom {
     chars: usize,
     lines: usize,
 }
 
-impl Room {
-    fn is_full(self, selection: &LineSelection, lines: &TextLines<'_>) -> bool {
-        selection.count() >= self.lines || selection.chars(lines) >= self.chars
+impl OutputRoom {
+    fn is_full(self, selection: &LineSelection<'_>) -> bool {
+        selection.count() >= self.lines || selection.chars() >= self.chars
     }
 }
 
@@ -149,27 +149,30 @@ fn keep_failures(
     lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
-    room: Room,
-    selection: &mut LineSelection,
+    room: OutputRoom,
+    selection: &mut LineSelection<'_>,
 ) -> bool {
     let failures: Vec<usize> = (0..lines.len()).filter(|at| classes[*at] == LineClass::Failure).collect();
     // Names and places of all of them come before the details of any.
     for at in &failures {
-        if !folded[*at] && !room.is_full(selection, lines) {
+        if !folded[*at] && !room.is_full(selection) {
             selection.keep(*at..*at + 1);
         }
     }
-    let mut places = (0..lines.len()).filter(|at| !folded[*at] && PLACE.is_match(lines.bodies[*at]));
-    let near = |at: usize| failures.iter().any(|failure| at.abs_diff(*failure) <= AFTER_FAILURE);
-    while let Some(at) = places.next()
-        && !room.is_full(selection, lines)
-    {
-        if near(at) {
+    let mut is_near = vec![false; lines.len()];
+    for at in &failures {
+        is_near[at.saturating_sub(AFTER_FAILURE)..(at + AFTER_FAILURE + 1).min(lines.len())].fill(true);
+    }
+    for at in (0..lines.len()).filter(|at| is_near[*at] && !folded[*at]) {
+        if room.is_full(selection) {
+            break;
+        }
+        if PLACE.is_match(lines.bodies[at]) {
             selection.keep(at..at + 1);
         }
     }
     for at in &failures {
-        if folded[*at] || room.is_full(selection, lines) {
+        if folded[*at] || room.is_full(selection) {
             continue;
         }
         let details = (at + 1..lines.len()).take(AFTER_FAILURE);
@@ -185,10 +188,10 @@ fn keep_relevant(
     lines: &TextLines<'_>,
     relevance: &Relevance,
     ask: &Ask,
-    room: &dyn Fn(f64) -> Room,
-    selection: &mut LineSelection,
+    room: &dyn Fn(f64) -> OutputRoom,
+    selection: &mut LineSelection<'_>,
 ) -> bool {
-    if !ask.tells_apart(relevance) {
+    if !ask.tells_apart(relevance, LEAST_EVIDENCE) {
         return false;
     }
     let fits = |at: &usize| relevance.scores[*at] >= ask.threshold * relevance.best && relevance.scores[*at] > 0.0;
@@ -197,7 +200,7 @@ fn keep_relevant(
     for at in order {
         let is_best = relevance.scores[at] >= NEAR_BEST * relevance.best;
         let room = room(if is_best { MOST } else { RELATED });
-        if room.is_full(selection, lines) {
+        if room.is_full(selection) {
             break;
         }
         selection.keep_around(at, if is_best { 2 } else { 1 });
@@ -210,12 +213,12 @@ fn keep_all_but(
     lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
-    room: Room,
-    selection: &mut LineSelection,
+    room: OutputRoom,
+    selection: &mut LineSelection<'_>,
 ) {
     for at in 0..lines.len() {
         if classes[at] != LineClass::Noise && !folded[at] {
-            if room.is_full(selection, lines) {
+            if room.is_full(selection) {
                 break;
             }
             selection.keep(at..at + 1);
@@ -228,8 +231,8 @@ fn keep_all_but_if_short(
     lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
-    room: Room,
-    selection: &mut LineSelection,
+    room: OutputRoom,
+    selection: &mut LineSelection<'_>,
 ) {
     let rest = (0..lines.len()).filter(|at| classes[*at] != LineClass::Noise && !folded[*at]);
     let size: usize = rest.map(|at| lines.chars(at..at + 1)).sum();

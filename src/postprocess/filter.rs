@@ -57,15 +57,18 @@ pub struct Ask {
     pub threshold: f64,
 }
 
-/// The share of a question that the best part must hold for a result to be filtered at all.
-const LEAST_EVIDENCE: f64 = 0.34;
+/// The share of a question that the best part must hold for a result to be filtered at all. Where few parts stay, more must speak for
+/// them.
+pub const LEAST_EVIDENCE: f64 = 0.34;
+pub const LEAST_FOR_LISTS: f64 = 0.45;
+pub const LEAST_FOR_SEARCH: f64 = 0.5;
 
 impl Ask {
-    /// Returns true if the question tells the parts of a result apart.
-    pub fn tells_apart(&self, relevance: &Relevance) -> bool {
+    /// Returns true if the question tells the parts of a result apart, with at least this evidence.
+    pub fn tells_apart(&self, relevance: &Relevance, least: f64) -> bool {
         let has_name =
             self.keywords.iter().zip(&relevance.telling).any(|(keyword, telling)| keyword.is_identifier && *telling);
-        relevance.is_telling() && (relevance.best >= LEAST_EVIDENCE || has_name)
+        relevance.is_telling() && (relevance.best >= least || has_name)
     }
 }
 

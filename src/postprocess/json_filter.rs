@@ -3,11 +3,13 @@
 use indexmap::IndexMap;
 use serde_json::value::RawValue;
 
-use super::filter::{Ask, Filtered, RawResult};
+use super::filter::{Ask, Filtered, LEAST_EVIDENCE, RawResult};
 use super::relevance::Relevance;
 
 /// Deeper values stay whole.
 const MAX_DEPTH: usize = 64;
+/// A value must have more of the keywords than a part of a text, by this factor.
+const FOR_VALUES: f64 = 1.7;
 /// A record with more plain entries than this keeps only those that fit.
 const WIDE_RECORD: usize = 40;
 
@@ -161,10 +163,11 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask) -> Option<Filtered> {
     let mut texts = Vec::with_capacity(original);
     value.texts("", &mut texts);
     let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
-    if !ask.tells_apart(&relevance) {
+    if !ask.tells_apart(&relevance, LEAST_EVIDENCE) {
         return None;
     }
-    let least = ask.threshold * relevance.best;
+    // The keywords of a record are spread over its values: one alone tells little.
+    let least = (ask.threshold * FOR_VALUES).min(1.0) * relevance.best;
     let pruned = value.prune(&mut relevance.scores.iter(), least)?;
     let kept = pruned.leaves();
     let mut text = String::new();

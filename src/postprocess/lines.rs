@@ -47,20 +47,26 @@ fn number_of(line: &str) -> Option<(usize, &str)> {
 
 /// The lines that stay.
 #[derive(Clone, Debug)]
-pub struct LineSelection {
+pub struct LineSelection<'a> {
+    sizes: &'a [usize],
     kept: Vec<bool>,
+    count: usize,
+    chars: usize,
 }
 
-impl LineSelection {
-    pub fn none(lines: usize) -> Self {
-        Self { kept: vec![false; lines] }
+impl<'a> LineSelection<'a> {
+    pub fn none(lines: &'a TextLines<'_>) -> Self {
+        Self { sizes: &lines.sizes, kept: vec![false; lines.len()], count: 0, chars: 0 }
     }
 
     /// Keeps lines; those beyond the end do not count.
     pub fn keep(&mut self, range: Range<usize>) {
-        let end = range.end.min(self.kept.len());
-        if range.start < end {
-            self.kept[range.start..end].fill(true);
+        for line in range.start..range.end.min(self.kept.len()) {
+            if !self.kept[line] {
+                self.kept[line] = true;
+                self.count += 1;
+                self.chars += self.sizes[line];
+            }
         }
     }
 
@@ -73,12 +79,14 @@ impl LineSelection {
         self.kept.get(line).copied().unwrap_or(false)
     }
 
+    /// Returns the number of kept lines.
     pub fn count(&self) -> usize {
-        self.kept.iter().filter(|kept| **kept).count()
+        self.count
     }
 
-    pub fn chars(&self, lines: &TextLines<'_>) -> usize {
-        (0..self.kept.len()).filter(|line| self.kept[*line]).map(|line| lines.sizes[line]).sum()
+    /// Returns the characters of the kept lines.
+    pub fn chars(&self) -> usize {
+        self.chars
     }
 
     /// Returns the kept lines, with a mark where others were left out. A gap of one line costs more than the line, which stays.
@@ -117,7 +125,7 @@ mod tests {
             ("a\nb\nc\nd", &[0], "a\n[... 3 lines]"),
         ] {
             let lines = TextLines::of(text);
-            let mut selection = LineSelection::none(lines.len());
+            let mut selection = LineSelection::none(&lines);
             kept.iter().for_each(|line| selection.keep(*line..*line + 1));
             assert_eq!(selection.render(&lines), expected);
         }

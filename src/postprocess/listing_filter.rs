@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::filter::{Ask, FilterSettings, Filtered, RawResult};
+use super::filter::{Ask, FilterSettings, Filtered, LEAST_FOR_LISTS, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
@@ -21,7 +21,7 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
         return None;
     }
     let relevance = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
-    if !ask.tells_apart(&relevance) {
+    if !ask.tells_apart(&relevance, LEAST_FOR_LISTS) {
         return None;
     }
     let mut order: Vec<usize> = (0..lines.len())
@@ -29,7 +29,7 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
         .collect();
     order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
     order.truncate(settings.max_files);
-    let mut selection = LineSelection::none(lines.len());
+    let mut selection = LineSelection::none(&lines);
     for at in order {
         selection.keep(at..at + 1);
         folders_above(&lines, at).into_iter().for_each(|folder| selection.keep(folder..folder + 1));
@@ -69,7 +69,7 @@ fn depth(line: &str) -> usize {
 }
 
 /// Counts the entries that were left out by ending.
-fn left_out(lines: &TextLines<'_>, selection: &LineSelection) -> Option<String> {
+fn left_out(lines: &TextLines<'_>, selection: &LineSelection<'_>) -> Option<String> {
     let mut endings: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, line) in lines.bodies.iter().enumerate().filter(|(at, _)| !selection.keeps(*at)) {
         let name = line.split(" (").next().unwrap_or(line).trim_end();
@@ -114,7 +114,7 @@ pub fn filter_map(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> 
     let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
     let of_lines = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
     let is_structure = ask.intent == Intent::UnderstandStructure;
-    if !ask.tells_apart(&relevance) && !is_structure {
+    if !ask.tells_apart(&relevance, LEAST_FOR_LISTS) && !is_structure {
         return None;
     }
     let mut order: Vec<usize> = (0..files.len())
@@ -124,7 +124,7 @@ pub fn filter_map(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> 
         .collect();
     order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
     order.truncate(settings.max_files);
-    let mut selection = LineSelection::none(lines.len());
+    let mut selection = LineSelection::none(&lines);
     selection.keep(0..files[0].start);
     let kept = order.len();
     for at in order {

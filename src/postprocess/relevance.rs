@@ -89,7 +89,12 @@ impl Relevance {
         let matcher = KeywordMatcher::new(keywords);
         let found: Vec<Vec<f64>> = parts.map(|part| matcher.find(part)).collect();
         let total = found.len() as f64;
-        let count = |keyword: usize| found.iter().filter(|part| part[keyword] > 0.0).count();
+        // Where a keyword itself occurs, its parts and translations elsewhere do not make it common.
+        let fullest = |keyword: usize| found.iter().map(|part| part[keyword]).fold(0.0, f64::max);
+        let count = |keyword: usize| {
+            let fullest = fullest(keyword);
+            found.iter().filter(|part| part[keyword] > 0.0 && part[keyword] >= fullest).count()
+        };
         let counts: Vec<usize> = (0..keywords.len()).map(count).collect();
         // Keywords that do not occur cannot select, but the question asks for them: they count as missing.
         let mut order: Vec<usize> = (0..keywords.len()).collect();

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use async_trait::async_trait;
 use regex::Regex;
 
-use super::filter::{Ask, FilterSettings, Filtered, RawResult};
+use super::filter::{Ask, FilterSettings, Filtered, LEAST_FOR_SEARCH, RawResult};
 use super::intent::Intent;
 use super::relevance::Relevance;
 use super::sections::is_definition;
@@ -66,7 +66,7 @@ pub fn select<'a>(raw: &RawResult<'a>, ask: &Ask, settings: &FilterSettings) -> 
     }
     let texts: Vec<String> = matches.iter().map(|found| format!("{} {}", found.path, found.text)).collect();
     let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
-    if !ask.tells_apart(&relevance) {
+    if !ask.tells_apart(&relevance, LEAST_FOR_SEARCH) {
         return None;
     }
     let mut order: Vec<usize> = (0..matches.len()).collect();

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::filter::{Ask, FilterSettings, Filtered, RawResult};
+use super::filter::{Ask, FilterSettings, Filtered, LEAST_EVIDENCE, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
-use super::sections::{Section, TextKind, heading_level, is_definition, sections};
+use super::sections::{TextKind, TextSection, heading_level, is_definition, sections};
 
 /// Endings of files of code, and of prose; other texts are told by their lines.
 const CODE_ENDINGS: &[&str] = &[
@@ -20,11 +20,15 @@ const PROSE_ENDINGS: &[&str] = &["md", "markdown", "rst", "adoc", "html", "htm",
 const STRONG_EVIDENCE: f64 = 0.75;
 /// The share of what the model would get that is filled with the next best sections: the less sure, the more.
 const FILL_STRONG: f64 = 0.35;
+/// The share for sections that hold nothing of the question.
+const FILL_UNRELATED: f64 = 0.05;
 const FILL_WEAK: f64 = 0.6;
 /// The share that relevant sections may fill.
 const MOST_RELEVANT: f64 = 0.9;
 /// A section that defines what is asked for counts so much more.
 const OF_DEFINITION: f64 = 1.6;
+/// A section with more lines is kept in part if it does not fit.
+const SHORT_SECTION: usize = 3;
 /// The lines of a section that stay because the section before it announces them.
 const LONGEST_FOLLOWER: usize = 20;
 /// Further, a section near relevant ones counts by this share of their relevance.
@@ -64,14 +68,14 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
     let lines = TextLines::of(body);
     let kind = kind_of(raw, &lines);
     let parts = sections(&lines, kind);
-    let mut selection = LineSelection::none(lines.len());
+    let mut selection = LineSelection::none(&lines);
     let relevance = rate(&lines, &parts, ask);
     if ask.intent == Intent::UnderstandStructure && kind != TextKind::Lines {
         outline(&lines, &parts, kind, &mut selection);
-    } else if !ask.tells_apart(&relevance) {
+    } else if !ask.tells_apart(&relevance, LEAST_EVIDENCE) {
         return None;
     }
-    let room = Room { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };
+    let room = SectionRoom { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };
     select(&lines, &parts, &relevance, ask, room, &mut selection);
     let (original, kept) = (lines.len(), selection.count());
     Some(Filtered::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks))
@@ -79,13 +83,13 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
 
 /// What may stay.
 #[derive(Clone, Copy)]
-struct Room {
+struct SectionRoom {
     chars: usize,
     lines: usize,
 }
 
 /// Rates sections by the question; a definition by its name, and what stands around by its neighbours.
-fn rate(lines: &TextLines<'_>, parts: &[Section], ask: &Ask) -> Relevance {
+fn rate(lines: &TextLines<'_>, parts: &[TextSection], ask: &Ask) -> Relevance {
     let texts: Vec<String> = parts.iter().map(|part| with_above(lines, part)).collect();
     let mut relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
     let names: Vec<String> =
@@ -104,13 +108,13 @@ fn rate(lines: &TextLines<'_>, parts: &[Section], ask: &Ask) -> Relevance {
 }
 
 /// Returns the text of a section and of the headings or definitions that it belongs to.
-fn with_above(lines: &TextLines<'_>, part: &Section) -> String {
+fn with_above(lines: &TextLines<'_>, part: &TextSection) -> String {
     let above = part.above.iter().map(|at| lines.bodies[*at]);
     above.chain([lines.text(part.lines.clone()).as_str()]).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns true for a section of the kind that the intent asks for.
-fn wanted_by_intent(intent: Intent, lines: &TextLines<'_>, part: &Section) -> bool {
+fn wanted_by_intent(intent: Intent, lines: &TextLines<'_>, part: &TextSection) -> bool {
     let has = |words: &[&str]| {
         let mut bodies = lines.bodies[part.lines.clone()].iter();
         bodies.any(|line| words.iter().any(|word| line.to_lowercase().contains(word)))
@@ -124,7 +128,7 @@ fn wanted_by_intent(intent: Intent, lines: &TextLines<'_>, part: &Section) -> bo
 }
 
 /// Keeps the definitions and headings.
-fn outline(lines: &TextLines<'_>, parts: &[Section], kind: TextKind, selection: &mut LineSelection) {
+fn outline(lines: &TextLines<'_>, parts: &[TextSection], kind: TextKind, selection: &mut LineSelection<'_>) {
     match kind {
         TextKind::Code => parts.iter().filter_map(|part| part.definition).for_each(|at| selection.keep(at..at + 1)),
         _ => {
@@ -137,11 +141,11 @@ fn outline(lines: &TextLines<'_>, parts: &[Section], kind: TextKind, selection: 
 /// Keeps the relevant sections, and the next best until the room is filled.
 fn select(
     lines: &TextLines<'_>,
-    parts: &[Section],
+    parts: &[TextSection],
     relevance: &Relevance,
     ask: &Ask,
-    room: Room,
-    selection: &mut LineSelection,
+    room: SectionRoom,
+    selection: &mut LineSelection<'_>,
 ) {
     let highest = relevance.scores.iter().copied().fold(0.0, f64::max);
     let fill = if relevance.best >= STRONG_EVIDENCE && relevance.best_keywords > 1 { FILL_STRONG } else { FILL_WEAK };
@@ -149,7 +153,7 @@ fn select(
     let chars = |share: f64| (room.chars as f64 * share) as usize;
     let mut rated: Vec<(f64, usize)> = (0..parts.len()).map(|at| (with_neighbours(relevance, at), at)).collect();
     rated.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let mut used = (selection.chars(lines), selection.count());
+    let mut used = (selection.chars(), selection.count());
     for (score, at) in rated {
         let part = &parts[at];
         let is_relevant = highest > 0.0 && relevance.scores[at] >= ask.threshold * highest;
@@ -157,7 +161,7 @@ fn select(
         let (size, count) = (lines.chars(part.lines.clone()), part.lines.len());
         // The best one always has its place.
         let fits = used.0 + size <= chars(share) && used.1 + count <= room.lines;
-        if used.0 >= chars(share) || (score <= 0.0 && highest > 0.0 && used.0 >= chars(FILL_STRONG)) {
+        if used.0 >= chars(share) || (score <= 0.0 && highest > 0.0 && used.0 >= chars(FILL_UNRELATED)) {
             continue;
         }
         if fits {
@@ -165,19 +169,20 @@ fn select(
             if let Some(next) = parts.get(at + 1).filter(|next| is_relevant && belongs_to(lines, next, part)) {
                 selection.keep(next.lines.start..next.lines.end.min(next.lines.start + LONGEST_FOLLOWER));
             }
-        } else if is_relevant {
+        } else if is_relevant && part.lines.len() > SHORT_SECTION {
             // A long section: the lines around its keywords.
-            let left = Room { chars: chars(share).saturating_sub(used.0), lines: room.lines.saturating_sub(used.1) };
+            let left =
+                SectionRoom { chars: chars(share).saturating_sub(used.0), lines: room.lines.saturating_sub(used.1) };
             keep_best_lines(lines, part, ask, left, selection);
         } else {
             continue;
         }
-        used = (selection.chars(lines), selection.count());
+        used = (selection.chars(), selection.count());
     }
 }
 
 /// Returns true if a section is the example or the list that the section before it announces.
-fn belongs_to(lines: &TextLines<'_>, next: &Section, part: &Section) -> bool {
+fn belongs_to(lines: &TextLines<'_>, next: &TextSection, part: &TextSection) -> bool {
     let first = lines.bodies[next.lines.clone()].iter().find(|line| !line.trim().is_empty());
     let last = lines.bodies[part.lines.clone()].iter().rev().find(|line| !line.trim().is_empty());
     let is_block =
@@ -192,7 +197,7 @@ fn with_neighbours(relevance: &Relevance, at: usize) -> f64 {
     relevance.scores[at] + best * OF_NEIGHBOUR
 }
 
-fn keep_section(lines: &TextLines<'_>, part: &Section, range: Range<usize>, selection: &mut LineSelection) {
+fn keep_section(lines: &TextLines<'_>, part: &TextSection, range: Range<usize>, selection: &mut LineSelection<'_>) {
     selection.keep(range);
     for at in &part.above {
         selection.keep(*at..at + 1);
@@ -204,7 +209,13 @@ fn keep_section(lines: &TextLines<'_>, part: &Section, range: Range<usize>, sele
 }
 
 /// Keeps the lines of a long section that hold keywords, and those around them, as far as the room goes.
-fn keep_best_lines(lines: &TextLines<'_>, part: &Section, ask: &Ask, room: Room, selection: &mut LineSelection) {
+fn keep_best_lines(
+    lines: &TextLines<'_>,
+    part: &TextSection,
+    ask: &Ask,
+    room: SectionRoom,
+    selection: &mut LineSelection<'_>,
+) {
     let rated = Relevance::of(&ask.keywords, ask.most, part.lines.clone().map(|at| lines.bodies[at]));
     let mut order: Vec<usize> = (0..rated.scores.len()).filter(|at| rated.scores[*at] > 0.0).collect();
     order.sort_by(|a, b| rated.scores[*b].total_cmp(&rated.scores[*a]).then(a.cmp(b)));

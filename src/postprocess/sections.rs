@@ -25,7 +25,7 @@ pub enum TextKind {
 
 /// A part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Section {
+pub struct TextSection {
     pub lines: Range<usize>,
     /// The lines of the headings or definitions that it belongs to, from the outermost.
     pub above: Vec<usize>,
@@ -76,27 +76,27 @@ pub fn heading_level(lines: &[&str], at: usize) -> Option<usize> {
 }
 
 /// Returns the parts of a text, which cover all of its lines.
-pub fn sections(lines: &TextLines<'_>, kind: TextKind) -> Vec<Section> {
+pub fn sections(lines: &TextLines<'_>, kind: TextKind) -> Vec<TextSection> {
     match kind {
         TextKind::Code => code_sections(&lines.bodies),
         TextKind::Prose => prose_sections(&lines.bodies),
         TextKind::Lines => {
-            let line = |at: usize| Section { lines: at..at + 1, above: Vec::new(), definition: None };
+            let line = |at: usize| TextSection { lines: at..at + 1, above: Vec::new(), definition: None };
             (0..lines.len()).map(line).collect()
         }
     }
 }
 
-fn prose_sections(lines: &[&str]) -> Vec<Section> {
-    let mut found: Vec<Section> = Vec::new();
+fn prose_sections(lines: &[&str]) -> Vec<TextSection> {
+    let mut found: Vec<TextSection> = Vec::new();
     // Level and line of each open heading.
     let mut open: Vec<(usize, usize)> = Vec::new();
     let mut is_fenced = false;
     let mut begin = 0;
-    let close = |begin: usize, end: usize, open: &[(usize, usize)], found: &mut Vec<Section>| {
+    let close = |begin: usize, end: usize, open: &[(usize, usize)], found: &mut Vec<TextSection>| {
         if begin < end {
             let above = open.iter().map(|(_, line)| *line).filter(|line| *line < begin).collect();
-            found.push(Section { lines: begin..end, above, definition: None });
+            found.push(TextSection { lines: begin..end, above, definition: None });
         }
     };
     for at in 0..lines.len() {
@@ -128,7 +128,7 @@ fn has_text(lines: &[&str], open: &[(usize, usize)], begin: usize) -> bool {
     (0..lines.len()).any(|at| !lines[at].trim().is_empty() && !is_heading(at) && !is_rule(lines[at].trim()))
 }
 
-fn code_sections(lines: &[&str]) -> Vec<Section> {
+fn code_sections(lines: &[&str]) -> Vec<TextSection> {
     let indents: Vec<Option<usize>> = lines.iter().map(|line| indent(line)).collect();
     let definitions: Vec<usize> = (0..lines.len()).filter(|at| is_definition(lines[*at])).collect();
     let mut begins: Vec<(usize, Option<usize>)> =
@@ -155,12 +155,18 @@ fn code_sections(lines: &[&str]) -> Vec<Section> {
 }
 
 /// Splits a long part at empty lines.
-fn split(lines: &[&str], range: Range<usize>, above: Vec<usize>, definition: Option<usize>, found: &mut Vec<Section>) {
+fn split(
+    lines: &[&str],
+    range: Range<usize>,
+    above: Vec<usize>,
+    definition: Option<usize>,
+    found: &mut Vec<TextSection>,
+) {
     let mut begin = range.start;
     let mut push = |begin: usize, end: usize| {
         let is_first = begin == range.start;
         let above = if is_first { above.clone() } else { above.iter().copied().chain(definition).collect() };
-        found.push(Section { lines: begin..end, above, definition: definition.filter(|_| is_first) });
+        found.push(TextSection { lines: begin..end, above, definition: definition.filter(|_| is_first) });
     };
     for at in range.clone() {
         let length = at - begin;

@@ -11,7 +11,7 @@ use super::filter::{Filtered, RawResult};
 use super::lines::{LineSelection, TextLines};
 use super::question::Question;
 use super::section_filter::kind_of;
-use super::sections::{Section, sections};
+use super::sections::{TextSection, sections};
 use crate::llm::{Embedder, EmbeddingDeadline, LlmError};
 
 /// The texts of one request.
@@ -53,7 +53,7 @@ impl SemanticFilter {
         let (body, remarks) = raw.body_and_remarks();
         let lines = TextLines::of(body);
         let parts = joined(sections(&lines, kind_of(raw, &lines)));
-        let text = |part: &Section| lines.text(part.lines.clone()).chars().take(LONGEST_PART).collect::<String>();
+        let text = |part: &TextSection| lines.text(part.lines.clone()).chars().take(LONGEST_PART).collect::<String>();
         let mut texts: Vec<String> = parts.iter().map(text).collect();
         texts.push(format!("{}\n{}", question.text, question.aim).trim().to_owned());
         let mut vectors = self.vectors_of(&texts).await?;
@@ -69,7 +69,7 @@ impl SemanticFilter {
         if rated.is_empty() {
             return Ok(None);
         }
-        let mut selection = LineSelection::none(lines.len());
+        let mut selection = LineSelection::none(&lines);
         for (_, at) in rated {
             selection.keep(parts[at].lines.clone());
             parts[at].above.iter().for_each(|line| selection.keep(*line..*line + 1));
@@ -99,15 +99,19 @@ impl SemanticFilter {
 }
 
 /// Joins parts of one line, and bounds the number of parts.
-fn joined(parts: Vec<Section>) -> Vec<Section> {
+fn joined(parts: Vec<TextSection>) -> Vec<TextSection> {
     let together = if parts.iter().all(|part| part.lines.len() == 1) { LINES_TOGETHER } else { 1 };
     let together = together.max(parts.len().div_ceil(MAX_PARTS));
     if together == 1 {
         return parts;
     }
-    let join = |group: &[Section]| {
+    let join = |group: &[TextSection]| {
         let (first, last) = (&group[0], &group[group.len() - 1]);
-        Section { lines: first.lines.start..last.lines.end, above: first.above.clone(), definition: first.definition }
+        TextSection {
+            lines: first.lines.start..last.lines.end,
+            above: first.above.clone(),
+            definition: first.definition,
+        }
     };
     parts.chunks(together).map(join).collect()
 }

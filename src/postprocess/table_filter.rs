@@ -1,6 +1,6 @@
 //! Tables: the header and the rows that fit the question, and how many rows there are.
 
-use super::filter::{Ask, FilterSettings, Filtered, RawResult};
+use super::filter::{Ask, FilterSettings, Filtered, LEAST_EVIDENCE, RawResult};
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
 
@@ -92,14 +92,14 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
     }
     let rows = &lines.bodies[1..];
     let relevance = Relevance::of(&ask.keywords, ask.most, rows.iter().copied());
-    if !ask.tells_apart(&relevance) {
+    if !ask.tells_apart(&relevance, LEAST_EVIDENCE) {
         return None;
     }
     let mut order: Vec<usize> = (0..rows.len())
         .filter(|row| relevance.scores[*row] > 0.0 && relevance.scores[*row] >= ask.threshold * relevance.best)
         .collect();
     order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
-    let mut selection = LineSelection::none(lines.len());
+    let mut selection = LineSelection::none(&lines);
     // The header, and the rule that may be under it.
     selection.keep(0..if rows[0].chars().all(|c| "-+|=: ".contains(c)) { 2 } else { 1 });
     order.truncate(settings.max_lines);

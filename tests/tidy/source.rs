@@ -103,7 +103,8 @@ pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap_or_else(|fault| panic!("{}: {fault}", folder.display())) {
             let path = entry.expect("an entry of a folder that is there").path();
-            if path.is_dir() && !path.ends_with("target") {
+            // The corpus of a bench holds the sources of others.
+            if path.is_dir() && !path.ends_with("target") && !path.ends_with("corpus") {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 files.push(path);

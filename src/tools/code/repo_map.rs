@@ -21,7 +21,7 @@ use crate::chat::ToolSpec;
 use crate::guard::{Jail, StopSignal, quote_controls};
 use crate::llm::estimate_tokens;
 use crate::text::truncate;
-use crate::tools::files::{ForeignFiles, LONGEST_SEARCH, ReadScope, run_on_jail};
+use crate::tools::files::{CACHED, ForeignFiles, LONGEST_SEARCH, ReadScope, run_on_jail};
 use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
 /// The size of a map if the call names none, in tokens.
@@ -93,6 +93,14 @@ impl Tool for RepoMap {
 
     fn output_limit(&self) -> OutputLimit {
         OutputLimit { chars: 40_000, lines: 5_000 }
+    }
+
+    fn cache_ttl(&self) -> Option<Duration> {
+        Some(CACHED)
+    }
+
+    async fn cache_stamp(&self, arguments: &Value, context: &ToolContext) -> Option<String> {
+        self.scope.stamp_of_all(arguments["path"].as_str().unwrap_or("."), context).await
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {

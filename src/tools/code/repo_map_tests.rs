@@ -160,7 +160,7 @@ async fn the_cache_shows_nobody_what_is_private() {
     );
     let owner = run(&world, Trust::Owner, &json!({"idents": ["secret_canary"]})).await;
     assert!(owner.content.contains("secret_canary"), "{}", owner.content);
-    assert_eq!(owner.metadata["taint"], json!(["file:scratch/theirs.rs"]));
+    assert_eq!(owner.taint, ["file:scratch/theirs.rs".to_owned()].into());
     for trust in [Trust::Known, Trust::Untrusted] {
         for arguments in [json!({}), json!({"files": ["memory/secret.rs"], "idents": ["secret_canary"]})] {
             let other = run(&world, trust, &arguments).await;

@@ -13,7 +13,7 @@ use super::tags::{Definition, extract_tags};
 use crate::chat::ToolSpec;
 use crate::guard::{Jail, StopSignal, WalkStop};
 use crate::text::truncate;
-use crate::tools::files::{ForeignFiles, LONGEST_SEARCH, ReadScope, run_on_jail};
+use crate::tools::files::{CACHED, ForeignFiles, LONGEST_SEARCH, ReadScope, run_on_jail};
 use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
 /// The most symbols that are shown, and the symbols after which no further file is read.
@@ -71,6 +71,14 @@ impl Tool for Symbols {
 
     fn output_limit(&self) -> OutputLimit {
         OutputLimit { chars: 24_000, lines: 2 * MAX_SHOWN + 10 }
+    }
+
+    fn cache_ttl(&self) -> Option<Duration> {
+        Some(CACHED)
+    }
+
+    async fn cache_stamp(&self, arguments: &Value, context: &ToolContext) -> Option<String> {
+        self.scope.stamp_of_all(arguments["path"].as_str()?, context).await
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {

@@ -29,7 +29,7 @@ pub(in crate::tools) const LONGEST_SEARCH: Duration = Duration::from_secs(20);
 /// How much later a search ends whose pattern is slow: it is stopped between two buffers.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long a result is given again if no file has changed.
-const CACHED: Duration = Duration::from_secs(300);
+pub(in crate::tools) const CACHED: Duration = Duration::from_secs(300);
 /// The searches that run at the same time, each with several threads.
 const AT_ONCE: usize = 4;
 

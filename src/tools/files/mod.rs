@@ -29,7 +29,7 @@ pub use delete::DeleteFile;
 pub use edit::EditFile;
 pub use glob::Glob;
 pub use grep::Grep;
-pub(super) use grep::LONGEST_SEARCH;
+pub(super) use grep::{CACHED, LONGEST_SEARCH};
 pub use info::FileInfo;
 pub use list::ListDir;
 pub(super) use patch_plan::{PatchPlan, PlannedFile};
@@ -38,4 +38,3 @@ pub use scope::{FOREIGN_FOLDERS, ReadScope, WorkspaceJail, WriteScope};
 pub(super) use scope::{ForeignFiles, run_on_jail};
 pub(super) use text_file::TextFile;
 pub use write::WriteFile;
-

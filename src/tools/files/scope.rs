@@ -103,6 +103,12 @@ impl ReadScope {
         }
     }
 
+    /// Returns the stamp of all files below the folder `path` that the searching tools read, for
+    /// [`Tool::cache_stamp`](crate::tools::Tool::cache_stamp).
+    pub(in crate::tools) async fn stamp_of_all(&self, path: &str, context: &ToolContext) -> Option<String> {
+        self.tree_stamp(path.to_owned(), |_, _| Verdict::Usual, context).await
+    }
+
     /// Returns the stamp of what a call reads below the folder `path`, for [`Tool::cache_stamp`]; `select` is that of its
     /// walk. `None` if caching is not worth it or not safe.
     ///

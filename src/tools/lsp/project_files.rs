@@ -18,9 +18,9 @@ const LEFT_OUT: [&str; 5] = ["target", "node_modules", "__pycache__", "dist", "b
 
 /// The time of the last change, and the size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SourceStamp(SystemTime, u64);
+pub(super) struct DiskStamp(SystemTime, u64);
 
-impl SourceStamp {
+impl DiskStamp {
     /// Returns the stamp of a file; `None`: there is none.
     pub(super) fn of(path: &Path) -> Option<Self> {
         let metadata = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
@@ -37,7 +37,7 @@ pub(super) enum FileChangeKind {
 }
 
 /// The files of a project with their stamps.
-pub(super) type ProjectFiles = HashMap<PathBuf, SourceStamp>;
+pub(super) type ProjectFiles = HashMap<PathBuf, DiskStamp>;
 
 /// Lists the files below `root` that the server watches. `hidden` are folders that it does not see. Links are not followed.
 pub(super) fn list_files(kind: &ServerKind, root: &Path, hidden: &[PathBuf]) -> ProjectFiles {
@@ -57,7 +57,7 @@ pub(super) fn list_files(kind: &ServerKind, root: &Path, hidden: &[PathBuf]) -> 
                 folders.push((path, depth + 1));
             } else if file_type.is_file()
                 && kind.watches(name)
-                && let Some(stamp) = SourceStamp::of(&path)
+                && let Some(stamp) = DiskStamp::of(&path)
             {
                 found.insert(path, stamp);
             }

@@ -52,7 +52,7 @@ struct ReferencesArgs {
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct SymbolsArgs {
+struct LspSymbolsArgs {
     /// A file, or a folder for its project.
     path: String,
     query: Option<String>,
@@ -85,7 +85,10 @@ impl LspQuery {
             ),
             (LspQuestion::Definition, tool_spec::<PlaceArgs>("lsp_definition", "Find where a symbol is defined.")),
             (LspQuestion::References, tool_spec::<ReferencesArgs>("lsp_references", "Find where a symbol is used.")),
-            (LspQuestion::Symbols, tool_spec::<SymbolsArgs>("lsp_symbols", "List the symbols of a file or project.")),
+            (
+                LspQuestion::Symbols,
+                tool_spec::<LspSymbolsArgs>("lsp_symbols", "List the symbols of a file or project."),
+            ),
             (
                 LspQuestion::CodeActions,
                 tool_spec::<PlaceArgs>("lsp_code_actions", "List the fixes that are proposed at a place."),
@@ -162,7 +165,7 @@ async fn render(found: Vec<ServerPlace>, target: &OpenTarget, none: &str) -> Res
     Ok(joined(lines, target))
 }
 
-async fn symbols(service: &LspService, args: SymbolsArgs, context: &ToolContext) -> Result<String, LspError> {
+async fn symbols(service: &LspService, args: LspSymbolsArgs, context: &ToolContext) -> Result<String, LspError> {
     const NONE: &str = "No symbol found.";
     let query = args.query.as_deref().unwrap_or_default().trim().to_owned();
     let (target, is_folder) = service.open_project(&args.path, context).await?;

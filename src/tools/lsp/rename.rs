@@ -14,8 +14,8 @@ use similar::TextDiff;
 use super::connection::LspError;
 use super::edits::{apply_edits, file_edits};
 use super::positions::PositionEncoding;
-use super::project_files::SourceStamp;
-use super::server::KnownFile;
+use super::project_files::DiskStamp;
+use super::server::ServerFileState;
 use super::service::{LspService, ProjectView};
 use crate::chat::ToolSpec;
 use crate::guard::{Jail, JailWriter};
@@ -54,7 +54,7 @@ struct PlannedEdit {
     path: String,
     edits: Vec<TextEdit>,
     /// What the server knows of the file.
-    known: KnownFile,
+    known: ServerFileState,
     real: PathBuf,
 }
 
@@ -144,9 +144,9 @@ fn plan_file(
     let opened = writer.read(path).map_err(|error| error.to_string())?;
     let text = TextFile::decode(&opened)?;
     let is_known = match &file.known {
-        KnownFile::Open(known) => **known == *text.text,
-        KnownFile::Closed(stamp) => SourceStamp::of(&file.real) == Some(*stamp),
-        KnownFile::Unknown => true,
+        ServerFileState::Open(known) => **known == *text.text,
+        ServerFileState::Closed(stamp) => DiskStamp::of(&file.real) == Some(*stamp),
+        ServerFileState::Unknown => true,
     };
     if !is_known {
         return Err(format!("{path} changed meanwhile; try again"));

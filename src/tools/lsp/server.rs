@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{LspConnection, LspError};
 use super::languages::ServerKind;
 use super::positions::PositionEncoding;
-use super::project_files::{FileChangeKind, ProjectFiles, SourceStamp, changes, list_files};
+use super::project_files::{DiskStamp, FileChangeKind, ProjectFiles, changes, list_files};
 
 /// The files that stay open in a server; the longest unused one is closed.
 const MAX_OPEN: usize = 24;
@@ -47,7 +47,7 @@ struct Documents {
 struct OpenDocument {
     version: i32,
     text: Arc<str>,
-    stamp: Option<SourceStamp>,
+    stamp: Option<DiskStamp>,
     used: u64,
 }
 
@@ -67,11 +67,11 @@ pub(super) struct SyncedDocument {
 }
 
 /// What a server knows of a file.
-pub(super) enum KnownFile {
+pub(super) enum ServerFileState {
     /// This text.
     Open(Arc<str>),
     /// What was in the file when it had this stamp.
-    Closed(SourceStamp),
+    Closed(DiskStamp),
     Unknown,
 }
 
@@ -81,9 +81,9 @@ pub(super) type ReadText = dyn Fn(&Path) -> Result<String, String> + Send + Sync
 /// The files as they are now.
 struct FilesNow {
     text: Arc<str>,
-    stamp: Option<SourceStamp>,
+    stamp: Option<DiskStamp>,
     /// Other open files that changed; `None`: the file can no longer be read.
-    others: Vec<(PathBuf, Option<Arc<str>>, Option<SourceStamp>)>,
+    others: Vec<(PathBuf, Option<Arc<str>>, Option<DiskStamp>)>,
     files: ProjectFiles,
 }
 
@@ -199,10 +199,10 @@ impl LanguageServer {
             .collect();
         let (kind, root, hidden, path) = (self.kind, self.root.clone(), self.hidden.clone(), path.to_owned());
         let look = move || {
-            let stamp = SourceStamp::of(&path);
+            let stamp = DiskStamp::of(&path);
             let text = Arc::from(read(&path)?);
             let changed = known.into_iter().filter_map(|(open, known)| {
-                let stamp = SourceStamp::of(&open);
+                let stamp = DiskStamp::of(&open);
                 (stamp.is_none() || stamp != known).then(|| {
                     let text = read(&open).ok().map(Arc::from);
                     (open, text, stamp)
@@ -237,7 +237,7 @@ impl LanguageServer {
         path: &Path,
         language: &str,
         text: Arc<str>,
-        stamp: Option<SourceStamp>,
+        stamp: Option<DiskStamp>,
     ) -> Result<bool, LspError> {
         let url = url_of(path)?;
         if let Some(document) = documents.open.get_mut(path) {
@@ -274,12 +274,12 @@ impl LanguageServer {
 
     /// Returns the text of a file as the server has it, if it is open there, and otherwise the stamp of the file that the server
     /// was told of.
-    pub(super) async fn known(&self, path: &Path) -> KnownFile {
+    pub(super) async fn known(&self, path: &Path) -> ServerFileState {
         let documents = self.documents.lock().await;
         match (documents.open.get(path), documents.files.get(path)) {
-            (Some(document), _) => KnownFile::Open(Arc::clone(&document.text)),
-            (None, Some(stamp)) => KnownFile::Closed(*stamp),
-            (None, None) => KnownFile::Unknown,
+            (Some(document), _) => ServerFileState::Open(Arc::clone(&document.text)),
+            (None, Some(stamp)) => ServerFileState::Closed(*stamp),
+            (None, None) => ServerFileState::Unknown,
         }
     }
 

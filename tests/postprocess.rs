@@ -1,0 +1,202 @@
+//! Results of tools are filtered by the question of the turn; the whole stays one `read_file` away.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::{Embeddings, Gate, Gateway, Hook, Model, Reply, Setup};
+
+const QUESTION: &str = "Where is retry_limit computed?";
+
+/// Forty functions, one of which is asked for.
+fn source() -> String {
+    let function = |at: usize| {
+        let (name, body) = if at == 17 {
+            ("retry_limit".to_owned(), "self.retries.min(MAX_RETRIES)".to_owned())
+        } else {
+            (format!("part_{at}"), format!("self.values[{at}]"))
+        };
+        format!("/// Returns something.\npub fn {name}(&self) -> usize {{\n    let value = {body};\n    value\n}}\n")
+    };
+    (0..40).map(function).collect::<Vec<_>>().join("\n")
+}
+
+fn reads() -> [Reply; 2] {
+    [Reply::tool("read_file", &json!({"path": "limits.rs"})), Reply::text("in limits.rs")]
+}
+
+/// Returns what the model was given for its last call.
+fn last_result(request: &Value) -> String {
+    request["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned()
+}
+
+fn setup(model: &Model) -> Setup {
+    Setup::new().model(model).hook(Hook::bearer("in").trusting(&["*"]))
+}
+
+async fn result_of(setup: Setup, model: &Model) -> (Gateway, String) {
+    let gateway = Gateway::start(setup).await;
+    fs::write(gateway.workspace().join("limits.rs"), source()).unwrap();
+    assert_eq!(gateway.ask("in", "c", QUESTION).await, "in limits.rs");
+    let result = last_result(model.requests().last().unwrap());
+    (gateway, result)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_sees_what_it_asks_for_and_can_read_the_whole() {
+    let model = Model::start().await;
+    model.on(QUESTION, reads());
+    let (gateway, shown) = result_of(setup(&model), &model).await;
+    assert!(shown.contains("pub fn retry_limit(&self)") && shown.contains("MAX_RETRIES"), "{shown}");
+    assert!(!shown.contains("part_3(") && shown.len() < source().len(), "{shown}");
+    let (_, note) = shown.rsplit_once("[filtered for the question: ").unwrap();
+    let path = note.rsplit_once("the whole: ").unwrap().1.trim_end_matches(']').to_owned();
+    let whole = fs::read_to_string(gateway.workspace().join(&path)).unwrap();
+    assert!(whole.contains("1\t/// Returns something.") && whole.contains("part_39"), "{whole}");
+    // Read again, it is not filtered again.
+    model.on("read the whole", [Reply::tool("read_file", &json!({ "path": path })), Reply::text("read")]);
+    gateway.ask("in", "c", "read the whole retry_limit result").await;
+    let again = last_result(model.requests().last().unwrap());
+    assert!(again.contains("part_3(") && !again.contains("[filtered"), "{again}");
+    // By hand, with and without a question.
+    let (arguments, query) = (r#"{"path":"limits.rs"}"#, ["--query", QUESTION]);
+    let by_hand = gateway.json(&[&["tools", "run", "read_file", arguments], &query[..]].concat()).await;
+    let metadata = &by_hand["metadata"];
+    assert_eq!(metadata["post_processed"], true, "{by_hand}");
+    assert_eq!((&metadata["tier"], &metadata["intent"]), (&json!("basic"), &json!("general")));
+    assert_eq!(metadata["keywords"], json!(["retry_limit", "computed"]));
+    assert!(metadata["kept_count"].as_u64() < metadata["original_count"].as_u64() && metadata["spill"].is_string());
+    for more in [&[][..], &["--query", QUESTION, "--raw"][..]] {
+        let plain = gateway.json(&[&["tools", "run", "read_file", arguments], more].concat()).await;
+        assert!(plain["metadata"].get("post_processed").is_none(), "{plain}");
+        assert!(plain["content"].as_str().unwrap().contains("part_3("), "{plain}");
+    }
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn switched_off_results_are_those_of_the_tool() {
+    let mut results = Vec::new();
+    for (key, value) in [
+        ("tools.postprocess.enabled", toml::Value::from(false)),
+        ("tools.postprocess.tools.cat.enabled", toml::Value::from(false)),
+        ("tools.postprocess.order", "truncate_first".into()),
+    ] {
+        let model = Model::start().await;
+        model.on(QUESTION, reads());
+        results.push(result_of(setup(&model).set(key, value), &model).await.1);
+    }
+    let model = Model::start().await;
+    let gateway = Gateway::start(setup(&model)).await;
+    fs::write(gateway.workspace().join("limits.rs"), source()).unwrap();
+    let plain = gateway.json(&["tools", "run", "read_file", r#"{"path":"limits.rs"}"#, "--raw"]).await;
+    assert_eq!((results[0].as_str(), results[1].as_str()), (plain["content"].as_str().unwrap(), results[0].as_str()));
+    assert!(results[2].contains("[filtered for the question: "), "{}", results[2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_command_keeps_its_failures_and_other_failures_stay() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(setup(&model)).await;
+    let lines = r#"for i in $(seq 1 400); do echo "test case_$i ... ok"; done; echo "test net::joins ... FAILED"; echo "panicked at src/net.rs:48:9"; exit 1"#;
+    let arguments = json!({ "command": lines }).to_string();
+    let run = gateway.run(&["tools", "run", "exec", &arguments, "--json", "--query", "which tests fail?"]).await;
+    let result: Value = serde_json::from_str(&run.stdout).unwrap();
+    let content = result["content"].as_str().unwrap();
+    assert_eq!((run.code, &result["metadata"]["post_processed"]), (Some(1), &json!(true)), "{result}");
+    assert!(
+        content.contains("net::joins") && content.contains("src/net.rs:48:9") && !content.contains("case_200 "),
+        "{content}"
+    );
+    assert!(content.len() < 2_000, "{content}");
+    let missing = r#"{"path":"missing.rs"}"#;
+    let run = gateway.run(&["tools", "run", "read_file", missing, "--json", "--query", QUESTION]).await;
+    assert!(!run.stdout.contains("post_processed"), "{}", run.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_embedding_model_selects_by_meaning_and_its_failure_falls_back() {
+    let (model, server) = (Model::start().await, Embeddings::start().await);
+    server.alike(&["attempts", "retries"]);
+    let question = "how many attempts are allowed at most";
+    model.on(question, reads());
+    let setup = setup(&model)
+        .set("providers.numbers.api_key", "a-key-of-numbers")
+        .set("providers.numbers.base_url", server.base_url())
+        .set("providers.numbers.retries", 0)
+        .set("tools.postprocess.mode", "semantic")
+        .set("tools.postprocess.semantic.model", "numbers/small")
+        .set("tools.postprocess.semantic.threshold", 0.01)
+        .set("tools.postprocess.semantic.max_items", 3);
+    let gateway = Gateway::start(setup).await;
+    fs::write(gateway.workspace().join("limits.rs"), source()).unwrap();
+    let run = async |query: &str| {
+        gateway.json(&["tools", "run", "read_file", r#"{"path":"limits.rs"}"#, "--query", query]).await
+    };
+    let result = run(question).await;
+    assert_eq!(result["metadata"]["tier"], "semantic", "{result}");
+    assert!(result["content"].as_str().unwrap().contains("retries"), "{result}");
+    let asked = server.texts().len();
+    run(question).await;
+    assert_eq!(server.texts().len(), asked, "vectors are cached by their texts");
+    // A rule is sure enough: no model is asked.
+    assert_eq!(run("what is retry_limit").await["metadata"]["tier"], "basic");
+    assert_eq!(server.texts().len(), asked);
+    server.refuse(|_| Some(500));
+    assert_eq!(run("retry_limit please").await["metadata"]["tier"], "basic");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cheap_model_summarises_and_a_kill_meanwhile_loses_nothing() {
+    let (model, cheap) = (Model::start().await, Model::start().await);
+    model.on(QUESTION, reads());
+    let gate = Gate::new();
+    let (held, summary) = (gate.clone(), "18: pub fn retry_limit(&self) -> usize");
+    cheap.script(move |_| Some(Reply::text(summary).usage(900, 20).held_by(&held)));
+    let mut gateway = Gateway::new(
+        setup(&model)
+            .set("providers.cheap.kind", "openai")
+            .set("providers.cheap.api_key", "a-key-of-cheap")
+            .set("providers.cheap.base_url", cheap.base_url())
+            .set("tools.postprocess.mode", "llm")
+            .set("tools.postprocess.llm.model", "cheap/small")
+            .set("tools.postprocess.llm.tools", vec!["read_file"]),
+    );
+    gateway.up().await;
+    fs::write(gateway.workspace().join("limits.rs"), source()).unwrap();
+    let id = gateway.accept("in", &Message::new(QUESTION).chat("c")).await;
+    cheap.wait_requests(1).await;
+    gateway.kill9().await;
+    gate.open();
+    gateway.up().await;
+    let done = gateway.wait_done("in", &id).await;
+    assert_eq!(done.text("reply"), "in limits.rs");
+    let shown = last_result(model.requests().last().unwrap());
+    assert!(shown.starts_with(summary) && shown.contains("a summary of"), "{shown}");
+    // The model is asked again after the kill; its tokens belong to the turn.
+    assert_eq!(cheap.count(), 2);
+    let turns = gateway.json(&["turns", "list"]).await.to_string();
+    assert!(turns.contains("920") || gateway.json(&["status"]).await.to_string().contains("cheap/small"), "{turns}");
+    assert_eq!(cheap.refused(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_setting_that_cannot_work_is_one_clear_error() {
+    let cases: [(&str, toml::Value, &str); 7] = [
+        ("tools.postprocess.mode", "semantic".into(), "tools.postprocess.semantic.model"),
+        ("tools.postprocess.mode", "llm".into(), "tools.postprocess.llm.model"),
+        ("tools.postprocess.mode", "clever".into(), "basic"),
+        ("tools.postprocess.tools.redad_file.enabled", false.into(), "read_file"),
+        ("tools.postprocess.llm.tools", vec!["gerp"].into(), "grep"),
+        ("tools.postprocess.basic.relevance_threshold", 1.5.into(), "relevance_threshold"),
+        ("tools.postprocess.semantic.model", "nobody/x".into(), "nobody"),
+    ];
+    for (key, value, expected) in cases {
+        let gateway = Gateway::new(Setup::new().set(key, value.clone()));
+        gateway.write_config();
+        let run = gateway.run(&["config", "check"]).await;
+        assert_eq!(run.code, Some(78), "{key} {value}: {run:?}");
+        assert!(run.stderr.contains(expected), "{key} {value}: {}", run.stderr);
+    }
+}
