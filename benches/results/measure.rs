@@ -89,11 +89,9 @@ async fn through(
     let raw = RawResult { tool: &case.tool, arguments: &case.arguments, text, limit: rule.limit.chars };
     let context = context();
     let files = world.executor.registry().get(&case.tool).and_then(|tool| tool.file_lines(&context));
-    let done = tier.process(&raw, &Question::new(case.question.as_str()), files.as_deref()).await;
-    let used = done
-        .as_ref()
-        .and_then(|done| done.model_use.as_ref())
-        .map_or(0, |used| used.usage.input_tokens + used.usage.output_tokens);
+    let mut uses = Vec::new();
+    let done = tier.process(&raw, &Question::new(case.question.as_str()), files.as_deref(), &mut uses).await;
+    let used: u64 = uses.iter().map(|one| one.usage.input_tokens + one.usage.output_tokens).sum();
     let shown = rendered(done.as_ref(), text, rule);
     (left(&shown, case, usize::try_from(used).unwrap_or(usize::MAX), done.is_some()), done)
 }
@@ -115,7 +113,7 @@ pub async fn speed(world: &World, measured: &[Measured]) -> Vec<Duration> {
         let raw = RawResult { tool: &one.case.tool, arguments: &one.case.arguments, text: &text, limit: 12_000 };
         let question = Question::new(one.case.question.as_str());
         let begun = Instant::now();
-        let _ = world.basic.process(&raw, &question, None).await;
+        let _ = world.basic.process(&raw, &question, None, &mut Vec::new()).await;
         times.push(begun.elapsed().mul_f64(SPEED_BYTES as f64 / text.len() as f64));
     }
     times.sort();

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::filter::{Ask, FilterSettings, Filtered, LEAST_EVIDENCE, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_EVIDENCE, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
@@ -90,7 +90,7 @@ fn class_of(line: &str) -> LineClass {
 }
 
 /// Filters an output. `None`: it has neither failures, nor noise, nor what the question asks for.
-pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Option<Filtered> {
+pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     let classes: Vec<LineClass> = lines.bodies.iter().map(|line| class_of(line)).collect();
@@ -121,7 +121,7 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
         keep_all_but_if_short(&lines, &classes, &folded, room, &mut selection);
     }
     let (original, kept) = (lines.len(), selection.count());
-    let mut filtered = Filtered::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks);
+    let mut filtered = FilterOutput::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks);
     let counted =
         |class: LineClass| (0..lines.len()).filter(|at| classes[*at] == class && !selection.keeps(*at)).count();
     let (passed, warnings) = (counted(LineClass::Noise), counted(LineClass::Warning));
@@ -187,7 +187,7 @@ fn keep_failures(
 fn keep_relevant(
     lines: &TextLines<'_>,
     relevance: &Relevance,
-    ask: &Ask,
+    ask: &FilterQuery,
     room: &dyn Fn(f64) -> OutputRoom,
     selection: &mut LineSelection<'_>,
 ) -> bool {
@@ -226,7 +226,7 @@ fn keep_all_but(
     }
 }
 
-/// Does so if what is left is short anyway.
+/// Keeps all lines but noise and repeats if these are few characters.
 fn keep_all_but_if_short(
     lines: &TextLines<'_>,
     classes: &[LineClass],

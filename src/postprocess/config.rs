@@ -95,7 +95,7 @@ impl Default for SemanticConfig {
     }
 }
 
-/// `[tools.postprocess.llm]`: a cheap model summarises what the filter has left.
+/// `[tools.postprocess.llm]`: a cheap model summarises the results of some tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SummaryConfig {

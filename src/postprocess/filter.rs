@@ -45,7 +45,7 @@ impl<'a> RawResult<'a> {
 
 /// What the question asks for.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct FilterQuery {
     /// The words of the user.
     pub text: String,
     pub intent: Intent,
@@ -63,7 +63,7 @@ pub const LEAST_EVIDENCE: f64 = 0.34;
 pub const LEAST_FOR_LISTS: f64 = 0.45;
 pub const LEAST_FOR_SEARCH: f64 = 0.5;
 
-impl Ask {
+impl FilterQuery {
     /// Returns true if the question tells the parts of a result apart, with at least this evidence.
     pub fn tells_apart(&self, relevance: &Relevance, least: f64) -> bool {
         let has_name =
@@ -101,7 +101,7 @@ impl FilterSettings {
 
 /// A filtered result.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Filtered {
+pub struct FilterOutput {
     pub text: String,
     /// What was counted: `lines`, `matches`, `files`, `rows`, `values`.
     pub unit: &'static str,
@@ -111,7 +111,7 @@ pub struct Filtered {
     pub remark: Option<String>,
 }
 
-impl Filtered {
+impl FilterOutput {
     pub fn new(text: String, unit: &'static str, original: usize, kept: usize) -> Self {
         Self { text, unit, original, kept, remark: None }
     }

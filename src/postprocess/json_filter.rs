@@ -3,11 +3,15 @@
 use indexmap::IndexMap;
 use serde_json::value::RawValue;
 
-use super::filter::{Ask, Filtered, LEAST_EVIDENCE, RawResult};
+use super::filter::{FilterOutput, FilterQuery, LEAST_EVIDENCE, RawResult};
 use super::relevance::Relevance;
 
 /// Deeper values stay whole.
 const MAX_DEPTH: usize = 64;
+/// JSON with more plain values stays whole.
+const MAX_VALUES: usize = 20_000;
+/// The part of a path of keys that is compared, in bytes.
+const PATH_BYTES: usize = 200;
 /// A value must have more of the keywords than a part of a text, by this factor.
 const FOR_VALUES: f64 = 1.7;
 /// A record with more plain entries than this keeps only those that fit.
@@ -53,7 +57,10 @@ impl<'a> JsonValue<'a> {
     fn texts(&self, path: &str, found: &mut Vec<String>) {
         match self {
             Self::Object(entries) => {
-                entries.iter().for_each(|(key, value)| value.texts(&format!("{path} {key}"), found))
+                for (key, value) in entries {
+                    let path = format!("{path} {key}");
+                    value.texts(&path[path.ceil_char_boundary(path.len().saturating_sub(PATH_BYTES))..], found);
+                }
             }
             Self::Array(items) => items.iter().for_each(|item| item.texts(path, found)),
             Self::Leaf(text) => found.push(format!("{path} {text}")),
@@ -141,7 +148,7 @@ impl<'a> JsonValue<'a> {
 const NAMES: &[&str] = &["name", "id", "title", "key", "path", "version"];
 
 /// Filters JSON. `None`: the text is none, or the question does not tell its values apart.
-pub fn filter(raw: &RawResult<'_>, ask: &Ask) -> Option<Filtered> {
+pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     // `read_file` numbers its lines.
     let plain;
@@ -160,6 +167,9 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask) -> Option<Filtered> {
         return None;
     }
     let original = value.leaves();
+    if original > MAX_VALUES {
+        return None;
+    }
     let mut texts = Vec::with_capacity(original);
     value.texts("", &mut texts);
     let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
@@ -172,5 +182,5 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask) -> Option<Filtered> {
     let kept = pruned.leaves();
     let mut text = String::new();
     pruned.render(body.trim_end().contains('\n').then_some(0), &mut text);
-    Some(Filtered::new(text, "values", original, kept).with_remarks(&remarks))
+    Some(FilterOutput::new(text, "values", original, kept).with_remarks(&remarks))
 }

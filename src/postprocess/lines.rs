@@ -15,7 +15,9 @@ pub struct TextLines<'a> {
 impl<'a> TextLines<'a> {
     pub fn of(text: &'a str) -> Self {
         let lines: Vec<&str> = text.lines().collect();
-        let is_numbered = lines.first().is_some_and(|line| number_of(line).is_some());
+        let mut numbers = lines.iter().map(|line| Some(number_of(line)?.0));
+        let first = numbers.next().flatten();
+        let is_numbered = first.is_some_and(|first| numbers.next().is_none_or(|next| next == Some(first + 1)));
         let body = |line: &&'a str| match number_of(line) {
             Some((_, body)) if is_numbered => body,
             _ => *line,

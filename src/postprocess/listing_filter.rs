@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::filter::{Ask, FilterSettings, Filtered, LEAST_FOR_LISTS, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_FOR_LISTS, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
@@ -14,7 +14,7 @@ const SHORT_LIST: usize = 20;
 const ENDINGS: usize = 4;
 
 /// Filters a list of files or a tree. `None`: it is short, or the question does not tell its entries apart.
-pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Option<Filtered> {
+pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     if lines.len() <= SHORT_LIST || !settings.filter_by_keywords {
@@ -41,7 +41,7 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
         }
     }
     let (original, kept) = (lines.len(), selection.count());
-    let mut filtered = Filtered::new(selection.render(&lines), "entries", original, kept).with_remarks(&remarks);
+    let mut filtered = FilterOutput::new(selection.render(&lines), "entries", original, kept).with_remarks(&remarks);
     filtered.remark = left_out(&lines, &selection);
     Some(filtered)
 }
@@ -71,14 +71,13 @@ fn depth(line: &str) -> usize {
 /// Counts the entries that were left out by ending.
 fn left_out(lines: &TextLines<'_>, selection: &LineSelection<'_>) -> Option<String> {
     let mut endings: BTreeMap<&str, usize> = BTreeMap::new();
-    for (at, line) in lines.bodies.iter().enumerate().filter(|(at, _)| !selection.keeps(*at)) {
+    for (_, line) in lines.bodies.iter().enumerate().filter(|(at, _)| !selection.keeps(*at)) {
         let name = line.split(" (").next().unwrap_or(line).trim_end();
         let ending = match name.rsplit_once('.') {
             Some((_, ending)) if ending.len() <= 6 && !ending.contains('/') => ending,
             _ if name.ends_with('/') => "/",
             _ => "",
         };
-        debug_assert!(at < lines.len());
         *endings.entry(ending).or_default() += 1;
     }
     let mut counts: Vec<(&str, usize)> = endings.into_iter().filter(|(ending, _)| !ending.is_empty()).collect();
@@ -97,7 +96,7 @@ const TYPES: &[&str] =
     &["class", "struct", "enum", "trait", "interface", "module", "type", "impl", "namespace", "union"];
 
 /// Filters a map of code: files with indented definitions.
-pub fn filter_map(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Option<Filtered> {
+pub fn filter_map(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     let is_file = |at: usize| indent(lines.bodies[at]) == Some(0) && lines.bodies[at].trim_end().ends_with(':');
@@ -139,5 +138,5 @@ pub fn filter_map(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> 
             }
         }
     }
-    Some(Filtered::new(selection.render(&lines), "files", files.len(), kept).with_remarks(&remarks))
+    Some(FilterOutput::new(selection.render(&lines), "files", files.len(), kept).with_remarks(&remarks))
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::command_filter;
 use super::config::{PostprocessConfig, PostprocessMode, PostprocessOrder};
-use super::filter::{Ask, FilterSettings, Filtered, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, RawResult};
 use super::intent::{Intent, SURE};
 use super::json_filter;
 use super::lines::TextLines;
@@ -44,7 +44,7 @@ impl ResultKind {
     fn of(tool: &str) -> Option<Self> {
         Some(match tool {
             "read_file" => Self::File,
-            "grep" | "ast_grep_search" | "lsp_references" => Self::Search,
+            "grep" | "lsp_references" => Self::Search,
             "web_search" => Self::Hits,
             "web_fetch" => Self::Page,
             "exec" | "run_test" | "process" => Self::Output,
@@ -90,8 +90,6 @@ pub struct FilteredResult {
     pub tier: Tier,
     pub intent: Intent,
     pub keywords: Vec<String>,
-    /// The tokens of the model that was asked.
-    pub model_use: Option<ModelUse>,
 }
 
 impl FilteredResult {
@@ -121,10 +119,6 @@ impl FilteredResult {
         add("original_count", self.original.into());
         add("kept_count", self.kept.into());
         add("counted", self.unit.into());
-        if let Some(used) = &self.model_use {
-            add("model", used.model.clone().into());
-            add("model_tokens", (used.usage.input_tokens + used.usage.output_tokens).into());
-        }
         metadata
     }
 }
@@ -165,12 +159,14 @@ impl Postprocessor {
         is_on && !question.is_empty() && has_filter(raw.tool) && !asks_for_exact_part(raw) && is_filterable(raw.text)
     }
 
-    /// Filters a result. `None`: it stays as it is. `files` are read for the lines around the matches of a search.
+    /// Filters a result. `None`: it stays as it is. `files` are read for the lines around the matches of a search; the tokens of a
+    /// model that was asked are added to `used`, whatever came of it.
     pub async fn process(
         &self,
         raw: &RawResult<'_>,
         question: &Question,
         files: Option<&dyn FileLines>,
+        used: &mut Vec<ModelUse>,
     ) -> Option<FilteredResult> {
         if !self.applies_to(raw, question) {
             return None;
@@ -179,16 +175,16 @@ impl Postprocessor {
         let most = if self.config.basic.keyword_extraction { self.config.basic.max_keywords as usize } else { 0 };
         let keywords = if most > 0 { question.candidates() } else { Vec::new() };
         let names = keywords.iter().take(most).map(|keyword| keyword.text.clone()).collect();
-        let ask = Ask {
+        let ask = FilterQuery {
             text: question.text.clone(),
             intent,
             keywords,
             most,
             threshold: self.config.basic.relevance_threshold,
         };
-        let tier = self.select(raw, question, &ask, confidence, files).await;
-        let (tier, Filtered { text, unit, original, kept, remark }, model_use) = tier?;
-        let result = FilteredResult { text, unit, original, kept, remark, tier, intent, keywords: names, model_use };
+        let tier = self.select(raw, question, &ask, confidence, files, used).await;
+        let (tier, FilterOutput { text, unit, original, kept, remark }) = tier?;
+        let result = FilteredResult { text, unit, original, kept, remark, tier, intent, keywords: names };
         is_better(raw, &result).then_some(result)
     }
 
@@ -197,21 +193,22 @@ impl Postprocessor {
         &self,
         raw: &RawResult<'_>,
         question: &Question,
-        ask: &Ask,
+        ask: &FilterQuery,
         confidence: f64,
         files: Option<&dyn FileLines>,
-    ) -> Option<(Tier, Filtered, Option<ModelUse>)> {
+        used: &mut Vec<ModelUse>,
+    ) -> Option<(Tier, FilterOutput)> {
         let mode = self.config.mode;
         let may_be_summarised =
             raw.text.chars().count() >= SHORT_FOR_MODEL && self.config.llm.tools.iter().any(|tool| tool == raw.tool);
         if let Some(model) = self.summary.as_ref().filter(|_| mode == PostprocessMode::Llm && may_be_summarised) {
             let most = self.config.llm.max_summary_length as usize;
-            match model.summarise(raw, question, most).await {
+            match model.summarise(raw, question, most, used).await {
                 Ok(summary) => {
                     let lines = raw.text.lines().count();
-                    let kept = summary.text.lines().count();
-                    let filtered = Filtered::new(summary.text, "lines", lines, kept);
-                    return Some((Tier::Llm, filtered, Some(summary.used)));
+                    let kept = summary.lines().count();
+                    let filtered = FilterOutput::new(summary, "lines", lines, kept);
+                    return Some((Tier::Llm, filtered));
                 }
                 Err(error) => tracing::warn!(tool = raw.tool, %error, "no model summarised a result"),
             }
@@ -220,21 +217,21 @@ impl Postprocessor {
             self.semantic.as_ref().filter(|_| mode >= PostprocessMode::Semantic && confidence < SURE)
         {
             match semantic.filter(raw, question, &self.config.semantic).await {
-                Ok(Some(filtered)) => return Some((Tier::Semantic, filtered, None)),
+                Ok(Some(filtered)) => return Some((Tier::Semantic, filtered)),
                 Ok(None) => {}
                 Err(error) => tracing::warn!(tool = raw.tool, %error, "a result could not be compared by meaning"),
             }
         }
-        Some((Tier::Basic, self.filter_by_words(raw, question, ask, files).await?, None))
+        Some((Tier::Basic, self.filter_by_words(raw, question, ask, files).await?))
     }
 
     async fn filter_by_words(
         &self,
         raw: &RawResult<'_>,
         question: &Question,
-        ask: &Ask,
+        ask: &FilterQuery,
         files: Option<&dyn FileLines>,
-    ) -> Option<Filtered> {
+    ) -> Option<FilterOutput> {
         let tool = self.config.tools.get(raw.tool);
         let settings = FilterSettings::of(tool);
         if question.is_broad() && ask.intent == Intent::General && ResultKind::of(raw.tool)? != ResultKind::Output {
@@ -252,11 +249,17 @@ impl Postprocessor {
             ResultKind::List => listing_filter::filter(raw, ask, &settings),
             ResultKind::Map => listing_filter::filter_map(raw, ask, &settings),
             ResultKind::Output => {
-                let data = json_filter::filter(raw, ask).or_else(|| table_filter::filter(raw, ask, &settings));
+                let data = json_filter::filter(raw, ask);
+                if table_filter::is_table(raw) {
+                    return table_filter::filter(raw, ask, &settings);
+                }
                 data.or_else(|| command_filter::filter(raw, ask, &settings))
             }
             ResultKind::File | ResultKind::Page => {
-                let data = json_filter::filter(raw, ask).or_else(|| table_filter::filter(raw, ask, &settings));
+                let data = json_filter::filter(raw, ask);
+                if table_filter::is_table(raw) {
+                    return table_filter::filter(raw, ask, &settings);
+                }
                 data.or_else(|| match command_filter::is_log(&TextLines::of(raw.text)) {
                     true => command_filter::filter(raw, ask, &settings),
                     false => section_filter::filter(raw, ask, &settings),
@@ -270,8 +273,8 @@ impl Postprocessor {
 fn asks_for_exact_part(raw: &RawResult<'_>) -> bool {
     let has = |name: &str| raw.arguments.get(name).is_some_and(|value| !value.is_null());
     let path = raw.arguments["path"].as_str().unwrap_or_default();
-    let is_kept_result = path.trim_start_matches("./").starts_with(".daoyou/");
-    matches!(raw.tool, "read_file" | "web_fetch") && (has("offset") || is_kept_result)
+    let is_kept_result = path.split('/').any(|part| part == ".daoyou");
+    matches!(raw.tool, "read_file" | "web_fetch") && (has("offset") || has("column") || is_kept_result)
 }
 
 /// Returns true for a text that is long enough, is no diff, and was not filtered before.

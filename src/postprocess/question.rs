@@ -9,7 +9,7 @@ use crate::text::{is_han, is_stop_word, is_weak_char, stem};
 /// The part of a question that counts, in bytes.
 const QUESTION_LIMIT: usize = 4_000;
 /// Further candidates are not read.
-const MAX_CANDIDATES: usize = 64;
+const MAX_CANDIDATES: usize = 24;
 /// The weight of a word that belongs to a keyword but is not the keyword: a part of an identifier, or a translation.
 const PART_WEIGHT: f64 = 0.6;
 const TRANSLATION_WEIGHT: f64 = 0.8;

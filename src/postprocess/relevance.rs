@@ -9,6 +9,8 @@ use crate::text::stem;
 const COMMON_SHARE: f64 = 0.5;
 /// A text with fewer parts has no common keywords.
 const COMMON_FROM: usize = 6;
+/// A text of more parts is not rated.
+const MAX_PARTS: usize = 50_000;
 /// The longest word that is compared, in bytes.
 const LONGEST_WORD: usize = 80;
 
@@ -87,7 +89,11 @@ impl Relevance {
     /// Rates the parts of a text; `keywords` in the order of their candidates, of which the first `most` that occur count.
     pub fn of<'a>(keywords: &[Keyword], most: usize, parts: impl Iterator<Item = &'a str>) -> Self {
         let matcher = KeywordMatcher::new(keywords);
-        let found: Vec<Vec<f64>> = parts.map(|part| matcher.find(part)).collect();
+        let parts: Vec<&str> = parts.collect();
+        if parts.len() > MAX_PARTS {
+            return Self { scores: vec![0.0; parts.len()], telling: vec![false; keywords.len()], ..Self::default() };
+        }
+        let found: Vec<Vec<f64>> = parts.into_iter().map(|part| matcher.find(part)).collect();
         let total = found.len() as f64;
         // Where a keyword itself occurs, its parts and translations elsewhere do not make it common.
         let fullest = |keyword: usize| found.iter().map(|part| part[keyword]).fold(0.0, f64::max);

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use async_trait::async_trait;
 use regex::Regex;
 
-use super::filter::{Ask, FilterSettings, Filtered, LEAST_FOR_SEARCH, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_FOR_SEARCH, RawResult};
 use super::intent::Intent;
 use super::relevance::Relevance;
 use super::sections::is_definition;
@@ -34,6 +34,8 @@ pub struct SearchMatch<'a> {
     pub path: &'a str,
     pub line: usize,
     pub text: &'a str,
+    /// The line of the result.
+    pub whole: &'a str,
     /// How many more matches have the same text.
     pub again: usize,
 }
@@ -44,7 +46,7 @@ fn parse(body: &str) -> (Vec<SearchMatch<'_>>, usize) {
     for line in body.lines() {
         match MATCH.captures(line).and_then(|found| {
             let (_, [path, number, text]) = found.extract();
-            Some(SearchMatch { path, line: number.parse().ok()?, text, again: 0 })
+            Some(SearchMatch { path, line: number.parse().ok()?, text, whole: line, again: 0 })
         }) {
             Some(found) => matches.push(found),
             None => others += 1,
@@ -54,7 +56,7 @@ fn parse(body: &str) -> (Vec<SearchMatch<'_>>, usize) {
 }
 
 /// Selects the matches that stay; `None` if the result holds too few, or is no list of matches.
-pub fn select<'a>(raw: &RawResult<'a>, ask: &Ask, settings: &FilterSettings) -> Option<SelectedMatches<'a>> {
+pub fn select<'a>(raw: &RawResult<'a>, ask: &FilterQuery, settings: &FilterSettings) -> Option<SelectedMatches<'a>> {
     let (body, remarks) = raw.body_and_remarks();
     let (mut matches, others) = parse(body);
     let original = matches.len();
@@ -82,6 +84,8 @@ pub fn select<'a>(raw: &RawResult<'a>, ask: &Ask, settings: &FilterSettings) -> 
         relevance.scores.get(at).copied().unwrap_or_default() + bonus
     };
     order.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(a.cmp(b)));
+    let has_enough = |at: &usize| relevance.scores[*at] >= ask.threshold * relevance.best;
+    order.retain(has_enough);
     order.truncate(settings.max_results);
     order.sort_unstable();
     let kept = order.into_iter().map(|at| matches[at].clone()).collect();
@@ -114,7 +118,7 @@ pub struct SelectedMatches<'a> {
 
 impl SelectedMatches<'_> {
     /// Shows the matches as they were, each among `around` lines before and after it.
-    pub async fn render(self, around: usize, files: Option<&dyn FileLines>) -> Filtered {
+    pub async fn render(self, around: usize, files: Option<&dyn FileLines>) -> FilterOutput {
         let mut lines: Vec<String> = Vec::new();
         let mut shown: Option<(&str, usize)> = None;
         for (at, found) in self.kept.iter().enumerate() {
@@ -131,14 +135,14 @@ impl SelectedMatches<'_> {
             shown = Some((found.path, if text.is_some() { last } else { found.line }));
         }
         let kept = self.kept.len();
-        Filtered::new(lines.join("\n"), "matches", self.original, kept).with_remarks(&self.remarks)
+        FilterOutput::new(lines.join("\n"), "matches", self.original, kept).with_remarks(&self.remarks)
     }
 }
 
 /// Shows a match, among the lines around it if they could be read and are still those that were searched.
 fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines: &mut Vec<String>) {
     let again = if found.again > 0 { format!(" [and {} times more]", found.again) } else { String::new() };
-    let own = format!("{}:{}: {}{again}", found.path, found.line, found.text);
+    let own = format!("{}{again}", found.whole);
     let is_same = |text: &&[String]| {
         let line = found.line.checked_sub(first).and_then(|at| text.get(at));
         line.is_some_and(|line| {
@@ -159,7 +163,7 @@ fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines:
 }
 
 /// Filters the hits of a web search, which are blocks of lines: each address once, the most relevant ones.
-pub fn filter_hits(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Option<Filtered> {
+pub fn filter_hits(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let mut blocks: Vec<&str> = body.split("\n\n").filter(|block| !block.trim().is_empty()).collect();
     let original = blocks.len();
@@ -181,5 +185,5 @@ pub fn filter_hits(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) ->
         return None;
     }
     let kept: Vec<&str> = order.iter().map(|at| blocks[*at]).collect();
-    Some(Filtered::new(kept.join("\n\n"), "hits", original, kept.len()).with_remarks(&remarks))
+    Some(FilterOutput::new(kept.join("\n\n"), "hits", original, kept.len()).with_remarks(&remarks))
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::filter::{Ask, FilterSettings, Filtered, LEAST_EVIDENCE, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_EVIDENCE, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
@@ -60,7 +60,7 @@ pub fn kind_of(raw: &RawResult<'_>, lines: &TextLines<'_>) -> TextKind {
 }
 
 /// Filters a file or page. `None`: the question does not tell its parts apart.
-pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Option<Filtered> {
+pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     if !settings.extract_relevant_sections {
         return None;
     }
@@ -78,7 +78,7 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
     let room = SectionRoom { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };
     select(&lines, &parts, &relevance, ask, room, &mut selection);
     let (original, kept) = (lines.len(), selection.count());
-    Some(Filtered::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks))
+    Some(FilterOutput::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks))
 }
 
 /// What may stay.
@@ -88,8 +88,8 @@ struct SectionRoom {
     lines: usize,
 }
 
-/// Rates sections by the question; a definition by its name, and what stands around by its neighbours.
-fn rate(lines: &TextLines<'_>, parts: &[TextSection], ask: &Ask) -> Relevance {
+/// Rates sections by the question. A definition counts more if its name fits, and a section of the kind that the intent asks for.
+fn rate(lines: &TextLines<'_>, parts: &[TextSection], ask: &FilterQuery) -> Relevance {
     let texts: Vec<String> = parts.iter().map(|part| with_above(lines, part)).collect();
     let mut relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
     let names: Vec<String> =
@@ -143,7 +143,7 @@ fn select(
     lines: &TextLines<'_>,
     parts: &[TextSection],
     relevance: &Relevance,
-    ask: &Ask,
+    ask: &FilterQuery,
     room: SectionRoom,
     selection: &mut LineSelection<'_>,
 ) {
@@ -212,7 +212,7 @@ fn keep_section(lines: &TextLines<'_>, part: &TextSection, range: Range<usize>, 
 fn keep_best_lines(
     lines: &TextLines<'_>,
     part: &TextSection,
-    ask: &Ask,
+    ask: &FilterQuery,
     room: SectionRoom,
     selection: &mut LineSelection<'_>,
 ) {

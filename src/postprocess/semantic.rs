@@ -1,13 +1,13 @@
 //! Selects the parts of a result whose meaning is near to that of the question.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use moka::sync::Cache;
 use sha2::{Digest, Sha256};
 
 use super::config::SemanticConfig;
-use super::filter::{Filtered, RawResult};
+use super::filter::{FilterOutput, RawResult};
 use super::lines::{LineSelection, TextLines};
 use super::question::Question;
 use super::section_filter::kind_of;
@@ -26,7 +26,7 @@ const LONGEST_PART: usize = 2_000;
 const CACHED: u64 = 20_000;
 const CACHED_FOR: Duration = Duration::from_secs(3_600);
 
-/// How long a turn waits for vectors.
+/// How long a turn waits for all vectors of a result.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Compares parts with a question by an embedding model. Vectors are cached by the text.
@@ -49,7 +49,7 @@ impl SemanticFilter {
         raw: &RawResult<'_>,
         question: &Question,
         config: &SemanticConfig,
-    ) -> Result<Option<Filtered>, LlmError> {
+    ) -> Result<Option<FilterOutput>, LlmError> {
         let (body, remarks) = raw.body_and_remarks();
         let lines = TextLines::of(body);
         let parts = joined(sections(&lines, kind_of(raw, &lines)));
@@ -75,7 +75,7 @@ impl SemanticFilter {
             parts[at].above.iter().for_each(|line| selection.keep(*line..*line + 1));
         }
         let (original, kept) = (lines.len(), selection.count());
-        Ok(Some(Filtered::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks)))
+        Ok(Some(FilterOutput::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks)))
     }
 
     /// Returns the vectors of texts, asking only for those that are not cached.
@@ -83,11 +83,15 @@ impl SemanticFilter {
         let keys: Vec<[u8; 32]> = texts.iter().map(|text| Sha256::digest(text.as_bytes()).into()).collect();
         let mut found: Vec<Option<Arc<[f32]>>> = keys.iter().map(|key| self.vectors.get(key)).collect();
         let missing: Vec<usize> = (0..texts.len()).filter(|at| found[*at].is_none()).collect();
+        let deadline = Instant::now() + PATIENCE;
         for batch in missing.chunks(BATCH) {
             // An empty text has no vector; a service refuses it.
             let wanted: Vec<&str> =
                 batch.iter().map(|at| if texts[*at].trim().is_empty() { "-" } else { texts[*at].as_str() }).collect();
-            let vectors = self.embedder.embed(&wanted, EmbeddingDeadline::Within(PATIENCE)).await?;
+            let vectors = self
+                .embedder
+                .embed(&wanted, EmbeddingDeadline::Within(deadline.saturating_duration_since(Instant::now())))
+                .await?;
             for (at, vector) in batch.iter().zip(vectors) {
                 let vector: Arc<[f32]> = vector.into();
                 self.vectors.insert(keys[*at], vector.clone());

@@ -33,13 +33,6 @@ pub struct ModelUse {
     pub cost: Option<Cost>,
 }
 
-/// A summary.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ResultSummary {
-    pub text: String,
-    pub used: ModelUse,
-}
-
 /// Called with the tokens of each summary.
 pub type OnModelUse = Arc<dyn Fn(&ModelUse) + Send + Sync>;
 
@@ -53,7 +46,7 @@ pub struct ResultSummarizer {
 }
 
 impl ResultSummarizer {
-    /// Returns a summary of at most `most` characters.
+    /// Returns a summary of at most `most` characters; its tokens are added to `used`, also if it cannot be used.
     ///
     /// # Errors
     /// No model answers in time, or its answer is empty or longer.
@@ -62,7 +55,8 @@ impl ResultSummarizer {
         raw: &RawResult<'_>,
         question: &Question,
         most: usize,
-    ) -> Result<ResultSummary, String> {
+        used: &mut Vec<ModelUse>,
+    ) -> Result<String, String> {
         let ModelChoice { provider, model, .. } =
             self.models.resolve(&self.model).await.map_err(|error| error.to_string())?;
         let request = ChatRequest {
@@ -79,13 +73,14 @@ impl ResultSummarizer {
             .map_err(|_| format!("no answer in {} s", PATIENCE.as_secs()))?
             .map_err(|error| error.to_string())?;
         let cost = self.models.price(provider.name(), &model).map(|price| price.cost(response.usage));
-        let used = ModelUse { model: format!("{}/{model}", provider.name()), usage: response.usage, cost };
-        (self.on_use)(&used);
+        let spent = ModelUse { model: format!("{}/{model}", provider.name()), usage: response.usage, cost };
+        (self.on_use)(&spent);
+        used.push(spent);
         let text = response.text.trim();
         match text.chars().count() {
             0 => Err("the model returned no summary".to_owned()),
             length if length > most => Err(format!("the summary has {length} characters, {most} are allowed")),
-            _ => Ok(ResultSummary { text: text.to_owned(), used }),
+            _ => Ok(text.to_owned()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Tables: the header and the rows that fit the question, and how many rows there are.
 
-use super::filter::{Ask, FilterSettings, Filtered, LEAST_EVIDENCE, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_EVIDENCE, RawResult};
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
 
@@ -82,8 +82,13 @@ fn separator(raw: &RawResult<'_>, lines: &TextLines<'_>) -> Option<char> {
     })
 }
 
+/// Returns true if a result is a table.
+pub fn is_table(raw: &RawResult<'_>) -> bool {
+    separator(raw, &TextLines::of(raw.body_and_remarks().0)).is_some()
+}
+
 /// Filters a table. `None`: it is none, or the question does not tell its rows apart.
-pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Option<Filtered> {
+pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     separator(raw, &lines)?;
@@ -105,7 +110,7 @@ pub fn filter(raw: &RawResult<'_>, ask: &Ask, settings: &FilterSettings) -> Opti
     order.truncate(settings.max_lines);
     let matching = order.len();
     order.into_iter().for_each(|row| selection.keep(row + 1..row + 2));
-    let mut filtered = Filtered::new(selection.render(&lines), "rows", rows.len(), matching).with_remarks(&remarks);
+    let mut filtered = FilterOutput::new(selection.render(&lines), "rows", rows.len(), matching).with_remarks(&remarks);
     filtered.remark = Some(format!("{matching} of {} rows fit", rows.len()));
     Some(filtered)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use daoyou_channels::backoff::{Backoff, jittered};
 use futures_util::FutureExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::arguments::parse_arguments;
@@ -198,11 +198,16 @@ impl ToolExecutor {
             self.shorten(result, rule, context).await;
         }
         if let Some(tool) = tool {
-            self.filter(result, tool, call, rule, context).await;
+            let filtering = AssertUnwindSafe(self.filter(result, tool, call, rule, context)).catch_unwind();
+            match context.cancel.run_until_cancelled(filtering).await {
+                None | Some(Ok(())) => {}
+                Some(Err(panic)) => {
+                    let tool = &tool.spec().name;
+                    tracing::error!(tool, panic = panic_message(&*panic), "the filter of a result panicked");
+                }
+            }
         }
-        if !is_cut_first {
-            self.shorten(result, rule, context).await;
-        }
+        self.shorten(result, rule, context).await;
     }
 
     /// Returns the cache and the call if its result may be in it. A call that is refused or wrong is not.
@@ -383,12 +388,21 @@ impl ToolExecutor {
             return;
         }
         let arguments = parse_arguments(tool.spec(), &call.arguments).unwrap_or_default();
-        let text = self.kept_whole(result).await.unwrap_or_else(|| result.content.clone());
+        let is_cut_first = self.postprocessor.order() == PostprocessOrder::TruncateFirst;
+        let whole = if is_cut_first { None } else { self.kept_whole(result).await };
+        let text = whole.unwrap_or_else(|| result.content.clone());
         let raw = RawResult { tool: &tool.spec().name, arguments: &arguments, text: &text, limit: rule.limit.chars };
         let files = tool.file_lines(context);
-        let Some(filtered) = self.postprocessor.process(&raw, &context.question, files.as_deref()).await else {
-            return;
-        };
+        let mut used = Vec::new();
+        let filtered = self.postprocessor.process(&raw, &context.question, files.as_deref(), &mut used).await;
+        if let Some(last) = used.last() {
+            let tokens = last.usage.input_tokens + last.usage.output_tokens;
+            result
+                .metadata
+                .extend([("model".to_owned(), json!(last.model)), ("model_tokens".to_owned(), json!(tokens))]);
+        }
+        result.model_use.extend(used);
+        let Some(filtered) = filtered else { return };
         if result.spill.is_none() && !result.is_private {
             result.spill = self.spill(result.render(), !result.taint.is_empty(), context).await;
             if result.spill.is_none() {
@@ -397,8 +411,9 @@ impl ToolExecutor {
             }
         }
         result.content = filtered.render(result.spill.as_deref());
+        // The lines around the matches of a search come from files.
+        self.secrets.redact(&mut result.content);
         result.metadata.extend(filtered.metadata());
-        result.model_use.extend(filtered.model_use);
     }
 
     /// Returns the output of a command that was too long for memory, from its spill file.

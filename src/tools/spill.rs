@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
 use cap_std::ambient_authority;
@@ -91,14 +91,25 @@ impl SpillStore {
         Ok(SpillFile { file, path: folder.file(SUBFOLDER, &name), room: self.max_bytes })
     }
 
-    /// Reads a spill file, at most so many bytes of it.
+    /// Reads a spill file; of one with more than `most` bytes the start and the end.
     ///
     /// # Errors
     /// There is no such file.
     pub fn read(&self, path: &str, most: u64) -> io::Result<String> {
-        let mut bytes = Vec::new();
-        self.workspace.open(path)?.take(most).read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        let mut file = self.workspace.open(path)?;
+        let length = file.metadata()?.len();
+        let (mut start, mut end) = (Vec::new(), Vec::new());
+        if length <= most {
+            file.read_to_end(&mut start)?;
+            return Ok(String::from_utf8_lossy(&start).into_owned());
+        }
+        let half = most / 2;
+        Read::by_ref(&mut file).take(half).read_to_end(&mut start)?;
+        file.seek(io::SeekFrom::Start(length - half))?;
+        file.read_to_end(&mut end)?;
+        let left_out = length - 2 * half;
+        let [start, end] = [start, end].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        Ok(format!("{start}\n[... {left_out} bytes are not searched ...]\n{end}"))
     }
 
     /// Writes `text` to a spill file and returns its path relative to the workspace. The name of one with content of others than the

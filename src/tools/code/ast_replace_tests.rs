@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use daoyou_channels::Trust;
+use daoyou_channels::settings::ByteSize;
 use serde_json::{Value, json};
 
 use crate::chat::ToolCall;
@@ -98,18 +99,23 @@ async fn nothing_is_written_before_it_is_asked_for() {
 
 #[tokio::test]
 async fn all_files_change_or_none() {
-    let world = world(&[("a.py", "log('a')\n"), ("locked/b.py", "log('b')\n"), ("memory/c.py", "log('c')\n")]);
-    let arguments = json!({"pattern": "log($A)", "rewrite": "out($A)", "lang": "python", "dry_run": false});
-    // Root writes everywhere; a folder in the place of the file that is renamed is refused for everybody.
-    let locked = std::fs::set_permissions(world.path("locked"), PermissionsExt::from_mode(0o500));
-    locked.unwrap();
-    let told = run(&world, Trust::Known, "ast_grep_replace", &arguments).await.render();
-    std::fs::set_permissions(world.path("locked"), PermissionsExt::from_mode(0o700)).unwrap();
+    let config = ToolsConfig { max_file_size: ByteSize(100), ..ToolsConfig::default() };
+    let world = ToolWorld::with_private(&config, PrivateFolders::new(&["memory"]));
+    std::fs::create_dir(world.path("memory")).unwrap();
+    // One file would be longer than files may be.
+    let long = format!("log('b')  # {}\n", "x".repeat(85));
+    for (path, text) in [("a.py", "log('a')\n"), ("b.py", &long), ("memory/c.py", "log('c')\n")] {
+        std::fs::write(world.path(path), text).unwrap();
+    }
     let read = |path: &str| std::fs::read_to_string(world.path(path)).unwrap();
-    let is_changed = told.starts_with("Changed 2 places");
-    assert!(is_changed || told.contains("nothing was changed"), "{told}");
-    assert_eq!(read("a.py").starts_with("out"), is_changed, "{told}");
-    assert_eq!(read("locked/b.py").starts_with("out"), is_changed, "{told}");
+    for (rewrite, is_changed) in [("output_of($A)", false), ("out($A)", true)] {
+        let arguments = json!({"pattern": "log($A)", "rewrite": rewrite, "lang": "python", "dry_run": false});
+        let result = run(&world, Trust::Known, "ast_grep_replace", &arguments).await;
+        assert_eq!(result.success, is_changed, "{}", result.render());
+        for path in ["a.py", "b.py"] {
+            assert_eq!(read(path).starts_with("out("), is_changed, "{path}");
+        }
+    }
     assert_eq!(read("memory/c.py"), "log('c')\n", "private");
 }
 

@@ -211,6 +211,7 @@ impl CodeCache {
         options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         if let Err(error) = options.open(&self.path) {
             tracing::debug!(%error, path = %self.path.display(), "the cache of source code cannot be opened");
+            return Err(rusqlite::Error::InvalidPath(self.path.clone()));
         }
         let connection = Connection::open(&self.path)?;
         connection.busy_timeout(BUSY)?;

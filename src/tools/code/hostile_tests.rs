@@ -110,9 +110,8 @@ async fn a_cancelled_call_ends() {
     ] {
         let context = context();
         context.cancel.cancel();
-        let arguments = arguments.to_string();
-        let call = crate::chat::ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments };
-        let told = world.executor.run(&call, &context).await.result.render();
+        let tool = world.executor.registry().get(name).unwrap();
+        let told = tool.call(arguments, &context).await.result.render();
         assert!(told.to_lowercase().contains("cancelled"), "{name}: {told}");
     }
 }

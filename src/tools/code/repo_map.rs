@@ -148,7 +148,7 @@ fn map(
     if slow > 0 {
         scan.skipped.insert(0, (slow, "too slow to parse"));
     }
-    let discussed = Discussed::find(args.files.as_deref().unwrap_or_default(), path, &scan.items);
+    let discussed = DiscussedFiles::find(args.files.as_deref().unwrap_or_default(), path, &scan.items);
     let idents = args.idents.iter().flatten().take(MAX_HINTS).map(String::as_str).collect();
     let graph: Vec<_> = scan
         .items
@@ -161,7 +161,7 @@ fn map(
     let budget = args.max_tokens.map_or(DEFAULT_TOKENS, |tokens| tokens as usize);
     let (content, shown) = fit(&scan.items, &discussed.files, &ranked, &notes, budget);
     let mut result = ToolResult::ok(content);
-    for (key, number) in [("files", scan.items.len()), ("parsed", parsed), ("cached", scan.items.len() - parsed)] {
+    for (key, number) in [("files", scan.items.len()), ("parsed", parsed), ("from_cache", scan.items.len() - parsed)] {
         result.metadata.insert(key.to_owned(), number.into());
     }
     let paths = shown.iter().filter_map(|index| scan.items[*index].path.as_deref());
@@ -231,14 +231,14 @@ fn remember(cache: &CodeCache, files: &mut [MappedFile], mut known: HashMap<Path
 }
 
 /// The files under discussion.
-struct Discussed {
+struct DiscussedFiles {
     /// By their index.
     files: BTreeSet<usize>,
     /// The names of no file.
     unknown: Vec<String>,
 }
 
-impl Discussed {
+impl DiscussedFiles {
     /// Finds the files that a model calls `names`: by their paths from the workspace or from the mapped folder.
     fn find(names: &[String], folder: &str, files: &[MappedFile]) -> Self {
         let mut by_path: HashMap<PathBuf, usize> = HashMap::new();

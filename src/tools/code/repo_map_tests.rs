@@ -18,7 +18,7 @@ async fn run(world: &ToolWorld, trust: Trust, arguments: &Value) -> ToolResult {
 /// Returns how many files a map read, parsed, and took from the cache.
 async fn counts(world: &ToolWorld) -> [u64; 3] {
     let metadata = run(world, Trust::Owner, &json!({})).await.metadata;
-    ["files", "parsed", "cached"].map(|key| metadata[key].as_u64().unwrap())
+    ["files", "parsed", "from_cache"].map(|key| metadata[key].as_u64().unwrap())
 }
 
 fn write(world: &ToolWorld, files: &[(&str, &str)]) {

@@ -1,4 +1,4 @@
-//! What a server has told: answers, diagnostics, progress. And the answers to what it asks. Nothing here waits or writes.
+//! The state of a client: the answers, diagnostics and progress of its server, and the answers to what the server asks. Nothing here waits or writes.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,8 @@ use tokio::sync::{oneshot, watch};
 
 use crate::text::{one_line, truncate};
 
+/// The longest id of a request and of a progress, in bytes.
+const MAX_ID: usize = 200;
 /// The most diagnostics of a file, and of progress reports, that are kept.
 const MAX_DIAGNOSTICS: usize = 2_000;
 const MAX_PROGRESS: usize = 1_000;
@@ -46,7 +48,7 @@ pub(super) struct PublishedDiagnostics {
 }
 
 #[derive(Default)]
-struct Told {
+struct ServerState {
     pending: HashMap<i64, oneshot::Sender<ServerAnswer>>,
     /// Of open files alone.
     published: HashMap<PathBuf, Option<PublishedDiagnostics>>,
@@ -61,7 +63,7 @@ struct Told {
 /// The state of the connection to one server.
 pub(super) struct ClientState {
     root: Url,
-    told: Mutex<Told>,
+    told: Mutex<ServerState>,
     changes: watch::Sender<()>,
 }
 
@@ -171,6 +173,9 @@ impl ClientState {
         let message =
             read.map_err(|error| format!("it sent what is no valid message: {}", one_line(&error.to_string())))?;
         let answer = match (message.method, message.id) {
+            (Some(_), Some(Value::String(id))) if id.len() > MAX_ID => {
+                return Err("the id of its request is too long".to_owned());
+            }
             (Some(method), Some(id)) if id.is_i64() || id.is_string() => {
                 Some(match answer_to(&method, &message.params, &self.root) {
                     Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
@@ -213,7 +218,7 @@ impl ClientState {
                 told.has_reported_progress = true;
                 let token = params["token"].to_string();
                 match params["value"]["kind"].as_str() {
-                    Some("begin") if told.progress.len() < MAX_PROGRESS => {
+                    Some("begin") if told.progress.len() < MAX_PROGRESS && token.len() <= MAX_ID => {
                         told.progress.insert(token);
                     }
                     Some("end") => {

@@ -73,6 +73,9 @@ pub(super) fn render_places(places: Vec<ServerPlace>, view: &ProjectView, encodi
         if view.is_hidden(&path) || is_refused(view, &path) {
             continue;
         }
+        if room == 0 {
+            break;
+        }
         let shown = quote_controls(&relative.display().to_string());
         let text = view.text(&path).unwrap_or_default();
         let index = PositionIndex::new(&text);
@@ -91,7 +94,7 @@ pub(super) fn render_places(places: Vec<ServerPlace>, view: &ProjectView, encodi
 }
 
 /// Returns true if the turn may not see the file.
-fn is_refused(view: &ProjectView, path: &std::path::Path) -> bool {
+pub(super) fn is_refused(view: &ProjectView, path: &std::path::Path) -> bool {
     let Some(path) = path.to_str() else { return true };
     matches!(view.jail.locate(path), Err(JailError::Protected(_) | JailError::Outside(_)))
 }

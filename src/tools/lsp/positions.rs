@@ -82,7 +82,7 @@ impl<'a> PositionIndex<'a> {
             }
             characters += 1;
         }
-        (position.line + 1, characters + 1)
+        (position.line.saturating_add(1), characters + 1)
     }
 
     /// Returns the offset of a server's position. One beyond the end of a line is its end, as the protocol says.

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::LspConfig;
 use super::connection::LspError;
 use super::languages::ServerKind;
+use super::locations::is_refused;
 use super::pool::{LanguageServers, ServerLease};
 use super::positions::PositionIndex;
 use super::project_files::list_files;
@@ -80,7 +81,7 @@ impl ProjectView {
 }
 
 /// A file or folder of the workspace, and the kind of its server.
-struct Located {
+struct LocatedFile {
     path: PathBuf,
     root: PathBuf,
     kind: &'static ServerKind,
@@ -124,11 +125,11 @@ impl LspService {
 
     async fn open_located(
         &self,
-        located: Located,
+        located: LocatedFile,
         view: ProjectView,
         context: &ToolContext,
     ) -> Result<OpenTarget, LspError> {
-        let Located { path, root, kind } = located;
+        let LocatedFile { path, root, kind } = located;
         let cancel = context.cancel.clone();
         let lease = self.servers.lease(kind, &root, context.trust, &cancel).await?;
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
@@ -214,18 +215,18 @@ fn locate(view: &ProjectView, path: &str) -> Result<PathBuf, String> {
     Ok(found)
 }
 
-fn locate_file(view: &ProjectView, path: &str) -> Result<Located, String> {
+fn locate_file(view: &ProjectView, path: &str) -> Result<LocatedFile, String> {
     let found = locate(view, path)?;
     if found.is_dir() {
         return Err(format!("{path} is a folder; name a file"));
     }
     let (kind, _) = ServerKind::of_file(&found).map_err(|error| format!("{path}: {error}"))?;
     let root = kind.root_of(view.jail.root(), &found);
-    Ok(Located { path: found, root, kind })
+    Ok(LocatedFile { path: found, root, kind })
 }
 
 /// Locates a file, or one of the files of a folder's project; returns true for a folder.
-fn locate_any(view: &ProjectView, path: &str) -> Result<(Located, bool), String> {
+fn locate_any(view: &ProjectView, path: &str) -> Result<(LocatedFile, bool), String> {
     let found = locate(view, path)?;
     if !found.is_dir() {
         return Ok((locate_file(view, path)?, false));
@@ -243,6 +244,7 @@ fn locate_any(view: &ProjectView, path: &str) -> Result<(Located, bool), String>
     // Some servers answer only when a file is open.
     let first =
         files.into_keys().filter(|file| ServerKind::of_file(file).is_ok_and(|(found, _)| found.name == kind.name));
+    let first = first.filter(|file| !view.is_hidden(file) && !is_refused(view, file));
     let path = first.min().ok_or_else(|| format!("{path}: the project has no files of {}", kind.language))?;
-    Ok((Located { path, root, kind }, true))
+    Ok((LocatedFile { path, root, kind }, true))
 }

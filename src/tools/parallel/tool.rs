@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -323,7 +324,8 @@ impl PlanRunner<'_> {
     /// own.
     fn context_of(&self, node: usize, cancel: &CancellationToken) -> ToolContext {
         let call_id = format!("{}_{}", node + 1, self.context.call_id);
-        ToolContext { call_id, cancel: cancel.clone(), ..self.context.clone() }
+        // Other calls of the plan read the results, so nothing is left out of them.
+        ToolContext { call_id, cancel: cancel.clone(), question: Arc::default(), ..self.context.clone() }
     }
 
     fn section(&self, node: usize, end: &NodeOutcome<ToolOutcome>) -> ReportSection {
