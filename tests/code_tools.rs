@@ -24,8 +24,8 @@ async fn run(gateway: &Gateway, tool: &str, arguments: &Value) -> Value {
 async fn parsed(gateway: &Gateway) -> (u64, u64) {
     let result = run(gateway, "repo_map", &json!({"path": "src"})).await;
     let count = |key: &str| result["metadata"][key].as_u64().unwrap_or_else(|| panic!("{result}"));
-    assert_eq!(count("files"), count("parsed") + count("cached"), "{result}");
-    (count("parsed"), count("cached"))
+    assert_eq!(count("files"), count("parsed") + count("from_cache"), "{result}");
+    (count("parsed"), count("from_cache"))
 }
 
 /// The cache is shared by the gateway and the commands, and survives them; without it, everything works.

@@ -53,7 +53,7 @@ async fn a_turn_sees_what_it_asks_for_and_can_read_the_whole() {
     let (_, note) = shown.rsplit_once("[filtered for the question: ").unwrap();
     let path = note.rsplit_once("the whole: ").unwrap().1.trim_end_matches(']').to_owned();
     let whole = fs::read_to_string(gateway.workspace().join(&path)).unwrap();
-    assert!(whole.contains("1\t/// Returns something.") && whole.contains("part_39"), "{whole}");
+    assert!(whole.contains("1\t/// Returns something.") && whole.contains("part_32("), "{whole}");
     // Read again, it is not filtered again.
     model.on("read the whole", [Reply::tool("read_file", &json!({ "path": path })), Reply::text("read")]);
     gateway.ask("in", "c", "read the whole retry_limit result").await;

@@ -300,7 +300,7 @@ fn is_better(raw: &RawResult<'_>, result: &FilteredResult) -> bool {
     // The path of the whole is not known yet; it is shorter than this.
     const PATH_ROOM: usize = 160;
     let with_note = result.render(None).chars().count() + PATH_ROOM;
-    left >= TOO_LITTLE && with_note as f64 <= whole as f64 * WORTHWHILE && result.kept > 0
+    (left >= TOO_LITTLE || result.tier == Tier::Llm) && with_note as f64 <= whole as f64 * WORTHWHILE && result.kept > 0
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::positions::{PositionEncoding, PositionIndex};
 use super::service::ProjectView;
-use crate::guard::{JailError, quote_controls};
+use crate::guard::quote_controls;
 use crate::text::{one_line, truncate};
 
 /// The most places of a result, and the most characters of a line.
@@ -70,7 +70,7 @@ pub(super) fn render_places(places: Vec<ServerPlace>, view: &ProjectView, encodi
             lines.extend(places.into_iter().map(place));
             continue;
         };
-        if view.is_hidden(&path) || is_refused(view, &path) {
+        if view.is_hidden(&path) || view.is_refused(&path) {
             continue;
         }
         if room == 0 {
@@ -91,12 +91,6 @@ pub(super) fn render_places(places: Vec<ServerPlace>, view: &ProjectView, encodi
         lines.push(format!("[the first {MAX_PLACES}; there are more]"));
     }
     lines
-}
-
-/// Returns true if the turn may not see the file.
-pub(super) fn is_refused(view: &ProjectView, path: &std::path::Path) -> bool {
-    let Some(path) = path.to_str() else { return true };
-    matches!(view.jail.locate(path), Err(JailError::Protected(_) | JailError::Outside(_)))
 }
 
 #[cfg(test)]

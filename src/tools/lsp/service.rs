@@ -12,12 +12,11 @@ use tokio_util::sync::CancellationToken;
 use super::config::LspConfig;
 use super::connection::LspError;
 use super::languages::ServerKind;
-use super::locations::is_refused;
 use super::pool::{LanguageServers, ServerLease};
 use super::positions::PositionIndex;
 use super::project_files::list_files;
 use super::server::{LanguageServer, ReadText, SyncedDocument};
-use crate::guard::Jail;
+use crate::guard::{Jail, JailError};
 use crate::tools::ToolContext;
 use crate::tools::exec::CommandRunner;
 use crate::tools::files::{ReadScope, TextFile};
@@ -54,6 +53,12 @@ pub(super) struct ProjectView {
 }
 
 impl ProjectView {
+    /// Returns true if the turn may not see the file.
+    pub(super) fn is_refused(&self, path: &Path) -> bool {
+        let Some(path) = path.to_str() else { return true };
+        matches!(self.jail.locate(path), Err(JailError::Protected(_) | JailError::Outside(_)))
+    }
+
     /// Returns the path relative to the workspace of a file there; `None`: it is elsewhere.
     pub(super) fn relative<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         path.strip_prefix(self.jail.root()).ok()
@@ -244,7 +249,7 @@ fn locate_any(view: &ProjectView, path: &str) -> Result<(LocatedFile, bool), Str
     // Some servers answer only when a file is open.
     let first =
         files.into_keys().filter(|file| ServerKind::of_file(file).is_ok_and(|(found, _)| found.name == kind.name));
-    let first = first.filter(|file| !view.is_hidden(file) && !is_refused(view, file));
+    let first = first.filter(|file| !view.is_hidden(file) && !view.is_refused(file));
     let path = first.min().ok_or_else(|| format!("{path}: the project has no files of {}", kind.language))?;
     Ok((LocatedFile { path, root, kind }, true))
 }
