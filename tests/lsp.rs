@@ -76,13 +76,13 @@ impl World {
         let mut lsp = LspConfig { servers: BTreeMap::from([("go".to_owned(), command)]), ..LspConfig::default() };
         change(&mut lsp);
         let files = FILES.into_iter().chain([("server.py", SERVER)]);
-        Self::build(home, files, ToolsConfig { lsp, ..ToolsConfig::default() })
+        Self::build(home, files, &ToolsConfig { lsp, ..ToolsConfig::default() })
     }
 
     fn build<'a>(
         home: tempfile::TempDir,
         files: impl IntoIterator<Item = (&'a str, &'a str)>,
-        config: ToolsConfig,
+        config: &ToolsConfig,
     ) -> Option<Self> {
         if config.exec.sandbox != SandboxMode::Off
             && let Err(reason) = sandbox_of(SandboxMode::Auto, Path::new(BINARY))
@@ -97,7 +97,7 @@ impl World {
             fs::write(path, text).unwrap();
         }
         let deps = ToolDeps { private: PrivateFolders::new(&["memory"]), ..ToolDeps::default() };
-        let executor = build(&config, &workspace, home.path(), PathBuf::from(BINARY), deps).unwrap();
+        let executor = build(config, &workspace, home.path(), PathBuf::from(BINARY), deps).unwrap();
         Some(Self { home, executor })
     }
 
@@ -314,7 +314,7 @@ async fn a_server_that_misbehaves_gives_one_clear_error() {
                 assert_eq!(world.noted("error")[6]["code"], -32601);
             }
             "slow" => {
-                until("the cancellation", async || (world.noted("cancelled") == [json!("slow")]).then_some(())).await
+                until("the cancellation", async || (world.noted("cancelled") == [json!("slow")]).then_some(())).await;
             }
             "indexing" => {
                 let rename = json!({"path": "a.go", "line": 2, "character": 7, "new_name": "new"});
@@ -417,7 +417,7 @@ async fn without_namespaces_only_the_owner_asks_servers() {
     let lsp = LspConfig { servers: BTreeMap::from([("go".to_owned(), command)]), ..LspConfig::default() };
     let exec = ExecConfig { sandbox: SandboxMode::Off, ..ExecConfig::default() };
     let files = FILES.into_iter().chain([("server.py", SERVER), ("memory/secret.go", "func old() { secret }")]);
-    let world = World::build(home, files, ToolsConfig { lsp, exec, ..ToolsConfig::default() }).unwrap();
+    let world = World::build(home, files, &ToolsConfig { lsp, exec, ..ToolsConfig::default() }).unwrap();
     // The server sees everything then, and its results are still what the turn may see.
     assert_eq!(world.definition().await, FOUND);
     let place = json!({"path": "sub/b.go", "line": 1, "character": 10});

@@ -258,7 +258,7 @@ async fn gateway_commands_have_the_same_form_with_and_without_a_gateway() {
         (&["channels", "test", "email"], "set enabled = true under [channels.email]"),
         (&["models"], "scripted"),
         (&["models", "scripted"], "  scripted/scripted\n"),
-        (&["tools", "list"], "exec            no"),
+        (&["tools", "list"], "exec              no"),
     ];
     let mut before = Vec::new();
     for (args, words) in commands {

@@ -89,8 +89,8 @@ fn share(part: usize, whole: usize) -> String {
 
 /// The tiers that ask a model, if one was given.
 fn tiers(text: &mut String, measured: &[Measured], arguments: &BenchArguments) {
-    type Pick = fn(&Measured) -> Option<Left>;
-    let given: [(&str, Option<&(String, String)>, Pick); 2] = [
+    type TierRow<'a> = (&'static str, Option<&'a (String, String)>, fn(&Measured) -> Option<Left>);
+    let given: [TierRow<'_>; 2] = [
         ("semantic", arguments.embeddings.as_ref(), |one| one.semantic),
         ("llm", arguments.chat.as_ref(), |one| one.llm),
     ];

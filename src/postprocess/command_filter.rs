@@ -111,13 +111,14 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
     let room = room(MOST);
     let noise = classes.iter().filter(|class| **class == LineClass::Noise).count();
     let repeated = folded.iter().filter(|is_repeat| **is_repeat).count();
-    if !has_relevant && !(has_failures && ask.intent == Intent::DebugError) {
+    let is_answered = has_relevant || (has_failures && ask.intent == Intent::DebugError);
+    if !is_answered {
         // The question is about something else: only noise and repeats go.
         if (noise + repeated) * 3 < lines.len() {
             return None;
         }
         keep_all_but(&lines, &classes, &folded, room, &mut selection);
-    } else if has_failures || has_relevant {
+    } else {
         keep_all_but_if_short(&lines, &classes, &folded, room, &mut selection);
     }
     let (original, kept) = (lines.len(), selection.count());

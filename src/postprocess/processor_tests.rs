@@ -166,7 +166,7 @@ fn a_result_stays_as_it_is_where_a_filter_would_harm() {
             source.as_str(),
             "retry_limit",
         ),
-        ("few matches", "grep", json!({}), &matches(10).repeat(1), "database"),
+        ("few matches", "grep", json!({}), matches(10).as_str(), "database"),
     ] {
         assert_eq!(process(tool, &arguments, text, question), None, "{why}");
     }

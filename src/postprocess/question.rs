@@ -297,7 +297,11 @@ fn candidates_of(text: &str) -> Vec<Keyword> {
 
 /// Returns the keywords of a run of letters, digits and signs of paths.
 fn words_of(word: &str) -> Vec<Keyword> {
-    // An address or a path is one keyword; words joined by other signs are several.
+    // The address of a page is that of all its parts.
+    if word.contains("://") {
+        return Vec::new();
+    }
+    // A path is one keyword; words joined by other signs are several.
     if is_identifier(word) || !word.contains(['/', '.', '-', ':']) {
         let lower = word.to_lowercase();
         let counts = word.chars().count() > 2 || (word.chars().any(char::is_numeric) && word.len() > 1);

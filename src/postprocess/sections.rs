@@ -146,9 +146,9 @@ fn code_sections(lines: &[&str]) -> Vec<TextSection> {
             open.retain(|(other, _)| *other < depth);
             let above: Vec<usize> = open.iter().map(|(_, line)| *line).collect();
             open.push((depth, *line));
-            split(lines, *begin..end, above, Some(*line), &mut found);
+            split(lines, *begin..end, &above, Some(*line), &mut found);
         } else {
-            split(lines, *begin..end, Vec::new(), None, &mut found);
+            split(lines, *begin..end, &[], None, &mut found);
         }
     }
     found
@@ -158,14 +158,14 @@ fn code_sections(lines: &[&str]) -> Vec<TextSection> {
 fn split(
     lines: &[&str],
     range: Range<usize>,
-    above: Vec<usize>,
+    above: &[usize],
     definition: Option<usize>,
     found: &mut Vec<TextSection>,
 ) {
     let mut begin = range.start;
     let mut push = |begin: usize, end: usize| {
         let is_first = begin == range.start;
-        let above = if is_first { above.clone() } else { above.iter().copied().chain(definition).collect() };
+        let above = if is_first { above.to_vec() } else { above.iter().copied().chain(definition).collect() };
         found.push(TextSection { lines: begin..end, above, definition: definition.filter(|_| is_first) });
     };
     for at in range.clone() {

@@ -39,7 +39,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Metadata key of a command that ran to its end, also if it failed.
 const EXIT_CODE_KEY: &str = "exit_code";
 /// The most of an output that is filtered, in bytes.
-const LONGEST_FILTERED: u64 = 2_000_000;
+const LONGEST_FILTERED: u64 = 500_000;
 /// The longest wait that a tool may ask for; for a longer one, the failure is the result.
 const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(30);
 /// Metadata key: how often the call was retried.

@@ -19,6 +19,30 @@ const COMMON: usize = 5;
 /// The share of names that say little: common, short or private ones.
 const FAINT: f64 = 0.1;
 const SHORT: usize = 3;
+/// Names that most files use from the language or its library, whoever else defines one of that name.
+const OF_LANGUAGES: &[&str] = &[
+    "Some",
+    "None",
+    "Ok",
+    "Err",
+    "Option",
+    "Result",
+    "Default",
+    "Self",
+    "Vec",
+    "Box",
+    "String",
+    "Path",
+    "Duration",
+    "Error",
+    "Value",
+    "Object",
+    "Array",
+    "List",
+    "Map",
+    "Promise",
+    "Exception",
+];
 /// The part of a file's rank that its definitions share whether they are used or not.
 const OWN_SHARE: f64 = 0.05;
 
@@ -123,7 +147,13 @@ fn uses<'a>(
 fn weight_of(name: &str, definers: usize) -> f64 {
     let is_private = name.starts_with(['_', '#']);
     let is_short = name.chars().count() <= SHORT && name.is_ascii();
-    let faint = [is_private, is_short, definers > COMMON].into_iter().filter(|is_faint| *is_faint).count();
+    // A plain word is mostly the method of something else, such as `join` of a library's type.
+    let is_plain = !name.trim_matches('_').contains('_') && !name.contains(char::is_uppercase);
+    let is_of_language = OF_LANGUAGES.contains(&name);
+    let faint = [is_private, is_short, is_plain || is_of_language, definers > COMMON]
+        .into_iter()
+        .filter(|is_faint| *is_faint)
+        .count();
     FAINT.powi(i32::try_from(faint).unwrap_or(0)) / definers.max(1) as f64
 }
 

@@ -52,7 +52,7 @@ async fn pull(target: &OpenTarget) -> Result<Vec<Diagnostic>, LspError> {
     let mut answer = loop {
         match target.ask("textDocument/diagnostic", params.clone()).await {
             Err(error) if error.is_temporary && tried < TRIES && target.server().connection.ended().is_none() => {
-                tried += 1
+                tried += 1;
             }
             answer => break answer?,
         }
