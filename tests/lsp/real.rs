@@ -24,7 +24,7 @@ fn world(language: &str, command: &[&str], package: &str, files: &[(&str, &str)]
     World::build(
         tempfile::tempdir().unwrap(),
         files.iter().copied(),
-        ToolsConfig { lsp, exec, ..ToolsConfig::default() },
+        &ToolsConfig { lsp, exec, ..ToolsConfig::default() },
     )
 }
 
