@@ -27,7 +27,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_daoyou");
 const SERVER: &str = include_str!("lsp/server.py");
 const PYTHON: &str = "/usr/bin/python3";
 /// The variables that servers see.
-const ENVIRONMENT: [&str; 16] = [
+const ENVIRONMENT: [&str; 19] = [
     "PATH",
     "LANG",
     "TERM",
@@ -39,6 +39,9 @@ const ENVIRONMENT: [&str; 16] = [
     "CARGO_NET_OFFLINE",
     "GOPROXY",
     "GOTOOLCHAIN",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "GOMODCACHE",
     "PWD",
     "OLDPWD",
     "SHLVL",
@@ -349,6 +352,17 @@ async fn a_server_that_says_when_it_is_ready_is_waited_for() {
     world.write("a.rs", "func old() { old }\n");
     let told = world.says("lsp_definition", json!({"path": "a.rs", "line": 1, "character": 14})).await;
     assert_eq!(told, "a.go:2:6: func old() {}\na.rs:1:6: func old() { old }");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cannot_load_the_project_says_so_in_results() {
+    let Some(world) = World::scripted("unwell") else { return };
+    let note = "[python3 says: no manifest: something may be missing]";
+    let told = world.says("lsp_references", json!({"path": "a.go", "line": 2, "character": 6})).await;
+    assert!(told.starts_with("a.go:2:6: ") && told.ends_with(note), "{told}");
+    let place = json!({"path": "a.go", "line": 2, "character": 6, "new_name": "new"});
+    let told = world.says("lsp_rename", place).await;
+    assert!(told.contains("+func new() {}") && told.ends_with(note), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -214,6 +214,8 @@ def handle(message):
             notify("$/progress", {"token": "i", "value": {"kind": "begin", "title": "Indexing"}})
         if MODE == "asks":
             ask_client()
+        if MODE == "unwell":
+            notify("experimental/serverStatus", {"health": "error", "quiescent": True, "message": "no\nmanifest"})
         if MODE == "status":
             notify("experimental/serverStatus", {"health": "ok", "quiescent": False})
             threading.Timer(1, get_ready).start()

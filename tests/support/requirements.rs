@@ -1,5 +1,5 @@
 //! What some stories require of the machine. A story that cannot run here says so and returns: `cargo xtask test`
-//! counts it by name, and under CI, where every requirement must be met, it fails.
+//! counts it by name, and under CI, where every requirement must be met but those that the runner could not, it fails.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -14,7 +14,9 @@ pub const NOBODY: u32 = 65_534;
 pub fn skip_story(why: &str) {
     let story = story();
     let is_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false" && value != "0");
-    assert!(!is_ci, "under CI no story is left out: {story}: {why}");
+    // Set by `cargo xtask test`: what it could not install, and what not every network offers.
+    let is_optional = std::env::var("DAOYOU_OPTIONAL").is_ok_and(|name| !name.is_empty() && why.contains(&name));
+    assert!(!is_ci || is_optional, "under CI no story is left out: {story}: {why}");
     println!("left out: {why}; see `cargo xtask test`");
     // Set by `cargo xtask test`, which counts the files there.
     if let Some(folder) = std::env::var_os("DAOYOU_LEFT_OUT") {

@@ -84,6 +84,8 @@ const NEEDS: &[Need] = &[
     },
     Need { program: "pylsp", package: "python3-pylsp", without: "the story of the language server pylsp" },
     Need { program: "clangd", package: "clangd", without: "the story of the language server clangd" },
+    Need { program: "go", package: "golang-go", without: "the story of the language server gopls" },
+    Need { program: "gopls", package: "gopls", without: "the story of the language server gopls" },
 ];
 
 /// Programs that npm installs, with the packages that they need.
@@ -199,6 +201,19 @@ fn provide() {
     }
 }
 
+/// Adds the language server of Rust to the toolchain. Returns false if there is none: it comes from a server of its own,
+/// which not every network reaches, so its story may be skipped everywhere.
+fn provide_rust_analyzer() -> bool {
+    let starts = || succeeds("rust-analyzer", &["--version"]);
+    if starts() || (succeeds("rustup", &["component", "add", "rust-analyzer"]) && starts()) {
+        return true;
+    }
+    say(
+        "xtask: rust-analyzer is not there (component of rustup); left out: the story of the language server rust-analyzer",
+    );
+    false
+}
+
 /// Installs packages of npm for all users.
 fn install_by_npm(packages: &str) -> bool {
     let install = ["install", "--global", "--no-audit", "--no-fund"];
@@ -239,6 +254,7 @@ fn test(args: &[&str]) -> Result<()> {
 /// Runs the tests, and lists at the end which stories were skipped on this machine.
 fn run_tests(args: &[&str]) -> Result<()> {
     provide();
+    let optional = if provide_rust_analyzer() { "" } else { "rust-analyzer" };
     let left_out = root().join("target/left-out");
     if left_out.exists() {
         fs::remove_dir_all(&left_out).context("target/left-out")?;
@@ -250,7 +266,7 @@ fn run_tests(args: &[&str]) -> Result<()> {
         cargo(&["test", "--workspace", "--locked", "--tests"])
     };
     // A test that fails must not hide the others.
-    command.arg("--no-fail-fast").args(args).env("DAOYOU_LEFT_OUT", &left_out);
+    command.arg("--no-fail-fast").args(args).env("DAOYOU_LEFT_OUT", &left_out).env("DAOYOU_OPTIONAL", optional);
     let outcome = run(command);
     say_left_out(&left_out)?;
     outcome

@@ -56,6 +56,8 @@ struct ServerState {
     progress: HashSet<String>,
     has_reported_progress: bool,
     is_quiescent: Option<bool>,
+    /// What the server says of its own state, if it is not well.
+    trouble: Option<String>,
     /// Why the server has ended.
     ended: Option<String>,
 }
@@ -164,6 +166,11 @@ impl ClientState {
         self.told.lock().is_quiescent
     }
 
+    /// Returns what the server says of its state, if it is not well, such as that it cannot load the project.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.told.lock().trouble.clone()
+    }
+
     /// Handles a message. Returns the answer to be sent, if it is a request.
     ///
     /// # Errors
@@ -227,16 +234,27 @@ impl ClientState {
                     _ => {}
                 }
             }
-            "experimental/serverStatus" => told.is_quiescent = params["quiescent"].as_bool().or(told.is_quiescent),
+            "experimental/serverStatus" => {
+                told.is_quiescent = params["quiescent"].as_bool().or(told.is_quiescent);
+                let is_well = params["health"].as_str().is_none_or(|health| health == "ok");
+                told.trouble = (!is_well).then(|| shown_message(&params["message"]));
+            }
+            // The type of errors.
+            "window/showMessage" if params["type"] == 1 => told.trouble = Some(shown_message(&params["message"])),
             _ => {}
         }
     }
 }
 
 fn fault_of(error: &Value) -> ServerFault {
-    let message = error["message"].as_str().map_or_else(|| error.to_string(), str::to_owned);
-    let message = truncate(&one_line(&message), SHOWN_CHARS).to_string();
-    ServerFault { code: error["code"].as_i64().unwrap_or(0), message }
+    let message = if error["message"].is_string() { &error["message"] } else { error };
+    ServerFault { code: error["code"].as_i64().unwrap_or(0), message: shown_message(message) }
+}
+
+/// Returns a message of a server on one line, shortened.
+fn shown_message(message: &Value) -> String {
+    let text = message.as_str().map_or_else(|| message.to_string(), str::to_owned);
+    truncate(&one_line(&text), SHOWN_CHARS).to_string()
 }
 
 /// Answers a request of a server: nothing is shown, asked or changed for it.
@@ -342,14 +360,19 @@ mod tests {
             state.handle(message.to_string().as_bytes()).unwrap();
             assert_eq!(state.is_working(), is_working, "{kind}");
         }
-        for (params, expected) in [
-            (json!({"quiescent": false}), Some(false)),
-            (json!({}), Some(false)),
-            (json!({"quiescent": true}), Some(true)),
+        for (params, expected, trouble) in [
+            (json!({"quiescent": false}), Some(false), None),
+            (json!({"health": "warning", "message": "no\nmanifest"}), Some(false), Some("no manifest")),
+            (json!({"health": "ok", "quiescent": true}), Some(true), None),
         ] {
             let message = json!({"method": "experimental/serverStatus", "params": params});
             state.handle(message.to_string().as_bytes()).unwrap();
-            assert_eq!(state.is_quiescent(), expected);
+            assert_eq!((state.is_quiescent(), state.trouble().as_deref()), (expected, trouble));
+        }
+        for (kind, trouble) in [(2, None), (1, Some("go: not found"))] {
+            let params = json!({"type": kind, "message": "go: not found"});
+            state.handle(json!({"method": "window/showMessage", "params": params}).to_string().as_bytes()).unwrap();
+            assert_eq!(state.trouble().as_deref(), trouble);
         }
     }
 }

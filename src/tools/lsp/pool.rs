@@ -153,9 +153,18 @@ impl LanguageServers {
         })
     }
 
-    /// Returns the environment of servers: that of commands, and what keeps them from the network.
+    /// Returns the environment of servers: that of commands, where the user's toolchains are, and what keeps them from the
+    /// network.
     fn environment(&self) -> Vec<(String, String)> {
         let mut environment = self.runner.environment();
+        // The home of commands is the workspace.
+        let user = std::env::home_dir().unwrap_or_default();
+        for (name, folder) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup"), ("GOMODCACHE", "go/pkg/mod")] {
+            let folder = std::env::var_os(name).map_or_else(|| user.join(folder), PathBuf::from);
+            if folder.is_dir() && !environment.iter().any(|(set, _)| set == name) {
+                environment.push((name.to_owned(), folder.display().to_string()));
+            }
+        }
         if !self.runner.config().network {
             let offline = [("CARGO_NET_OFFLINE", "true"), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local")];
             environment.extend(offline.map(|(name, value)| (name.to_owned(), value.to_owned())));

@@ -133,7 +133,7 @@ fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, LspError> {
 }
 
 /// Joins the lines of a result, with the note that something may be missing.
-fn joined(mut lines: Vec<String>, target: &OpenTarget) -> String {
+pub(super) fn joined(mut lines: Vec<String>, target: &OpenTarget) -> String {
     lines.extend(target.note());
     lines.join("\n")
 }

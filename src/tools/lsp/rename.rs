@@ -15,6 +15,7 @@ use super::connection::LspError;
 use super::edits::{apply_edits, file_edits};
 use super::positions::PositionEncoding;
 use super::project_files::DiskStamp;
+use super::query::joined;
 use super::server::ServerFileState;
 use super::service::{LspService, ProjectView};
 use crate::chat::ToolSpec;
@@ -95,7 +96,8 @@ impl LspRename {
             return Err(unchanged("Cancelled".to_owned()));
         }
         let written = tokio::task::spawn_blocking(move || write(&jail, planned, encoding)).await;
-        Ok(written.map_err(|error| error.to_string())??)
+        let diff = written.map_err(|error| error.to_string())??;
+        Ok(joined(vec![diff], &target))
     }
 }
 

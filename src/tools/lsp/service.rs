@@ -181,7 +181,13 @@ impl OpenTarget {
     /// As [`super::connection::LspConnection::request`].
     pub(super) async fn ask(&self, method: &str, params: Value) -> Result<Value, LspError> {
         let limit = self.deadline.saturating_duration_since(Instant::now());
-        self.server().connection.request(method, params, limit, &self.cancel).await
+        let connection = &self.server().connection;
+        connection.request(method, params, limit, &self.cancel).await.map_err(|mut error| {
+            if let Some(trouble) = connection.state.trouble() {
+                error.text = format!("{}; it says: {trouble}", error.text);
+            }
+            error
+        })
     }
 
     /// Returns the error for an answer that is not as the protocol says.
@@ -191,8 +197,13 @@ impl OpenTarget {
 
     /// Returns the note of a result that may lack something.
     pub(super) fn note(&self) -> Option<String> {
-        let name = &self.server().connection.name;
-        (!self.is_ready).then(|| format!("[{name} still reads the project: something may be missing]"))
+        let connection = &self.server().connection;
+        let why = match connection.state.trouble() {
+            Some(trouble) => format!("says: {trouble}"),
+            None if self.is_ready => return None,
+            None => "still reads the project".to_owned(),
+        };
+        Some(format!("[{} {why}: something may be missing]", connection.name))
     }
 
     /// Returns the path of the file relative to the workspace.
