@@ -25,10 +25,6 @@ pub struct Case {
     pub answer: Vec<String>,
     #[serde(default)]
     pub held_out: bool,
-    /// The labels were written before the tool existed.
-    #[serde(default)]
-    #[expect(dead_code, reason = "for the reader of the corpus")]
-    pub unchecked: bool,
 }
 
 #[derive(Deserialize)]

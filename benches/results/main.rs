@@ -1,6 +1,6 @@
 //! Measures what post-processing saves and loses: `cargo xtask bench results [--embeddings URL --embeddings-model NAME]
-//! [--chat URL --chat-model NAME] [--lost]`. Prints the section of `docs/benchmarks.md`. The cases and their sources are in `corpus/`; the
-//! tools are the real ones. With `--lost` it also lists each case that lost a line.
+//! [--chat URL --chat-model NAME] [--cases]`. Prints the section of `docs/benchmarks.md`. The cases and their sources are in `corpus/`; the
+//! tools are the real ones. With `--cases` it also lists each case.
 #![expect(clippy::print_stdout, reason = "the bench's output")]
 
 mod cases;
@@ -22,7 +22,7 @@ pub struct BenchArguments {
     pub embeddings: Option<(String, String)>,
     /// A service that speaks OpenAI's `/chat/completions`, and its model.
     pub chat: Option<(String, String)>,
-    pub is_listing_lost: bool,
+    pub is_listing_cases: bool,
 }
 
 impl BenchArguments {
@@ -34,11 +34,11 @@ impl BenchArguments {
                     let value = words.next().with_context(|| format!("{word} wants a value behind it"))?;
                     values.insert(word, value);
                 }
-                "--lost" => arguments.is_listing_lost = true,
+                "--cases" => arguments.is_listing_cases = true,
                 // cargo bench passes this to every bench.
                 "--bench" => {}
                 other => bail!(
-                    "bench results knows --embeddings URL, --embeddings-model NAME, --chat URL, --chat-model NAME and --lost, not {other}"
+                    "bench results knows --embeddings URL, --embeddings-model NAME, --chat URL, --chat-model NAME and --cases, not {other}"
                 ),
             }
         }
@@ -61,8 +61,12 @@ async fn main() -> Result<()> {
     let mut measured: Vec<Measured> = Vec::new();
     for case in read_cases()? {
         let done = measure(&world, case).await?;
-        if arguments.is_listing_lost && !done.lost.is_empty() {
-            println!("- {} lost {:?}; keywords {:?}", done.case.id, done.lost, done.keywords);
+        if arguments.is_listing_cases {
+            let Measured { case, truncated, basic, lost, keywords, .. } = &done;
+            println!(
+                "- {}: {} to {} tokens; lost {lost:?}; keywords {keywords:?}",
+                case.id, truncated.tokens, basic.tokens
+            );
         }
         measured.push(done);
     }

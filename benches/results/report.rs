@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::BenchArguments;
+use super::cases::corpus;
 use super::measure::{Left, Measured};
 
 /// Renders the section as Markdown.
@@ -37,7 +38,7 @@ pub fn render(measured: &[Measured], times: &[Duration], arguments: &BenchArgume
     row(&mut text, "**all but held out**", &own);
     row(&mut text, "**held out**", &held_out);
     tiers(&mut text, measured, arguments);
-    commands(&mut text, measured);
+    test_runs(&mut text, measured);
     let at = |share: f64| {
         times
             .get(((times.len().saturating_sub(1)) as f64 * share) as usize)
@@ -114,25 +115,28 @@ fn tiers(text: &mut String, measured: &[Measured], arguments: &BenchArguments) {
     }
 }
 
-/// What is left of test runs, in bytes of their raw output.
-fn commands(text: &mut String, measured: &[Measured]) {
-    let runs: Vec<&Measured> = measured
-        .iter()
-        .filter(|one| one.case.tool == "run_test" || one.case.id.contains("test"))
-        .filter(|one| one.case.output.is_some())
-        .collect();
-    if runs.is_empty() {
-        return;
-    }
+/// The outputs of test runners, and what `run_test` made of the same runs.
+const TEST_RUNS: [(&str, &str); 4] = [
+    ("b-rawsql.txt", "b-rt-sqlparse.txt"),
+    ("b-rawtoml.txt", "b-rt-tomlkit.txt"),
+    ("b-rawstrsim.txt", "b-rt-strsim.txt"),
+    ("b-rawbraces.txt", "b-rt-braces.txt"),
+];
+
+/// What is left of test runs.
+fn test_runs(text: &mut String, measured: &[Measured]) {
+    let size = |name: &str| std::fs::metadata(corpus().join("outputs").join(name)).map_or(0, |file| file.len());
+    let raw: u64 = TEST_RUNS.iter().map(|(runner, _)| size(runner)).sum();
+    let kept: u64 = TEST_RUNS.iter().map(|(_, tool)| size(tool)).sum();
+    let runs: Vec<&Measured> = measured.iter().filter(|one| one.case.tool == "run_test").collect();
     let sum = |pick: &dyn Fn(&Measured) -> usize| runs.iter().map(|one| pick(one)).sum::<usize>();
     let _ = writeln!(
         text,
-        "\n{} test runs: {} tokens raw, {} truncated, {} filtered ({} of raw); names and places of failures kept: {}.",
+        "\nOf {} runs of test suites with failures, whose runners print {raw} bytes, `run_test` returns {kept} ({} fewer). \
+         Of the lines that answer the {} questions about results of `run_test`, {} are kept.",
+        TEST_RUNS.len(),
+        saved(usize::try_from(kept).unwrap_or(usize::MAX), usize::try_from(raw).unwrap_or(usize::MAX)),
         runs.len(),
-        sum(&|one| one.raw.tokens),
-        sum(&|one| one.truncated.tokens),
-        sum(&|one| one.basic.tokens),
-        saved(sum(&|one| one.basic.tokens), sum(&|one| one.raw.tokens)),
         share(sum(&|one| one.basic.answers), sum(&|one| one.case.answer.len())),
     );
 }

@@ -54,6 +54,9 @@ static STAMP: LazyLock<Regex> = LazyLock::new(|| {
         r"^\[?(\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d+ \d\d:\d\d)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}",
     )
 });
+/// The name of a test that failed.
+static FAILED_TEST: LazyLock<Regex> =
+    LazyLock::new(|| compiled(r"^\s*(FAILED\b|--- FAIL\b|FAIL\b|not ok \d+|✕|✗|×|test .* \.\.\. FAILED)|\bFAILED\b"));
 static WARNING: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?i)\bwarn(ing)?\b|警告"));
 
 fn compiled(pattern: &str) -> Regex {
@@ -103,6 +106,7 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
     let mut selection = LineSelection::none(&lines);
     selection.keep(0..HEAD.min(lines.len()));
     selection.keep(lines.len().saturating_sub(TAIL)..lines.len());
+    keep_failed_tests(&lines, room(MOST), &mut selection);
     // The lines that the question asks for come before failures that it may not be about.
     let has_relevant = keep_relevant(&lines, &relevance, ask, &room, &mut selection);
     let is_about_failures = ask.intent == Intent::DebugError || !has_relevant;
@@ -142,6 +146,16 @@ struct OutputRoom {
 impl OutputRoom {
     fn is_full(self, selection: &LineSelection<'_>) -> bool {
         selection.count() >= self.lines || selection.chars() >= self.chars
+    }
+}
+
+/// Keeps the names of all tests that failed.
+fn keep_failed_tests(lines: &TextLines<'_>, room: OutputRoom, selection: &mut LineSelection<'_>) {
+    for at in (0..lines.len()).filter(|at| FAILED_TEST.is_match(lines.bodies[*at])) {
+        if room.is_full(selection) {
+            break;
+        }
+        selection.keep(at..at + 1);
     }
 }
 
@@ -247,8 +261,8 @@ fn fold(lines: &TextLines<'_>, is_log: bool) -> Vec<bool> {
     let pattern = |line: &str| VARYING.replace_all(line.trim(), "#").into_owned();
     let mut places: HashMap<String, Vec<usize>> = HashMap::new();
     for (at, line) in lines.bodies.iter().enumerate() {
-        // Short lines, such as a closing bracket, are the shape of something else.
-        if line.trim().len() > 12 || is_log {
+        // Short lines, such as a closing bracket, are the shape of something else. A failing test is never the repeat of another.
+        if (line.trim().len() > 12 || is_log) && !FAILED_TEST.is_match(line) {
             places.entry(pattern(line)).or_default().push(at);
         }
     }

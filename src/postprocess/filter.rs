@@ -59,8 +59,8 @@ pub struct FilterQuery {
 
 /// The share of a question that the best part must hold for a result to be filtered at all. Where few parts stay, more must speak for
 /// them.
-pub const LEAST_EVIDENCE: f64 = 0.34;
-pub const LEAST_FOR_LISTS: f64 = 0.45;
+pub const LEAST_EVIDENCE: f64 = 0.3;
+pub const LEAST_FOR_LISTS: f64 = 0.35;
 pub const LEAST_FOR_SEARCH: f64 = 0.5;
 
 impl FilterQuery {

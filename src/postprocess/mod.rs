@@ -6,6 +6,7 @@
 
 mod command_filter;
 mod config;
+mod dates;
 mod filter;
 mod intent;
 mod json_filter;

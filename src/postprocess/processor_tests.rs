@@ -55,6 +55,37 @@ fn matches(count: usize) -> String {
 }
 
 #[test]
+fn rows_of_a_table_are_found_by_numbers_and_dates_and_comments_above_it_stay() {
+    let days = |year: usize| (1..=9).map(move |day| format!("{year}-04-{day:02},{}.5,{day}", year % 100));
+    let rows: Vec<String> = (1960..1990).flat_map(days).collect();
+    let table = format!("# rain in mm\n# measured daily\n{}", rows.join("\n"));
+    for (question, kept, rows) in [
+        ("how much rain on April 7th 1975?", "1975-04-07,75.5,7", "1 of 270 rows"),
+        ("1975 年 4 月 7 日的降水量是多少", "1975-04-07,75.5,7", "1 of 270 rows"),
+        ("what was measured daily in 1975", "1975-04-09,75.5,9", "9 of 270 rows"),
+    ] {
+        let done = process("read_file", &json!({"path": "rain.csv"}), &numbered(&table), question);
+        let shown = done.unwrap_or_else(|| panic!("{question}")).render(None);
+        assert!(shown.starts_with("1\t# rain in mm\n2\t# measured daily\n"), "{question}: {shown}");
+        assert!(shown.contains(kept) && shown.contains(rows), "{question}: {shown}");
+    }
+}
+
+#[test]
+fn every_failing_test_is_named_whatever_the_question_is_about() {
+    let failure = |at: usize| format!("FAILED tests/test_time.py::test_parse[{at}] - assert {at} == 0");
+    let passed = |at: usize| format!("tests/test_zone.py::test_zone_{at} PASSED");
+    let lines: Vec<String> = (0..60).map(passed).chain((0..20).map(failure)).chain((60..90).map(passed)).collect();
+    for question in ["which tests are failing?", "did test_zone_7 pass?", "时区的测试通过了吗"] {
+        let done = process("exec", &json!({"command": "pytest"}), &lines.join("\n"), question).unwrap();
+        let shown = done.render(None);
+        for at in 0..20 {
+            assert!(shown.contains(&format!("test_parse[{at}]")), "{question}: {shown}");
+        }
+    }
+}
+
+#[test]
 fn a_file_keeps_what_the_question_asks_for_with_true_line_numbers() {
     let (path, source) = (json!({"path": "src/a.rs"}), source());
     let done = process("read_file", &path, &source, "Where is retry_limit computed?").unwrap();

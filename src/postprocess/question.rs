@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
+use super::dates::{QuestionDate, dates_of};
 use super::intent::Intent;
 use crate::text::{is_han, is_stop_word, is_weak_char, stem};
 
@@ -24,6 +25,13 @@ static TRANSLATIONS: LazyLock<HashMap<&str, Vec<&str>>> = LazyLock::new(|| {
 });
 /// The longest word of the glossary in characters.
 const LONGEST_WORD: usize = 6;
+
+/// English phrases of questions, and the words of answers.
+const PHRASES: &[(&str, &[&str])] = &[
+    ("how long", &["time", "duration", "elapsed", "took"]),
+    ("how big", &["size", "bytes"]),
+    ("how large", &["size", "bytes"]),
+];
 
 /// English words that are in questions about any result.
 const OF_QUESTIONS: &[&str] = &[
@@ -209,7 +217,12 @@ impl Question {
     pub fn candidates(&self) -> Vec<Keyword> {
         let mut all = Vec::new();
         for text in [&self.text, &self.aim] {
-            let mut found = candidates_of(&text[..text.floor_char_boundary(QUESTION_LIMIT)]);
+            let mut text = text[..text.floor_char_boundary(QUESTION_LIMIT)].to_owned();
+            for date in dates_of(&text) {
+                text = text.replace(&date.text, " ");
+                all.push(Keyword::of_date(date));
+            }
+            let mut found = candidates_of(&text);
             found.sort_by_key(|keyword| !keyword.is_identifier);
             all.append(&mut found);
         }
@@ -232,7 +245,7 @@ impl Question {
 pub struct Keyword {
     /// As it was written.
     pub text: String,
-    /// A name of code or a path: `snake_case`, `camelCase`, `a/b.rs`.
+    /// A name of code, a path, a date or a number: `snake_case`, `camelCase`, `a/b.rs`, `1975`.
     pub is_identifier: bool,
     /// English words in lower case, stemmed, or identifiers in lower case, each with its weight.
     pub words: Vec<(String, f64)>,
@@ -255,6 +268,16 @@ impl Keyword {
         Self { text: word.to_owned(), is_identifier, words, texts }
     }
 
+    fn of_phrase(phrase: &str, words: &[&str]) -> Self {
+        let words = words.iter().map(|word| (stem(word), TRANSLATION_WEIGHT)).collect();
+        Self { text: phrase.to_owned(), is_identifier: false, words, texts: Vec::new() }
+    }
+
+    fn of_date(date: QuestionDate) -> Self {
+        let texts = date.forms.into_iter().map(|form| (form, 1.0)).collect();
+        Self { text: date.text, is_identifier: true, words: Vec::new(), texts }
+    }
+
     fn of_chinese(word: &str) -> Self {
         let mut texts = vec![(word.to_owned(), 1.0)];
         let mut words = Vec::new();
@@ -275,7 +298,9 @@ impl Keyword {
 
 /// Returns the keywords of a text in their order.
 fn candidates_of(text: &str) -> Vec<Keyword> {
-    let mut found = Vec::new();
+    let lower = text.to_lowercase();
+    let phrases = PHRASES.iter().filter(|(phrase, _)| lower.contains(phrase));
+    let mut found: Vec<Keyword> = phrases.map(|(phrase, words)| Keyword::of_phrase(phrase, words)).collect();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         if is_han(first) {
@@ -312,8 +337,11 @@ fn words_of(word: &str) -> Vec<Keyword> {
     word.split(['/', '.', '-', ':']).filter(|part| !part.is_empty()).flat_map(words_of).collect()
 }
 
-/// Returns true for what is written like a name of code or a path.
+/// Returns true for what is written like a name of code or a path, and for longer numbers.
 fn is_identifier(word: &str) -> bool {
+    if word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_digit()) {
+        return true;
+    }
     let has_joint = word.trim_matches('_').contains('_') || word.contains("::");
     let is_camel = word.chars().zip(word.chars().skip(1)).any(|(a, b)| a.is_lowercase() && b.is_uppercase());
     let is_path = word.len() > 2 && word.contains('/') && !word.starts_with('/');

@@ -19,7 +19,7 @@ const PROSE_ENDINGS: &[&str] = &["md", "markdown", "rst", "adoc", "html", "htm",
 /// The evidence from which the question has surely found its place.
 const STRONG_EVIDENCE: f64 = 0.75;
 /// The share of what the model would get that is filled with the next best sections: the less sure, the more.
-const FILL_STRONG: f64 = 0.35;
+const FILL_STRONG: f64 = 0.25;
 /// The share for sections that hold nothing of the question.
 const FILL_UNRELATED: f64 = 0.05;
 const FILL_WEAK: f64 = 0.6;

@@ -2,11 +2,14 @@
 
 use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_EVIDENCE, RawResult};
 use super::lines::{LineSelection, TextLines};
-use super::relevance::Relevance;
+use super::relevance::{KeywordMatcher, Relevance};
 
 /// A table has at least so many rows, and this share of its lines has as many columns as the first.
 const LEAST_ROWS: usize = 5;
 const REGULAR: f64 = 0.9;
+
+/// The most lines of comments that stay above a table.
+const MOST_COMMENTS: usize = 40;
 
 /// Words of questions about all rows, such as the largest one or their number.
 const OF_ALL_ROWS: &[&str] = &[
@@ -76,10 +79,16 @@ fn separator(raw: &RawResult<'_>, lines: &TextLines<'_>) -> Option<char> {
     };
     let columns = |line: &str, sign: char| line.matches(sign).count();
     wanted.iter().copied().find(|sign| {
-        let first = lines.bodies.first().map_or(0, |line| columns(line, *sign));
-        let regular = lines.bodies.iter().filter(|line| columns(line, *sign) >= first.max(1)).count();
-        first > 0 && lines.len() > LEAST_ROWS && regular as f64 >= lines.len() as f64 * REGULAR
+        let rows = &lines.bodies[comments(lines)..];
+        let first = rows.first().map_or(0, |line| columns(line, *sign));
+        let regular = rows.iter().filter(|line| columns(line, *sign) >= first.max(1)).count();
+        first > 0 && rows.len() > LEAST_ROWS && regular as f64 >= rows.len() as f64 * REGULAR
     })
+}
+
+/// Returns the number of lines above a table that explain it.
+fn comments(lines: &TextLines<'_>) -> usize {
+    lines.bodies.iter().take_while(|line| line.starts_with('#')).count()
 }
 
 /// Returns true if a result is a table.
@@ -95,7 +104,19 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
     if asks_for_all_rows(&ask.text) {
         return None;
     }
-    let rows = &lines.bodies[1..];
+    // Without comments, the first line names the columns.
+    let above = comments(&lines);
+    let head = if above > 0 { above } else { 1 };
+    let (names, rows) = (lines.text(0..head), &lines.bodies[head..]);
+    // What names a column does not tell rows apart.
+    let (of_columns, of_rows) = (KeywordMatcher::new(&ask.keywords).find(&names), rows.join("\n"));
+    let in_rows = KeywordMatcher::new(&ask.keywords).find(&of_rows);
+    let keywords = ask.keywords.iter().zip(of_columns.iter().zip(&in_rows));
+    let keywords: Vec<_> = keywords
+        .filter(|(_, (column, row))| **column == 0.0 || **row > 0.0)
+        .map(|(keyword, _)| keyword.clone())
+        .collect();
+    let ask = &FilterQuery { keywords, ..ask.clone() };
     let relevance = Relevance::of(&ask.keywords, ask.most, rows.iter().copied());
     if !ask.tells_apart(&relevance, LEAST_EVIDENCE) {
         return None;
@@ -106,10 +127,11 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
     order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
     let mut selection = LineSelection::none(&lines);
     // The header, and the rule that may be under it.
-    selection.keep(0..if rows[0].chars().all(|c| "-+|=: ".contains(c)) { 2 } else { 1 });
+    let has_rule = rows[0].chars().all(|c| "-+|=: ".contains(c));
+    selection.keep(head.saturating_sub(MOST_COMMENTS)..head + usize::from(has_rule));
     order.truncate(settings.max_lines);
     let matching = order.len();
-    order.into_iter().for_each(|row| selection.keep(row + 1..row + 2));
+    order.into_iter().for_each(|row| selection.keep(row + head..row + head + 1));
     let mut filtered = FilterOutput::new(selection.render(&lines), "rows", rows.len(), matching).with_remarks(&remarks);
     filtered.remark = Some(format!("{matching} of {} rows fit", rows.len()));
     Some(filtered)

@@ -31,9 +31,9 @@ usage: cargo xtask CHORE
                                  hours); writes that section alone, where N is 36,000 or more
   bench tools                    the tools: grep and glob beside rg, pages of a large file, a web page, the parts of a first
                                  request; writes that section alone
-  bench results [--embeddings URL --embeddings-model NAME] [--chat URL --chat-model NAME] [--lost]
+  bench results [--embeddings URL --embeddings-model NAME] [--chat URL --chat-model NAME] [--cases]
                                  what post-processing saves and loses over a labelled corpus, and with models of a service;
-                                 writes that section alone, unless --lost, which lists the lost lines
+                                 writes that section alone, unless --cases, which lists each case
   man                            writes the manual pages to target/man, one for each command
   soak [--minutes N] [--kills N] [--seed S]
                                  random messages and kills for so many minutes and kills at least (default 200 kills), from
@@ -443,7 +443,7 @@ fn bench_results(args: &[&str]) -> Result<()> {
     let mut command = cargo(&["bench", "--locked", "--bench", "results", "--"]);
     command.args(args);
     let section = output_of(command)?;
-    if args.contains(&"--lost") {
+    if args.contains(&"--cases") {
         return Ok(());
     }
     let page = root().join("docs/benchmarks.md");

@@ -19,7 +19,7 @@ const COMMON: usize = 5;
 /// The share of names that say little: common, short or private ones.
 const FAINT: f64 = 0.1;
 const SHORT: usize = 3;
-/// Names that most files use from the language or its library, whoever else defines one of that name.
+/// Names that mean something of the language or its library, whoever else defines one of that name.
 const OF_LANGUAGES: &[&str] = &[
     "Some",
     "None",
@@ -78,8 +78,8 @@ pub(super) fn rank_definitions(files: &[GraphFile<'_>], idents: &HashSet<&str>) 
     }
     let mut start: Vec<f64> = files.iter().map(|file| if file.is_discussed { DISCUSSED } else { 1.0 }).collect();
     for ident in idents {
-        for file in definers.get(ident).into_iter().flatten() {
-            start[*file] *= MENTIONED;
+        for definer in definers.get(ident).into_iter().flatten() {
+            start[definer.file] *= MENTIONED;
         }
     }
     let ranks = page_rank(&edges, &start);
@@ -113,18 +113,33 @@ pub(super) fn rank_definitions(files: &[GraphFile<'_>], idents: &HashSet<&str>) 
     ranked
 }
 
+/// A file that defines a name.
+struct Definer {
+    file: usize,
+    /// One of the definitions is a type.
+    is_type: bool,
+    /// All definitions are parts of types.
+    is_member: bool,
+}
+
 /// Returns the files that define each name.
-fn definers<'a>(files: &[GraphFile<'a>]) -> HashMap<&'a str, Vec<usize>> {
-    let mut definers: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (index, file) in files.iter().enumerate() {
-        let named = file.tags.definitions.iter().filter(|definition| definition.kind != SymbolKind::Impl);
+fn definers<'a>(files: &[GraphFile<'a>]) -> HashMap<&'a str, Vec<Definer>> {
+    let mut definers: HashMap<&str, Vec<Definer>> = HashMap::new();
+    for (file, graph_file) in files.iter().enumerate() {
+        let named = graph_file.tags.definitions.iter().filter(|definition| definition.kind != SymbolKind::Impl);
         for definition in named {
+            let (is_type, is_member) = (definition.kind.is_type(), definition.kind.is_member());
             let list = definers.entry(&definition.name).or_default();
-            if list.last() != Some(&index) {
-                list.push(index);
+            match list.last_mut().filter(|last| last.file == file) {
+                Some(last) => {
+                    last.is_type |= is_type;
+                    last.is_member &= is_member;
+                }
+                None => list.push(Definer { file, is_type, is_member }),
             }
         }
     }
+    definers.retain(|name, _| !OF_LANGUAGES.contains(name));
     definers
 }
 
@@ -132,14 +147,21 @@ fn definers<'a>(files: &[GraphFile<'a>]) -> HashMap<&'a str, Vec<usize>> {
 fn uses<'a>(
     index: usize,
     tags: &'a FileTags,
-    definers: &'a HashMap<&str, Vec<usize>>,
+    definers: &'a HashMap<&str, Vec<Definer>>,
 ) -> impl Iterator<Item = (&'a str, usize, f64)> {
+    let defined = |name: &str| definers.get(name).map_or(&[][..], Vec::as_slice);
+    let types = tags.references.iter().flat_map(move |(name, _)| defined(name)).filter(|definer| definer.is_type);
+    let with_used_types: HashSet<usize> = types.map(|definer| definer.file).collect();
     tags.references.iter().flat_map(move |(name, count)| {
-        let list = definers.get(name).map_or(&[][..], Vec::as_slice);
+        let list = defined(name);
         // A name that the file defines as well most likely means its own.
-        let says_something = list.len() <= TOO_COMMON && !list.contains(&index);
+        let says_something = list.len() <= TOO_COMMON && !list.iter().any(|definer| definer.file == index);
         let weight = f64::from(count).sqrt() * weight_of(name, list.len());
-        list.iter().filter(move |_| says_something).map(move |to| (name, *to, weight))
+        // Such a member may belong to any type, such as one of the language's library.
+        let is_plain = !name.trim_matches('_').contains('_') && !name.chars().skip(1).any(char::is_uppercase);
+        let is_meant = |definer: &Definer| !(definer.is_member && is_plain) || with_used_types.contains(&definer.file);
+        let meant: Vec<_> = list.iter().filter(|definer| says_something && is_meant(definer)).collect();
+        meant.into_iter().map(move |to| (name, to.file, weight))
     })
 }
 
@@ -149,11 +171,7 @@ fn weight_of(name: &str, definers: usize) -> f64 {
     let is_short = name.chars().count() <= SHORT && name.is_ascii();
     // A plain word is mostly the method of something else, such as `join` of a library's type.
     let is_plain = !name.trim_matches('_').contains('_') && !name.contains(char::is_uppercase);
-    let is_of_language = OF_LANGUAGES.contains(&name);
-    let faint = [is_private, is_short, is_plain || is_of_language, definers > COMMON]
-        .into_iter()
-        .filter(|is_faint| *is_faint)
-        .count();
+    let faint = [is_private, is_short, is_plain, definers > COMMON].into_iter().filter(|is_faint| *is_faint).count();
     FAINT.powi(i32::try_from(faint).unwrap_or(0)) / definers.max(1) as f64
 }
 

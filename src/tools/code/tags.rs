@@ -61,6 +61,19 @@ impl SymbolKind {
         ("variant", Self::Variant),
     ];
 
+    /// Returns true for a type, which has members.
+    pub(super) fn is_type(self) -> bool {
+        matches!(
+            self,
+            Self::Class | Self::Enum | Self::Interface | Self::Struct | Self::Trait | Self::Type | Self::Union
+        )
+    }
+
+    /// Returns true for a part of a type.
+    pub(super) fn is_member(self) -> bool {
+        matches!(self, Self::Constructor | Self::Field | Self::Method | Self::Variant)
+    }
+
     /// Returns the word for it.
     pub(super) fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("symbol", |(name, _)| name)

@@ -1,0 +1,81 @@
+//! Dates in a question, as tables and logs write them.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const MONTH: &str = "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)";
+
+/// A date of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuestionDate {
+    /// As it was written.
+    pub text: String,
+    /// How tables and logs write it, in lower case; without a day, how their dates begin.
+    pub forms: Vec<String>,
+}
+
+/// `7 April 2013`; `April 7th 2013` and `2013年4月7日`, both also without the day.
+static DATES: LazyLock<[Regex; 3]> = LazyLock::new(|| {
+    [
+        format!(r"(?i)\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<m>{MONTH}),?\s+(?P<y>\d{{4}})\b"),
+        format!(r"(?i)\b(?P<m>{MONTH})\s+(?:(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,?\s+)?(?P<y>\d{{4}})\b"),
+        r"(?P<y>\d{4})\s*年\s*(?P<m>\d{1,2})\s*月(?:份|\s*(?P<d>\d{1,2})\s*[日号])?".to_owned(),
+    ]
+    // The patterns are constants of this file.
+    .map(|pattern| Regex::new(&pattern).unwrap_or_else(|_| unreachable!("the pattern {pattern} is valid")))
+});
+
+/// Returns the dates of a question that name at least a year and a month.
+pub fn dates_of(question: &str) -> Vec<QuestionDate> {
+    let mut rest = question.to_owned();
+    let mut dates = Vec::new();
+    for pattern in DATES.iter() {
+        dates.extend(pattern.captures_iter(&rest).filter_map(date_of));
+        rest = pattern.replace_all(&rest, " ").into_owned();
+    }
+    dates
+}
+
+fn date_of(found: regex::Captures<'_>) -> Option<QuestionDate> {
+    let number = |name: &str| found.name(name)?.as_str().parse::<u32>().ok();
+    let (year, day) = (number("y")?, number("d").filter(|day| (1..=31).contains(day)));
+    let named = || MONTHS.iter().zip(1..).find(|(name, _)| found["m"].to_lowercase().starts_with(*name));
+    let month = number("m").or_else(|| Some(named()?.1)).filter(|month| (1..=12).contains(month))?;
+    let name = MONTHS[month as usize - 1];
+    let forms = match day {
+        Some(day) => vec![
+            format!("{year}-{month:02}-{day:02}"),
+            format!("{year}/{month:02}/{day:02}"),
+            format!("{year}/{month}/{day}"),
+            format!("{day:02}/{name}/{year}"),
+            format!("{name} {day} {year}"),
+        ],
+        None => vec![format!("{year}-{month:02}"), format!("{year}/{month:02}"), format!("{year}/{month}/")],
+    };
+    Some(QuestionDate { text: found[0].to_owned(), forms })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_found_in_words_and_become_those_of_tables() {
+        for (question, expected) in [
+            ("how much rain on April 7th 2013?", Some(("April 7th 2013", "2013-04-07"))),
+            ("what happened on 7 Apr 2013", Some(("7 Apr 2013", "2013-04-07"))),
+            ("in May 2009", Some(("May 2009", "2009-05"))),
+            ("2009 年 6 月的就业人数", Some(("2009 年 6 月", "2009-06"))),
+            ("2013年4月17日", Some(("2013年4月17日", "2013-04-17"))),
+            ("2013年14月", None),
+            ("in 1975", None),
+            ("maybe 2013", None),
+        ] {
+            let found = dates_of(question);
+            let first = found.first().map(|date| (date.text.as_str(), date.forms[0].as_str()));
+            assert_eq!(first, expected, "{question}");
+        }
+    }
+}
