@@ -269,9 +269,13 @@ fn version() -> i32 {
     for language in CodeLanguage::ALL {
         hash.update(query_text(language));
     }
-    let digest = hash.finalize();
-    // Zero is the version of a file without one.
-    i32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]).max(1)
+    version_of(&hash.finalize())
+}
+
+/// Returns the version that a digest stands for: positive, as zero is that of a file without one.
+fn version_of(digest: &[u8]) -> i32 {
+    let first = digest.first_chunk().copied().unwrap_or_default();
+    (i32::from_le_bytes(first) & i32::MAX).max(1)
 }
 
 fn is_damage(error: &rusqlite::Error) -> bool {
@@ -287,6 +291,14 @@ mod tests {
         let mut paths: Vec<_> = cache.files_below(Path::new(folder)).into_keys().collect();
         paths.sort();
         paths
+    }
+
+    #[test]
+    fn versions_are_positive_and_differ_with_their_digests() {
+        let digests = [[0xff, 0xff, 0xff, 0xff], [0xfe, 0xff, 0xff, 0xff], [2, 0, 0, 0], [3, 0, 0, 0x80]];
+        let versions: std::collections::BTreeSet<i32> = digests.iter().map(|digest| version_of(digest)).collect();
+        assert!(versions.len() == digests.len() && versions.iter().all(|version| *version > 0), "{versions:?}");
+        assert_eq!(version_of(&[0; 4]), 1, "zero is that of a file without a version");
     }
 
     fn add(cache: &CodeCache, paths: &[&str]) {

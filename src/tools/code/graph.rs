@@ -53,6 +53,8 @@ type Edges = Vec<Vec<(usize, f64)>>;
 pub(super) struct GraphFile<'a> {
     pub tags: &'a FileTags,
     pub is_discussed: bool,
+    /// Only other tests use what it defines.
+    pub is_test: bool,
 }
 
 /// A definition with its rank: the index of the file, and of the definition in it.
@@ -69,7 +71,7 @@ pub(super) fn rank_definitions(files: &[GraphFile<'_>], idents: &HashSet<&str>) 
     let mut edges: Edges = vec![Vec::new(); files.len()];
     for (from, edge) in edges.iter_mut().enumerate() {
         let mut weights: HashMap<usize, f64> = HashMap::new();
-        for (_, to, weight) in uses(from, files[from].tags, &definers) {
+        for (_, to, weight) in uses(from, &files[from], &definers) {
             *weights.entry(to).or_default() += weight;
         }
         edge.extend(weights);
@@ -86,7 +88,7 @@ pub(super) fn rank_definitions(files: &[GraphFile<'_>], idents: &HashSet<&str>) 
     let mut scores: HashMap<(usize, &str), f64> = HashMap::new();
     for (from, edges) in edges.iter().enumerate() {
         let total: f64 = edges.iter().map(|(_, weight)| weight).sum();
-        for (name, to, weight) in uses(from, files[from].tags, &definers) {
+        for (name, to, weight) in uses(from, &files[from], &definers) {
             *scores.entry((to, name)).or_default() += ranks[from] * weight / total;
         }
     }
@@ -116,10 +118,11 @@ pub(super) fn rank_definitions(files: &[GraphFile<'_>], idents: &HashSet<&str>) 
 /// A file that defines a name.
 struct Definer {
     file: usize,
-    /// One of the definitions is a type.
-    is_type: bool,
-    /// All definitions are parts of types.
-    is_member: bool,
+    /// What it defines by that name.
+    has_type: bool,
+    has_member: bool,
+    has_other: bool,
+    is_test: bool,
 }
 
 /// Returns the files that define each name.
@@ -128,14 +131,16 @@ fn definers<'a>(files: &[GraphFile<'a>]) -> HashMap<&'a str, Vec<Definer>> {
     for (file, graph_file) in files.iter().enumerate() {
         let named = graph_file.tags.definitions.iter().filter(|definition| definition.kind != SymbolKind::Impl);
         for definition in named {
-            let (is_type, is_member) = (definition.kind.is_type(), definition.kind.is_member());
             let list = definers.entry(&definition.name).or_default();
-            match list.last_mut().filter(|last| last.file == file) {
-                Some(last) => {
-                    last.is_type |= is_type;
-                    last.is_member &= is_member;
-                }
-                None => list.push(Definer { file, is_type, is_member }),
+            if list.last().is_none_or(|last| last.file != file) {
+                let is_test = graph_file.is_test;
+                list.push(Definer { file, has_type: false, has_member: false, has_other: false, is_test });
+            }
+            if let Some(last) = list.last_mut() {
+                let (is_type, is_member) = (definition.kind.is_type(), definition.kind.is_member());
+                last.has_type |= is_type;
+                last.has_member |= is_member;
+                last.has_other |= !is_type && !is_member;
             }
         }
     }
@@ -143,24 +148,30 @@ fn definers<'a>(files: &[GraphFile<'a>]) -> HashMap<&'a str, Vec<Definer>> {
     definers
 }
 
-/// Returns the uses of names in a file, given by its index: the name, the file that defines it, and the weight.
+/// Returns the uses of names in a file of this index: the name, the file that defines it, and the weight.
 fn uses<'a>(
     index: usize,
-    tags: &'a FileTags,
+    user: &'a GraphFile<'a>,
     definers: &'a HashMap<&str, Vec<Definer>>,
 ) -> impl Iterator<Item = (&'a str, usize, f64)> {
     let defined = |name: &str| definers.get(name).map_or(&[][..], Vec::as_slice);
-    let types = tags.references.iter().flat_map(move |(name, _)| defined(name)).filter(|definer| definer.is_type);
+    let (tags, is_test) = (user.tags, user.is_test);
+    let types = tags.references.iter().flat_map(move |(name, _)| defined(name)).filter(|definer| definer.has_type);
     let with_used_types: HashSet<usize> = types.map(|definer| definer.file).collect();
-    tags.references.iter().flat_map(move |(name, count)| {
+    tags.references.iter().flat_map(move |(written, count)| {
+        let name = written.trim_start_matches('.');
         let list = defined(name);
         // A name that the file defines as well most likely means its own.
         let says_something = list.len() <= TOO_COMMON && !list.iter().any(|definer| definer.file == index);
         let weight = f64::from(count).sqrt() * weight_of(name, list.len());
-        // Such a member may belong to any type, such as one of the language's library.
-        let is_plain = !name.trim_matches('_').contains('_') && !name.chars().skip(1).any(char::is_uppercase);
-        let is_meant = |definer: &Definer| !(definer.is_member && is_plain) || with_used_types.contains(&definer.file);
-        let meant: Vec<_> = list.iter().filter(|definer| says_something && is_meant(definer)).collect();
+        let is_plain = !name.chars().skip(1).any(char::is_uppercase);
+        let is_meant = |definer: &Definer| {
+            let is_other = name == written && (definer.has_type || definer.has_other);
+            // A member of a plain name may belong to any type, such as one of the language's library.
+            is_other || (definer.has_member && (!is_plain || with_used_types.contains(&definer.file)))
+        };
+        let may_use = |definer: &&Definer| is_test || !definer.is_test;
+        let meant: Vec<_> = list.iter().filter(may_use).filter(|definer| says_something && is_meant(definer)).collect();
         meant.into_iter().map(move |to| (name, to.file, weight))
     })
 }
@@ -169,8 +180,9 @@ fn uses<'a>(
 fn weight_of(name: &str, definers: usize) -> f64 {
     let is_private = name.starts_with(['_', '#']);
     let is_short = name.chars().count() <= SHORT && name.is_ascii();
-    // A plain word is mostly the method of something else, such as `join` of a library's type.
-    let is_plain = !name.trim_matches('_').contains('_') && !name.contains(char::is_uppercase);
+    // A plain word is mostly that of something else, such as `join` of a library's type, or `MAX` of a number.
+    let is_one_case = !name.contains(char::is_uppercase) || !name.contains(char::is_lowercase);
+    let is_plain = !name.trim_matches('_').contains('_') && is_one_case;
     let faint = [is_private, is_short, is_plain, definers > COMMON].into_iter().filter(|is_faint| *is_faint).count();
     FAINT.powi(i32::try_from(faint).unwrap_or(0)) / definers.max(1) as f64
 }
@@ -219,7 +231,7 @@ mod tests {
         let graph: Vec<_> = files
             .iter()
             .enumerate()
-            .map(|(index, tags)| GraphFile { tags, is_discussed: discussed.contains(&index) })
+            .map(|(index, tags)| GraphFile { tags, is_discussed: discussed.contains(&index), is_test: false })
             .collect();
         let ranked = rank_definitions(&graph, &idents.iter().copied().collect());
         ranked.iter().map(|found| files[found.file].definitions[found.definition].name.clone()).collect()
@@ -263,6 +275,32 @@ mod tests {
         let personal = page_rank(&vec![vec![(1, 3.0), (2, 1.0)], vec![], vec![]], &[1.0, 1.0, 50.0]);
         assert!(personal[2] > weighted[2], "{personal:?}");
         assert_eq!(page_rank(&Vec::new(), &[]), Vec::<f64>::new());
+    }
+
+    #[test]
+    fn a_member_is_used_where_its_type_is_and_a_test_helper_by_tests() {
+        let mut stack = tags(&["Stack", "push"], &[]);
+        (stack.definitions[0].kind, stack.definitions[1].kind) = (SymbolKind::Struct, SymbolKind::Method);
+        let files = [
+            stack,
+            tags(&["helper_one"], &[]),
+            tags(&["a"], &[(".push", 9), ("helper_one", 1)]),
+            tags(&["b"], &[(".push", 1), ("Stack", 1)]),
+            tags(&["c"], &[("helper_one", 1), ("push", 1)]),
+        ];
+        let graph = |tests: &'static [usize]| {
+            let file = |(index, tags)| GraphFile { tags, is_discussed: false, is_test: tests.contains(&index) };
+            files.iter().enumerate().map(file).collect::<Vec<_>>()
+        };
+        let users = |tests: &'static [usize], name: &str| {
+            let graph = graph(tests);
+            let definers = definers(&graph);
+            let uses = |index: usize| uses(index, &graph[index], &definers).any(|(used, _, _)| used == name);
+            (0..graph.len()).filter(|index| uses(*index)).collect::<Vec<_>>()
+        };
+        assert_eq!(users(&[], "push"), [3], "others may push to a list of the language");
+        assert_eq!(users(&[], "helper_one"), [2, 4]);
+        assert_eq!(users(&[1, 4], "helper_one"), [4]);
     }
 
     #[test]

@@ -38,11 +38,11 @@ const RUST: &str = r"
 (static_item name: (identifier) @name) @definition.constant
 (enum_variant name: (identifier) @name) @definition.variant
 (call_expression function: (identifier) @reference)
-(call_expression function: (field_expression field: (field_identifier) @reference))
+(call_expression function: (field_expression field: (field_identifier) @member))
 (generic_function function: (identifier) @reference)
-(generic_function function: (field_expression field: (field_identifier) @reference))
+(generic_function function: (field_expression field: (field_identifier) @member))
 (macro_invocation macro: (identifier) @reference)
-(scoped_identifier name: (identifier) @reference)
+(scoped_identifier name: (identifier) @member)
 (use_list (identifier) @reference)
 (type_identifier) @reference
 (identifier) @constant

@@ -154,7 +154,11 @@ fn map(
         .items
         .iter()
         .enumerate()
-        .map(|(index, file)| GraphFile { tags: &file.tags, is_discussed: discussed.files.contains(&index) })
+        .map(|(index, file)| GraphFile {
+            tags: &file.tags,
+            is_discussed: discussed.files.contains(&index),
+            is_test: is_test(&file.shown),
+        })
         .collect();
     let ranked = rank_definitions(&graph, &idents);
     let notes = notes(&scan, &discussed.unknown, stop, limit);
@@ -256,6 +260,18 @@ impl DiscussedFiles {
         }
         found
     }
+}
+
+/// Returns true for a file of tests, as the languages' tools name them.
+fn is_test(shown: &str) -> bool {
+    let (folder, name) = shown.rsplit_once('/').unwrap_or(("", shown));
+    let stem = name.split('.').next().unwrap_or(name);
+    let is_of_tests = |word: &str| matches!(word, "test" | "tests" | "__tests__" | "spec" | "testdata");
+    folder.split('/').any(is_of_tests)
+        || name.split('.').skip(1).any(is_of_tests)
+        || stem == "conftest"
+        || stem.starts_with("test_")
+        || ["_test", "_tests", "Test", "Tests"].iter().any(|end| stem.ends_with(end))
 }
 
 /// Returns a path without `.`.

@@ -1,6 +1,7 @@
 //! The definitions of a source file, and the names in it that are defined elsewhere.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
@@ -115,8 +116,8 @@ impl NameCounts {
     }
 }
 
-impl From<BTreeMap<&str, u32>> for NameCounts {
-    fn from(counts: BTreeMap<&str, u32>) -> Self {
+impl<T: Display> From<BTreeMap<T, u32>> for NameCounts {
+    fn from(counts: BTreeMap<T, u32>) -> Self {
         Self(counts.into_iter().map(|(name, count)| format!("{count} {name}\n")).collect())
     }
 }
@@ -127,6 +128,7 @@ pub(super) struct FileTags {
     /// In the order of their places.
     #[serde(rename = "d")]
     pub definitions: Vec<Definition>,
+    /// A name with a dot before it can only be that of a member.
     #[serde(rename = "r")]
     pub references: NameCounts,
     /// The file was not read to its end, as it takes too long.
@@ -140,6 +142,7 @@ enum CaptureRole {
     Name,
     Definition(SymbolKind),
     Reference,
+    Member,
     Constant,
 }
 
@@ -156,6 +159,7 @@ impl TagQuery {
         let role = |name: &&str| match *name {
             "name" => Ok(CaptureRole::Name),
             "reference" => Ok(CaptureRole::Reference),
+            "member" => Ok(CaptureRole::Member),
             "constant" => Ok(CaptureRole::Constant),
             other => other
                 .strip_prefix("definition.")
@@ -198,7 +202,7 @@ pub(super) fn extract_tags(
     let tree = parser.parse(language, source, stop)?;
     // By the first byte of the name.
     let mut definitions: BTreeMap<usize, FoundDefinition> = BTreeMap::new();
-    let mut references: HashMap<usize, &str> = HashMap::new();
+    let mut references: HashMap<usize, (bool, &str)> = HashMap::new();
     parser.query(query, &tree, source, stop, |found| {
         let role = |index: u32| roles.get(index as usize).copied();
         if let Some((name, definition)) = read_definition(found, role, source) {
@@ -211,24 +215,39 @@ pub(super) fn extract_tags(
         }
         for capture in found.captures() {
             let Some(name) = name_of(capture.node, source) else { continue };
-            let is_reference = match role(capture.index) {
-                Some(CaptureRole::Reference) => true,
-                Some(CaptureRole::Constant) => name.chars().next().is_some_and(char::is_uppercase),
-                Some(CaptureRole::Name | CaptureRole::Definition(_)) | None => false,
+            let is_member = match role(capture.index) {
+                Some(CaptureRole::Reference) => false,
+                Some(CaptureRole::Member) => is_of_type(capture.node, source),
+                Some(CaptureRole::Constant) if name.chars().next().is_some_and(char::is_uppercase) => false,
+                Some(CaptureRole::Name | CaptureRole::Constant | CaptureRole::Definition(_)) | None => continue,
             };
-            if is_reference && references.len() < MAX_REFERENCES {
-                references.insert(capture.node.start_byte(), name);
+            if references.len() < MAX_REFERENCES {
+                // A constant may be one of a type.
+                references.entry(capture.node.start_byte()).or_insert((is_member, name)).0 |= is_member;
             }
         }
     })?;
-    let mut counts = BTreeMap::new();
-    for (_, name) in references.iter().filter(|(at, _)| !definitions.contains_key(at)) {
-        *counts.entry(*name).or_default() += 1;
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    for (_, (is_member, name)) in references.iter().filter(|(at, _)| !definitions.contains_key(at)) {
+        *counts.entry(format!("{}{name}", if *is_member { "." } else { "" })).or_default() += 1;
     }
     let mut definitions: Vec<_> = definitions.into_values().map(|found| found.definition).collect();
     // An outer one before those in it.
     definitions.sort_by_key(|definition| (definition.start, std::cmp::Reverse(definition.end)));
     Ok(FileTags { definitions, references: counts.into(), is_partial: false })
+}
+
+/// The types of Rust whose names are those of no module in this place.
+const PRIMITIVE_TYPES: [&str; 16] = [
+    "bool", "char", "str", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "usize",
+];
+
+/// Returns true for the name behind a value (`value.name`) or a type (`Type::name`), and false behind a module.
+fn is_of_type(name: Node<'_>, source: &[u8]) -> bool {
+    let Some(path) = name.parent().and_then(|parent| parent.child_by_field_name("path")) else { return true };
+    let last = path.child_by_field_name("name").unwrap_or(path);
+    let is_type = |name: &str| name.starts_with(char::is_uppercase) || PRIMITIVE_TYPES.contains(&name);
+    name_of(last, source).is_none_or(is_type)
 }
 
 fn name_of<'a>(node: Node<'_>, source: &'a [u8]) -> Option<&'a str> {
@@ -249,7 +268,7 @@ fn read_definition(
         match role(capture.index)? {
             CaptureRole::Name => name = Some(capture.node),
             CaptureRole::Definition(kind) => whole = Some((capture.node, kind)),
-            CaptureRole::Reference | CaptureRole::Constant => return None,
+            CaptureRole::Reference | CaptureRole::Member | CaptureRole::Constant => return None,
         }
     }
     let (name, (node, kind)) = (name?, whole?);
