@@ -76,6 +76,20 @@ async fn a_turn_sees_what_it_asks_for_and_can_read_the_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn calls_of_a_plan_are_filtered_unless_another_call_reads_them() {
+    let model = Model::start().await;
+    let plan = json!({"calls": [
+        {"id": "a", "tool": "read_file", "arguments": {"path": "limits.rs"}},
+        {"id": "b", "tool": "read_file", "arguments": {"path": "limits.rs"}},
+        {"id": "c", "tool": "write_file", "arguments": {"path": "copy.rs", "content": "{{b}}"}, "needs": ["b"]},
+    ]});
+    model.on(QUESTION, [Reply::tool("parallel", &plan), Reply::text("in limits.rs")]);
+    let (gateway, shown) = result_of(setup(&model), &model).await;
+    assert_eq!(shown.matches("[filtered for the question: ").count(), 1, "{shown}");
+    assert_eq!(fs::read_to_string(gateway.workspace().join("copy.rs")).unwrap().trim_end(), source().trim_end());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn switched_off_results_are_those_of_the_tool() {
     let mut results = Vec::new();
     for (key, value) in [

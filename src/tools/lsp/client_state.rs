@@ -14,7 +14,7 @@ use crate::text::{one_line, truncate};
 /// The longest id of a request and of a progress, in bytes.
 const MAX_ID: usize = 200;
 /// The most diagnostics of a file, and of progress reports, that are kept.
-const MAX_DIAGNOSTICS: usize = 2_000;
+pub(super) const MAX_DIAGNOSTICS: usize = 2_000;
 const MAX_PROGRESS: usize = 1_000;
 /// The most items of a question about the configuration.
 const MAX_ITEMS: usize = 1_000;

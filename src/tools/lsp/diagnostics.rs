@@ -6,7 +6,7 @@ use lsp_types::{Diagnostic, DiagnosticSeverity, NumberOrString};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::client_state::PublishedDiagnostics;
+use super::client_state::{MAX_DIAGNOSTICS, PublishedDiagnostics};
 use super::connection::LspError;
 use super::positions::{PositionEncoding, PositionIndex};
 use super::service::OpenTarget;
@@ -58,7 +58,7 @@ async fn pull(target: &OpenTarget) -> Result<Vec<Diagnostic>, LspError> {
         }
     };
     let Value::Array(items) = answer["items"].take() else { return Err(target.invalid("diagnostics")) };
-    Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
+    Ok(items.into_iter().take(MAX_DIAGNOSTICS).filter_map(|item| serde_json::from_value(item).ok()).collect())
 }
 
 async fn await_published(target: &OpenTarget) -> Result<FoundDiagnostics, LspError> {
@@ -75,7 +75,7 @@ async fn await_published(target: &OpenTarget) -> Result<FoundDiagnostics, LspErr
     if target.cancel.is_cancelled() {
         return Err(LspError::from("Cancelled".to_owned()));
     }
-    let is_partial = !document.is_new_text && !document.is_changed || settle(target).await;
+    let is_settled = !document.is_new_text && !document.is_changed || settle(target).await;
     if let Some(error) = server.connection.ended() {
         return Err(error);
     }
@@ -84,7 +84,7 @@ async fn await_published(target: &OpenTarget) -> Result<FoundDiagnostics, LspErr
         let name = &server.connection.name;
         return Err(LspError::for_now(format!("{name} sent no diagnostics of {} in time", target.shown())));
     };
-    Ok(FoundDiagnostics { all: published.diagnostics, is_partial: !is_partial })
+    Ok(FoundDiagnostics { all: published.diagnostics, is_partial: !is_settled })
 }
 
 /// Waits until the server is quiet; returns false if it still works at the deadline.

@@ -30,28 +30,28 @@ type ServerKey = (&'static str, PathBuf);
 pub(super) struct LanguageServers {
     runner: Arc<CommandRunner>,
     config: LspConfig,
-    places: Mutex<Places>,
+    slots: Mutex<ServerSlots>,
 }
 
 #[derive(Default)]
-struct Places {
-    by_key: HashMap<ServerKey, Arc<Place>>,
+struct ServerSlots {
+    by_key: HashMap<ServerKey, Arc<ServerSlot>>,
     /// A task looks for idle servers.
     is_watched: bool,
 }
 
-/// A server, or the place of one that starts.
-struct Place {
+/// A running server, or one that starts.
+struct ServerSlot {
     server: tokio::sync::Mutex<Option<Arc<LanguageServer>>>,
-    usage: Mutex<PlaceUsage>,
+    usage: Mutex<SlotUsage>,
 }
 
-struct PlaceUsage {
+struct SlotUsage {
     calls: usize,
     last: Instant,
 }
 
-impl Place {
+impl ServerSlot {
     fn idle_since(&self) -> Option<Instant> {
         let usage = self.usage.lock();
         (usage.calls == 0).then_some(usage.last)
@@ -61,19 +61,19 @@ impl Place {
 /// A server that a call uses.
 pub(super) struct ServerLease {
     pub server: Arc<LanguageServer>,
-    _use: PlaceUse,
+    _use: SlotUse,
 }
 
-struct PlaceUse(Arc<Place>);
+struct SlotUse(Arc<ServerSlot>);
 
-impl PlaceUse {
-    fn new(place: Arc<Place>) -> Self {
-        place.usage.lock().calls += 1;
-        Self(place)
+impl SlotUse {
+    fn new(slot: Arc<ServerSlot>) -> Self {
+        slot.usage.lock().calls += 1;
+        Self(slot)
     }
 }
 
-impl Drop for PlaceUse {
+impl Drop for SlotUse {
     fn drop(&mut self) {
         let mut usage = self.0.usage.lock();
         usage.calls = usage.calls.saturating_sub(1);
@@ -83,7 +83,7 @@ impl Drop for PlaceUse {
 
 impl LanguageServers {
     pub(super) fn new(runner: Arc<CommandRunner>, config: LspConfig) -> Self {
-        Self { runner, config, places: Mutex::default() }
+        Self { runner, config, slots: Mutex::default() }
     }
 
     pub(super) fn config(&self) -> &LspConfig {
@@ -106,13 +106,13 @@ impl LanguageServers {
         let name = Path::new(&command[0]).file_name().unwrap_or_default().to_string_lossy().into_owned();
         // Refuses a turn that may run no commands, also if the server runs already.
         let request = self.runner.shared_request(script(root, &command), trust).await?;
-        let place = self.place((kind.name, root.to_owned())).await?;
+        let slot = self.slot((kind.name, root.to_owned())).await?;
         let mut running = tokio::select! {
-            running = place.0.server.lock() => running,
+            running = slot.0.server.lock() => running,
             () = cancel.cancelled() => return Err(LspError::from("Cancelled".to_owned())),
         };
         if let Some(server) = running.as_ref().filter(|server| server.connection.state.ended().is_none()) {
-            return Ok(ServerLease { server: Arc::clone(server), _use: place_use(&place) });
+            return Ok(ServerLease { server: Arc::clone(server), _use: slot_use(&slot) });
         }
         *running = None;
         let exe = self.runner.exe().to_owned();
@@ -123,7 +123,7 @@ impl LanguageServers {
         let server = LanguageServer::initialize(kind, connection, root, hidden, limit, cancel).await?;
         let server = Arc::new(server);
         *running = Some(Arc::clone(&server));
-        Ok(ServerLease { server, _use: place_use(&place) })
+        Ok(ServerLease { server, _use: slot_use(&slot) })
     }
 
     /// Returns the folders that servers do not see.
@@ -172,61 +172,61 @@ impl LanguageServers {
         environment
     }
 
-    /// Returns the place of a server. If there are too many, the one that was not used for the longest time is stopped.
-    async fn place(self: &Arc<Self>, key: ServerKey) -> Result<PlaceUse, LspError> {
-        let (place, stopped) = {
-            let mut places = self.places.lock();
+    /// Returns the slot of a server. If there are too many, the one that was not used for the longest time is stopped.
+    async fn slot(self: &Arc<Self>, key: ServerKey) -> Result<SlotUse, LspError> {
+        let (slot, stopped) = {
+            let mut slots = self.slots.lock();
             let mut stopped = None;
-            if !places.by_key.contains_key(&key) && places.by_key.len() >= MAX_SERVERS {
-                let idle = places.by_key.iter().filter_map(|(key, place)| Some((place.idle_since()?, key.clone())));
+            if !slots.by_key.contains_key(&key) && slots.by_key.len() >= MAX_SERVERS {
+                let idle = slots.by_key.iter().filter_map(|(key, slot)| Some((slot.idle_since()?, key.clone())));
                 let Some((_, oldest)) = idle.min() else {
                     let text = format!("{MAX_SERVERS} language servers are in use; try again when a call has ended");
                     return Err(LspError::for_now(text));
                 };
-                stopped = places.by_key.remove(&oldest);
+                stopped = slots.by_key.remove(&oldest);
             }
             let fresh =
-                || Arc::new(Place { server: tokio::sync::Mutex::default(), usage: Mutex::new(PlaceUsage::now()) });
-            let place = PlaceUse::new(Arc::clone(places.by_key.entry(key).or_insert_with(fresh)));
-            if !std::mem::replace(&mut places.is_watched, true) {
+                || Arc::new(ServerSlot { server: tokio::sync::Mutex::default(), usage: Mutex::new(SlotUsage::now()) });
+            let slot = SlotUse::new(Arc::clone(slots.by_key.entry(key).or_insert_with(fresh)));
+            if !std::mem::replace(&mut slots.is_watched, true) {
                 let wait = (self.config.idle_timeout.0 / 4).clamp(SHORTEST_WAIT, LONGEST_WAIT);
                 tokio::spawn(watch(Arc::downgrade(self), wait));
             }
-            (place, stopped)
+            (slot, stopped)
         };
         if let Some(stopped) = stopped {
             stop(&stopped).await;
         }
-        Ok(place)
+        Ok(slot)
     }
 
     /// Stops idle servers. Returns false if none is left.
     async fn stop_idle(&self) -> bool {
         let limit = self.config.idle_timeout.0;
         let (idle, is_left) = {
-            let mut places = self.places.lock();
-            let is_idle = |place: &Arc<Place>| place.idle_since().is_some_and(|since| since.elapsed() >= limit);
+            let mut slots = self.slots.lock();
+            let is_idle = |slot: &Arc<ServerSlot>| slot.idle_since().is_some_and(|since| since.elapsed() >= limit);
             let keys: Vec<_> =
-                places.by_key.iter().filter(|(_, place)| is_idle(place)).map(|(key, _)| key.clone()).collect();
-            let idle: Vec<_> = keys.iter().filter_map(|key| places.by_key.remove(key)).collect();
-            places.is_watched = !places.by_key.is_empty();
-            (idle, places.is_watched)
+                slots.by_key.iter().filter(|(_, slot)| is_idle(slot)).map(|(key, _)| key.clone()).collect();
+            let idle: Vec<_> = keys.iter().filter_map(|key| slots.by_key.remove(key)).collect();
+            slots.is_watched = !slots.by_key.is_empty();
+            (idle, slots.is_watched)
         };
-        for place in idle {
-            stop(&place).await;
+        for slot in idle {
+            stop(&slot).await;
         }
         is_left
     }
 }
 
-impl PlaceUsage {
+impl SlotUsage {
     fn now() -> Self {
         Self { calls: 0, last: Instant::now() }
     }
 }
 
-fn place_use(place: &PlaceUse) -> PlaceUse {
-    PlaceUse::new(Arc::clone(&place.0))
+fn slot_use(slot: &SlotUse) -> SlotUse {
+    SlotUse::new(Arc::clone(&slot.0))
 }
 
 /// Stops idle servers until none is left.
@@ -240,8 +240,8 @@ async fn watch(servers: Weak<LanguageServers>, wait: Duration) {
     }
 }
 
-async fn stop(place: &Place) {
-    if let Some(server) = place.server.lock().await.take() {
+async fn stop(slot: &ServerSlot) {
+    if let Some(server) = slot.server.lock().await.take() {
         server.shut_down().await;
     }
 }

@@ -74,13 +74,19 @@ impl<'a> PositionIndex<'a> {
 
     /// Returns the line and the character, counted from 1, of a server's position. One beyond the text is moved into it.
     pub(super) fn to_model(&self, position: Position, encoding: PositionEncoding) -> (u32, usize) {
+        let (line, wanted) = (self.line(position.line as usize).unwrap_or_default(), position.character as usize);
         let (mut units, mut characters) = (0, 0);
-        for character in self.line(position.line as usize).unwrap_or_default().chars() {
-            units += encoding.width(character);
-            if units > position.character as usize {
-                break;
+        // Many positions may be in one long line.
+        if line.is_ascii() {
+            characters = wanted.min(line.len());
+        } else {
+            for character in line.chars() {
+                units += encoding.width(character);
+                if units > wanted {
+                    break;
+                }
+                characters += 1;
             }
-            characters += 1;
         }
         (position.line.saturating_add(1), characters + 1)
     }
@@ -97,6 +103,9 @@ impl<'a> PositionIndex<'a> {
         }
         let outside = || format!("line {} does not exist", u64::from(position.line) + 1);
         let line = self.line(at).ok_or_else(outside)?;
+        if line.is_ascii() {
+            return Ok(self.starts[at] + wanted.min(line.len()));
+        }
         let (mut units, mut offset) = (0, self.starts[at]);
         for character in line.chars() {
             if units >= wanted {

@@ -163,7 +163,7 @@ impl LanguageServer {
         read: Arc<ReadText>,
     ) -> Result<SyncedDocument, LspError> {
         let mut documents = self.documents.lock().await;
-        let now = self.look(path, &documents, read).await?;
+        let now = self.read_present_files(path, &documents, read).await?;
         let serial = self.connection.state.serial();
         let mut is_changed = self.tell_changes(&mut documents, now.files).await?;
         for (other, text, stamp) in now.others {
@@ -190,7 +190,12 @@ impl LanguageServer {
     }
 
     /// Reads what has changed, on a thread that may block.
-    async fn look(&self, path: &Path, documents: &Documents, read: Arc<ReadText>) -> Result<FilesNow, LspError> {
+    async fn read_present_files(
+        &self,
+        path: &Path,
+        documents: &Documents,
+        read: Arc<ReadText>,
+    ) -> Result<FilesNow, LspError> {
         let known: Vec<_> = documents
             .open
             .iter()
@@ -198,7 +203,7 @@ impl LanguageServer {
             .map(|(open, one)| (open.clone(), one.stamp))
             .collect();
         let (kind, root, hidden, path) = (self.kind, self.root.clone(), self.hidden.clone(), path.to_owned());
-        let look = move || {
+        let read_all = move || {
             let stamp = DiskStamp::of(&path);
             let text = Arc::from(read(&path)?);
             let changed = known.into_iter().filter_map(|(open, known)| {
@@ -212,7 +217,7 @@ impl LanguageServer {
             Ok(FilesNow { text, stamp, others, files: list_files(kind, &root, &hidden) })
         };
         let seen: Result<FilesNow, String> =
-            tokio::task::spawn_blocking(look).await.map_err(|error| error.to_string())?;
+            tokio::task::spawn_blocking(read_all).await.map_err(|error| error.to_string())?;
         Ok(seen?)
     }
 

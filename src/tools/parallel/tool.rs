@@ -324,8 +324,11 @@ impl PlanRunner<'_> {
     /// own.
     fn context_of(&self, node: usize, cancel: &CancellationToken) -> ToolContext {
         let call_id = format!("{}_{}", node + 1, self.context.call_id);
-        // Other calls of the plan read the results, so nothing is left out of them.
-        ToolContext { call_id, cancel: cancel.clone(), question: Arc::default(), ..self.context.clone() }
+        // From a result that other calls of the plan read, nothing is left out.
+        let id = &self.planned.plan.ids()[node];
+        let is_read = self.planned.calls.iter().filter_map(|call| call.needs.as_ref()).any(|needs| needs.contains(id));
+        let question = if is_read { Arc::default() } else { Arc::clone(&self.context.question) };
+        ToolContext { call_id, cancel: cancel.clone(), question, ..self.context.clone() }
     }
 
     fn section(&self, node: usize, end: &NodeOutcome<ToolOutcome>) -> ReportSection {
