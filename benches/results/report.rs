@@ -17,7 +17,7 @@ pub fn render(measured: &[Measured], times: &[Duration], arguments: &BenchArgume
         "{} questions about results of tools, {chinese} of them in Chinese, each with the lines that answer it \
          (`benches/results/corpus`). Tokens are those of `o200k_base`, what is shown of a result including the line that says what was left out. \
          *Truncated* is what a model gets with `tools.postprocess.enabled = false`. *Saved* compares the sums with truncation alone; \
-         the tenth that was held out was not looked at while the filters were made.\n\n",
+         the tenth that was held out was not used to tune the filters. The aims are 40 % saved, 98 % of the answer lines and 5 ms for 100 KB.\n\n",
         measured.len()
     );
     let _ = writeln!(
@@ -103,13 +103,15 @@ fn tiers(text: &mut String, measured: &[Measured], arguments: &BenchArguments) {
         let sum = |pick: &dyn Fn(&Measured) -> usize| measured.iter().map(pick).sum::<usize>();
         let lines = sum(&|one| one.case.answer.len());
         let of = |value: fn(Left) -> usize| sum(&|one| pick(one).map_or(0, value));
-        let spent = of(|left| left.spent);
-        let truncated = sum(&|one| one.truncated.tokens);
+        let (spent, truncated) = (of(|left| left.spent), sum(&|one| one.truncated.tokens));
+        let net = match spent {
+            0 => "without those of its embeddings".to_owned(),
+            _ => format!("{} net of its own {spent} tokens", saved(of(|left| left.tokens) + spent, truncated)),
+        };
         let _ = writeln!(
             text,
-            "\nThe {name} tier with {model}, all cases: saved {} of the truncated tokens, net of its own {spent} tokens {}; answer lines {}.",
+            "\nThe {name} tier with {model}, all cases: saved {} of the truncated tokens ({net}); answer lines {}.",
             saved(of(|left| left.tokens), truncated),
-            saved(of(|left| left.tokens) + spent, truncated),
             share(of(|left| left.answers), lines),
         );
     }
