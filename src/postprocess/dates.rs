@@ -32,13 +32,13 @@ pub fn dates_of(question: &str) -> Vec<QuestionDate> {
     let mut rest = question.to_owned();
     let mut dates = Vec::new();
     for pattern in DATES.iter() {
-        dates.extend(pattern.captures_iter(&rest).filter_map(date_of));
+        dates.extend(pattern.captures_iter(&rest).filter_map(|found| date_of(&found)));
         rest = pattern.replace_all(&rest, " ").into_owned();
     }
     dates
 }
 
-fn date_of(found: regex::Captures<'_>) -> Option<QuestionDate> {
+fn date_of(found: &regex::Captures<'_>) -> Option<QuestionDate> {
     let number = |name: &str| found.name(name)?.as_str().parse::<u32>().ok();
     let (year, day) = (number("y")?, number("d").filter(|day| (1..=31).contains(day)));
     let named = || MONTHS.iter().zip(1..).find(|(name, _)| found["m"].to_lowercase().starts_with(*name));
