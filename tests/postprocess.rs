@@ -80,7 +80,7 @@ async fn calls_of_a_plan_are_filtered_unless_another_call_reads_them() {
     let model = Model::start().await;
     let plan = json!({"calls": [
         {"id": "a", "tool": "read_file", "arguments": {"path": "limits.rs"}},
-        {"id": "b", "tool": "read_file", "arguments": {"path": "limits.rs"}},
+        {"id": "b", "tool": "read_file", "arguments": {"path": "limits.rs", "limit": 500}},
         {"id": "c", "tool": "write_file", "arguments": {"path": "copy.rs", "content": "{{b}}"}, "needs": ["b"]},
     ]});
     model.on(QUESTION, [Reply::tool("parallel", &plan), Reply::text("in limits.rs")]);

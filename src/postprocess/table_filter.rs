@@ -104,9 +104,10 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
     if asks_for_all_rows(&ask.text) {
         return None;
     }
-    // Without comments, the first line names the columns.
+    // The first line below comments names the columns, unless the comments do.
     let above = comments(&lines);
-    let head = if above > 0 { above } else { 1 };
+    let is_named_above = above > 0 && lines.bodies[above].contains(|c: char| c.is_ascii_digit());
+    let head = if is_named_above { above } else { above + 1 };
     let (names, rows) = (lines.text(0..head), &lines.bodies[head..]);
     // What names a column does not tell rows apart.
     let (of_columns, of_rows) = (KeywordMatcher::new(&ask.keywords).find(&names), rows.join("\n"));
