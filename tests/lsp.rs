@@ -253,15 +253,55 @@ async fn a_rename_changes_all_files_or_none() {
     }
     for (mode, expected) in [
         ("outside", "Error: the server would change /etc/hosts, which is not for it; nothing was changed"),
+        ("linked", "link/a.go, which is not for it; nothing was changed"),
+        ("other", "c.txt, which is not for it; nothing was changed"),
+        ("elsewhere", "a.go, which is not for it; nothing was changed"),
         ("overlap", "Error: a.go: two edits overlap; nothing was changed"),
         ("moves", "Error: the server would also create, move or delete files, which is not done; nothing was changed"),
         ("poor", "Error: python3 cannot do this: it renames nothing"),
     ] {
         let Some(world) = World::scripted(mode) else { return };
-        assert_eq!(world.says("lsp_rename", rename("new")).await, expected, "{mode}");
+        // A name within the workspace that leads to a folder which servers do not see.
+        world.write("mail/a.go", "of others\n");
+        std::os::unix::fs::symlink("mail", world.path("link")).unwrap();
+        let told = world.says("lsp_rename", rename("new")).await;
+        assert!(
+            told.starts_with("Error: ") && told.ends_with(expected.trim_start_matches("Error: ")),
+            "{mode}: {told}"
+        );
+        assert_eq!(world.text("mail/a.go"), "of others\n", "{mode}");
         for (name, text) in FILES {
             assert_eq!(world.text(name), text, "{mode}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rename_of_a_text_that_changed_meanwhile_is_refused() {
+    let Some(world) = World::scripted("late") else { return };
+    let new = "func 道友() {}\n\nfunc old() {}\n";
+    let renamed = world.says("lsp_rename", json!({"path": "a.go", "line": 2, "character": 7, "new_name": "new"}));
+    let changed = async {
+        until("the rename", async || (!world.noted("renaming").is_empty()).then_some(())).await;
+        world.write("a.go", new);
+        world.says("lsp_symbols", json!({"path": "a.go"})).await
+    };
+    let (told, symbols) = tokio::join!(renamed, changed);
+    assert_eq!(told, "Error: files changed meanwhile; nothing was changed. Try again");
+    assert_eq!((symbols.as_str(), world.text("a.go").as_str()), ("1: function 道友\n3: function old", new));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_of_others_that_appears_is_hidden_from_the_next_answer() {
+    let Some(world) = World::scripted("works") else { return };
+    if bubblewrap_is_missing() {
+        return;
+    }
+    assert_eq!(world.definition().await, FOUND);
+    world.write("mail/m.go", "func old() {}\n");
+    for _ in 0..2 {
+        assert_eq!(world.definition().await, FOUND);
+        assert_eq!((world.noted("started").len(), world.noted("shutdown").len()), (2, 1));
     }
 }
 
@@ -357,12 +397,15 @@ async fn a_server_that_says_when_it_is_ready_is_waited_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_cannot_load_the_project_says_so_in_results() {
     let Some(world) = World::scripted("unwell") else { return };
-    let note = "[python3 says: no manifest: something may be missing]";
+    let note = "[python3 reports that it could not load the project: something may be missing]";
     let told = world.says("lsp_references", json!({"path": "a.go", "line": 2, "character": 6})).await;
     assert!(told.starts_with("a.go:2:6: ") && told.ends_with(note), "{told}");
     let place = json!({"path": "a.go", "line": 2, "character": 6, "new_name": "new"});
     let told = world.says("lsp_rename", place).await;
-    assert!(told.contains("+func new() {}") && told.ends_with(note), "{told}");
+    let refused =
+        "python3 reports that it could not load the project, so it may not know all places; nothing was changed";
+    assert!(told.contains(refused), "{told}");
+    assert_eq!(world.text("a.go"), FILES[1].1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

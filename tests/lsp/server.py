@@ -118,6 +118,9 @@ def rename(params):
         edits.setdefault(use["uri"], []).append({"range": use["range"], "newText": params["newName"]})
     if MODE == "outside":
         edits["file:///etc/hosts"] = [{"range": place(0, 0, 0, ""), "newText": "x"}]
+    if MODE in ("linked", "other", "elsewhere"):
+        name = {"linked": "link/a.go", "other": "c.txt", "elsewhere": "../a.go"}[MODE]
+        edits[f"file://{os.getcwd()}/{name}"] = [{"range": place(0, 0, 0, ""), "newText": "x"}]
     if MODE == "overlap":
         for uri in edits:
             edits[uri] = edits[uri] + edits[uri]
@@ -215,7 +218,8 @@ def handle(message):
         if MODE == "asks":
             ask_client()
         if MODE == "unwell":
-            notify("experimental/serverStatus", {"health": "error", "quiescent": True, "message": "no\nmanifest"})
+            notify("window/showMessage", {"type": 1, "message": "words of the server"})
+            notify("experimental/serverStatus", {"health": "error", "quiescent": True, "message": "words of the server"})
         if MODE == "status":
             notify("experimental/serverStatus", {"health": "ok", "quiescent": False})
             threading.Timer(1, get_ready).start()
@@ -223,6 +227,9 @@ def handle(message):
         document = params["textDocument"]
         text = document["text"] if "text" in document else params["contentChanges"][0]["text"]
         documents[document["uri"]] = (document["version"], text)
+        if MODE == "late" and method == "textDocument/didChange":
+            for late in list(asked):
+                answer(late, asked.pop(late))
         if not PULLS and MODE != "mute":
             published = {"uri": document["uri"], "version": document["version"], "diagnostics": diagnostics(document["uri"])}
             notify("textDocument/publishDiagnostics", published)
@@ -241,7 +248,12 @@ def handle(message):
     elif method == "workspace/symbol":
         answer(id, [{"name": "f", "kind": 12, "location": use} for use in uses(params["query"], r"(?<=func ){}\w*")])
     elif method == "textDocument/rename":
-        answer(id, rename(params))
+        if MODE == "late":
+            # Answered when the text has changed, with the places of the old one.
+            asked[id] = rename(params)
+            note(renaming=True)
+        else:
+            answer(id, rename(params))
     elif method == "textDocument/codeAction":
         fixes = [{"title": f"Fix {one['code']}", "kind": "quickfix"} for one in params["context"]["diagnostics"]]
         answer(id, fixes + [{"title": "Sort", "kind": "source"}])

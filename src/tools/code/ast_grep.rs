@@ -1,13 +1,16 @@
 //! Finds code by its shape, with the matcher of ast-grep.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use ast_grep_core::matcher::{MatcherExt, NodeMatch};
+use ast_grep_core::matcher::{MatcherExt, NodeMatch, PatternNode};
+use ast_grep_core::meta_var::MetaVariable;
 use ast_grep_core::replacer::TemplateFix;
 use ast_grep_core::tree_sitter::StrDoc;
 use ast_grep_core::{AstGrep, Language, Matcher, Pattern};
-
+use regex::Regex;
 use tokio_util::sync::CancellationToken;
 use tree_sitter::Tree;
 
@@ -20,8 +23,10 @@ use crate::text::{one_line, truncate};
 const MAX_PATTERN: usize = 4_096;
 /// The longest time for reading it.
 const FRAGMENT_TIME: Duration = Duration::from_secs(2);
+/// The most `$$$` of a pattern: the library tries what follows each of them twice, so that nested ones double its time.
+const MAX_MULTIPLE: usize = 8;
 /// The most matches in one file.
-const MAX_MATCHES: usize = 10_000;
+pub(super) const MAX_MATCHES: usize = 10_000;
 /// How many nodes are compared before a stop is noticed.
 const STOP_STEP: usize = 256;
 
@@ -29,8 +34,73 @@ const STOP_STEP: usize = 256;
 pub(super) struct CodePattern {
     pattern: Pattern,
     language: CodeLanguage,
+    variables: PatternVariables,
     /// A text that each match contains.
     fixed: String,
+}
+
+/// The variables of a pattern.
+#[derive(Default)]
+struct PatternVariables {
+    /// The names of those that stand for one node, and for several.
+    single: BTreeSet<String>,
+    multiple: BTreeSet<String>,
+    /// How many stand for several nodes, with and without a name.
+    multiple_count: usize,
+}
+
+/// A variable of a rewrite. The library reads it in the same way, but says nothing of its form.
+static REWRITE_VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
+    // The pattern is a constant.
+    Regex::new(r"(?<dollars>\$\$\$|\$\$?)(?<name>[A-Z_][A-Z0-9_]*)").unwrap_or_else(|_| unreachable!("it is valid"))
+});
+
+impl PatternVariables {
+    fn of(node: &PatternNode) -> Self {
+        let mut variables = Self::default();
+        variables.add(node);
+        variables
+    }
+
+    fn add(&mut self, node: &PatternNode) {
+        match node {
+            PatternNode::MetaVar { meta_var: MetaVariable::Capture(name, _) } => {
+                self.single.insert(name.clone());
+            }
+            PatternNode::MetaVar { meta_var: MetaVariable::MultiCapture(name) } => {
+                self.multiple.insert(name.clone());
+                self.multiple_count += 1;
+            }
+            PatternNode::MetaVar { meta_var: MetaVariable::Multiple } => self.multiple_count += 1,
+            PatternNode::MetaVar { .. } | PatternNode::Terminal { .. } => {}
+            PatternNode::Internal { children, .. } => children.iter().for_each(|child| self.add(child)),
+        }
+    }
+
+    /// Checks the variables of a rewrite: the library would put nothing in the place of one that it does not find.
+    ///
+    /// # Errors
+    /// The pattern does not have one of them, or has it in the other form.
+    fn check_rewrite(&self, text: &str) -> Result<(), String> {
+        for found in REWRITE_VARIABLE.captures_iter(text) {
+            let name = &found["name"];
+            let (used, own, other, other_form) = match &found["dollars"] {
+                "$$$" => ("$$$", &self.multiple, &self.single, "$"),
+                _ => ("$", &self.single, &self.multiple, "$$$"),
+            };
+            if own.contains(name) {
+                continue;
+            }
+            if other.contains(name) {
+                return Err(format!(
+                    "rewrite uses {used}{name}, but the pattern has {other_form}{name}: $ stands for one node and $$$ for several, \
+                     so write {other_form}{name} in both"
+                ));
+            }
+            return Err(format!("rewrite uses {used}{name}, which the pattern does not have"));
+        }
+        Ok(())
+    }
 }
 
 /// A change of a text: these bytes become that text.
@@ -72,27 +142,28 @@ impl CodePattern {
                 "it is not a whole expression, statement or declaration; $A stands for one node, $$$A for several",
             ));
         }
+        let variables = PatternVariables::of(&parsed.node);
+        if variables.multiple_count > MAX_MULTIPLE {
+            return Err(fault(&format!(
+                "it has {} times $$$, more than the limit of {MAX_MULTIPLE}",
+                variables.multiple_count
+            )));
+        }
         let fixed = parsed.fixed_string().into_owned();
-        Ok(Self { pattern: parsed, language, fixed })
+        Ok(Self { pattern: parsed, language, variables, fixed })
     }
 
     pub(super) fn language(&self) -> CodeLanguage {
         self.language
     }
 
-    /// Reads the text that replaces each match.
+    /// Reads the text that replaces each match. Its line ends are LF, as in the texts that are searched.
     ///
     /// # Errors
-    /// It names a variable that the pattern has not.
+    /// It names a variable that the pattern does not have in this form.
     pub(super) fn rewrite(&self, text: &str) -> Result<TemplateFix, String> {
-        let fix = TemplateFix::try_new(text, &self.language).map_err(|error| error.to_string())?;
-        let defined = self.pattern.defined_vars();
-        let mut unknown: Vec<_> = fix.used_vars().into_iter().filter(|name| !defined.contains(name)).collect();
-        unknown.sort_unstable();
-        match unknown.first() {
-            Some(name) => Err(format!("rewrite uses ${name}, which the pattern does not have")),
-            None => Ok(fix),
-        }
+        self.variables.check_rewrite(text)?;
+        TemplateFix::try_new(&text.replace("\r\n", "\n"), &self.language).map_err(|error| error.to_string())
     }
 
     /// Calls `found` for each match in a text, in the order of their places, until it returns false.
@@ -148,10 +219,10 @@ impl CodePattern {
         Ok(places)
     }
 
-    /// Returns the edits that replace the matches in a text. A match within another one is left as it is.
+    /// Returns the edits that replace the matches in a text, at most [`MAX_MATCHES`]. A match within another one is left as it is.
     ///
     /// # Errors
-    /// The text cannot be searched, or has too many matches.
+    /// The text cannot be searched.
     pub(super) fn edits(
         &self,
         parser: &mut SourceParser,
@@ -168,7 +239,7 @@ impl CodePattern {
             }
             edits.len() < MAX_MATCHES
         })?;
-        if edits.len() >= MAX_MATCHES { Err(ParseFailure::TooSlow) } else { Ok(edits) }
+        Ok(edits)
     }
 }
 
@@ -258,6 +329,8 @@ mod tests {
             ("c", "int f(void) { g(1); return g(a, 2); }", "g($A)", "h($A)", "int f(void) { h(1); return g(a, 2); }"),
             ("c", "int f(void) { return g(1); }", "return $A;", "return h($A);", "int f(void) { return h(g(1)); }"),
             ("cpp", "auto f() { return std::move(x); }", "std::move($A)", "$A", "auto f() { return x; }"),
+            ("python", "f(1, 2)", "f($$$A)", "g(0,\r\n$$$A)", "g(0,\n1, 2)"),
+            ("python", "f(1)", "f($A)", "g($$A, \"$5\", $a)", "g(1, \"$5\", $a)"),
             // Only the outer one: what is in it is gone.
             ("rust", "fn f() { g(g(1)) }", "g($A)", "$A", "fn f() { g(1) }"),
         ] {
@@ -281,6 +354,7 @@ mod tests {
             ("python", &"[".repeat(1_000), "is no python code"),
             ("python", &format!("{}1{}", "(".repeat(1_500), ")".repeat(1_500)), "nested too deeply"),
             ("python", &"x".repeat(5_000), "more than the limit"),
+            ("python", &format!("{}1{}", "f($$$, ".repeat(20), ")".repeat(20)), "it has 20 times $$$"),
         ] {
             let error = CodePattern::new(pattern, language).err().unwrap_or_default();
             assert!(
@@ -288,8 +362,23 @@ mod tests {
                 "{pattern:.20}: {error}"
             );
         }
-        let pattern = CodePattern::new("f($A, $$$B)", "rust").unwrap();
-        assert!(pattern.rewrite("g($$$B, $A)").is_ok());
-        assert_eq!(pattern.rewrite("g($C)").err().unwrap(), "rewrite uses $C, which the pattern does not have");
+    }
+
+    #[test]
+    fn a_rewrite_names_variables_as_the_pattern_does() {
+        let pattern = CodePattern::new("f($A, $$$B, $_)", "rust").unwrap();
+        for (rewrite, expected) in [
+            ("g($$$B, $A)", None),
+            ("g($$A, $5, $a, $$$)", None),
+            ("g($C)", Some("rewrite uses $C, which the pattern does not have")),
+            ("g($_)", Some("rewrite uses $_, which the pattern does not have")),
+            ("g($A, $B)", Some("rewrite uses $B, but the pattern has $$$B")),
+            ("g($$$A)", Some("rewrite uses $$$A, but the pattern has $A")),
+            ("g($$$$B)", None),
+        ] {
+            let error = pattern.rewrite(rewrite).err();
+            assert_eq!(error.is_some(), expected.is_some(), "{rewrite}");
+            assert!(error.unwrap_or_default().starts_with(expected.unwrap_or_default()), "{rewrite}");
+        }
     }
 }

@@ -8,30 +8,21 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use similar::TextDiff;
 
-use super::ast_grep::{CodePattern, apply};
+use super::ast_grep::{CodePattern, MAX_MATCHES, apply};
 use super::parser::{MAX_SOURCE, SourceParser};
 use super::scan::{ScanResult, SkipReason, SourceScope, files_word, skip_note, stop_note};
 use crate::chat::ToolSpec;
 use crate::guard::{FileContent, Jail, JailWriter, StopSignal, WalkStop};
-use crate::text::truncate;
 use crate::tools::files::{
-    ForeignFiles, LONGEST_SEARCH, PatchPlan, PlannedFile, ReadScope, TextFile, WriteScope, run_on_jail, write_plan,
+    DiffLimits, FileDiff, ForeignFiles, LONGEST_SEARCH, PatchPlan, PlannedFile, ReadScope, TextFile, WriteScope,
+    render_diffs, run_on_jail, write_plan,
 };
 use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
 /// The most files of one call, and the most bytes of them together, old and new.
 const MAX_FILES: usize = 500;
 const MAX_BYTES: usize = 64_000_000;
-/// The longest difference that is shown, in lines, and in characters of each and of all.
-const DIFF_LINES: usize = 400;
-const DIFF_LINE_CHARS: usize = 300;
-const DIFF_CHARS: usize = 14_000;
-/// The unchanged lines around a change.
-const DIFF_CONTEXT: usize = 2;
-/// How long the smallest difference of a file is looked for; then a larger one is shown.
-const DIFF_TIME: Duration = Duration::from_millis(200);
 
 #[derive(Deserialize, JsonSchema)]
 struct AstGrepReplaceArgs {
@@ -95,7 +86,7 @@ impl Tool for AstGrepReplace {
     }
 
     fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: 16_000, lines: DIFF_LINES + 20 }
+        OutputLimit { chars: 16_000, lines: DiffLimits::FILES.lines + 20 }
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
@@ -120,6 +111,13 @@ struct ChangedFile {
     places: usize,
 }
 
+impl ChangedFile {
+    fn change(&self) -> FileDiff<'_> {
+        let Self { shown, old, new, .. } = self;
+        FileDiff { shown: Some(shown), old: String::from_utf8_lossy(old), new: String::from_utf8_lossy(new) }
+    }
+}
+
 /// What a call replaces by what.
 struct Rewrite {
     pattern: CodePattern,
@@ -136,8 +134,12 @@ impl Rewrite {
     ) -> Result<Option<(Vec<u8>, usize)>, SkipReason> {
         let Ok(file) = TextFile::decode(opened) else { return Err(SkipReason::Binary) };
         let edits = self.pattern.edits(parser, &file.text, &self.fix, stop)?;
+        if edits.len() >= MAX_MATCHES {
+            stop.stop(WalkStop::Enough);
+            return Err(SkipReason::Stopped);
+        }
         let changed = apply(&file.text, &edits);
-        if edits.is_empty() || changed == file.text {
+        if changed == file.text {
             return Ok(None);
         }
         let bytes = file.encode(&changed).map_err(|_| SkipReason::Binary)?;
@@ -159,7 +161,8 @@ fn replace(
     let (places, files) = (scan.items.iter().map(|file| file.places).sum::<usize>(), scan.items.len());
     if stop.reason() == Some(WalkStop::Enough) {
         return Err(format!(
-            "more than {MAX_FILES} files or {} MB would change; nothing was changed. Name a smaller folder",
+            "more than {MAX_FILES} files, {MAX_MATCHES} places of a file, or {} MB would change; nothing was changed. Name a \
+             smaller folder or a narrower pattern",
             MAX_BYTES / 1_000_000
         ));
     }
@@ -181,7 +184,7 @@ fn replace(
             if places == 1 { "place" } else { "places" },
             files_word(files)
         ));
-        lines.extend(diff(&scan.items));
+        lines.extend(render_diffs(scan.items.iter().map(ChangedFile::change), DiffLimits::FILES));
     }
     lines.extend(stop_note(stop, limit.as_secs()));
     lines.push(format!("[searched {read} {} {}{skipped}]", rewrite.pattern.language().name(), files_word(read)));
@@ -241,35 +244,4 @@ fn write(files: &[ChangedFile], rewrite: &Rewrite, writer: &JailWriter<'_>, stop
         plan.files.insert(path.to_owned(), PlannedFile { old: Some(opened.bytes), new: Some(new), mode: None });
     }
     write_plan(&plan, writer, &|_| Err("nothing is to be removed".to_owned()))
-}
-
-/// Returns the differences of the files, each as a unified diff.
-fn diff(files: &[ChangedFile]) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let mut chars = 0;
-    for (number, file) in files.iter().enumerate() {
-        if lines.len() >= DIFF_LINES || chars >= DIFF_CHARS {
-            let left = files.len() - number;
-            lines.push(format!("[{left} more {}, not shown]", files_word(left)));
-            break;
-        }
-        let (old, new) = (String::from_utf8_lossy(&file.old), String::from_utf8_lossy(&file.new));
-        let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&*old, &*new);
-        let shown = &file.shown;
-        let mut unified = diff.unified_diff();
-        let unified =
-            unified.context_radius(DIFF_CONTEXT).header(&format!("a/{shown}"), &format!("b/{shown}")).to_string();
-        let mut rest = unified.lines();
-        while lines.len() < DIFF_LINES && chars < DIFF_CHARS {
-            let Some(line) = rest.next() else { break };
-            let line = truncate(line, DIFF_LINE_CHARS);
-            chars += line.chars().count() + 1;
-            lines.push(line);
-        }
-        let left = rest.count();
-        if left > 0 {
-            lines.push(format!("[{left} more lines of {shown}]"));
-        }
-    }
-    lines
 }

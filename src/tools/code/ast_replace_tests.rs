@@ -92,6 +92,9 @@ async fn nothing_is_written_before_it_is_asked_for() {
     assert_eq!(std::fs::metadata(world.path("a.py")).unwrap().permissions().mode() & 0o777, 0o750);
     let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await.render();
     assert!(told.starts_with("No match; nothing was changed."), "{told}");
+    let lines = json!({"pattern": "logger.info($A)", "rewrite": "log(\r\n$A)", "lang": "python", "dry_run": false});
+    run(&world, Trust::Owner, "ast_grep_replace", &lines).await;
+    assert_eq!((read("a.py").as_str(), read("sub/b.py").as_str()), ("log(\r\n'a')\r\nx = 1\r\n", "log(\n'b')\n"));
     arguments["rewrite"] = json!("f($B)");
     let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await.render();
     assert!(told.starts_with("Error: rewrite uses $B, which the pattern does not have"), "{told}");
@@ -117,6 +120,21 @@ async fn all_files_change_or_none() {
         }
     }
     assert_eq!(read("memory/c.py"), "log('c')\n", "private");
+}
+
+#[tokio::test]
+async fn too_many_places_of_one_file_change_no_file() {
+    let many = "log(1)\n".repeat(10_001);
+    let world = world(&[("a.py", "log(1)\n"), ("many.py", &many)]);
+    for dry_run in [true, false] {
+        let arguments = json!({"pattern": "log($A)", "rewrite": "out($A)", "lang": "python", "dry_run": dry_run});
+        let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await.render();
+        assert!(
+            told.starts_with("Error: more than 500 files, 10000 places of a file, or 64 MB would change"),
+            "{told}"
+        );
+    }
+    assert_eq!(std::fs::read_to_string(world.path("a.py")).unwrap(), "log(1)\n");
 }
 
 #[tokio::test]

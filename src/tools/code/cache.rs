@@ -21,8 +21,8 @@ use crate::store::now_ms;
 
 /// The name of the file in the home.
 const FILE: &str = "code-cache.db";
-/// Changed when the tables, or what is kept in them, change in another way than the queries.
-const FORMAT: u8 = 1;
+/// To be raised with each change of the tables, or of what `tags.rs` makes of the matches of a query.
+const FORMAT: u8 = 2;
 /// The most files, and the most bytes of all entries. Beyond them, the files that were not asked for the longest go.
 const MAX_FILES: i64 = 100_000;
 const MAX_BYTES: i64 = 100_000_000;
@@ -263,10 +263,14 @@ fn prune(connection: &Connection, max_files: i64, max_bytes: i64) -> rusqlite::R
     Ok(())
 }
 
-/// Returns a number that differs when what is kept would differ: of the queries, the program and the format.
+/// Returns a number that differs when what is kept would differ: of the grammars, the queries, the program and the format.
 fn version() -> i32 {
     let mut hash = Sha256::new().chain_update([FORMAT]).chain_update(env!("CARGO_PKG_VERSION"));
     for language in CodeLanguage::ALL {
+        let grammar = language.grammar();
+        let sizes =
+            [grammar.abi_version(), grammar.node_kind_count(), grammar.field_count(), grammar.parse_state_count()];
+        hash.update(sizes.map(usize::to_le_bytes).concat());
         hash.update(query_text(language));
     }
     version_of(&hash.finalize())

@@ -17,7 +17,7 @@ const MENTIONED: f64 = 10.0;
 const TOO_COMMON: usize = 50;
 const COMMON: usize = 5;
 /// The share of names that say little: common, short or private ones.
-const FAINT: f64 = 0.1;
+const VAGUE: f64 = 0.1;
 const SHORT: usize = 3;
 /// Names that mean something of the language or its library, whoever else defines one of that name.
 const OF_LANGUAGES: &[&str] = &[
@@ -125,7 +125,7 @@ struct Definer {
     is_test: bool,
 }
 
-/// Returns the files that define each name.
+/// Returns the files that define each name that says something.
 fn definers<'a>(files: &[GraphFile<'a>]) -> HashMap<&'a str, Vec<Definer>> {
     let mut definers: HashMap<&str, Vec<Definer>> = HashMap::new();
     for (file, graph_file) in files.iter().enumerate() {
@@ -144,7 +144,7 @@ fn definers<'a>(files: &[GraphFile<'a>]) -> HashMap<&'a str, Vec<Definer>> {
             }
         }
     }
-    definers.retain(|name, _| !OF_LANGUAGES.contains(name));
+    definers.retain(|name, list| list.len() <= TOO_COMMON && !OF_LANGUAGES.contains(name));
     definers
 }
 
@@ -162,7 +162,7 @@ fn uses<'a>(
         let name = written.trim_start_matches('.');
         let list = defined(name);
         // A name that the file defines as well most likely means its own.
-        let says_something = list.len() <= TOO_COMMON && !list.iter().any(|definer| definer.file == index);
+        let says_something = !list.iter().any(|definer| definer.file == index);
         let weight = f64::from(count).sqrt() * weight_of(name, list.len());
         let is_plain = !name.chars().skip(1).any(char::is_uppercase);
         let is_meant = |definer: &Definer| {
@@ -183,8 +183,8 @@ fn weight_of(name: &str, definers: usize) -> f64 {
     // A plain word is mostly that of something else, such as `join` of a library's type, or `MAX` of a number.
     let is_one_case = !name.contains(char::is_uppercase) || !name.contains(char::is_lowercase);
     let is_plain = !name.trim_matches('_').contains('_') && is_one_case;
-    let faint = [is_private, is_short, is_plain, definers > COMMON].into_iter().filter(|is_faint| *is_faint).count();
-    FAINT.powi(i32::try_from(faint).unwrap_or(0)) / definers.max(1) as f64
+    let vague = [is_private, is_short, is_plain, definers > COMMON].into_iter().filter(|is_vague| *is_vague).count();
+    VAGUE.powi(i32::try_from(vague).unwrap_or(0)) / definers.max(1) as f64
 }
 
 /// Returns the rank of each node; all together are 1. `start` says where a reader begins, and begins again.
@@ -222,7 +222,7 @@ mod tests {
         FileTags {
             definitions: defined.iter().enumerate().map(definition).collect(),
             references: NameCounts::from(used.iter().copied().collect::<BTreeMap<_, _>>()),
-            is_partial: false,
+            is_too_deep: false,
         }
     }
 
@@ -309,6 +309,11 @@ mod tests {
         files.push(tags(&["rarely_used"], &[("new", 100)]));
         files.push(tags(&["caller"], &[("rarely_used", 1)]));
         assert_eq!(ranked(&files, &[], &[])[0], "rarely_used");
+        let file = |tags| GraphFile { tags, is_discussed: false, is_test: false };
+        for (left_out, is_known) in [(0, false), (9, false), (10, true)] {
+            let graph: Vec<_> = files[left_out..].iter().map(file).collect();
+            assert_eq!(definers(&graph).contains_key("new"), is_known, "{left_out}");
+        }
         assert!(weight_of("new", 1) < weight_of("news", 1) && weight_of("_private", 1) < weight_of("public", 1));
         assert!(weight_of("道", 1) > weight_of("dao", 1), "one character may be a word");
     }

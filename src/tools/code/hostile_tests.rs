@@ -111,7 +111,9 @@ async fn a_cancelled_call_ends() {
         let context = context();
         context.cancel.cancel();
         let tool = world.executor.registry().get(name).unwrap();
-        let told = tool.call(arguments, &context).await.result.render();
+        let result = tool.call(arguments, &context).await.result;
+        let told = result.render();
         assert!(told.to_lowercase().contains("cancelled"), "{name}: {told}");
+        assert!(result.is_partial || tool.cache_ttl().is_none(), "{name} would be kept");
     }
 }

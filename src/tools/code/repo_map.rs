@@ -144,9 +144,9 @@ fn map(
     scan.items.sort_unstable_by(|one, other| one.shown.cmp(&other.shown));
     let parsed = scan.items.iter().filter(|file| file.is_parsed).count();
     remember(cache, &mut scan.items, known, stop.reason().is_none());
-    let slow = scan.items.iter().filter(|file| file.tags.is_partial).count();
-    if slow > 0 {
-        scan.skipped.insert(0, (slow, "too slow to parse"));
+    let deep = scan.items.iter().filter(|file| file.tags.is_too_deep).count();
+    if deep > 0 {
+        scan.skipped.insert(0, (deep, "nested too deeply"));
     }
     let discussed = DiscussedFiles::find(args.files.as_deref().unwrap_or_default(), path, &scan.items);
     let idents = args.idents.iter().flatten().take(MAX_HINTS).map(String::as_str).collect();
@@ -165,6 +165,7 @@ fn map(
     let budget = args.max_tokens.map_or(DEFAULT_TOKENS, |tokens| tokens as usize);
     let (content, shown) = fit(&scan.items, &discussed.files, &ranked, &notes, budget);
     let mut result = ToolResult::ok(content);
+    result.is_partial = stop.reason().is_some();
     for (key, number) in [("files", scan.items.len()), ("parsed", parsed), ("from_cache", scan.items.len() - parsed)] {
         result.metadata.insert(key.to_owned(), number.into());
     }
@@ -204,8 +205,9 @@ fn read_file(
     }
     let tags = match extract_tags(parser, file.language, &source, stop) {
         Ok(tags) => tags,
-        // It would take as long the next time.
-        Err(ParseFailure::TooSlow | ParseFailure::TooDeep) => FileTags { is_partial: true, ..FileTags::default() },
+        // It would be so the next time.
+        Err(ParseFailure::TooDeep) => FileTags { is_too_deep: true, ..FileTags::default() },
+        Err(ParseFailure::TooSlow) => return Err(SkipReason::TooSlow),
         Err(ParseFailure::Stopped) => return Err(SkipReason::Stopped),
     };
     Ok(mapped(file, tags, Some((stamp, content)), true))
@@ -268,7 +270,7 @@ fn is_test(shown: &str) -> bool {
     let stem = name.split('.').next().unwrap_or(name);
     let is_of_tests = |word: &str| matches!(word, "test" | "tests" | "__tests__" | "spec" | "testdata");
     folder.split('/').any(is_of_tests)
-        || name.split('.').skip(1).any(is_of_tests)
+        || name.split('.').any(is_of_tests)
         || stem == "conftest"
         || stem.starts_with("test_")
         || ["_test", "_tests", "Test", "Tests"].iter().any(|end| stem.ends_with(end))
@@ -370,4 +372,30 @@ fn render(
         text.push_str(&notes.join("\n"));
     }
     (text.trim_end().to_owned(), order)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_tests_are_known_by_their_names() {
+        for (path, expected) in [
+            ("tests/a.rs", true),
+            ("a/testdata/b.go", true),
+            ("src/tests.rs", true),
+            ("test.js", true),
+            ("a.spec.ts", true),
+            ("a_test.go", true),
+            ("test_a.py", true),
+            ("conftest.py", true),
+            ("StackTests.java", true),
+            ("src/testing.rs", false),
+            ("src/latest.rs", false),
+            ("contest.py", false),
+            ("specs.rs", false),
+        ] {
+            assert_eq!(is_test(path), expected, "{path}");
+        }
+    }
 }

@@ -148,6 +148,7 @@ fn symbols(
     lines.extend(stop_note(stop, limit.as_secs()));
     lines.push(format!("[read {} source {}{}]", scan.read, files_word(scan.read), skip_note(&scan.skipped)));
     let mut result = ToolResult::ok(lines.join("\n"));
+    result.is_partial = matches!(stop.reason(), Some(reason) if reason != WalkStop::Enough);
     result.add_sources(shown.iter().filter_map(|file| foreign.source(file.path.as_deref()?)).collect());
     Ok(result)
 }

@@ -131,9 +131,9 @@ pub(super) struct FileTags {
     /// A name with a dot before it can only be that of a member.
     #[serde(rename = "r")]
     pub references: NameCounts,
-    /// The file was not read to its end, as it takes too long.
+    /// Nothing was read of the file: its code is nested too deeply.
     #[serde(default, rename = "p", skip_serializing_if = "std::ops::Not::not")]
-    pub is_partial: bool,
+    pub is_too_deep: bool,
 }
 
 /// What a capture of a query is.
@@ -234,7 +234,7 @@ pub(super) fn extract_tags(
     let mut definitions: Vec<_> = definitions.into_values().map(|found| found.definition).collect();
     // An outer one before those in it.
     definitions.sort_by_key(|definition| (definition.start, std::cmp::Reverse(definition.end)));
-    Ok(FileTags { definitions, references: counts.into(), is_partial: false })
+    Ok(FileTags { definitions, references: counts.into(), is_too_deep: false })
 }
 
 /// The types of Rust whose names are those of no module in this place.

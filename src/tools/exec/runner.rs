@@ -156,6 +156,14 @@ impl CommandRunner {
         self.deps.private.default_visibility().hidden.into_iter().chain(foreign::folders()).collect()
     }
 
+    /// Returns true if commands can read the folder, at least in part.
+    pub(in crate::tools) fn can_read(&self, folder: &Path) -> bool {
+        let Ok(folder) = folder.canonicalize() else { return false };
+        let readable = || guard::readable_paths(&self.config.read_paths, &self.deps.protected);
+        self.config.sandbox == SandboxMode::Off
+            || readable().iter().any(|path| folder.starts_with(path) || path.starts_with(&folder))
+    }
+
     async fn request_seeing(
         &self,
         command: String,

@@ -1,14 +1,12 @@
 //! The tool `edit_file`: replaces text that occurs exactly once, or every occurrence on request. It never reports a
 //! change that it did not make.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
-use similar::TextDiff;
 
+use super::diff::{DiffLimits, FileDiff, render_diffs};
 use super::line_match::{BlockPlace, BlockSearch, nearest_lines};
 use super::scope::{ReadScope, WriteScope, run_on_jail};
 use super::text_file::TextFile;
@@ -24,15 +22,6 @@ const NEAR_CHARS: usize = 200;
 const MAX_NAMED_LINES: usize = 10;
 /// The most edits of one call.
 const MAX_EDITS: usize = 200;
-/// The unchanged lines around a change that the result shows.
-const DIFF_CONTEXT: usize = 2;
-/// The longest difference that the result shows.
-const DIFF_LINES: usize = 120;
-const DIFF_LINE_CHARS: usize = 300;
-const DIFF_CHARS: usize = 6_000;
-/// How long the smallest difference is looked for; then a larger one is shown.
-const DIFF_TIME: Duration = Duration::from_millis(500);
-
 #[derive(Deserialize, JsonSchema)]
 struct EditFileArgs {
     path: String,
@@ -257,22 +246,8 @@ fn hint(lines: &[&str], old: &str) -> String {
 
 /// Returns the difference of two texts as a unified diff without file names.
 fn diff(old: &str, new: &str) -> String {
-    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
-    let diff = diff.unified_diff().context_radius(DIFF_CONTEXT).missing_newline_hint(false).to_string();
-    let mut shown = String::new();
-    let mut lines = diff.lines();
-    for line in lines.by_ref().take(DIFF_LINES) {
-        shown.push_str(&truncate(line, DIFF_LINE_CHARS));
-        shown.push('\n');
-        if shown.len() > DIFF_CHARS {
-            break;
-        }
-    }
-    let left = lines.count();
-    if left > 0 {
-        shown.push_str(&format!("[{left} more lines of the difference]\n"));
-    }
-    shown.trim_end_matches('\n').to_owned()
+    let change = FileDiff { shown: None, old: old.into(), new: new.into() };
+    render_diffs([change].into_iter(), DiffLimits::FILE).join("\n")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod apply_patch;
 mod create_dir;
 mod delete;
+mod diff;
 mod edit;
 mod glob;
 mod grep;
@@ -26,6 +27,7 @@ pub use apply_patch::ApplyPatch;
 pub(super) use apply_patch::write_plan;
 pub use create_dir::CreateDir;
 pub use delete::DeleteFile;
+pub(super) use diff::{DiffLimits, FileDiff, render_diffs};
 pub use edit::EditFile;
 pub use glob::Glob;
 pub use grep::Grep;

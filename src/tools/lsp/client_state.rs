@@ -56,8 +56,8 @@ struct ServerState {
     progress: HashSet<String>,
     has_reported_progress: bool,
     is_quiescent: Option<bool>,
-    /// What the server says of its own state, if it is not well.
-    trouble: Option<String>,
+    /// The server reports that it could not load the project.
+    has_load_error: bool,
     /// Why the server has ended.
     ended: Option<String>,
 }
@@ -65,7 +65,7 @@ struct ServerState {
 /// The state of the connection to one server.
 pub(super) struct ClientState {
     root: Url,
-    told: Mutex<ServerState>,
+    state: Mutex<ServerState>,
     changes: watch::Sender<()>,
 }
 
@@ -90,7 +90,7 @@ struct Publication {
 impl ClientState {
     /// `root` is the folder of the project.
     pub(super) fn new(root: Url) -> Self {
-        Self { root, told: Mutex::default(), changes: watch::Sender::new(()) }
+        Self { root, state: Mutex::default(), changes: watch::Sender::new(()) }
     }
 
     /// Returns a receiver that is woken by each change.
@@ -103,72 +103,73 @@ impl ClientState {
     /// # Errors
     /// The server has ended, for this reason.
     pub(super) fn expect_answer(&self, id: i64) -> Result<oneshot::Receiver<ServerAnswer>, String> {
-        let mut told = self.told.lock();
-        if let Some(reason) = &told.ended {
+        let mut state = self.state.lock();
+        if let Some(reason) = &state.ended {
             return Err(reason.clone());
         }
         let (sender, receiver) = oneshot::channel();
-        told.pending.insert(id, sender);
+        state.pending.insert(id, sender);
         Ok(receiver)
     }
 
     /// Forgets a request. Returns false if it was answered.
     pub(super) fn forget_request(&self, id: i64) -> bool {
-        self.told.lock().pending.remove(&id).is_some()
+        self.state.lock().pending.remove(&id).is_some()
     }
 
     /// Notes that the server has ended, and fails all that wait. Only the first reason counts.
     pub(super) fn end(&self, reason: &str) {
-        let mut told = self.told.lock();
-        told.ended.get_or_insert_with(|| reason.to_owned());
-        told.pending.clear();
-        drop(told);
+        let mut state = self.state.lock();
+        state.ended.get_or_insert_with(|| reason.to_owned());
+        state.pending.clear();
+        drop(state);
         self.changes.send_replace(());
     }
 
     /// Returns why the server has ended.
     pub(super) fn ended(&self) -> Option<String> {
-        self.told.lock().ended.clone()
+        self.state.lock().ended.clone()
     }
 
     /// Begins or ends to keep the diagnostics of a file.
     pub(super) fn set_open(&self, path: &Path, is_open: bool) {
-        let mut told = self.told.lock();
+        let mut state = self.state.lock();
         if is_open {
-            told.published.entry(path.to_owned()).or_default();
+            state.published.entry(path.to_owned()).or_default();
         } else {
-            told.published.remove(path);
+            state.published.remove(path);
         }
     }
 
     /// Returns the newest diagnostics of an open file.
     pub(super) fn published(&self, path: &Path) -> Option<PublishedDiagnostics> {
-        self.told.lock().published.get(path).cloned().flatten()
+        self.state.lock().published.get(path).cloned().flatten()
     }
 
     /// Returns the number of the newest publication of any file.
     pub(super) fn serial(&self) -> u64 {
-        self.told.lock().serial
+        self.state.lock().serial
     }
 
     /// Returns true if work is in progress, as the server says.
     pub(super) fn is_working(&self) -> bool {
-        !self.told.lock().progress.is_empty()
+        !self.state.lock().progress.is_empty()
     }
 
     /// Returns true if the server has ever reported progress.
     pub(super) fn has_reported_progress(&self) -> bool {
-        self.told.lock().has_reported_progress
+        self.state.lock().has_reported_progress
     }
 
     /// Returns whether the server has read its project, if it says so.
     pub(super) fn is_quiescent(&self) -> Option<bool> {
-        self.told.lock().is_quiescent
+        self.state.lock().is_quiescent
     }
 
-    /// Returns what the server says of its state, if it is not well, such as that it cannot load the project.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.told.lock().trouble.clone()
+    /// Returns true if the server reports that it could not load the project. Its own words are for nobody: all conversations
+    /// share the server.
+    pub(super) fn has_load_error(&self) -> bool {
+        self.state.lock().has_load_error
     }
 
     /// Handles a message. Returns the answer to be sent, if it is a request.
@@ -195,7 +196,7 @@ impl ClientState {
             }
             // An answer that nobody waits for, such as a second one, is dropped.
             (None, id) => {
-                let waits = id.and_then(|id| self.told.lock().pending.remove(&id.as_i64()?));
+                let waits = id.and_then(|id| self.state.lock().pending.remove(&id.as_i64()?));
                 if let Some(waits) = waits {
                     let answer = message.error.map_or(Ok(message.result), |error| Err(fault_of(&error)));
                     drop(waits.send(answer));
@@ -208,39 +209,36 @@ impl ClientState {
     }
 
     fn notice(&self, method: &str, params: Value) {
-        let mut told = self.told.lock();
+        let mut state = self.state.lock();
         match method {
             "textDocument/publishDiagnostics" => {
-                told.serial += 1;
+                state.serial += 1;
                 let Ok(publication) = serde_json::from_value::<Publication>(params) else { return };
-                let serial = told.serial;
+                let serial = state.serial;
                 let Ok(path) = publication.uri.to_file_path() else { return };
-                if let Some(published) = told.published.get_mut(&path) {
+                if let Some(published) = state.published.get_mut(&path) {
                     let diagnostics = publication.diagnostics.into_iter().take(MAX_DIAGNOSTICS);
                     let diagnostics = diagnostics.filter_map(|one| serde_json::from_value(one).ok()).collect();
                     *published = Some(PublishedDiagnostics { version: publication.version, diagnostics, serial });
                 }
             }
             "$/progress" => {
-                told.has_reported_progress = true;
+                state.has_reported_progress = true;
                 let token = params["token"].to_string();
                 match params["value"]["kind"].as_str() {
-                    Some("begin") if told.progress.len() < MAX_PROGRESS && token.len() <= MAX_ID => {
-                        told.progress.insert(token);
+                    Some("begin") if state.progress.len() < MAX_PROGRESS && token.len() <= MAX_ID => {
+                        state.progress.insert(token);
                     }
                     Some("end") => {
-                        told.progress.remove(&token);
+                        state.progress.remove(&token);
                     }
                     _ => {}
                 }
             }
             "experimental/serverStatus" => {
-                told.is_quiescent = params["quiescent"].as_bool().or(told.is_quiescent);
-                let is_well = params["health"].as_str().is_none_or(|health| health == "ok");
-                told.trouble = (!is_well).then(|| shown_message(&params["message"]));
+                state.is_quiescent = params["quiescent"].as_bool().or(state.is_quiescent);
+                state.has_load_error = params["health"] == "error";
             }
-            // The type of errors.
-            "window/showMessage" if params["type"] == 1 => told.trouble = Some(shown_message(&params["message"])),
             _ => {}
         }
     }
@@ -360,19 +358,15 @@ mod tests {
             state.handle(message.to_string().as_bytes()).unwrap();
             assert_eq!(state.is_working(), is_working, "{kind}");
         }
-        for (params, expected, trouble) in [
-            (json!({"quiescent": false}), Some(false), None),
-            (json!({"health": "warning", "message": "no\nmanifest"}), Some(false), Some("no manifest")),
-            (json!({"health": "ok", "quiescent": true}), Some(true), None),
+        for (params, expected, has_load_error) in [
+            (json!({"quiescent": false}), Some(false), false),
+            (json!({"health": "error", "message": "no manifest"}), Some(false), true),
+            (json!({"health": "warning", "message": "an old toolchain"}), Some(false), false),
+            (json!({"health": "ok", "quiescent": true}), Some(true), false),
         ] {
             let message = json!({"method": "experimental/serverStatus", "params": params});
             state.handle(message.to_string().as_bytes()).unwrap();
-            assert_eq!((state.is_quiescent(), state.trouble().as_deref()), (expected, trouble));
-        }
-        for (kind, trouble) in [(2, None), (1, Some("go: not found"))] {
-            let params = json!({"type": kind, "message": "go: not found"});
-            state.handle(json!({"method": "window/showMessage", "params": params}).to_string().as_bytes()).unwrap();
-            assert_eq!(state.trouble().as_deref(), trouble);
+            assert_eq!((state.is_quiescent(), state.has_load_error()), (expected, has_load_error));
         }
     }
 }

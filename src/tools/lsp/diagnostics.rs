@@ -113,14 +113,14 @@ pub(super) fn render_diagnostics(
     text: &str,
     encoding: PositionEncoding,
 ) -> Vec<String> {
-    let index = PositionIndex::new(text);
+    let index = PositionIndex::new(text, encoding);
     let mut rows: Vec<_> = found
         .into_iter()
         .map(|one| {
             let severity = severity_of(&one);
             let label = label_of(&one).map(|label| format!(" [{label}]")).unwrap_or_default();
             let message = truncate(&one_line(&one.message), MESSAGE_CHARS);
-            (index.to_model(one.range.start, encoding), severity, format!("{label} {message}"))
+            (index.to_model(one.range.start), severity, format!("{label} {message}"))
         })
         .collect();
     rows.sort();

@@ -67,10 +67,10 @@ fn file_of(edit: lsp_types::TextDocumentEdit) -> FileEdits {
 /// # Errors
 /// An edit does not fit the text, or two of them overlap.
 pub(super) fn apply_edits(text: &str, edits: &[TextEdit], encoding: PositionEncoding) -> Result<String, String> {
-    let index = PositionIndex::new(text);
+    let index = PositionIndex::new(text, encoding);
     let mut places = Vec::new();
     for edit in edits {
-        let (start, end) = (index.offset(edit.range.start, encoding)?, index.offset(edit.range.end, encoding)?);
+        let (start, end) = (index.offset(edit.range.start)?, index.offset(edit.range.end)?);
         if start > end {
             return Err("an edit ends before it starts".to_owned());
         }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::positions::{PositionEncoding, PositionIndex};
 use super::service::ProjectView;
-use crate::guard::quote_controls;
+use crate::guard::{JailError, quote_controls};
 use crate::text::{one_line, truncate};
 
 /// The most places of a result, and the most characters of a line.
@@ -48,39 +48,42 @@ pub(super) fn places_of(answer: Value) -> Option<Vec<ServerPlace>> {
 /// Formats places as `path:line:character: text`, sorted. Those outside the workspace have no text; those in files that the turn
 /// may not see are left out. Reads files.
 pub(super) fn render_places(places: Vec<ServerPlace>, view: &ProjectView, encoding: PositionEncoding) -> Vec<String> {
-    let mut by_file: BTreeMap<PathBuf, Vec<ServerPlace>> = BTreeMap::new();
+    let mut by_file: BTreeMap<(PathBuf, &str), Vec<ServerPlace>> = BTreeMap::new();
     let mut lines = Vec::new();
     for place in places {
-        match place.url.to_file_path() {
-            Ok(path) => by_file.entry(path).or_default().push(place),
-            Err(()) => lines.push(truncate(&quote_controls(place.url.as_str()), LINE_CHARS)),
-        }
-    }
-    for (path, mut places) in by_file {
-        places.sort_by_key(|place| place.start);
-        places.dedup();
-        let room = (MAX_PLACES + 1).saturating_sub(lines.len());
-        places.truncate(room);
-        let Some(relative) = view.relative(&path) else {
-            let shown = quote_controls(&path.display().to_string());
-            let place = |place: ServerPlace| {
-                let label = place.label.map(|label| format!(": {label}")).unwrap_or_default();
-                format!("{shown}:{} (outside the workspace){label}", place.start.line.saturating_add(1))
-            };
-            lines.extend(places.into_iter().map(place));
+        let Ok(named) = place.url.to_file_path() else {
+            lines.push(truncate(&quote_controls(place.url.as_str()), LINE_CHARS));
             continue;
         };
-        if view.is_hidden(&path) || view.is_refused(&path) {
-            continue;
-        }
+        let file = match view.resolve(&named) {
+            Ok(real) => (real, ""),
+            Err(JailError::Outside(_)) => (named, " (outside the workspace)"),
+            Err(JailError::Missing(_)) => (named, " (not there)"),
+            Err(_) => continue,
+        };
+        by_file.entry(file).or_default().push(place);
+    }
+    for ((path, why), mut places) in by_file {
+        places.sort_by_key(|place| place.start);
+        places.dedup_by(|one, other| (one.start, &one.label) == (other.start, &other.label));
+        let room = (MAX_PLACES + 1).saturating_sub(lines.len());
+        places.truncate(room);
         if room == 0 {
             break;
         }
-        let shown = quote_controls(&relative.display().to_string());
+        let shown = quote_controls(&view.relative(&path).unwrap_or(&path).display().to_string());
+        if !why.is_empty() {
+            let place = |place: ServerPlace| {
+                let label = place.label.map(|label| format!(": {label}")).unwrap_or_default();
+                format!("{shown}:{}{why}{label}", place.start.line.saturating_add(1))
+            };
+            lines.extend(places.into_iter().map(place));
+            continue;
+        }
         let text = view.text(&path).unwrap_or_default();
-        let index = PositionIndex::new(&text);
+        let index = PositionIndex::new(&text, encoding);
         for place in places {
-            let (line, character) = index.to_model(place.start, encoding);
+            let (line, character) = index.to_model(place.start);
             let text = place.label.or_else(|| index.line(place.start.line as usize).map(one_line)).unwrap_or_default();
             lines.push(format!("{shown}:{line}:{character}: {}", truncate(&text, LINE_CHARS)));
         }
@@ -113,6 +116,9 @@ mod tests {
             std::fs::write(root.join(path), text).unwrap();
         }
         std::fs::write(temp.path().join("out.py"), "secret").unwrap();
+        for (link, target) in [("to_mail", "mail"), ("to_memory", "memory"), ("to_a.py", "a.py")] {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
         let jail = Arc::new(Jail::open(&root, true, Vec::new(), 1_000).unwrap().with_closed(&["memory"]));
         let view = ProjectView { jail, hidden: [root.join("mail")].into() };
         let place = |path: &str, line: u32, character: u32| {
@@ -129,11 +135,18 @@ mod tests {
             place("../out.py", 6, 0),
             place("d.bin", 0, 1),
             place("gone.py", 8, 0),
+            place("to_mail/b.py", 0, 0),
+            place("to_memory/c.py", 0, 0),
+            place("to_a.py", 0, 0),
+            json!({"uri": format!("file://{}/mail%2F..%2Fmail/b.py", root.display()), "range": place("a.py", 0, 0)["range"]}),
         ]);
         let places = places_of(answer).unwrap();
         let lines = render_places(places, &view, PositionEncoding::Utf16);
         let outside = format!("{}:7 (outside the workspace)", root.parent().unwrap().join("out.py").display());
-        assert_eq!(lines, [&outside, "a.py:1:1: x = 1", "a.py:2:9: 道 = \"😀\"; y", "d.bin:1:1: ", "gone.py:9:1: "]);
+        assert_eq!(
+            lines,
+            [&outside, "a.py:1:1: x = 1", "a.py:2:9: 道 = \"😀\"; y", "d.bin:1:1: ", "gone.py:9 (not there)"]
+        );
         let many: Vec<_> = (0..500).map(|line| place("a.py", line, 0)).collect();
         let lines = render_places(places_of(json!(many)).unwrap(), &view, PositionEncoding::Utf16);
         assert_eq!((lines.len(), lines.last().unwrap().as_str()), (MAX_PLACES + 1, "[the first 200; there are more]"));

@@ -42,8 +42,14 @@ struct ServerSlots {
 
 /// A running server, or one that starts.
 struct ServerSlot {
-    server: tokio::sync::Mutex<Option<Arc<LanguageServer>>>,
+    running: tokio::sync::Mutex<Option<RunningServer>>,
     usage: Mutex<SlotUsage>,
+}
+
+struct RunningServer {
+    server: Arc<LanguageServer>,
+    /// The folders that are empty in its sandbox.
+    hidden: Vec<PathBuf>,
 }
 
 struct SlotUsage {
@@ -108,21 +114,29 @@ impl LanguageServers {
         let request = self.runner.shared_request(script(root, &command), trust).await?;
         let slot = self.slot((kind.name, root.to_owned())).await?;
         let mut running = tokio::select! {
-            running = slot.0.server.lock() => running,
+            running = slot.0.running.lock() => running,
             () = cancel.cancelled() => return Err(LspError::from("Cancelled".to_owned())),
         };
-        if let Some(server) = running.as_ref().filter(|server| server.connection.state.ended().is_none()) {
-            return Ok(ServerLease { server: Arc::clone(server), _use: slot_use(&slot) });
+        let hidden = request.hidden.clone();
+        if let Some(RunningServer { server, hidden: seen }) = running.take() {
+            let is_running = server.connection.state.ended().is_none();
+            // A folder that appeared later is not hidden from a server that was started before.
+            if is_running && seen == hidden {
+                *running = Some(RunningServer { server: Arc::clone(&server), hidden });
+                return Ok(ServerLease { server, _use: slot_use(&slot) });
+            }
+            if is_running {
+                server.shut_down().await;
+            }
         }
-        *running = None;
         let exe = self.runner.exe().to_owned();
         let launch = ServerLaunch { exe, environment, request, name, root: url_of(root)? };
         let connection = LspConnection::start(launch).await?;
-        let (root, hidden) = (root.to_owned(), self.hidden());
+        let (root, unlisted) = (root.to_owned(), self.hidden());
         let limit = self.config.startup_timeout.0;
-        let server = LanguageServer::initialize(kind, connection, root, hidden, limit, cancel).await?;
+        let server = LanguageServer::initialize(kind, connection, root, unlisted, limit, cancel).await?;
         let server = Arc::new(server);
-        *running = Some(Arc::clone(&server));
+        *running = Some(RunningServer { server: Arc::clone(&server), hidden });
         Ok(ServerLease { server, _use: slot_use(&slot) })
     }
 
@@ -159,13 +173,20 @@ impl LanguageServers {
         let mut environment = self.runner.environment();
         // The home of commands is the workspace.
         let user = std::env::home_dir().unwrap_or_default();
-        for (name, folder) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup"), ("GOMODCACHE", "go/pkg/mod")] {
+        let is_offline = !self.runner.config().network;
+        // Where downloads go is not for reading alone.
+        let toolchains = [
+            ("RUSTUP_HOME", ".rustup", true),
+            ("CARGO_HOME", ".cargo", is_offline),
+            ("GOMODCACHE", "go/pkg/mod", is_offline),
+        ];
+        for (name, folder, is_useful) in toolchains {
             let folder = std::env::var_os(name).map_or_else(|| user.join(folder), PathBuf::from);
-            if folder.is_dir() && !environment.iter().any(|(set, _)| set == name) {
+            if is_useful && !environment.iter().any(|(set, _)| set == name) && self.runner.can_read(&folder) {
                 environment.push((name.to_owned(), folder.display().to_string()));
             }
         }
-        if !self.runner.config().network {
+        if is_offline {
             let offline = [("CARGO_NET_OFFLINE", "true"), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local")];
             environment.extend(offline.map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
@@ -186,7 +207,7 @@ impl LanguageServers {
                 stopped = slots.by_key.remove(&oldest);
             }
             let fresh =
-                || Arc::new(ServerSlot { server: tokio::sync::Mutex::default(), usage: Mutex::new(SlotUsage::now()) });
+                || Arc::new(ServerSlot { running: tokio::sync::Mutex::default(), usage: Mutex::new(SlotUsage::now()) });
             let slot = SlotUse::new(Arc::clone(slots.by_key.entry(key).or_insert_with(fresh)));
             if !std::mem::replace(&mut slots.is_watched, true) {
                 let wait = (self.config.idle_timeout.0 / 4).clamp(SHORTEST_WAIT, LONGEST_WAIT);
@@ -241,8 +262,8 @@ async fn watch(servers: Weak<LanguageServers>, wait: Duration) {
 }
 
 async fn stop(slot: &ServerSlot) {
-    if let Some(server) = slot.server.lock().await.take() {
-        server.shut_down().await;
+    if let Some(running) = slot.running.lock().await.take() {
+        running.server.shut_down().await;
     }
 }
 

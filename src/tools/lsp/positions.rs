@@ -1,6 +1,12 @@
 //! Positions in a text: as a model counts them, as a server counts them, and as offsets.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use lsp_types::Position;
+
+/// How many characters of a line lie between two places that are remembered.
+const CHECKPOINT_CHARS: usize = 1_024;
 
 /// The unit in which a server counts the characters of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +43,37 @@ impl PositionEncoding {
 #[derive(Debug)]
 pub(super) struct PositionIndex<'a> {
     text: &'a str,
+    encoding: PositionEncoding,
     /// The offsets at which lines start.
     starts: Vec<usize>,
+    /// Of the lines that were asked for: many positions may be in one long line.
+    checkpoints: RefCell<HashMap<usize, Vec<LinePlace>>>,
+}
+
+/// A place within a line, counted from its start.
+#[derive(Clone, Copy, Debug, Default)]
+struct LinePlace {
+    units: usize,
+    characters: usize,
+    bytes: usize,
+}
+
+impl LinePlace {
+    fn after(self, character: char, encoding: PositionEncoding) -> Self {
+        Self {
+            units: self.units + encoding.width(character),
+            characters: self.characters + 1,
+            bytes: self.bytes + character.len_utf8(),
+        }
+    }
 }
 
 impl<'a> PositionIndex<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str, encoding: PositionEncoding) -> Self {
         let bytes = text.as_bytes();
         let is_end = |at: &usize| bytes[*at] == b'\n' || bytes[*at] == b'\r' && bytes.get(at + 1) != Some(&b'\n');
         let starts = (0..bytes.len()).filter(is_end).map(|at| at + 1);
-        Self { text, starts: std::iter::once(0).chain(starts).collect() }
+        Self { text, encoding, starts: std::iter::once(0).chain(starts).collect(), checkpoints: RefCell::default() }
     }
 
     /// Returns a line, counted from 0, without its end.
@@ -60,7 +87,7 @@ impl<'a> PositionIndex<'a> {
     ///
     /// # Errors
     /// There is no such place; the error says what there is.
-    pub(super) fn to_server(&self, line: u32, character: u32, encoding: PositionEncoding) -> Result<Position, String> {
+    pub(super) fn to_server(&self, line: u32, character: u32) -> Result<Position, String> {
         let lines = self.starts.len() - usize::from(self.text.is_empty() || self.text.ends_with(['\n', '\r']));
         let found = (line as usize).checked_sub(1).filter(|at| *at < lines.max(1)).and_then(|at| self.line(at));
         let Some(text) = found else { return Err(format!("there is no line {line}: the file has {lines} lines")) };
@@ -68,34 +95,44 @@ impl<'a> PositionIndex<'a> {
         let Some(before) = (character as usize).checked_sub(1).filter(|before| *before <= length) else {
             return Err(format!("there is no character {character} in line {line}: it has {length} characters"));
         };
-        let units = text.chars().take(before).map(|character| encoding.width(character)).sum::<usize>();
+        let units = text.chars().take(before).map(|character| self.encoding.width(character)).sum::<usize>();
         Ok(Position::new(line - 1, u32::try_from(units).unwrap_or(u32::MAX)))
     }
 
-    /// Returns the line and the character, counted from 1, of a server's position. One beyond the text is moved into it.
-    pub(super) fn to_model(&self, position: Position, encoding: PositionEncoding) -> (u32, usize) {
-        let (line, wanted) = (self.line(position.line as usize).unwrap_or_default(), position.character as usize);
-        let (mut units, mut characters) = (0, 0);
-        // Many positions may be in one long line.
-        if line.is_ascii() {
-            characters = wanted.min(line.len());
-        } else {
-            for character in line.chars() {
-                units += encoding.width(character);
-                if units > wanted {
-                    break;
-                }
-                characters += 1;
+    /// Returns the last place of a line that is not behind `units`.
+    fn place_before(&self, number: usize, line: &str, units: usize) -> LinePlace {
+        let mut checkpoints = self.checkpoints.borrow_mut();
+        let checkpoints = checkpoints.entry(number).or_insert_with(|| {
+            let places = line.chars().scan(LinePlace::default(), |place, character| {
+                Some(std::mem::replace(place, place.after(character, self.encoding)))
+            });
+            places.step_by(CHECKPOINT_CHARS).collect()
+        });
+        let reached = checkpoints.partition_point(|place| place.units <= units);
+        let mut place = reached.checked_sub(1).map_or_else(LinePlace::default, |last| checkpoints[last]);
+        for character in line[place.bytes..].chars() {
+            let next = place.after(character, self.encoding);
+            if next.units > units {
+                break;
             }
+            place = next;
         }
-        (position.line.saturating_add(1), characters + 1)
+        place
+    }
+
+    /// Returns the line and the character, counted from 1, of a server's position. One beyond the text is moved into it.
+    pub(super) fn to_model(&self, position: Position) -> (u32, usize) {
+        let at = position.line as usize;
+        let line = self.line(at).unwrap_or_default();
+        let place = self.place_before(at, line, position.character as usize);
+        (position.line.saturating_add(1), place.characters + 1)
     }
 
     /// Returns the offset of a server's position. One beyond the end of a line is its end, as the protocol says.
     ///
     /// # Errors
     /// There is no such line, or the position is within a character.
-    pub(super) fn offset(&self, position: Position, encoding: PositionEncoding) -> Result<usize, String> {
+    pub(super) fn offset(&self, position: Position) -> Result<usize, String> {
         let (at, wanted) = (position.line as usize, position.character as usize);
         // The end of a text without a last line break is sometimes named as the line after it.
         if at == self.starts.len() && wanted == 0 {
@@ -103,21 +140,11 @@ impl<'a> PositionIndex<'a> {
         }
         let outside = || format!("line {} does not exist", u64::from(position.line) + 1);
         let line = self.line(at).ok_or_else(outside)?;
-        if line.is_ascii() {
-            return Ok(self.starts[at] + wanted.min(line.len()));
-        }
-        let (mut units, mut offset) = (0, self.starts[at]);
-        for character in line.chars() {
-            if units >= wanted {
-                break;
-            }
-            units += encoding.width(character);
-            offset += character.len_utf8();
-        }
-        if units > wanted {
+        let place = self.place_before(at, line, wanted);
+        if place.units < wanted && place.bytes < line.len() {
             return Err(format!("a position in line {} is within a character", at + 1));
         }
-        Ok(offset)
+        Ok(self.starts[at] + place.bytes)
     }
 }
 
@@ -130,15 +157,15 @@ mod tests {
 
     #[test]
     fn characters_are_counted_as_each_side_does() {
-        let lines = PositionIndex::new(TEXT);
         for (line, character, utf8, utf16, utf32) in
             [(1, 1, 0, 0, 0), (1, 3, 6, 2, 2), (1, 8, 14, 8, 7), (1, 11, 18, 11, 10), (2, 2, 1, 1, 1), (3, 1, 0, 0, 0)]
         {
             for (encoding, units) in [(Utf8, utf8), (Utf16, utf16), (Utf32, utf32)] {
-                let position = lines.to_server(line, character, encoding).unwrap();
+                let lines = PositionIndex::new(TEXT, encoding);
+                let position = lines.to_server(line, character).unwrap();
                 assert_eq!(position, Position::new(line - 1, units), "{line}:{character} {encoding:?}");
-                assert_eq!(lines.to_model(position, encoding), (line, character as usize), "{position:?}");
-                let offset = lines.offset(position, encoding).unwrap();
+                assert_eq!(lines.to_model(position), (line, character as usize), "{position:?}");
+                let offset = lines.offset(position).unwrap();
                 let before = TEXT[..offset].rsplit(['\n', '\r']).next().unwrap();
                 assert_eq!(before.chars().count() + 1, character as usize, "{position:?}");
             }
@@ -156,10 +183,10 @@ mod tests {
             ("a", 2, 1, "the file has 1 lines"),
             ("", 1, 2, "it has 0 characters"),
         ] {
-            let error = PositionIndex::new(text).to_server(line, character, Utf16).unwrap_err();
+            let error = PositionIndex::new(text, Utf16).to_server(line, character).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
-        assert_eq!(PositionIndex::new("").to_server(1, 1, Utf8), Ok(Position::new(0, 0)));
+        assert_eq!(PositionIndex::new("", Utf8).to_server(1, 1), Ok(Position::new(0, 0)));
     }
 
     #[test]
@@ -174,12 +201,30 @@ mod tests {
             ("😀", 0, 2, Ok(4)),
             ("", 0, 0, Ok(0)),
         ] {
-            let found = PositionIndex::new(text).offset(Position::new(line, character), Utf16);
+            let found = PositionIndex::new(text, Utf16).offset(Position::new(line, character));
             match (found, expected) {
                 (Ok(offset), Ok(expected)) => assert_eq!(offset, expected, "{text:?} {line}:{character}"),
                 (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
                 (found, expected) => panic!("{text:?} {line}:{character}: {found:?} {expected:?}"),
             }
         }
+    }
+
+    #[test]
+    fn places_in_a_long_line_are_found_from_the_nearest_checkpoint() {
+        let text = "道😀a".repeat(5_000);
+        let index = PositionIndex::new(&text, Utf16);
+        for (units, character, offset) in [
+            (0, 1, 0),
+            (4, 4, 8),
+            (4_096, 3_073, 8_192),
+            (4_099, 3_075, 8_199),
+            (19_999, 15_000, 39_999),
+            (99_999, 15_001, 40_000),
+        ] {
+            let position = Position::new(0, units);
+            assert_eq!((index.to_model(position), index.offset(position)), ((1, character), Ok(offset)), "{units}");
+        }
+        assert!(index.offset(Position::new(0, 4_098)).is_err());
     }
 }

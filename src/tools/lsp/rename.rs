@@ -1,5 +1,6 @@
 //! The tool `lsp_rename`: the server says what to change, and all of it is written, or nothing.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use lsp_types::TextEdit;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use similar::TextDiff;
 
 use super::connection::LspError;
-use super::edits::{apply_edits, file_edits};
+use super::edits::{FileEdits, apply_edits, file_edits};
+use super::languages::ServerKind;
 use super::positions::PositionEncoding;
 use super::project_files::DiskStamp;
 use super::query::joined;
@@ -20,15 +21,15 @@ use super::server::ServerFileState;
 use super::service::{LspService, ProjectView};
 use crate::chat::ToolSpec;
 use crate::guard::{Jail, JailWriter};
-use crate::tools::files::{PatchPlan, PlannedFile, TextFile, WriteScope, write_plan};
+use crate::tools::files::{
+    DiffLimits, FileDiff, PatchPlan, PlannedFile, TextFile, WriteScope, render_diffs, write_plan,
+};
 use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
 /// The longest name, in characters.
 const NAME_CHARS: usize = 200;
 /// The bytes of all changed files together, old and new.
 const MAX_BYTES: usize = 64_000_000;
-/// How long the smallest difference of a file is looked for; then a larger one is shown.
-const DIFF_TIME: Duration = Duration::from_millis(200);
 
 #[derive(Deserialize, JsonSchema)]
 struct RenameArgs {
@@ -51,12 +52,24 @@ pub struct LspRename {
 
 /// A file to change.
 struct PlannedEdit {
-    /// Relative to the workspace.
-    path: String,
+    real: PathBuf,
     edits: Vec<TextEdit>,
     /// What the server knows of the file.
     known: ServerFileState,
-    real: PathBuf,
+}
+
+/// The text of a file before and after its change.
+struct TextChange {
+    path: String,
+    old: String,
+    new: String,
+}
+
+impl TextChange {
+    fn as_diff(&self) -> FileDiff<'_> {
+        let Self { path, old, new } = self;
+        FileDiff { shown: Some(path), old: old.into(), new: new.into() }
+    }
 }
 
 impl LspRename {
@@ -68,12 +81,10 @@ impl LspRename {
     async fn rename(&self, args: RenameArgs, context: &ToolContext) -> Result<String, LspError> {
         let target = self.service.open(&args.path, context).await?;
         target.server().require("renameProvider", "it renames nothing")?;
-        if !target.is_ready {
+        if let Some(why) = target.why_incomplete() {
             let name = &target.server().connection.name;
-            let text = format!(
-                "{name} still reads the project, so it may not know all places; nothing was changed. Try again later"
-            );
-            return Err(LspError::for_now(text));
+            let text = format!("{name} {why}, so it may not know all places; nothing was changed. Try again later");
+            return Err(LspError { is_temporary: !target.is_ready, text });
         }
         let mut params = target.place(args.line, args.character)?;
         params["newName"] = json!(args.new_name);
@@ -84,13 +95,17 @@ impl LspRename {
             let RenameArgs { line, character, .. } = args;
             return Err(unchanged(format!("nothing to rename is at line {line}, character {character}")));
         }
-        let mut planned = Vec::new();
-        for file in files {
-            let real = file.url.to_file_path().map_err(|()| unchanged(format!("{} is no file", file.url)))?;
-            let path = path_to_change(&target.view, &real).map_err(unchanged)?;
-            let known = target.server().known(&real).await;
-            planned.push(PlannedEdit { path, edits: file.edits, known, real });
-        }
+        let view = target.view.clone();
+        let (root, kind) = (target.server().root.clone(), target.server().kind);
+        let located = tokio::task::spawn_blocking(move || locate_edits(files, &view, &root, kind)).await;
+        let located = located.map_err(|error| error.to_string())?.map_err(unchanged)?;
+        let paths: Vec<PathBuf> = located.keys().cloned().collect();
+        let Some(known) = target.server().known_since(target.document.generation, &paths).await else {
+            let text = "files changed meanwhile; nothing was changed. Try again".to_owned();
+            return Err(LspError::for_now(text));
+        };
+        let planned: Vec<_> =
+            located.into_iter().zip(known).map(|((real, edits), known)| PlannedEdit { real, edits, known }).collect();
         let (jail, encoding) = (self.files.for_turn(context), target.server().encoding);
         if target.cancel.is_cancelled() {
             return Err(unchanged("Cancelled".to_owned()));
@@ -101,36 +116,50 @@ impl LspRename {
     }
 }
 
-/// Returns the path relative to the workspace of a file that the server would change.
-fn path_to_change(view: &ProjectView, real: &Path) -> Result<String, String> {
-    let relative = view.relative(real).filter(|_| !view.is_hidden(real));
-    let path = relative.and_then(Path::to_str);
-    path.map(str::to_owned).ok_or_else(|| format!("the server would change {}, which is not for it", real.display()))
+/// Returns the edits by real path. A server may only change sources of its own language in its project: its code, or code of the
+/// project that it runs, may wish for more.
+fn locate_edits(
+    files: Vec<FileEdits>,
+    view: &ProjectView,
+    root: &Path,
+    kind: &ServerKind,
+) -> Result<BTreeMap<PathBuf, Vec<TextEdit>>, String> {
+    let mut located: BTreeMap<PathBuf, Vec<TextEdit>> = BTreeMap::new();
+    for FileEdits { url, edits } in files {
+        let named = url.to_file_path().map_err(|()| format!("{url} is no file"))?;
+        let is_source = |real: &PathBuf| {
+            real.starts_with(root) && ServerKind::of_file(real).is_ok_and(|(found, _)| found.name == kind.name)
+        };
+        let real = view.resolve(&named).ok().filter(is_source);
+        let real = real.ok_or_else(|| format!("the server would change {}, which is not for it", named.display()))?;
+        located.entry(real).or_default().extend(edits);
+    }
+    Ok(located)
 }
 
 /// Writes all changes, or nothing. Returns what was changed, as a unified diff.
 fn write(jail: &Jail, files: Vec<PlannedEdit>, encoding: PositionEncoding) -> Result<String, String> {
     let writer = jail.writer();
-    let (mut plan, mut diffs, mut bytes) = (PatchPlan::default(), String::new(), 0);
+    let (mut plan, mut changes, mut bytes) = (PatchPlan::default(), Vec::new(), 0);
     let places = files.iter().map(|file| file.edits.len()).sum::<usize>();
     let count = files.len();
     for file in files {
-        let changed = plan_file(&writer, &file, encoding).map_err(|error| {
+        let (planned, change) = plan_file(&writer, &file, encoding).map_err(|error| {
             let error = error.trim_end_matches("; nothing was changed");
             format!("{error}; nothing was changed")
         })?;
-        let (planned, diff) = changed;
         bytes += planned.old.as_ref().map_or(0, Vec::len) + planned.new.as_ref().map_or(0, Vec::len);
         if bytes > MAX_BYTES {
             let most = MAX_BYTES / 1_000_000;
             return Err(format!("the files have more than {most} MB together; nothing was changed"));
         }
-        diffs.push_str(&diff);
-        plan.files.insert(file.path, planned);
+        plan.files.insert(file.real.to_string_lossy().into_owned(), planned);
+        changes.push(change);
     }
     write_plan(&plan, &writer, &|path| Err(format!("{path}: no file is removed")))?;
+    let diff = render_diffs(changes.iter().map(TextChange::as_diff), DiffLimits::FILES).join("\n");
     let (places_word, files_word) = (plural(places, "place"), plural(count, "file"));
-    Ok(format!("Changed {places_word} in {files_word}:\n{}", diffs.trim_end()))
+    Ok(format!("Changed {places_word} in {files_word}:\n{diff}"))
 }
 
 fn plural(count: usize, what: &str) -> String {
@@ -141,14 +170,16 @@ fn plan_file(
     writer: &JailWriter<'_>,
     file: &PlannedEdit,
     encoding: PositionEncoding,
-) -> Result<(PlannedFile, String), String> {
-    let path = &file.path;
-    let opened = writer.read(path).map_err(|error| error.to_string())?;
+) -> Result<(PlannedFile, TextChange), String> {
+    let opened = writer.read(&file.real.to_string_lossy()).map_err(|error| error.to_string())?;
+    let path = &opened.shown;
     let text = TextFile::decode(&opened)?;
     let is_known = match &file.known {
         ServerFileState::Open(known) => **known == *text.text,
         ServerFileState::Closed(stamp) => DiskStamp::of(&file.real) == Some(*stamp),
-        ServerFileState::Unknown => true,
+        ServerFileState::Unknown => {
+            return Err(format!("{path}: whether the server knows its present text is not certain"));
+        }
     };
     if !is_known {
         return Err(format!("{path} changed meanwhile; try again"));
@@ -159,11 +190,9 @@ fn plan_file(
         .map(|edit| TextEdit { range: edit.range, new_text: text.normalize(&edit.new_text) })
         .collect();
     let new = apply_edits(&text.text, &edits, encoding).map_err(|error| format!("{path}: {error}"))?;
-    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&text.text, &new);
-    let (before, after) = (format!("a/{path}"), format!("b/{path}"));
-    let diff = diff.unified_diff().context_radius(1).header(&before, &after).to_string();
     let bytes = text.encode(&new)?;
-    Ok((PlannedFile { new: Some(bytes), old: Some(opened.bytes.clone()), mode: None }, diff))
+    let change = TextChange { path: path.clone(), old: text.text, new };
+    Ok((PlannedFile { new: Some(bytes), old: Some(opened.bytes.clone()), mode: None }, change))
 }
 
 #[async_trait]

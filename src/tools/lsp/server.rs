@@ -42,6 +42,8 @@ struct Documents {
     files: ProjectFiles,
     /// Grows with each call.
     clock: u64,
+    /// Grows with each change that the server is told of.
+    generation: u64,
 }
 
 struct OpenDocument {
@@ -64,6 +66,8 @@ pub(super) struct SyncedDocument {
     pub is_new_text: bool,
     /// The server was told of a change of any file.
     pub is_changed: bool,
+    /// The number of changes that the server was told of so far.
+    pub generation: u64,
 }
 
 /// What a server knows of a file.
@@ -185,8 +189,8 @@ impl LanguageServer {
             let Some(oldest) = oldest.map(|(path, _)| path.clone()) else { break };
             self.close(&mut documents, &oldest).await?;
         }
-        let (url, path, text) = (url_of(path)?, path.to_owned(), now.text);
-        Ok(SyncedDocument { url, path, text, version, serial, is_new_text, is_changed })
+        let (url, path, text, generation) = (url_of(path)?, path.to_owned(), now.text, documents.generation);
+        Ok(SyncedDocument { url, path, text, version, serial, is_new_text, is_changed, generation })
     }
 
     /// Reads what has changed, on a thread that may block.
@@ -228,6 +232,7 @@ impl LanguageServer {
             |(path, kind): &(PathBuf, FileChangeKind)| Some(json!({"uri": url_of(path).ok()?, "type": *kind as u8}));
         let events: Vec<_> = changed.iter().filter_map(event).collect();
         if !events.is_empty() {
+            documents.generation += 1;
             self.connection.notify("workspace/didChangeWatchedFiles", json!({ "changes": events })).await?;
         }
         documents.files = files;
@@ -245,16 +250,17 @@ impl LanguageServer {
         stamp: Option<DiskStamp>,
     ) -> Result<bool, LspError> {
         let url = url_of(path)?;
-        if let Some(document) = documents.open.get_mut(path) {
+        if let Some(document) = documents.open.get_mut(path).filter(|document| document.text == text) {
             document.stamp = stamp;
-            if document.text == text {
-                return Ok(false);
-            }
+            return Ok(false);
+        }
+        documents.generation += 1;
+        if let Some(document) = documents.open.get_mut(path) {
             let version = document.version.wrapping_add(1).max(1);
             let change =
                 json!({"textDocument": {"uri": url, "version": version}, "contentChanges": [{"text": &*text}]});
             self.connection.notify("textDocument/didChange", change).await?;
-            (document.version, document.text) = (version, text);
+            (document.version, document.text, document.stamp) = (version, text, stamp);
         } else {
             self.connection.state.set_open(path, true);
             let document = json!({"uri": url, "languageId": language, "version": 1, "text": &*text});
@@ -277,15 +283,16 @@ impl LanguageServer {
         Ok(())
     }
 
-    /// Returns the text of a file as the server has it, if it is open there, and otherwise the stamp of the file that the server
-    /// was told of.
-    pub(super) async fn known(&self, path: &Path) -> ServerFileState {
+    /// Returns what the server knows of files; `None`: it was told of changes since `generation`, so that its answers to what was
+    /// asked before may name places of other texts.
+    pub(super) async fn known_since(&self, generation: u64, paths: &[PathBuf]) -> Option<Vec<ServerFileState>> {
         let documents = self.documents.lock().await;
-        match (documents.open.get(path), documents.files.get(path)) {
+        let state_of = |path: &PathBuf| match (documents.open.get(path), documents.files.get(path)) {
             (Some(document), _) => ServerFileState::Open(Arc::clone(&document.text)),
             (None, Some(stamp)) => ServerFileState::Closed(*stamp),
             (None, None) => ServerFileState::Unknown,
-        }
+        };
+        (documents.generation == generation).then(|| paths.iter().map(state_of).collect())
     }
 
     /// Returns until when a call waits for the server to have read its project: a while after its start, or a shorter while from

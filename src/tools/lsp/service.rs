@@ -23,6 +23,7 @@ use crate::tools::files::{ReadScope, TextFile};
 
 /// The largest file that is sent to a server, in bytes.
 const MAX_TEXT: usize = 2_000_000;
+const LOAD_ERROR: &str = "reports that it could not load the project";
 /// How much longer than its parts a call may take.
 const MARGIN: Duration = Duration::from_secs(30);
 
@@ -53,10 +54,14 @@ pub(super) struct ProjectView {
 }
 
 impl ProjectView {
-    /// Returns true if the turn may not see the file.
-    pub(super) fn is_refused(&self, path: &Path) -> bool {
-        let Some(path) = path.to_str() else { return true };
-        matches!(self.jail.locate(path), Err(JailError::Protected(_) | JailError::Outside(_)))
+    /// Returns the real path of a file that a server names. The name alone says nothing: it may hold links.
+    ///
+    /// # Errors
+    /// The file is not there, outside the workspace, or neither the turn nor a server may see it.
+    pub(super) fn resolve(&self, path: &Path) -> Result<PathBuf, JailError> {
+        let named = path.to_str().ok_or(JailError::Invalid("it is not UTF-8"))?;
+        let real = self.jail.locate(named)?;
+        if self.is_hidden(&real) { Err(JailError::Protected(named.to_owned())) } else { Ok(real) }
     }
 
     /// Returns the path relative to the workspace of a file there; `None`: it is elsewhere.
@@ -74,8 +79,8 @@ impl ProjectView {
     /// # Errors
     /// It is not served, or no text.
     pub(super) fn text(&self, path: &Path) -> Result<String, String> {
-        let named = path.to_str().ok_or("the path is not valid UTF-8")?;
-        let opened = self.jail.read(named).map_err(|error| error.to_string())?;
+        let real = self.resolve(path).map_err(|error| error.to_string())?;
+        let opened = self.jail.read(&real.to_string_lossy()).map_err(|error| error.to_string())?;
         if opened.bytes.len() > MAX_TEXT {
             let (shown, most) = (opened.shown, MAX_TEXT / 1_000_000);
             return Err(format!("{shown}: language servers get files of at most {most} MB"));
@@ -172,7 +177,7 @@ impl OpenTarget {
     /// # Errors
     /// There is no such place.
     pub(super) fn position(&self, line: u32, character: u32) -> Result<Position, LspError> {
-        Ok(PositionIndex::new(&self.document.text).to_server(line, character, self.server().encoding)?)
+        Ok(PositionIndex::new(&self.document.text, self.server().encoding).to_server(line, character)?)
     }
 
     /// Asks the server.
@@ -183,8 +188,8 @@ impl OpenTarget {
         let limit = self.deadline.saturating_duration_since(Instant::now());
         let connection = &self.server().connection;
         connection.request(method, params, limit, &self.cancel).await.map_err(|mut error| {
-            if let Some(trouble) = connection.state.trouble() {
-                error.text = format!("{}; it says: {trouble}", error.text);
+            if connection.state.has_load_error() {
+                error.text = format!("{}; it {LOAD_ERROR}", error.text);
             }
             error
         })
@@ -195,14 +200,19 @@ impl OpenTarget {
         LspError::from(format!("{} answers with what are no {what}", self.server().connection.name))
     }
 
+    /// Returns why the server may not know the whole project.
+    pub(super) fn why_incomplete(&self) -> Option<&'static str> {
+        match self.server().connection.state.has_load_error() {
+            true => Some(LOAD_ERROR),
+            false if self.is_ready => None,
+            false => Some("still reads the project"),
+        }
+    }
+
     /// Returns the note of a result that may lack something.
     pub(super) fn note(&self) -> Option<String> {
         let connection = &self.server().connection;
-        let why = match connection.state.trouble() {
-            Some(trouble) => format!("says: {trouble}"),
-            None if self.is_ready => return None,
-            None => "still reads the project".to_owned(),
-        };
+        let why = self.why_incomplete()?;
         Some(format!("[{} {why}: something may be missing]", connection.name))
     }
 
@@ -260,7 +270,7 @@ fn locate_any(view: &ProjectView, path: &str) -> Result<(LocatedFile, bool), Str
     // Some servers answer only when a file is open.
     let first =
         files.into_keys().filter(|file| ServerKind::of_file(file).is_ok_and(|(found, _)| found.name == kind.name));
-    let first = first.filter(|file| !view.is_hidden(file) && !view.is_refused(file));
+    let first = first.filter(|file| view.resolve(file).is_ok());
     let path = first.min().ok_or_else(|| format!("{path}: the project has no files of {}", kind.language))?;
     Ok((LocatedFile { path, root, kind }, true))
 }

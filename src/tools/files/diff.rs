@@ -1,0 +1,96 @@
+//! What a tool changed in files, shown as unified diffs within bounds.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use similar::TextDiff;
+
+use crate::text::truncate;
+
+/// The most characters of a line.
+const LINE_CHARS: usize = 300;
+/// The unchanged lines around a change.
+const CONTEXT: usize = 2;
+/// How long the smallest difference of a file is looked for; then a larger one is shown.
+const TIME: Duration = Duration::from_millis(200);
+
+/// The bounds of the differences of one call.
+#[derive(Clone, Copy)]
+pub(in crate::tools) struct DiffLimits {
+    pub lines: usize,
+    pub chars: usize,
+}
+
+impl DiffLimits {
+    /// Of a call that changes one file.
+    pub(in crate::tools) const FILE: Self = Self { lines: 120, chars: 6_000 };
+    /// Of a call that changes many files.
+    pub(in crate::tools) const FILES: Self = Self { lines: 400, chars: 14_000 };
+}
+
+/// A file before and after a change.
+pub(in crate::tools) struct FileDiff<'a> {
+    /// The path in the head of the difference; without one, it has no head.
+    pub shown: Option<&'a str>,
+    pub old: Cow<'a, str>,
+    pub new: Cow<'a, str>,
+}
+
+/// Returns the lines of the differences, and says what is not shown.
+pub(in crate::tools) fn render_diffs<'a>(
+    files: impl ExactSizeIterator<Item = FileDiff<'a>>,
+    limits: DiffLimits,
+) -> Vec<String> {
+    let (mut lines, mut chars) = (Vec::new(), 0);
+    let count = files.len();
+    for (number, FileDiff { shown, old, new }) in files.enumerate() {
+        if lines.len() >= limits.lines || chars >= limits.chars {
+            let left = count - number;
+            lines.push(format!("[{left} more {}, not shown]", if left == 1 { "file" } else { "files" }));
+            break;
+        }
+        let diff = TextDiff::configure().timeout(TIME).diff_lines(&*old, &*new);
+        let mut unified = diff.unified_diff();
+        unified.context_radius(CONTEXT);
+        match shown {
+            Some(path) => unified.header(&format!("a/{path}"), &format!("b/{path}")),
+            None => unified.missing_newline_hint(false),
+        };
+        let unified = unified.to_string();
+        let mut rest = unified.lines();
+        while lines.len() < limits.lines && chars < limits.chars {
+            let Some(line) = rest.next() else { break };
+            let line = truncate(line, LINE_CHARS);
+            chars += line.chars().count() + 1;
+            lines.push(line);
+        }
+        let left = rest.count();
+        if left > 0 {
+            let of = shown.map_or_else(|| "the difference".to_owned(), str::to_owned);
+            lines.push(format!("[{left} more lines of {of}]"));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_shown_within_their_bounds() {
+        let many = |prefix: &str, count: usize| (0..count).map(|n| format!("{prefix}{n}\n")).collect::<String>();
+        let show = |count: usize, files: usize, limits: DiffLimits| {
+            let (old, new) = (many("a", count), many("b", count));
+            let change = |_| FileDiff { shown: Some("f"), old: (&*old).into(), new: (&*new).into() };
+            render_diffs((0..files).map(change), limits)
+        };
+        assert_eq!(show(1, 1, DiffLimits::FILE), ["--- a/f", "+++ b/f", "@@ -1 +1 @@", "-a0", "+b0"]);
+        let cut = show(300, 3, DiffLimits::FILES);
+        assert_eq!((cut.len(), &*cut[400], &*cut[401]), (402, "[203 more lines of f]", "[2 more files, not shown]"));
+        let line = "x".repeat(1_000);
+        let change = FileDiff { shown: None, old: "".into(), new: (&*line).into() };
+        let lines = render_diffs([change].into_iter(), DiffLimits { lines: 9, chars: 100 });
+        assert_eq!((lines.len(), lines[1].chars().count()), (2, LINE_CHARS));
+    }
+}
