@@ -456,6 +456,7 @@ async fn what_is_not_for_a_conversation_is_left_out() {
         return;
     }
     // The folders of others are empty for the server.
+    assert_eq!(world.noted("seen"), [json!(["a.go", "sub/b.go"])]);
     let place = json!({"path": "sub/b.go", "line": 1, "character": 10});
     let told = world.says("lsp_references", place.clone()).await;
     assert!(!told.contains("secret"), "{told}");

@@ -67,13 +67,13 @@ const PYTHON_PROJECT: Project = Project {
     files: &[
         ("pyproject.toml", "[project]\nname = \"x\"\n"),
         ("calc.py", "def add(a, b):\n    return a + b\n"),
-        ("main.py", "from calc import add\n\nprint(\"😀道\", add(1, 2))\nprint(missing)\n"),
+        ("main.py", "from calc import add\n\nprint(\"😀道\", add(1, 2))\nprint(missing)\n\n\ndef run():\n    pass\n"),
     ],
     file: "main.py",
     used: (3, 13),
     definition: "calc.py:1:5: def add(a, b):",
     references: &["main.py:3:13: print(\"😀道\", add(1, 2))", "calc.py:1:5: def add(a, b):"],
-    symbol: "",
+    symbol: "7: function run",
     diagnostic: "main.py:4:7 ",
     renamed: "print(\"😀道\", added(1, 2))",
 };

@@ -205,6 +205,7 @@ def handle(message):
     if method is None:
         note(answer=id, result=message.get("result"), error=message.get("error"))
     elif method == "initialize":
+        note(seen=[os.path.relpath(unquote(uri[7:]), os.getcwd()) for uri in files()])
         note(started=MODE, pid=params["processId"], environment=sorted(os.environ))
         provides = ["definition", "references", "documentSymbol", "workspaceSymbol", "rename", "codeAction"]
         capabilities = {f"{name}Provider": True for name in provides if MODE != "poor"}
