@@ -108,7 +108,7 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
     selection.keep(lines.len().saturating_sub(TAIL)..lines.len());
     keep_failed_tests(&lines, room(MOST), &mut selection);
     // The lines that the question asks for come before failures that it may not be about.
-    let has_relevant = keep_relevant(&lines, &relevance, ask, &room, &mut selection);
+    let has_relevant = keep_relevant(&relevance, ask, &room, &mut selection);
     let is_about_failures = ask.intent == Intent::DebugError || !has_relevant;
     let for_failures = room(if is_about_failures { MOST } else { RELATED });
     let has_failures = keep_failures(&lines, &classes, &folded, for_failures, &mut selection);
@@ -209,10 +209,7 @@ fn keep_relevant(
     if !ask.tells_apart(relevance, LEAST_EVIDENCE) {
         return false;
     }
-    let fits = |at: &usize| relevance.scores[*at] >= ask.threshold * relevance.best && relevance.scores[*at] > 0.0;
-    let mut order: Vec<usize> = (0..lines.len()).filter(fits).collect();
-    order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
-    for at in order {
+    for at in relevance.relevant(ask.threshold) {
         let is_best = relevance.scores[at] >= NEAR_BEST * relevance.best;
         let room = room(if is_best { MOST } else { RELATED });
         if room.is_full(selection) {

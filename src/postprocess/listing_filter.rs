@@ -24,10 +24,7 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
     if !ask.tells_apart(&relevance, LEAST_FOR_LISTS) {
         return None;
     }
-    let mut order: Vec<usize> = (0..lines.len())
-        .filter(|at| relevance.scores[*at] > 0.0 && relevance.scores[*at] >= ask.threshold * relevance.best)
-        .collect();
-    order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
+    let mut order = relevance.relevant(ask.threshold);
     order.truncate(settings.max_files);
     let mut selection = LineSelection::none(&lines);
     for at in order {
@@ -116,12 +113,7 @@ pub fn filter_map(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSetti
     if !ask.tells_apart(&relevance, LEAST_FOR_LISTS) && !is_structure {
         return None;
     }
-    let mut order: Vec<usize> = (0..files.len())
-        .filter(|at| {
-            is_structure || (relevance.scores[*at] > 0.0 && relevance.scores[*at] >= ask.threshold * relevance.best)
-        })
-        .collect();
-    order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
+    let mut order = if is_structure { relevance.ranked() } else { relevance.relevant(ask.threshold) };
     order.truncate(settings.max_files);
     let mut selection = LineSelection::none(&lines);
     selection.keep(0..files[0].start);

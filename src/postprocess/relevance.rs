@@ -139,3 +139,17 @@ impl Relevance {
         self.best > 0.0 && self.telling.iter().any(|telling| *telling)
     }
 }
+    /// Returns all parts, the best first.
+    pub fn ranked(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.scores.len()).collect();
+        order.sort_by(|a, b| self.scores[*b].total_cmp(&self.scores[*a]).then(a.cmp(b)));
+        order
+    }
+
+    /// Returns the parts that hold something of the question and have at least this share of the best score, the best first.
+    pub fn relevant(&self, share: f64) -> Vec<usize> {
+        let mut order = self.ranked();
+        order.retain(|at| self.scores[*at] > 0.0 && self.scores[*at] >= share * self.best);
+        order
+    }
+

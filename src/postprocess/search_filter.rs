@@ -175,10 +175,7 @@ pub fn filter_hits(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSett
         blocks.retain(|block| address(block).is_none_or(|address| seen.insert(address)));
     }
     let relevance = Relevance::of(&ask.keywords, ask.most, blocks.iter().copied());
-    let mut order: Vec<usize> = (0..blocks.len()).collect();
-    if relevance.is_telling() {
-        order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
-    }
+    let mut order = if relevance.is_telling() { relevance.ranked() } else { (0..blocks.len()).collect() };
     order.truncate(settings.max_results);
     order.sort_unstable();
     if order.len() == original {

@@ -220,7 +220,7 @@ fn keep_best_lines(
     let mut order: Vec<usize> = (0..rated.scores.len()).filter(|at| rated.scores[*at] > 0.0).collect();
     order.sort_by(|a, b| rated.scores[*b].total_cmp(&rated.scores[*a]).then(a.cmp(b)));
     let (mut chars, mut count) = (0, 0);
-    for at in order {
+    for at in rated.relevant(0.0) {
         let line = part.lines.start + at;
         let range = line.saturating_sub(2).max(part.lines.start)..(line + 3).min(part.lines.end);
         let size = lines.chars(range.clone());
