@@ -306,3 +306,6 @@ fn is_better(raw: &RawResult<'_>, result: &FilteredResult) -> bool {
 #[cfg(test)]
 #[path = "processor_tests.rs"]
 mod tests;
+#[cfg(test)]
+#[path = "processor_table_tests.rs"]
+mod table_tests;

@@ -20,6 +20,8 @@ pub trait FileLines: Send + Sync {
 
 /// The most places whose surroundings are read.
 const MAX_SURROUNDINGS: usize = 40;
+/// The places of repeats that are shown of each text.
+const MOST_REPEATS: usize = 5;
 /// The longest line around a match, in characters.
 const LONGEST_LINE: usize = 200;
 
@@ -36,8 +38,21 @@ pub struct SearchMatch<'a> {
     pub text: &'a str,
     /// The line of the result.
     pub whole: &'a str,
-    /// How many more matches have the same text.
-    pub again: usize,
+    /// The paths and lines of later matches with the same text.
+    pub repeats: Vec<(&'a str, usize)>,
+}
+
+impl SearchMatch<'_> {
+    /// Returns where the text is as well.
+    fn repeats_note(&self) -> String {
+        let places = self.repeats.iter().take(MOST_REPEATS).map(|(path, line)| format!("{path}:{line}"));
+        let places = places.collect::<Vec<_>>().join(", ");
+        match self.repeats.len() {
+            0 => String::new(),
+            count if count > MOST_REPEATS => format!(" [also at {places} and {} more]", count - MOST_REPEATS),
+            _ => format!(" [also at {places}]"),
+        }
+    }
 }
 
 /// Reads the matches of a result, and the other lines.
@@ -46,7 +61,7 @@ fn parse(body: &str) -> (Vec<SearchMatch<'_>>, usize) {
     for line in body.lines() {
         match MATCH.captures(line).and_then(|found| {
             let (_, [path, number, text]) = found.extract();
-            Some(SearchMatch { path, line: number.parse().ok()?, text, whole: line, again: 0 })
+            Some(SearchMatch { path, line: number.parse().ok()?, text, whole: line, repeats: Vec::new() })
         }) {
             Some(found) => matches.push(found),
             None => others += 1,
@@ -92,13 +107,13 @@ pub fn select<'a>(raw: &RawResult<'a>, ask: &FilterQuery, settings: &FilterSetti
     Some(SelectedMatches { kept, original, remarks })
 }
 
-/// Leaves out matches whose text is that of an earlier one.
+/// Joins matches of the same text: the first stays, and says where the others are.
 fn without_repeats(matches: Vec<SearchMatch<'_>>) -> Vec<SearchMatch<'_>> {
     let mut firsts: HashMap<&str, usize> = HashMap::new();
     let mut found: Vec<SearchMatch<'_>> = Vec::new();
     for one in matches {
         match firsts.get(one.text.trim()) {
-            Some(first) => found[*first].again += 1,
+            Some(first) => found[*first].repeats.push((one.path, one.line)),
             None => {
                 firsts.insert(one.text.trim(), found.len());
                 found.push(one);
@@ -134,15 +149,14 @@ impl SelectedMatches<'_> {
             show(found, first, text.as_deref(), &mut lines);
             shown = Some((found.path, if text.is_some() { last } else { found.line }));
         }
-        let kept = self.kept.len();
+        let kept = self.kept.iter().map(|found| 1 + found.repeats.len().min(MOST_REPEATS)).sum();
         FilterOutput::new(lines.join("\n"), "matches", self.original, kept).with_remarks(&self.remarks)
     }
 }
 
 /// Shows a match, among the lines around it if they could be read and are still those that were searched.
 fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines: &mut Vec<String>) {
-    let again = if found.again > 0 { format!(" [and {} times more]", found.again) } else { String::new() };
-    let own = format!("{}{again}", found.whole);
+    let own = format!("{}{}", found.whole, found.repeats_note());
     let is_same = |text: &&[String]| {
         let line = found.line.checked_sub(first).and_then(|at| text.get(at));
         line.is_some_and(|line| {
