@@ -1,5 +1,8 @@
 //! Chooses the filter of a result, and decides whether what it left is better than the whole.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::command_filter;
@@ -279,18 +282,38 @@ fn asks_for_exact_part(raw: &RawResult<'_>) -> bool {
 
 /// Returns true for a text that is long enough, is no diff, and was not filtered before.
 fn is_filterable(text: &str) -> bool {
-    text.len() >= SHORT && text.chars().nth(SHORT - 1).is_some() && !is_diff(text) && !is_filtered(text)
+    text.len() >= SHORT
+        && text.chars().nth(SHORT - 1).is_some()
+        && !is_filtered(text)
+        && !is_diff(&TextLines::of(text).bodies)
 }
 
 fn is_filtered(text: &str) -> bool {
     text.trim_end().lines().next_back().is_some_and(|last| last.starts_with(NOTE))
 }
 
-/// Returns true for a diff or a patch, of which no line may go.
-fn is_diff(text: &str) -> bool {
-    let is_hunk = |line: &str| line.starts_with("@@ ") || line.starts_with("*** Begin Patch");
-    text.starts_with("diff --git ")
-        || (text.lines().any(is_hunk) && text.lines().any(|line| line.starts_with("+++ ") || line.starts_with("*** ")))
+/// The head of a hunk: of a unified diff, of a merge (`@@@`), or of a context diff.
+static HUNK: LazyLock<Regex> = LazyLock::new(|| compiled(r"^(@@+ (-\d+(,\d+)? )+\+\d+(,\d+)? @@|\*{15}$)"));
+/// The head of a hunk of a plain diff, such as `1,2c3,4`.
+static PLAIN_HUNK: LazyLock<Regex> = LazyLock::new(|| compiled(r"^\d+(,\d+)?[acd]\d+(,\d+)?$"));
+
+fn compiled(pattern: &str) -> Regex {
+    // The patterns are constants of this file.
+    Regex::new(pattern).unwrap_or_else(|_| unreachable!("the pattern {pattern} is valid"))
+}
+
+/// Returns true for lines of a diff or a patch, of which none may go.
+fn is_diff(lines: &[&str]) -> bool {
+    let begins_diff = |line: &&str| {
+        ["diff --git ", "diff --cc ", "diff --combined ", "*** Begin Patch"].iter().any(|head| line.starts_with(head))
+            || HUNK.is_match(line)
+    };
+    let is_pair = |lines: &[&str]| {
+        let (first, next) = (lines[0], lines[1]);
+        let is_plain_hunk = next.starts_with("< ") || next.starts_with("> ");
+        (first.starts_with("--- ") && next.starts_with("+++ ")) || (is_plain_hunk && PLAIN_HUNK.is_match(first))
+    };
+    lines.iter().any(begins_diff) || lines.windows(2).any(is_pair)
 }
 
 /// Returns true if what is left is enough, and so much shorter that it is worth it.

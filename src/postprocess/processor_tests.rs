@@ -311,6 +311,32 @@ fn changed_lines() -> String {
     (0..200).map(line).collect::<Vec<_>>().join("\n")
 }
 
+#[test]
+fn a_diff_stays_whole_in_every_form_and_with_numbered_lines() {
+    let body = changed_lines();
+    let plain = (0..60).map(|at| format!("{at}c{at},{}\n< retry_limit {at}\n---\n> part_{at}\n", at + 1));
+    for (form, text) in [
+        ("git", format!("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n{body}")),
+        ("log", format!("commit 1a2b3c\n\n    Bound it\n\ndiff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n{body}")),
+        ("mode", format!("notes\ndiff --git a/x b/x\nold mode 100644\nnew mode 100755\n{body}")),
+        ("merge", format!("diff --cc x\nindex 1a,2b..3c\n--- a/x\n+++ b/x\n@@@ -1,3 -1,3 +1,3 @@@\n{body}")),
+        ("part of a merge", format!("@@@ -1,3 -1,3 +1,3 @@@\n{body}")),
+        ("unified", format!("--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n{body}")),
+        ("two names", format!("--- a/x\n+++ b/x\n{body}")),
+        ("plain", plain.collect::<String>()),
+        ("context", format!("*** a/x\n--- b/x\n***************\n*** 1,3 ****\n{body}")),
+        ("patch", format!("*** Begin Patch\n*** Update File: x\n@@\n{body}")),
+    ] {
+        for (tool, text) in [("read_file", numbered(&text)), ("exec", text)] {
+            assert_eq!(process(tool, &json!({"path": "x"}), &text, "where is retry_limit?"), None, "{form} {tool}");
+        }
+    }
+    for text in [body.clone(), format!("from 1c2\n{body}\n--- a rule\ntext"), format!("@@ is a sign\n{body}")] {
+        let done = process("read_file", &json!({"path": "x"}), &numbered(&text), "where is retry_limit?");
+        assert!(done.is_some(), "{text}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
