@@ -25,3 +25,16 @@ fn rows_of_a_table_are_found_by_numbers_and_dates_and_comments_above_it_stay() {
         assert!(shown.contains(kept) && shown.contains(rows), "{question}: {shown}");
     }
 }
+
+#[test]
+fn a_date_is_not_the_start_of_another() {
+    let row = |at: usize| format!("{}/{}/{},{at}", 2010 + at / 300, at / 28 % 12 + 1, at % 28 + 1);
+    let table =
+        numbered(&format!("day,number of the measurement\n{}", (0..900).map(row).collect::<Vec<_>>().join("\n")));
+    for (question, kept) in
+        [("the number on 1 April 2011", 1), ("2011 年 4 月 1 日的数值", 1), ("number on 2 Jan 2011", 1)]
+    {
+        let done = process("read_file", &json!({"path": "a.csv"}), &table, question).unwrap();
+        assert_eq!(done.kept, kept, "{question}: {}", done.render(None));
+    }
+}

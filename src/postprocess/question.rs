@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use super::dates::{QuestionDate, dates_of};
 use super::intent::Intent;
+use super::phrases::has_phrase;
 use crate::text::{is_han, is_stop_word, is_weak_char, stem};
 
 /// The part of a question that counts, in bytes.
@@ -299,7 +300,7 @@ impl Keyword {
 /// Returns the keywords of a text in their order.
 fn candidates_of(text: &str) -> Vec<Keyword> {
     let lower = text.to_lowercase();
-    let phrases = PHRASES.iter().filter(|(phrase, _)| lower.contains(phrase));
+    let phrases = PHRASES.iter().filter(|(phrase, _)| has_phrase(&lower, phrase));
     let mut found: Vec<Keyword> = phrases.map(|(phrase, words)| Keyword::of_phrase(phrase, words)).collect();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::question::{Keyword, subwords};
-use crate::text::stem;
+use crate::text::{is_han, stem};
 
 /// From this share of the parts on a keyword tells nothing.
 const COMMON_SHARE: f64 = 0.5;
@@ -43,7 +43,7 @@ impl KeywordMatcher {
         let mut found = vec![0.0_f64; self.count];
         let lower = text.to_lowercase();
         for (part, at, weight) in &self.texts {
-            if lower.contains(part.as_str()) {
+            if found[*at] < *weight && contains(&lower, part) {
                 found[*at] = found[*at].max(*weight);
             }
         }
@@ -67,9 +67,21 @@ impl KeywordMatcher {
     }
 }
 
-/// Returns the words of a text: letters, digits and underscores.
+/// Returns true if a text contains a part. A number is a number only as a whole: `2013/4/1` is not in `2013/4/10`.
+fn contains(text: &str, part: &str) -> bool {
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
+    let (bytes, of_part) = (text.as_bytes(), part.as_bytes());
+    let (begins, ends) = (is_digit(of_part.first()), is_digit(of_part.last()));
+    text.match_indices(part).any(|(at, _)| {
+        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+        !(begins && is_digit(before)) && !(ends && is_digit(bytes.get(at + part.len())))
+    })
+}
+
+/// Returns the words of a text: letters, digits and underscores. Chinese characters end a word: keywords of Chinese are searched as
+/// texts.
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
+    text.split(|c: char| is_han(c) || !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
 }
 
 /// The relevance of each part of a text.
@@ -134,11 +146,6 @@ impl Relevance {
         Self { scores, telling, best, best_keywords }
     }
 
-    /// Returns true if the parts can be told apart by the question.
-    pub fn is_telling(&self) -> bool {
-        self.best > 0.0 && self.telling.iter().any(|telling| *telling)
-    }
-}
     /// Returns all parts, the best first.
     pub fn ranked(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.scores.len()).collect();
@@ -153,3 +160,38 @@ impl Relevance {
         order
     }
 
+    /// Returns true if the parts can be told apart by the question.
+    pub fn is_telling(&self) -> bool {
+        self.best > 0.0 && self.telling.iter().any(|telling| *telling)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postprocess::question::Question;
+
+    #[test]
+    fn names_and_numbers_are_found_within_chinese_text_and_numbers_only_as_a_whole() {
+        for (question, text, expected) in [
+            ("parse_config", "函数parse_config在哪里定义", 1.0),
+            ("8080", "端口8080被占用", 1.0),
+            ("8080", "端口18080被占用", 0.0),
+            ("8080", "端口80801被占用", 0.0),
+            ("config", "函数parse_config在", 1.0),
+            ("127.0.0.1", "来自127.0.0.1的请求", 1.0),
+            ("127.0.0.1", "from 127.0.0.10", 0.6),
+            ("127.0.0.1", "from 127.0.0.10 and 127.0.0.1", 1.0),
+            ("on 1 April 2013", "2013/4/1,5", 1.0),
+            ("on 1 April 2013", "2013/4/10,5", 0.0),
+            ("on 1 April 2013", "12013/4/1,5", 0.0),
+            ("in April 2013", "2013-04-10T08:00", 1.0),
+            ("in April 2013", "2013/4/10,5", 1.0),
+            ("端口", "端口8080", 1.0),
+        ] {
+            let keywords = Question::new(question).keywords(1);
+            let found = KeywordMatcher::new(&keywords).find(text);
+            assert_eq!(found, [expected], "{question}: {text}");
+        }
+    }
+}
