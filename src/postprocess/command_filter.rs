@@ -14,6 +14,8 @@ use super::relevance::Relevance;
 /// The lines at the start and at the end that always stay.
 const HEAD: usize = 3;
 const TAIL: usize = 10;
+/// A longer line does not stay for being at the start or the end, in characters: it would take the room of all others.
+const LONGEST_EDGE: usize = 500;
 /// The share of what the model would get that may stay at all, and the one for what is only related to the question.
 const MOST: f64 = 0.8;
 const RELATED: f64 = 0.45;
@@ -54,9 +56,13 @@ static STAMP: LazyLock<Regex> = LazyLock::new(|| {
         r"^\[?(\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d+ \d\d:\d\d)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}",
     )
 });
-/// The name of a test that failed.
-static FAILED_TEST: LazyLock<Regex> =
-    LazyLock::new(|| compiled(r"^\s*(FAILED\b|--- FAIL\b|FAIL\b|not ok \d+|✕|✗|×|test .* \.\.\. FAILED)|\bFAILED\b"));
+/// The name of a test that failed, as test runners write it: pytest and `run_test`; pytest -v; Go; cargo; jest, mocha and vitest; TAP;
+/// unittest; nextest.
+static FAILED_TEST: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"^\s*(FAILED (\S*::\S|.*\(\S+:\d+\)$|\S+\.\w+( - |$))|\S+::.* FAILED\b|--- FAIL: \S|test .* \.\.\. FAILED|[✕✗✘×] \S|FAIL\s+[\w@./-]*[./]\S+|not ok \d+|(FAIL|ERROR): \S+ \(\S+\)|FAIL \[\s*[\d.]+m?s\])",
+    )
+});
 static WARNING: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?i)\bwarn(ing)?\b|警告"));
 
 fn compiled(pattern: &str) -> Regex {
@@ -97,7 +103,8 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     let classes: Vec<LineClass> = lines.bodies.iter().map(|line| class_of(line)).collect();
-    let folded = fold(&lines, is_log(&lines));
+    let is_log = is_log(&lines);
+    let folded = fold(&lines, is_log);
     let relevance = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
     let room = |share: f64| OutputRoom {
         chars: (raw.limit.min(body.chars().count()) as f64 * share) as usize,
@@ -152,6 +159,14 @@ impl OutputRoom {
 /// Keeps the names of all tests that failed.
 fn keep_failed_tests(lines: &TextLines<'_>, room: OutputRoom, selection: &mut LineSelection<'_>) {
     for at in (0..lines.len()).filter(|at| FAILED_TEST.is_match(lines.bodies[*at])) {
+/// Keeps the first and the last lines.
+fn keep_edges(lines: &TextLines<'_>, selection: &mut LineSelection<'_>) {
+    let edges = (0..HEAD.min(lines.len())).chain(lines.len().saturating_sub(TAIL)..lines.len());
+    for at in edges.filter(|at| lines.chars(*at..at + 1) <= LONGEST_EDGE) {
+        selection.keep(at..at + 1);
+    }
+}
+
         if room.is_full(selection) {
             break;
         }
@@ -259,7 +274,7 @@ fn fold(lines: &TextLines<'_>, is_log: bool) -> Vec<bool> {
     let mut places: HashMap<String, Vec<usize>> = HashMap::new();
     for (at, line) in lines.bodies.iter().enumerate() {
         // Short lines, such as a closing bracket, are the shape of something else. A failing test is never the repeat of another.
-        if (line.trim().len() > 12 || is_log) && !FAILED_TEST.is_match(line) {
+        if is_log || (line.trim().len() > 12 && !FAILED_TEST.is_match(line)) {
             places.entry(pattern(line)).or_default().push(at);
         }
     }
@@ -269,4 +284,40 @@ fn fold(lines: &TextLines<'_>, is_log: bool) -> Vec<bool> {
         rest.iter().for_each(|at| folded[*at] = true);
     }
     folded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_failed_tests_are_seen_in_the_forms_of_runners() {
+        for (line, expected) in [
+            ("FAILED tests/test_a.py::test_b - assert 1 == 2", true),
+            ("tests/test_a.py::test_b[x y] FAILED          [ 50%]", true),
+            ("FAILED tests::widths (strsim/src/lib.rs:948)", true),
+            ("FAILED braces.compile() should escape (braces/test/compile.js:34)", true),
+            ("--- FAIL: TestParse (0.00s)", true),
+            ("    --- FAIL: TestParse/empty (0.00s)", true),
+            ("FAIL\texample.org/parse\t0.004s", true),
+            ("test net::joins ... FAILED", true),
+            ("  ✕ adds numbers (5 ms)", true),
+            ("  × adds numbers", true),
+            ("FAIL src/add.test.js", true),
+            ("not ok 3 - adds numbers", true),
+            ("FAIL: test_add (tests.test_math.Add)", true),
+            ("ERROR: test_add (tests.test_math.Add)", true),
+            ("        FAIL [   1.2s] daoyou store::opens", true),
+            ("FAILED (failures=2)", false),
+            ("test result: FAILED. 201 passed; 1 failed", false),
+            ("FAIL", false),
+            ("2024-05-01T10:00:00Z warn FAILED to renew the lease", false),
+            ("job 7 FAILED after 3 tries", false),
+            ("FAILED to renew the lease", false),
+            ("size 3 × 4", false),
+            ("ERROR: the disk is full", false),
+        ] {
+            assert_eq!(FAILED_TEST.is_match(line), expected, "{line}");
+        }
+    }
 }

@@ -63,7 +63,16 @@ pub const LEAST_EVIDENCE: f64 = 0.3;
 pub const LEAST_FOR_LISTS: f64 = 0.35;
 pub const LEAST_FOR_SEARCH: f64 = 0.5;
 
+/// The stems of words of questions about what failed.
+const OF_FAILURES: &[&str] = &["fail", "failur", "error", "crash", "broken", "panic", "pass"];
+
 impl FilterQuery {
+    /// Returns true if the question is about what failed.
+    pub fn is_about_failures(&self) -> bool {
+        let mut words = self.keywords.iter().flat_map(|keyword| &keyword.words);
+        self.intent == Intent::DebugError || words.any(|(word, _)| OF_FAILURES.contains(&word.as_str()))
+    }
+
     /// Returns true if the question tells the parts of a result apart, with at least this evidence.
     pub fn tells_apart(&self, relevance: &Relevance, least: f64) -> bool {
         let has_name =

@@ -337,6 +337,53 @@ fn a_diff_stays_whole_in_every_form_and_with_numbered_lines() {
     }
 }
 
+#[test]
+fn a_log_that_says_failed_often_keeps_what_the_question_asks_for() {
+    let line = |at: usize| match at % 97 {
+        50 => format!("2024-05-01T10:{:02}:{:02}Z info alice paid for order {}", at / 60 % 60, at % 60, 4_000 + at),
+        _ => format!("2024-05-01T10:{:02}:{:02}Z warn FAILED to renew the lease of {at}", at / 60 % 60, at % 60),
+    };
+    let text = (0..800).map(line).collect::<Vec<_>>().join("\n");
+    for (tool, text) in [("read_file", numbered(&text)), ("exec", text)] {
+        let done = process(tool, &json!({"path": "app.log"}), &text, "what did alice pay for?").unwrap();
+        let shown = done.render(None);
+        for at in (50..800).step_by(97) {
+            assert!(shown.contains(&format!("order {}", 4_000 + at)), "{tool}: {shown}");
+        }
+        assert!(shown.matches("FAILED").count() < 60, "{tool}: {shown}");
+    }
+}
+
+#[test]
+fn names_of_failed_tests_leave_room_for_what_the_question_asks_for() {
+    let line = |at: usize| match at {
+        400 => "cache directory: /var/cache/app".to_owned(),
+        _ => format!("FAILED tests/test_time.py::test_parse_{} - assert {at} == 0", "x".repeat(60)),
+    };
+    let text = (0..800).map(line).collect::<Vec<_>>().join("\n");
+    let shown = |question: &str| process("exec", &json!({"command": "pytest"}), &text, question).unwrap().render(None);
+    let about_other = shown("which cache directory is used?");
+    assert!(about_other.contains("/var/cache/app"), "{about_other}");
+    let failed = |text: &str| text.matches("FAILED").count();
+    let about_failures = shown("fix the error in test_parse");
+    assert!(failed(&about_other) > 20 && failed(&about_failures) > failed(&about_other) * 3 / 2);
+}
+
+#[test]
+fn one_huge_line_does_not_take_the_room_of_failures() {
+    let huge = "x1 ".repeat(40_000);
+    let middle = |at: usize| format!("step {at} does something else {}", "abc".repeat(at % 5));
+    let middle: Vec<String> = (0..200).map(middle).collect();
+    let failure = "error: the lease is gone\n  --> src/lease.rs:48:9";
+    for text in [
+        format!("{huge}\n{}\n{failure}\n{}", middle.join("\n"), middle.join("\n")),
+        format!("{}\n{failure}\n{}\n{huge}", middle.join("\n"), middle.join("\n")),
+    ] {
+        let shown = process("exec", &json!({"command": "make"}), &text, "why the error?").unwrap().render(None);
+        assert!(shown.contains(failure) && shown.chars().count() <= 12_000, "{}", &shown[..2_000]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
