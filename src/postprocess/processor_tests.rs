@@ -384,6 +384,24 @@ fn one_huge_line_does_not_take_the_room_of_failures() {
     }
 }
 
+#[test]
+fn the_best_section_keeps_its_heading_and_best_lines_if_it_is_larger_than_the_room() {
+    let filler = |at: usize| format!("\n\n## Part {at}\n\nNothing of interest is here, number {at}.");
+    let others = (0..40).map(filler).collect::<String>();
+    let long = "Words about many other things fill this line. ".repeat(160);
+    for section in [
+        format!("{long}\nThe retry_limit is 5.\n{long}\n{long}"),
+        format!("{long}{long}\nThe retry_limit is 5."),
+        format!("The retry_limit is 5.\n{long}{long}"),
+    ] {
+        let text = format!("# Guide{others}\n\n## Limits\n\n{section}{others}");
+        let done = process("web_fetch", &json!({"url": "https://a.example/x"}), &text, "what is retry_limit?").unwrap();
+        let shown = done.render(None);
+        assert!(shown.contains("## Limits\n") && shown.contains("The retry_limit is 5."), "{shown}");
+        assert!(shown.chars().count() <= 12_000);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

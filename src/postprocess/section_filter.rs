@@ -29,6 +29,8 @@ const MOST_RELEVANT: f64 = 0.9;
 const OF_DEFINITION: f64 = 1.6;
 /// A section with more lines is kept in part if it does not fit.
 const SHORT_SECTION: usize = 3;
+/// The longest first line of a section that stays as its heading, in characters.
+const LONGEST_HEADING: usize = 400;
 /// The lines of a section that stay because the section before it announces them.
 const LONGEST_FOLLOWER: usize = 20;
 /// Further, a section near relevant ones counts by this share of their relevance.
@@ -76,7 +78,9 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
         return None;
     }
     let room = SectionRoom { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };
-    select(&lines, &parts, &relevance, ask, room, &mut selection);
+    if !select(&lines, &parts, &relevance, ask, room, &mut selection) {
+        return None;
+    }
     let (original, kept) = (lines.len(), selection.count());
     Some(FilterOutput::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks))
 }
@@ -138,7 +142,7 @@ fn outline(lines: &TextLines<'_>, parts: &[TextSection], kind: TextKind, selecti
     }
 }
 
-/// Keeps the relevant sections, and the next best until the room is filled.
+/// Keeps the relevant sections, and the next best until the room is filled. Returns false if no line of the best one fits.
 fn select(
     lines: &TextLines<'_>,
     parts: &[TextSection],
@@ -146,20 +150,20 @@ fn select(
     ask: &FilterQuery,
     room: SectionRoom,
     selection: &mut LineSelection<'_>,
-) {
+) -> bool {
     let highest = relevance.scores.iter().copied().fold(0.0, f64::max);
     let fill = if relevance.best >= STRONG_EVIDENCE && relevance.best_keywords > 1 { FILL_STRONG } else { FILL_WEAK };
     let fill = if ask.intent == Intent::UnderstandStructure { FILL_STRONG } else { fill };
     let chars = |share: f64| (room.chars as f64 * share) as usize;
     let mut rated: Vec<(f64, usize)> = (0..parts.len()).map(|at| (with_neighbours(relevance, at), at)).collect();
     rated.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let best = rated.first().map(|(_, at)| *at);
     let mut used = (selection.chars(), selection.count());
     for (score, at) in rated {
         let part = &parts[at];
         let is_relevant = highest > 0.0 && relevance.scores[at] >= ask.threshold * highest;
         let share = if is_relevant { MOST_RELEVANT } else { fill };
         let (size, count) = (lines.chars(part.lines.clone()), part.lines.len());
-        // The best one always has its place.
         let fits = used.0 + size <= chars(share) && used.1 + count <= room.lines;
         if used.0 >= chars(share) || (score <= 0.0 && highest > 0.0 && used.0 >= chars(FILL_UNRELATED)) {
             continue;
@@ -169,8 +173,8 @@ fn select(
             if let Some(next) = parts.get(at + 1).filter(|next| is_relevant && belongs_to(lines, next, part)) {
                 selection.keep(next.lines.start..next.lines.end.min(next.lines.start + LONGEST_FOLLOWER));
             }
-        } else if is_relevant && part.lines.len() > SHORT_SECTION {
-            // A long section: the lines around its keywords.
+        } else if is_relevant && (part.lines.len() > SHORT_SECTION || best == Some(at)) {
+            // A long section, or the best one: the lines around its keywords.
             let left =
                 SectionRoom { chars: chars(share).saturating_sub(used.0), lines: room.lines.saturating_sub(used.1) };
             keep_best_lines(lines, part, ask, left, selection);
@@ -179,6 +183,7 @@ fn select(
         }
         used = (selection.chars(), selection.count());
     }
+    best.is_some_and(|best| parts[best].lines.clone().any(|line| selection.keeps(line)))
 }
 
 /// Returns true if a section is the example or the list that the section before it announces.
@@ -217,19 +222,20 @@ fn keep_best_lines(
     selection: &mut LineSelection<'_>,
 ) {
     let rated = Relevance::of(&ask.keywords, ask.most, part.lines.clone().map(|at| lines.bodies[at]));
-    let mut order: Vec<usize> = (0..rated.scores.len()).filter(|at| rated.scores[*at] > 0.0).collect();
-    order.sort_by(|a, b| rated.scores[*b].total_cmp(&rated.scores[*a]).then(a.cmp(b)));
     let (mut chars, mut count) = (0, 0);
     for at in rated.relevant(0.0) {
         let line = part.lines.start + at;
-        let range = line.saturating_sub(2).max(part.lines.start)..(line + 3).min(part.lines.end);
-        let size = lines.chars(range.clone());
-        if chars + size > room.chars || count + range.len() > room.lines {
-            continue;
+        let range =
+            |around: usize| line.saturating_sub(around).max(part.lines.start)..(line + around + 1).min(part.lines.end);
+        let fits = |range: &Range<usize>| {
+            chars + lines.chars(range.clone()) <= room.chars && count + range.len() <= room.lines
+        };
+        let Some(range) = [range(2), range(0)].into_iter().find(fits) else { continue };
+        (chars, count) = (chars + lines.chars(range.clone()), count + range.len());
+        // The first line is the heading or the definition, if it is no long paragraph itself.
+        if lines.chars(part.lines.start..part.lines.start + 1) <= LONGEST_HEADING {
+            selection.keep(part.lines.start..part.lines.start + 1);
         }
-        (chars, count) = (chars + size, count + range.len());
-        let first = part.lines.start..part.lines.start + 1;
-        selection.keep(first);
         keep_section(lines, part, range, selection);
     }
 }
