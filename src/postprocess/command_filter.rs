@@ -111,9 +111,11 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
         lines: settings.max_lines,
     };
     let mut selection = LineSelection::none(&lines);
-    selection.keep(0..HEAD.min(lines.len()));
-    selection.keep(lines.len().saturating_sub(TAIL)..lines.len());
-    keep_failed_tests(&lines, room(MOST), &mut selection);
+    keep_edges(&lines, &mut selection);
+    if !is_log {
+        let for_tests = room(if ask.is_about_failures() { MOST } else { RELATED });
+        keep_failed_tests(&lines, for_tests, &mut selection);
+    }
     // The lines that the question asks for come before failures that it may not be about.
     let has_relevant = keep_relevant(&relevance, ask, &room, &mut selection);
     let is_about_failures = ask.intent == Intent::DebugError || !has_relevant;
@@ -215,7 +217,6 @@ fn keep_failures(
 
 /// Keeps lines that hold what the question asks for, the best first; returns true if the question tells lines apart.
 fn keep_relevant(
-    lines: &TextLines<'_>,
     relevance: &Relevance,
     ask: &FilterQuery,
     room: &dyn Fn(f64) -> OutputRoom,
