@@ -126,8 +126,9 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
     let repeated = folded.iter().filter(|is_repeat| **is_repeat).count();
     let is_answered = has_relevant || (has_failures && ask.intent == Intent::DebugError);
     if !is_answered {
-        // The question is about something else: only noise and repeats go.
-        if (noise + repeated) * 3 < lines.len() {
+        // The question is about something else, or about all: only noise and repeats go. Of what would be cut, failures come first.
+        let is_cut = ask.most == 0 && body.chars().count() > raw.limit;
+        if (noise + repeated) * 3 < lines.len() && !is_cut {
             return None;
         }
         keep_all_but(&lines, &classes, &folded, room, &mut selection);
@@ -158,9 +159,6 @@ impl OutputRoom {
     }
 }
 
-/// Keeps the names of all tests that failed.
-fn keep_failed_tests(lines: &TextLines<'_>, room: OutputRoom, selection: &mut LineSelection<'_>) {
-    for at in (0..lines.len()).filter(|at| FAILED_TEST.is_match(lines.bodies[*at])) {
 /// Keeps the first and the last lines.
 fn keep_edges(lines: &TextLines<'_>, selection: &mut LineSelection<'_>) {
     let edges = (0..HEAD.min(lines.len())).chain(lines.len().saturating_sub(TAIL)..lines.len());
@@ -169,6 +167,9 @@ fn keep_edges(lines: &TextLines<'_>, selection: &mut LineSelection<'_>) {
     }
 }
 
+/// Keeps the names of all tests that failed.
+fn keep_failed_tests(lines: &TextLines<'_>, room: OutputRoom, selection: &mut LineSelection<'_>) {
+    for at in (0..lines.len()).filter(|at| FAILED_TEST.is_match(lines.bodies[*at])) {
         if room.is_full(selection) {
             break;
         }

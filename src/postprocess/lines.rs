@@ -1,6 +1,9 @@
 //! The lines of a result, and those that stay.
 
 use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 /// The lines of a result.
 pub struct TextLines<'a> {
@@ -45,6 +48,39 @@ impl<'a> TextLines<'a> {
 fn number_of(line: &str) -> Option<(usize, &str)> {
     let (number, body) = line.split_once('\t')?;
     Some((number.trim_start().parse().ok()?, body))
+}
+
+/// The most omissions of a result that are repeated.
+const MAX_OMISSIONS: usize = 4;
+
+/// A line of a result that says what is missing there: its middle was cut, or was not read.
+static OMISSION: LazyLock<Regex> = LazyLock::new(|| {
+    // The pattern is a constant of this file.
+    Regex::new(r"(?m)^\[\.\.\. (\d+ (?:characters|bytes), (\d+) lines (?:cut|are not searched))\b[^\n]*\]$")
+        .unwrap_or_else(|_| unreachable!("the pattern of omissions is valid"))
+});
+
+/// A part that is missing in the text of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Omission<'a> {
+    /// How much is missing, in words.
+    pub text: &'a str,
+    pub lines: usize,
+    /// True if the text ends there.
+    pub is_last: bool,
+}
+
+/// Returns what is missing in a text, as its lines say.
+pub fn omissions<'a>(text: &'a str) -> Vec<Omission<'a>> {
+    let omission = |found: regex::Captures<'a>| {
+        let end = found.get(0)?.end();
+        Some(Omission {
+            text: found.get(1)?.as_str(),
+            lines: found.get(2)?.as_str().parse().ok()?,
+            is_last: text[end..].trim().is_empty(),
+        })
+    };
+    OMISSION.captures_iter(text).take(MAX_OMISSIONS).filter_map(omission).collect()
 }
 
 /// The lines that stay.

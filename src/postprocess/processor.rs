@@ -10,7 +10,7 @@ use super::config::{PostprocessConfig, PostprocessMode, PostprocessOrder};
 use super::filter::{FilterOutput, FilterQuery, FilterSettings, RawResult};
 use super::intent::{Intent, SURE};
 use super::json_filter;
-use super::lines::TextLines;
+use super::lines::{TextLines, omissions};
 use super::listing_filter;
 use super::question::Question;
 use super::search_filter::{self, FileLines};
@@ -174,21 +174,37 @@ impl Postprocessor {
         if !self.applies_to(raw, question) {
             return None;
         }
+        let kind = ResultKind::of(raw.tool)?;
+        let (query, confidence) = self.query(question);
+        let names = query.keywords.iter().take(query.most).map(|keyword| keyword.text.clone()).collect();
+        let intent = query.intent;
+        let (tier, output) = if question.is_broad() {
+            (Tier::Basic, self.without_noise(raw, kind, query)?)
+        } else {
+            self.select(raw, question, &query, confidence, files, used).await?
+        };
+        let FilterOutput { text, unit, original, kept, remark } = with_omissions(raw, output);
+        let result = FilteredResult { text, unit, original, kept, remark, tier, intent, keywords: names };
+        is_better(raw, &result).then_some(result)
+    }
+
+    /// Returns what a question asks for, and how sure its intent is (0 to 1).
+    fn query(&self, question: &Question) -> (FilterQuery, f64) {
         let (intent, confidence) = question.intent();
         let most = if self.config.basic.keyword_extraction { self.config.basic.max_keywords as usize } else { 0 };
         let keywords = if most > 0 { question.candidates() } else { Vec::new() };
-        let names = keywords.iter().take(most).map(|keyword| keyword.text.clone()).collect();
-        let ask = FilterQuery {
-            text: question.text.clone(),
-            intent,
-            keywords,
-            most,
-            threshold: self.config.basic.relevance_threshold,
-        };
-        let tier = self.select(raw, question, &ask, confidence, files, used).await;
-        let (tier, FilterOutput { text, unit, original, kept, remark }) = tier?;
-        let result = FilteredResult { text, unit, original, kept, remark, tier, intent, keywords: names };
-        is_better(raw, &result).then_some(result)
+        let threshold = self.config.basic.relevance_threshold;
+        (FilterQuery { text: question.text.clone(), intent, keywords, most, threshold }, confidence)
+    }
+
+    /// Filters a result for a question about all of something, which selects nothing: an output loses noise and repeats, any other result
+    /// stays.
+    fn without_noise(&self, raw: &RawResult<'_>, kind: ResultKind, query: FilterQuery) -> Option<FilterOutput> {
+        if kind != ResultKind::Output || table_filter::is_table(raw) || json_filter::is_json(raw) {
+            return None;
+        }
+        let query = FilterQuery { intent: Intent::General, most: 0, ..query };
+        command_filter::filter(raw, &query, &FilterSettings::of(self.config.tools.get(raw.tool)))
     }
 
     /// Asks the tier of the configuration, and those below it if it has no answer.
@@ -225,25 +241,22 @@ impl Postprocessor {
                 Err(error) => tracing::warn!(tool = raw.tool, %error, "a result could not be compared by meaning"),
             }
         }
-        Some((Tier::Basic, self.filter_by_words(raw, question, ask, files).await?))
+        Some((Tier::Basic, self.filter_by_words(raw, ask, files).await?))
     }
 
     async fn filter_by_words(
         &self,
         raw: &RawResult<'_>,
-        question: &Question,
         ask: &FilterQuery,
         files: Option<&dyn FileLines>,
     ) -> Option<FilterOutput> {
         let tool = self.config.tools.get(raw.tool);
         let settings = FilterSettings::of(tool);
-        if question.is_broad() && ask.intent == Intent::General && ResultKind::of(raw.tool)? != ResultKind::Output {
+        let kind = ResultKind::of(raw.tool)?;
+        if ask.keywords.is_empty() && ask.intent == Intent::General && kind != ResultKind::Output {
             return None;
         }
-        if ask.keywords.is_empty() && ask.intent == Intent::General && ResultKind::of(raw.tool)? != ResultKind::Output {
-            return None;
-        }
-        match ResultKind::of(raw.tool)? {
+        match kind {
             ResultKind::Search => {
                 let around = tool.and_then(|tool| tool.add_context_lines).unwrap_or(2) as usize;
                 Some(search_filter::select(raw, ask, &settings)?.render(around, files).await)
@@ -251,25 +264,33 @@ impl Postprocessor {
             ResultKind::Hits => search_filter::filter_hits(raw, ask, &settings),
             ResultKind::List => listing_filter::filter(raw, ask, &settings),
             ResultKind::Map => listing_filter::filter_map(raw, ask, &settings),
-            ResultKind::Output => {
-                let data = json_filter::filter(raw, ask);
+            ResultKind::Output | ResultKind::File | ResultKind::Page => {
                 if table_filter::is_table(raw) {
                     return table_filter::filter(raw, ask, &settings);
                 }
-                data.or_else(|| command_filter::filter(raw, ask, &settings))
-            }
-            ResultKind::File | ResultKind::Page => {
-                let data = json_filter::filter(raw, ask);
-                if table_filter::is_table(raw) {
-                    return table_filter::filter(raw, ask, &settings);
-                }
-                data.or_else(|| match command_filter::is_log(&TextLines::of(raw.text)) {
-                    true => command_filter::filter(raw, ask, &settings),
-                    false => section_filter::filter(raw, ask, &settings),
+                json_filter::filter(raw, ask).or_else(|| {
+                    let is_output = kind == ResultKind::Output || command_filter::is_log(&TextLines::of(raw.text));
+                    let filter = if is_output { command_filter::filter } else { section_filter::filter };
+                    filter(raw, ask, &settings)
                 })
             }
         }
     }
+}
+
+/// Counts what the text of a result says is missing in its middle, and repeats that if the filter left it out.
+fn with_omissions(raw: &RawResult<'_>, mut output: FilterOutput) -> FilterOutput {
+    let omissions = omissions(raw.text);
+    if matches!(output.unit, "lines" | "rows" | "matches" | "entries") {
+        let markers = omissions.iter().filter(|omission| !omission.is_last).count();
+        let missing: usize = omissions.iter().map(|omission| omission.lines).sum();
+        output.original = output.original.saturating_sub(markers).max(output.kept) + missing;
+    }
+    let hidden = omissions.iter().filter(|omission| !output.text.contains(omission.text)).map(|omission| omission.text);
+    let remarks: Vec<&str> = output.remark.as_deref().into_iter().chain(hidden).collect();
+    let remark = remarks.join("; ");
+    output.remark = (!remark.is_empty()).then_some(remark);
+    output
 }
 
 /// Returns true if the call names where it wants to read on, or reads a result that was kept whole.
@@ -327,8 +348,8 @@ fn is_better(raw: &RawResult<'_>, result: &FilteredResult) -> bool {
 }
 
 #[cfg(test)]
-#[path = "processor_tests.rs"]
-mod tests;
-#[cfg(test)]
 #[path = "processor_table_tests.rs"]
 mod table_tests;
+#[cfg(test)]
+#[path = "processor_tests.rs"]
+mod tests;

@@ -111,3 +111,25 @@ fn a_date_is_not_the_start_of_another() {
         assert_eq!(done.kept, kept, "{question}: {}", done.render(None));
     }
 }
+
+#[test]
+fn what_is_left_out_is_counted_over_the_whole_result() {
+    let row = |at: usize| format!("{at},{}", if at % 2 == 0 { "Lisbon" } else { "Oslo" });
+    let rows = |range: std::ops::Range<usize>| range.map(row).collect::<Vec<_>>().join("\n");
+    let done = process("read_file", &json!({"path": "a.csv"}), &format!("id,city\n{}", rows(0..900)), "id of Lisbon");
+    let shown = done.unwrap().render(None);
+    assert!(shown.ends_with("[filtered for the question: 200 of 900 rows; 450 rows fit]"), "{shown}");
+    for (marker, note) in [
+        ("[... 700000 bytes, 9000 lines are not searched ...]", "700000 bytes, 9000 lines are not searched"),
+        ("[... 7000 characters, 9000 lines cut; the whole output: a/b.txt ...]", "7000 characters, 9000 lines cut"),
+    ] {
+        let text = format!("{}\n{marker}\n{}", log(), log());
+        let done = process("exec", &json!({"command": "x"}), &text, "database timeout in worker 7").unwrap();
+        assert_eq!(done.original, 9_600);
+        assert!(done.render(Some("x")).contains(note), "{}", done.render(Some("x")));
+        let text = format!("id,city\n{}\n{marker}\n{}", rows(0..300), rows(300..600));
+        let done = process("exec", &json!({"path": "a.csv"}), &text, "id of Oslo, 77").unwrap();
+        assert_eq!((done.original, done.unit), (9_600, "rows"));
+        assert!(done.render(None).contains(note), "{}", done.render(None));
+    }
+}

@@ -370,6 +370,81 @@ fn names_of_failed_tests_leave_room_for_what_the_question_asks_for() {
 }
 
 #[test]
+fn a_question_about_all_of_something_leaves_nothing_out() {
+    let (source, list) = (source(), matches(60));
+    let map = (0..40)
+        .map(|at| format!("src/part_{at}.rs:\n    fn retry_limit_{at}()\n    fn other_{at}()"))
+        .collect::<Vec<_>>();
+    let files =
+        (0..60).map(|at| format!("src/module_{at}/database_{at}.rs\nsrc/module_{at}/other.rs")).collect::<Vec<_>>();
+    let results = [
+        ("read_file", json!({"path": "src/a.rs"}), source.as_str()),
+        ("grep", json!({}), list.as_str()),
+        ("repo_map", json!({}), &map.join("\n")),
+        ("glob", json!({}), &files.join("\n")),
+    ];
+    for question in [
+        "how many functions use retry_limit or open a database in module_7?",
+        "list all places of retry_limit, database and module_7",
+        "what is every error of retry_limit, database, module_7",
+        "All definitions of retry_limit, database, module_7",
+        "the structure of everything: all of retry_limit, database, module_7",
+        "所有用到 retry_limit、database、module_7 的地方是什么",
+        "全部 retry_limit、database、module_7 的错误",
+        "有多少处用到 retry_limit、database、module_7",
+        "每个 retry_limit、database、module_7 的定义",
+        "列出 retry_limit、database、module_7",
+    ] {
+        for (tool, arguments, text) in &results {
+            assert_eq!(process(tool, arguments, text, question), None, "{tool}: {question}");
+        }
+    }
+    for (question, filtered) in [
+        ("how does retry_limit work?", &["read_file"][..]),
+        ("how does other_7 work?", &["repo_map", "glob"]),
+        ("where is the database opened, overall?", &["grep"]),
+        ("module_7 的 database 是多少？", &["glob"]),
+    ] {
+        for (tool, arguments, text) in &results {
+            let is_filtered = process(tool, arguments, text, question).is_some();
+            assert_eq!(is_filtered, filtered.contains(tool), "{tool}: {question}");
+        }
+    }
+}
+
+#[test]
+fn an_output_loses_only_noise_for_a_question_about_all_of_it() {
+    let line = |at: usize| match at % 3 {
+        0 => {
+            format!("worker {} reports database {}", ["red", "green", "blue"][at % 5 % 3], "abcdefghij".repeat(at % 7))
+        }
+        _ => format!("test parser::case_{at} ... ok"),
+    };
+    let text = (0..240).map(line).collect::<Vec<_>>().join("\n");
+    let shown = process("exec", &json!({"command": "x"}), &text, "how many reports of the red worker?").unwrap();
+    let shown = shown.render(None);
+    for line in text.lines().filter(|line| line.starts_with("worker")) {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert!(!shown.contains("case_100 "), "{shown}");
+    // An output that is longer than the limit would be cut: its failures come before other lines.
+    let line = |at: usize| match at % 9 {
+        4 => format!("FAILED tests/test_time.py::test_{at} - assert"),
+        _ => format!("the suite reports {} for {at}", "abcdefghij".repeat(at % 7)),
+    };
+    let text = (0..600).map(line).collect::<Vec<_>>().join("\n");
+    let shown = process("exec", &json!({"command": "x"}), &text, "list every failing test").unwrap().render(None);
+    for at in (4..600).step_by(9) {
+        assert!(shown.contains(&format!("::test_{at} ")), "{at}: {shown}");
+    }
+    let table = (0..200).map(|at| format!("{at}\tperson {at}\tLisbon")).collect::<Vec<_>>().join("\n");
+    let records: Vec<Value> = (0..60).map(|at| json!({"name": format!("part-{at}"), "price": at})).collect();
+    for text in [table, serde_json::to_string_pretty(&records).unwrap()] {
+        assert_eq!(process("exec", &json!({"command": "x"}), &text, "how many are person 7 or part-7?"), None);
+    }
+}
+
+#[test]
 fn one_huge_line_does_not_take_the_room_of_failures() {
     let huge = "x1 ".repeat(40_000);
     let middle = |at: usize| format!("step {at} does something else {}", "abc".repeat(at % 5));

@@ -15,6 +15,7 @@ use super::truncation::TextExtent;
 use super::*;
 use crate::chat::{ToolCall, ToolSpec};
 use crate::guard::KnownSecrets;
+use crate::postprocess::{PostprocessOrder, Question};
 
 /// A tool with scripted behaviour.
 struct FakeTool {
@@ -440,6 +441,24 @@ async fn secrets_are_removed_before_results_are_shortened_kept_or_passed_on() {
     let path = told.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
     let kept = std::fs::read_to_string(world.path(path)).unwrap();
     assert_eq!(kept.trim_end(), "(hidden) ".repeat(400).trim_end());
+}
+
+#[tokio::test]
+async fn a_result_that_is_cut_first_is_counted_as_a_whole() {
+    let mut config = ToolsConfig::default();
+    config.postprocess.order = PostprocessOrder::TruncateFirst;
+    config.output.insert("read_file".to_owned(), OutputConfig { chars: Some(2_500), ..OutputConfig::default() });
+    let world = ToolWorld::new(&config);
+    let city = |at: usize| if at.is_multiple_of(2) { "Lisbon" } else { "Oslo" };
+    let rows: String = (0..900).map(|at| format!("{at},{},{}\n", city(at), "x".repeat(30))).collect();
+    std::fs::write(world.path("a.csv"), format!("id,city,more\n{rows}")).unwrap();
+    // A page has 116 lines, of which the limit leaves about half.
+    let context = ToolContext { question: Arc::new(Question::new("id of Oslo")), ..context() };
+    let result = world.executor.run(&call("read_file", r#"{"path":"a.csv"}"#), &context).await.result;
+    let shown = result.render();
+    assert_eq!(result.metadata["original_count"], 115, "{shown}");
+    assert!(shown.contains(" lines cut") && shown.contains(" of 115 rows"), "{shown}");
+    assert!(shown.matches("Oslo").count() < 40, "{shown}");
 }
 
 proptest! {
