@@ -443,6 +443,35 @@ async fn secrets_are_removed_before_results_are_shortened_kept_or_passed_on() {
     assert_eq!(kept.trim_end(), "(hidden) ".repeat(400).trim_end());
 }
 
+/// Long lines are cut where a secret is: in a match, and in the lines around one.
+#[tokio::test]
+async fn a_cut_within_a_secret_leaves_no_part_of_it() {
+    let secrets = KnownSecrets::new([Secret::new("sk-canary-0123456789")]);
+    let world = ToolWorld::with_deps(&ToolsConfig::default(), ToolDeps { secrets, ..ToolDeps::default() });
+    for at in 0..200 {
+        let call = if at % 7 == 3 { "open_database(path)" } else { "compute(path)" };
+        let around = format!("{}sk-canary-0123456789", "z".repeat(190));
+        let text = format!("{around}\nlet value_{at} = {call};\n{around}\n");
+        std::fs::write(world.path(&format!("file_{at}.rs")), text).unwrap();
+    }
+    let long = format!("needle{}sk-canary-0123456789 {}", "y".repeat(284), "x".repeat(300));
+    let before = format!("{}sk-canary-0123456789{}needle", "w".repeat(400), "x".repeat(90));
+    std::fs::write(world.path("long.txt"), format!("{long}\n{before}\n")).unwrap();
+    let context = ToolContext { question: Arc::new(Question::new("where is the database opened?")), ..context() };
+    let around = world
+        .executor
+        .run(&call("grep", r#"{"pattern":"let value","max_results":500}"#), &context)
+        .await
+        .result
+        .render();
+    assert!(around.contains("[filtered for the question: ") && around.contains("  1- zzz"), "{around}");
+    let matched = world.says("grep", json!({ "pattern": "needle" })).await;
+    assert!(matched.contains("yyy(hidden)"), "{matched}");
+    for shown in [around, matched] {
+        assert!(shown.contains("(hidden)") && !shown.contains("sk-") && !shown.contains("012"), "{shown}");
+    }
+}
+
 #[tokio::test]
 async fn a_result_that_is_cut_first_is_counted_as_a_whole() {
     let mut config = ToolsConfig::default();
