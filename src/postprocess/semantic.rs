@@ -18,9 +18,9 @@ use crate::llm::{Embedder, EmbeddingDeadline, LlmError};
 const BATCH: usize = 64;
 /// Parts of one line are joined to parts of so many.
 const LINES_TOGETHER: usize = 8;
-/// Further parts are not compared.
+/// More parts are joined until there are at most so many.
 const MAX_PARTS: usize = 512;
-/// The longest text of a part, in characters.
+/// The start of a part that is compared, in characters.
 const LONGEST_PART: usize = 2_000;
 /// The vectors that are cached, and how long.
 const CACHED: u64 = 20_000;
