@@ -74,7 +74,9 @@ fn contains(text: &str, part: &str) -> bool {
     let (begins, ends) = (is_digit(of_part.first()), is_digit(of_part.last()));
     text.match_indices(part).any(|(at, _)| {
         let before = at.checked_sub(1).and_then(|at| bytes.get(at));
-        !(begins && is_digit(before)) && !(ends && is_digit(bytes.get(at + part.len())))
+        let continues_before = begins && is_digit(before);
+        let continues_after = ends && is_digit(bytes.get(at + part.len()));
+        !continues_before && !continues_after
     })
 }
 
