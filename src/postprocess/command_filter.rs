@@ -14,7 +14,7 @@ use super::relevance::Relevance;
 /// The lines at the start and at the end that always stay.
 const HEAD: usize = 3;
 const TAIL: usize = 10;
-/// A longer line does not stay for being at the start or the end, in characters: it would take the room of all others.
+/// A longer line does not stay for being at the start or the end, in characters: it would use up the budget of all others.
 const LONGEST_EDGE: usize = 500;
 /// The share of what the model would get that may stay at all, and the one for what is only related to the question.
 const MOST: f64 = 0.8;
@@ -99,41 +99,41 @@ fn class_of(line: &str) -> LineClass {
 }
 
 /// Filters an output. `None`: it has neither failures, nor noise, nor what the question asks for.
-pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
+pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     let classes: Vec<LineClass> = lines.bodies.iter().map(|line| class_of(line)).collect();
     let is_log = is_log(&lines);
     let folded = fold(&lines, is_log);
-    let relevance = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
-    let room = |share: f64| OutputRoom {
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
+    let budget = |share: f64| OutputBudget {
         chars: (raw.limit.min(body.chars().count()) as f64 * share) as usize,
         lines: settings.max_lines,
     };
     let mut selection = LineSelection::none(&lines);
     keep_edges(&lines, &mut selection);
     if !is_log {
-        let for_tests = room(if ask.is_about_failures() { MOST } else { RELATED });
+        let for_tests = budget(if query.is_about_failures() { MOST } else { RELATED });
         keep_failed_tests(&lines, for_tests, &mut selection);
     }
     // The lines that the question asks for come before failures that it may not be about.
-    let has_relevant = keep_relevant(&relevance, ask, &room, &mut selection);
-    let is_about_failures = ask.intent == Intent::DebugError || !has_relevant;
-    let for_failures = room(if is_about_failures { MOST } else { RELATED });
+    let has_relevant = keep_relevant(&relevance, query, &budget, &mut selection);
+    let is_about_failures = query.intent == Intent::DebugError || !has_relevant;
+    let for_failures = budget(if is_about_failures { MOST } else { RELATED });
     let has_failures = keep_failures(&lines, &classes, &folded, for_failures, &mut selection);
-    let room = room(MOST);
+    let budget = budget(MOST);
     let noise = classes.iter().filter(|class| **class == LineClass::Noise).count();
     let repeated = folded.iter().filter(|is_repeat| **is_repeat).count();
-    let is_answered = has_relevant || (has_failures && ask.intent == Intent::DebugError);
+    let is_answered = has_relevant || (has_failures && query.intent == Intent::DebugError);
     if !is_answered {
         // The question is about something else, or about all: only noise and repeats go. Of what would be cut, failures come first.
-        let is_cut = ask.most == 0 && body.chars().count() > raw.limit;
+        let is_cut = query.max_keywords == 0 && body.chars().count() > raw.limit;
         if (noise + repeated) * 3 < lines.len() && !is_cut {
             return None;
         }
-        keep_all_but(&lines, &classes, &folded, room, &mut selection);
+        keep_all_but(&lines, &classes, &folded, budget, &mut selection);
     } else {
-        keep_all_but_if_short(&lines, &classes, &folded, room, &mut selection);
+        keep_all_but_if_short(&lines, &classes, &folded, budget, &mut selection);
     }
     let (original, kept) = (lines.len(), selection.count());
     let mut filtered = FilterOutput::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks);
@@ -148,12 +148,12 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
 }
 
 #[derive(Clone, Copy)]
-struct OutputRoom {
+struct OutputBudget {
     chars: usize,
     lines: usize,
 }
 
-impl OutputRoom {
+impl OutputBudget {
     fn is_full(self, selection: &LineSelection<'_>) -> bool {
         selection.count() >= self.lines || selection.chars() >= self.chars
     }
@@ -168,9 +168,9 @@ fn keep_edges(lines: &TextLines<'_>, selection: &mut LineSelection<'_>) {
 }
 
 /// Keeps the names of all tests that failed.
-fn keep_failed_tests(lines: &TextLines<'_>, room: OutputRoom, selection: &mut LineSelection<'_>) {
+fn keep_failed_tests(lines: &TextLines<'_>, budget: OutputBudget, selection: &mut LineSelection<'_>) {
     for at in (0..lines.len()).filter(|at| FAILED_TEST.is_match(lines.bodies[*at])) {
-        if room.is_full(selection) {
+        if budget.is_full(selection) {
             break;
         }
         selection.keep(at..at + 1);
@@ -182,13 +182,13 @@ fn keep_failures(
     lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
-    room: OutputRoom,
+    budget: OutputBudget,
     selection: &mut LineSelection<'_>,
 ) -> bool {
     let failures: Vec<usize> = (0..lines.len()).filter(|at| classes[*at] == LineClass::Failure).collect();
     // Names and places of all of them come before the details of any.
     for at in &failures {
-        if !folded[*at] && !room.is_full(selection) {
+        if !folded[*at] && !budget.is_full(selection) {
             selection.keep(*at..*at + 1);
         }
     }
@@ -197,7 +197,7 @@ fn keep_failures(
         is_near[at.saturating_sub(AFTER_FAILURE)..(at + AFTER_FAILURE + 1).min(lines.len())].fill(true);
     }
     for at in (0..lines.len()).filter(|at| is_near[*at] && !folded[*at]) {
-        if room.is_full(selection) {
+        if budget.is_full(selection) {
             break;
         }
         if PLACE.is_match(lines.bodies[at]) {
@@ -205,7 +205,7 @@ fn keep_failures(
         }
     }
     for at in &failures {
-        if folded[*at] || room.is_full(selection) {
+        if folded[*at] || budget.is_full(selection) {
             continue;
         }
         let details = (at + 1..lines.len()).take(AFTER_FAILURE);
@@ -219,17 +219,17 @@ fn keep_failures(
 /// Keeps lines that hold what the question asks for, the best first; returns true if the question tells lines apart.
 fn keep_relevant(
     relevance: &Relevance,
-    ask: &FilterQuery,
-    room: &dyn Fn(f64) -> OutputRoom,
+    query: &FilterQuery,
+    budget: &dyn Fn(f64) -> OutputBudget,
     selection: &mut LineSelection<'_>,
 ) -> bool {
-    if !ask.tells_apart(relevance, LEAST_EVIDENCE) {
+    if !query.distinguishes(relevance, LEAST_EVIDENCE) {
         return false;
     }
-    for at in relevance.relevant(ask.threshold) {
+    for at in relevance.relevant(query.threshold) {
         let is_best = relevance.scores[at] >= NEAR_BEST * relevance.best;
-        let room = room(if is_best { MOST } else { RELATED });
-        if room.is_full(selection) {
+        let budget = budget(if is_best { MOST } else { RELATED });
+        if budget.is_full(selection) {
             break;
         }
         selection.keep_around(at, if is_best { 2 } else { 1 });
@@ -237,17 +237,17 @@ fn keep_relevant(
     true
 }
 
-/// Keeps all lines but noise and repeats, as far as the room goes.
+/// Keeps all lines but noise and repeats, within the budget.
 fn keep_all_but(
     lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
-    room: OutputRoom,
+    budget: OutputBudget,
     selection: &mut LineSelection<'_>,
 ) {
     for at in 0..lines.len() {
         if classes[at] != LineClass::Noise && !folded[at] {
-            if room.is_full(selection) {
+            if budget.is_full(selection) {
                 break;
             }
             selection.keep(at..at + 1);
@@ -260,13 +260,13 @@ fn keep_all_but_if_short(
     lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
-    room: OutputRoom,
+    budget: OutputBudget,
     selection: &mut LineSelection<'_>,
 ) {
     let rest = (0..lines.len()).filter(|at| classes[*at] != LineClass::Noise && !folded[*at]);
     let size: usize = rest.map(|at| lines.chars(at..at + 1)).sum();
-    if size <= room.chars / 3 {
-        keep_all_but(lines, classes, folded, room, selection);
+    if size <= budget.chars / 3 {
+        keep_all_but(lines, classes, folded, budget, selection);
     }
 }
 

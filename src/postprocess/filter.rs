@@ -49,10 +49,10 @@ pub struct FilterQuery {
     /// The words of the user.
     pub text: String,
     pub intent: Intent,
-    /// The candidates, the most telling first.
+    /// The candidates, the most distinctive first.
     pub keywords: Vec<Keyword>,
     /// How many of them count.
-    pub most: usize,
+    pub max_keywords: usize,
     /// `relevance_threshold`.
     pub threshold: f64,
 }
@@ -74,10 +74,13 @@ impl FilterQuery {
     }
 
     /// Returns true if the question tells the parts of a result apart, with at least this evidence.
-    pub fn tells_apart(&self, relevance: &Relevance, least: f64) -> bool {
-        let has_name =
-            self.keywords.iter().zip(&relevance.telling).any(|(keyword, telling)| keyword.is_identifier && *telling);
-        relevance.is_telling() && (relevance.best >= least || has_name)
+    pub fn distinguishes(&self, relevance: &Relevance, least: f64) -> bool {
+        let has_name = self
+            .keywords
+            .iter()
+            .zip(&relevance.distinctive)
+            .any(|(keyword, is_distinctive)| keyword.is_identifier && *is_distinctive);
+        relevance.is_distinctive() && (relevance.best >= least || has_name)
     }
 }
 

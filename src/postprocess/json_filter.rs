@@ -168,7 +168,7 @@ fn plain_body(body: &str) -> Cow<'_, str> {
 }
 
 /// Filters JSON. `None`: the text is none, or the question does not tell its values apart.
-pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery) -> Option<FilterOutput> {
+pub fn filter(raw: &RawResult<'_>, query: &FilterQuery) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let body = plain_body(body);
     if !body.trim_start().starts_with(['{', '[']) {
@@ -184,12 +184,12 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery) -> Option<FilterOutput> {
     }
     let mut texts = Vec::with_capacity(original);
     value.texts("", &mut texts);
-    let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
-    if !ask.tells_apart(&relevance, LEAST_EVIDENCE) {
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
+    if !query.distinguishes(&relevance, LEAST_EVIDENCE) {
         return None;
     }
     // The keywords of a record are spread over its values: one alone tells little.
-    let least = (ask.threshold * FOR_VALUES).min(1.0) * relevance.best;
+    let least = (query.threshold * FOR_VALUES).min(1.0) * relevance.best;
     let pruned = value.prune(&mut relevance.scores.iter(), least)?;
     let kept = pruned.leaves();
     let mut text = String::new();

@@ -14,17 +14,17 @@ const SHORT_LIST: usize = 20;
 const ENDINGS: usize = 4;
 
 /// Filters a list of files or a tree. `None`: it is short, or the question does not tell its entries apart.
-pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
+pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     if lines.len() <= SHORT_LIST || !settings.filter_by_keywords {
         return None;
     }
-    let relevance = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
-    if !ask.tells_apart(&relevance, LEAST_FOR_LISTS) {
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
+    if !query.distinguishes(&relevance, LEAST_FOR_LISTS) {
         return None;
     }
-    let mut order = relevance.relevant(ask.threshold);
+    let mut order = relevance.relevant(query.threshold);
     order.truncate(settings.max_files);
     let mut selection = LineSelection::none(&lines);
     for at in order {
@@ -93,7 +93,7 @@ const TYPES: &[&str] =
     &["class", "struct", "enum", "trait", "interface", "module", "type", "impl", "namespace", "union"];
 
 /// Filters a map of code: files with indented definitions.
-pub fn filter_map(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
+pub fn filter_map(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     let is_file = |at: usize| indent(lines.bodies[at]) == Some(0) && lines.bodies[at].trim_end().ends_with(':');
@@ -107,13 +107,13 @@ pub fn filter_map(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSetti
         return None;
     }
     let texts: Vec<String> = files.iter().map(|file| lines.text(file.clone())).collect();
-    let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
-    let of_lines = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
-    let is_structure = ask.intent == Intent::UnderstandStructure;
-    if !ask.tells_apart(&relevance, LEAST_FOR_LISTS) && !is_structure {
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
+    let of_lines = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
+    let is_structure = query.intent == Intent::UnderstandStructure;
+    if !query.distinguishes(&relevance, LEAST_FOR_LISTS) && !is_structure {
         return None;
     }
-    let mut order = if is_structure { relevance.ranked() } else { relevance.relevant(ask.threshold) };
+    let mut order = if is_structure { relevance.ranked() } else { relevance.relevant(query.threshold) };
     order.truncate(settings.max_files);
     let mut selection = LineSelection::none(&lines);
     selection.keep(0..files[0].start);

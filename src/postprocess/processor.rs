@@ -176,7 +176,7 @@ impl Postprocessor {
         }
         let kind = ResultKind::of(raw.tool)?;
         let (query, confidence) = self.query(question);
-        let names = query.keywords.iter().take(query.most).map(|keyword| keyword.text.clone()).collect();
+        let names = query.keywords.iter().take(query.max_keywords).map(|keyword| keyword.text.clone()).collect();
         let intent = query.intent;
         let (tier, output) = if question.is_broad() {
             (Tier::Basic, self.without_noise(raw, kind, query)?)
@@ -191,10 +191,11 @@ impl Postprocessor {
     /// Returns what a question asks for, and how sure its intent is (0 to 1).
     fn query(&self, question: &Question) -> (FilterQuery, f64) {
         let (intent, confidence) = question.intent();
-        let most = if self.config.basic.keyword_extraction { self.config.basic.max_keywords as usize } else { 0 };
-        let keywords = if most > 0 { question.candidates() } else { Vec::new() };
+        let max_keywords =
+            if self.config.basic.keyword_extraction { self.config.basic.max_keywords as usize } else { 0 };
+        let keywords = if max_keywords > 0 { question.candidates() } else { Vec::new() };
         let threshold = self.config.basic.relevance_threshold;
-        (FilterQuery { text: question.text.clone(), intent, keywords, most, threshold }, confidence)
+        (FilterQuery { text: question.text.clone(), intent, keywords, max_keywords, threshold }, confidence)
     }
 
     /// Filters a result for a question about all of something, which selects nothing: an output loses noise and repeats, any other result
@@ -203,7 +204,7 @@ impl Postprocessor {
         if kind != ResultKind::Output || table_filter::is_table(raw) || json_filter::is_json(raw) {
             return None;
         }
-        let query = FilterQuery { intent: Intent::General, most: 0, ..query };
+        let query = FilterQuery { intent: Intent::General, max_keywords: 0, ..query };
         command_filter::filter(raw, &query, &FilterSettings::of(self.config.tools.get(raw.tool)))
     }
 
@@ -212,7 +213,7 @@ impl Postprocessor {
         &self,
         raw: &RawResult<'_>,
         question: &Question,
-        ask: &FilterQuery,
+        query: &FilterQuery,
         confidence: f64,
         files: Option<&dyn FileLines>,
         used: &mut Vec<ModelUse>,
@@ -241,37 +242,37 @@ impl Postprocessor {
                 Err(error) => tracing::warn!(tool = raw.tool, %error, "a result could not be compared by meaning"),
             }
         }
-        Some((Tier::Basic, self.filter_by_words(raw, ask, files).await?))
+        Some((Tier::Basic, self.filter_by_words(raw, query, files).await?))
     }
 
     async fn filter_by_words(
         &self,
         raw: &RawResult<'_>,
-        ask: &FilterQuery,
+        query: &FilterQuery,
         files: Option<&dyn FileLines>,
     ) -> Option<FilterOutput> {
         let tool = self.config.tools.get(raw.tool);
         let settings = FilterSettings::of(tool);
         let kind = ResultKind::of(raw.tool)?;
-        if ask.keywords.is_empty() && ask.intent == Intent::General && kind != ResultKind::Output {
+        if query.keywords.is_empty() && query.intent == Intent::General && kind != ResultKind::Output {
             return None;
         }
         match kind {
             ResultKind::Search => {
                 let around = tool.and_then(|tool| tool.add_context_lines).unwrap_or(2) as usize;
-                Some(search_filter::select(raw, ask, &settings)?.render(around, files).await)
+                Some(search_filter::select(raw, query, &settings)?.render(around, files).await)
             }
-            ResultKind::Hits => search_filter::filter_hits(raw, ask, &settings),
-            ResultKind::List => listing_filter::filter(raw, ask, &settings),
-            ResultKind::Map => listing_filter::filter_map(raw, ask, &settings),
+            ResultKind::Hits => search_filter::filter_hits(raw, query, &settings),
+            ResultKind::List => listing_filter::filter(raw, query, &settings),
+            ResultKind::Map => listing_filter::filter_map(raw, query, &settings),
             ResultKind::Output | ResultKind::File | ResultKind::Page => {
                 if table_filter::is_table(raw) {
-                    return table_filter::filter(raw, ask, &settings);
+                    return table_filter::filter(raw, query, &settings);
                 }
-                json_filter::filter(raw, ask).or_else(|| {
+                json_filter::filter(raw, query).or_else(|| {
                     let is_output = kind == ResultKind::Output || command_filter::is_log(&TextLines::of(raw.text));
                     let filter = if is_output { command_filter::filter } else { section_filter::filter };
-                    filter(raw, ask, &settings)
+                    filter(raw, query, &settings)
                 })
             }
         }
@@ -342,8 +343,8 @@ fn is_better(raw: &RawResult<'_>, result: &FilteredResult) -> bool {
     let left = result.text.trim().chars().count();
     let whole = raw.text.chars().count();
     // The path of the whole is not known yet; it is shorter than this.
-    const PATH_ROOM: usize = 160;
-    let with_note = result.render(None).chars().count() + PATH_ROOM;
+    const PATH_CHARS: usize = 160;
+    let with_note = result.render(None).chars().count() + PATH_CHARS;
     (left >= TOO_LITTLE || result.tier == Tier::Llm) && with_note as f64 <= whole as f64 * WORTHWHILE && result.kept > 0
 }
 

@@ -228,7 +228,7 @@ impl Question {
         Intent::of(&self.text)
     }
 
-    /// Returns the candidates for keywords, the most telling first: identifiers and paths, then the other words in their order.
+    /// Returns the candidates for keywords, the most distinctive first: identifiers and paths, then the other words in their order.
     /// Those of the user come before those of the model.
     pub fn candidates(&self) -> Vec<Keyword> {
         let mut all = Vec::new();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::question::{Keyword, subwords};
 use crate::text::{is_han, stem};
 
-/// From this share of the parts on a keyword tells nothing.
+/// From this share of the parts on a keyword distinguishes nothing.
 const COMMON_SHARE: f64 = 0.5;
 /// A text with fewer parts has no common keywords.
 const COMMON_FROM: usize = 6;
@@ -92,7 +92,7 @@ pub struct Relevance {
     /// By part: the share of the question that it holds, 0 to 1. Rare keywords count more.
     pub scores: Vec<f64>,
     /// The keywords that are in some parts and not in most.
-    pub telling: Vec<bool>,
+    pub distinctive: Vec<bool>,
     /// The share of the question, by the same weights, that the best part holds.
     pub best: f64,
     /// The number of keywords that the best part holds.
@@ -100,12 +100,16 @@ pub struct Relevance {
 }
 
 impl Relevance {
-    /// Rates the parts of a text; `keywords` in the order of their candidates, of which the first `most` that occur count.
-    pub fn of<'a>(keywords: &[Keyword], most: usize, parts: impl Iterator<Item = &'a str>) -> Self {
+    /// Rates the parts of a text; `keywords` in the order of their candidates, of which the first `max_keywords` that occur count.
+    pub fn of<'a>(keywords: &[Keyword], max_keywords: usize, parts: impl Iterator<Item = &'a str>) -> Self {
         let matcher = KeywordMatcher::new(keywords);
         let parts: Vec<&str> = parts.collect();
         if parts.len() > MAX_PARTS {
-            return Self { scores: vec![0.0; parts.len()], telling: vec![false; keywords.len()], ..Self::default() };
+            return Self {
+                scores: vec![0.0; parts.len()],
+                distinctive: vec![false; keywords.len()],
+                ..Self::default()
+            };
         }
         let found: Vec<Vec<f64>> = parts.into_iter().map(|part| matcher.find(part)).collect();
         let total = found.len() as f64;
@@ -119,7 +123,7 @@ impl Relevance {
         // Keywords that do not occur cannot select, but the question asks for them: they count as missing.
         let mut order: Vec<usize> = (0..keywords.len()).collect();
         order.sort_by_key(|keyword| counts[*keyword] == 0);
-        order.truncate(most);
+        order.truncate(max_keywords);
         let weight = |keyword: usize| {
             let holding = counts[keyword] as f64;
             let rarity = (1.0 + (total - holding + 0.5) / (holding + 0.5)).ln().max(0.05);
@@ -141,11 +145,11 @@ impl Relevance {
             if whole > 0.0 { sum / whole } else { 0.0 }
         };
         let scores: Vec<f64> = found.iter().map(score).collect();
-        let telling = (0..keywords.len()).map(|keyword| counts[keyword] > 0 && !is_common(keyword)).collect();
+        let distinctive = (0..keywords.len()).map(|keyword| counts[keyword] > 0 && !is_common(keyword)).collect();
         let best_part = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
         let best = best_part.map_or(0.0, |part| scores[part]);
         let best_keywords = best_part.map_or(0, |part| found[part].iter().filter(|found| **found > 0.0).count());
-        Self { scores, telling, best, best_keywords }
+        Self { scores, distinctive, best, best_keywords }
     }
 
     /// Returns all parts, the best first.
@@ -162,9 +166,9 @@ impl Relevance {
         order
     }
 
-    /// Returns true if the parts can be told apart by the question.
-    pub fn is_telling(&self) -> bool {
-        self.best > 0.0 && self.telling.iter().any(|telling| *telling)
+    /// Returns true if the parts can be distinguished by the question.
+    pub fn is_distinctive(&self) -> bool {
+        self.best > 0.0 && self.distinctive.iter().any(|is_distinctive| *is_distinctive)
     }
 }
 

@@ -71,7 +71,7 @@ fn parse(body: &str) -> (Vec<SearchMatch<'_>>, usize) {
 }
 
 /// Selects the matches that stay; `None` if the result holds too few, or is no list of matches.
-pub fn select<'a>(raw: &RawResult<'a>, ask: &FilterQuery, settings: &FilterSettings) -> Option<SelectedMatches<'a>> {
+pub fn select<'a>(raw: &RawResult<'a>, query: &FilterQuery, settings: &FilterSettings) -> Option<SelectedMatches<'a>> {
     let (body, remarks) = raw.body_and_remarks();
     let (mut matches, others) = parse(body);
     let original = matches.len();
@@ -82,14 +82,14 @@ pub fn select<'a>(raw: &RawResult<'a>, ask: &FilterQuery, settings: &FilterSetti
         matches = without_repeats(matches);
     }
     let texts: Vec<String> = matches.iter().map(|found| format!("{} {}", found.path, found.text)).collect();
-    let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
-    if !ask.tells_apart(&relevance, LEAST_FOR_SEARCH) {
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
+    if !query.distinguishes(&relevance, LEAST_FOR_SEARCH) {
         return None;
     }
     let mut order: Vec<usize> = (0..matches.len()).collect();
     let score = |at: usize| {
         let found = &matches[at];
-        let bonus = match ask.intent {
+        let bonus = match query.intent {
             Intent::FindUsage => f64::from(u8::from(!is_definition(found.text))) * 0.2,
             Intent::FindDefinition | Intent::UnderstandStructure => {
                 f64::from(u8::from(is_definition(found.text))) * 0.6
@@ -99,7 +99,7 @@ pub fn select<'a>(raw: &RawResult<'a>, ask: &FilterQuery, settings: &FilterSetti
         relevance.scores.get(at).copied().unwrap_or_default() + bonus
     };
     order.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(a.cmp(b)));
-    let has_enough = |at: &usize| relevance.scores[*at] >= ask.threshold * relevance.best;
+    let has_enough = |at: &usize| relevance.scores[*at] >= query.threshold * relevance.best;
     order.retain(has_enough);
     order.truncate(settings.max_results);
     order.sort_unstable();
@@ -177,7 +177,7 @@ fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines:
 }
 
 /// Filters the hits of a web search, which are blocks of lines: each address once, the most relevant ones.
-pub fn filter_hits(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
+pub fn filter_hits(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let mut blocks: Vec<&str> = body.split("\n\n").filter(|block| !block.trim().is_empty()).collect();
     let original = blocks.len();
@@ -188,8 +188,8 @@ pub fn filter_hits(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSett
         };
         blocks.retain(|block| address(block).is_none_or(|address| seen.insert(address)));
     }
-    let relevance = Relevance::of(&ask.keywords, ask.most, blocks.iter().copied());
-    let mut order = if relevance.is_telling() { relevance.ranked() } else { (0..blocks.len()).collect() };
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, blocks.iter().copied());
+    let mut order = if relevance.is_distinctive() { relevance.ranked() } else { (0..blocks.len()).collect() };
     order.truncate(settings.max_results);
     order.sort_unstable();
     if order.len() == original {

@@ -179,11 +179,11 @@ pub fn is_table(raw: &RawResult<'_>) -> bool {
 }
 
 /// Filters a table. `None`: it is none, or the question does not tell its rows apart.
-pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
+pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     let sign = separator(raw, &lines)?;
-    if asks_for_all_rows(&ask.text) {
+    if asks_for_all_rows(&query.text) {
         return None;
     }
     // The first line below comments names the columns, unless it has values: then the comments name them.
@@ -192,19 +192,19 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
     let head = if above > 0 && has_values(lines.bodies[above]) { above } else { above + 1 };
     let (names, rows) = (lines.text(0..head), &lines.bodies[head..]);
     // What names a column does not tell rows apart.
-    let (of_columns, of_rows) = (KeywordMatcher::new(&ask.keywords).find(&names), rows.join("\n"));
-    let in_rows = KeywordMatcher::new(&ask.keywords).find(&of_rows);
-    let keywords = ask.keywords.iter().zip(of_columns.iter().zip(&in_rows));
+    let (of_columns, of_rows) = (KeywordMatcher::new(&query.keywords).find(&names), rows.join("\n"));
+    let in_rows = KeywordMatcher::new(&query.keywords).find(&of_rows);
+    let keywords = query.keywords.iter().zip(of_columns.iter().zip(&in_rows));
     let keywords: Vec<_> = keywords
         .filter(|(_, (column, row))| **column == 0.0 || **row > 0.0)
         .map(|(keyword, _)| keyword.clone())
         .collect();
-    let ask = &FilterQuery { keywords, ..ask.clone() };
-    let relevance = Relevance::of(&ask.keywords, ask.most, rows.iter().copied());
-    if !ask.tells_apart(&relevance, LEAST_EVIDENCE) {
+    let query = &FilterQuery { keywords, ..query.clone() };
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, rows.iter().copied());
+    if !query.distinguishes(&relevance, LEAST_EVIDENCE) {
         return None;
     }
-    let mut order = relevance.relevant(ask.threshold);
+    let mut order = relevance.relevant(query.threshold);
     let fitting = order.len();
     order.truncate(settings.max_lines);
     let kept = order.len();
