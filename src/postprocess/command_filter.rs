@@ -110,14 +110,14 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
         chars: (raw.limit.min(body.chars().count()) as f64 * share) as usize,
         lines: settings.max_lines,
     };
-    let mut selection = LineSelection::none(&lines);
+    let mut selection = LineSelection::of_short(&lines, (raw.limit as f64 * MOST) as usize);
     keep_edges(&lines, &mut selection);
     if !is_log {
         let for_tests = budget(if query.is_about_failures() { MOST } else { RELATED });
         keep_failed_tests(&lines, for_tests, &mut selection);
     }
     // The lines that the question asks for come before failures that it may not be about.
-    let has_relevant = keep_relevant(&relevance, query, &budget, &mut selection);
+    let has_relevant = keep_relevant(&relevance, query, &budget, &mut selection)?;
     let is_about_failures = query.intent == Intent::DebugError || !has_relevant;
     let for_failures = budget(if is_about_failures { MOST } else { RELATED });
     let has_failures = keep_failures(&lines, &classes, &folded, for_failures, &mut selection);
@@ -216,25 +216,32 @@ fn keep_failures(
     !failures.is_empty()
 }
 
-/// Keeps lines that hold what the question asks for, the best first; returns true if the question tells lines apart.
+/// Keeps lines that hold what the question asks for, the best first; returns true if the question distinguishes lines. `None`: the best
+/// ones are too long, so that a cut of the whole shows more of them.
 fn keep_relevant(
     relevance: &Relevance,
     query: &FilterQuery,
     budget: &dyn Fn(f64) -> OutputBudget,
     selection: &mut LineSelection<'_>,
-) -> bool {
+) -> Option<bool> {
     if !query.distinguishes(relevance, LEAST_EVIDENCE) {
-        return false;
+        return Some(false);
     }
-    for at in relevance.relevant(query.threshold) {
-        let is_best = relevance.scores[at] >= NEAR_BEST * relevance.best;
-        let budget = budget(if is_best { MOST } else { RELATED });
-        if budget.is_full(selection) {
+    let is_best = |at: &usize| relevance.scores[*at] >= NEAR_BEST * relevance.best;
+    let order = relevance.relevant(query.threshold);
+    if order.iter().filter(|at| is_best(at)).all(|at| selection.is_too_long(*at)) {
+        return None;
+    }
+    for at in order {
+        let (share, around) = if is_best(&at) { (MOST, 2) } else { (RELATED, 1) };
+        if budget(share).is_full(selection) {
             break;
         }
-        selection.keep_around(at, if is_best { 2 } else { 1 });
+        if !selection.is_too_long(at) {
+            selection.keep_around(at, around);
+        }
     }
-    true
+    Some(true)
 }
 
 /// Keeps all lines but noise and repeats, within the budget.

@@ -90,17 +90,29 @@ pub struct LineSelection<'a> {
     kept: Vec<bool>,
     count: usize,
     chars: usize,
+    /// A longer line is never kept, in characters with its line break.
+    longest: usize,
 }
 
 impl<'a> LineSelection<'a> {
     pub fn none(lines: &'a TextLines<'_>) -> Self {
-        Self { sizes: &lines.sizes, kept: vec![false; lines.len()], count: 0, chars: 0 }
+        Self::of_short(lines, usize::MAX)
+    }
+
+    /// Returns an empty selection that never keeps a line with more than `longest` characters.
+    pub fn of_short(lines: &'a TextLines<'_>, longest: usize) -> Self {
+        Self { sizes: &lines.sizes, kept: vec![false; lines.len()], count: 0, chars: 0, longest }
+    }
+
+    /// Returns true if a line is too long to be kept.
+    pub fn is_too_long(&self, line: usize) -> bool {
+        self.sizes[line] > self.longest
     }
 
     /// Keeps lines; those beyond the end do not count.
     pub fn keep(&mut self, range: Range<usize>) {
         for line in range.start..range.end.min(self.kept.len()) {
-            if !self.kept[line] {
+            if !self.kept[line] && !self.is_too_long(line) {
                 self.kept[line] = true;
                 self.count += 1;
                 self.chars += self.sizes[line];

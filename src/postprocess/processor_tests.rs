@@ -446,17 +446,23 @@ fn an_output_loses_only_noise_for_a_question_about_all_of_it() {
 
 #[test]
 fn one_huge_line_does_not_take_the_room_of_failures() {
-    let huge = "x1 ".repeat(40_000);
     let middle = |at: usize| format!("step {at} does something else {}", "abc".repeat(at % 5));
-    let middle: Vec<String> = (0..200).map(middle).collect();
+    let middle = (0..200).map(middle).collect::<Vec<_>>().join("\n");
     let failure = "error: the lease is gone\n  --> src/lease.rs:48:9";
-    for text in [
-        format!("{huge}\n{}\n{failure}\n{}", middle.join("\n"), middle.join("\n")),
-        format!("{}\n{failure}\n{}\n{huge}", middle.join("\n"), middle.join("\n")),
-    ] {
-        let shown = process("exec", &json!({"command": "make"}), &text, "why the error?").unwrap().render(None);
-        assert!(shown.contains(failure) && shown.chars().count() <= 12_000, "{}", &shown[..2_000]);
+    for word in ["x1 ", "error x1 "] {
+        let huge = word.repeat(40_000);
+        for text in [
+            format!("{huge}\n{middle}\n{failure}\n{middle}"),
+            format!("{middle}\n{failure}\n{middle}\n{huge}"),
+            format!("{middle}\n{huge}\n{failure}\n{middle}"),
+        ] {
+            let shown = process("exec", &json!({"command": "make"}), &text, "why the error?").unwrap().render(None);
+            assert!(shown.contains(failure) && shown.chars().count() <= 12_000, "{}", &shown[..2_000]);
+        }
     }
+    // A cut of the whole shows more of a huge line that answers.
+    let text = format!("{middle}\n{} retry_limit\n{middle}", "x1 ".repeat(40_000));
+    assert_eq!(process("exec", &json!({"command": "make"}), &text, "what is retry_limit?"), None);
 }
 
 #[test]
