@@ -104,7 +104,8 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     let lines = TextLines::of(body);
     let classes: Vec<LineClass> = lines.bodies.iter().map(|line| class_of(line)).collect();
     let is_log = is_log(&lines);
-    let folded = fold(&lines, is_log);
+    // A question about all asks for each repeat, too.
+    let folded = if query.is_broad { vec![false; lines.len()] } else { fold(&lines, is_log) };
     let relevance = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
     let budget = |share: f64| OutputBudget {
         chars: (raw.limit.min(body.chars().count()) as f64 * share) as usize,
@@ -117,18 +118,19 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
         keep_failed_tests(&lines, for_tests, &mut selection);
     }
     // The lines that the question asks for come before failures that it may not be about.
-    let has_relevant = keep_relevant(&relevance, query, &budget, &mut selection)?;
+    let is_cut = body.chars().count() > raw.limit;
+    let has_relevant = (!query.is_broad || is_cut) && keep_relevant(&relevance, query, &budget, &mut selection)?;
     let is_about_failures = query.intent == Intent::DebugError || !has_relevant;
     let for_failures = budget(if is_about_failures { MOST } else { RELATED });
     let has_failures = keep_failures(&lines, &classes, &folded, for_failures, &mut selection);
     let budget = budget(MOST);
     let noise = classes.iter().filter(|class| **class == LineClass::Noise).count();
     let repeated = folded.iter().filter(|is_repeat| **is_repeat).count();
-    let is_answered = has_relevant || (has_failures && query.intent == Intent::DebugError);
+    let is_answered = !query.is_broad && (has_relevant || (has_failures && query.intent == Intent::DebugError));
     if !is_answered {
-        // The question is about something else, or about all: only noise and repeats go. Of what would be cut, failures come first.
-        let is_cut = query.max_keywords == 0 && body.chars().count() > raw.limit;
-        if (noise + repeated) * 3 < lines.len() && !is_cut {
+        // The question is about something else, or about all: only noise and repeats go. Where the rest would be cut, what the question
+        // asks for has come first.
+        if (noise + repeated) * 3 < lines.len() && !(query.is_broad && is_cut) {
             return None;
         }
         keep_all_but(&lines, &classes, &folded, budget, &mut selection);

@@ -49,6 +49,8 @@ pub struct FilterQuery {
     /// The words of the user.
     pub text: String,
     pub intent: Intent,
+    /// The question is about all of something: no part answers it.
+    pub is_broad: bool,
     /// The candidates, the most distinctive first.
     pub keywords: Vec<Keyword>,
     /// How many of them count.

@@ -178,8 +178,8 @@ impl Postprocessor {
         let (query, confidence) = self.query(question);
         let names = query.keywords.iter().take(query.max_keywords).map(|keyword| keyword.text.clone()).collect();
         let intent = query.intent;
-        let (tier, output) = if question.is_broad() {
-            (Tier::Basic, self.without_noise(raw, kind, query)?)
+        let (tier, output) = if query.is_broad {
+            (Tier::Basic, self.without_noise(raw, kind, &query)?)
         } else {
             self.select(raw, question, &query, confidence, files, used).await?
         };
@@ -195,17 +195,16 @@ impl Postprocessor {
             if self.config.basic.keyword_extraction { self.config.basic.max_keywords as usize } else { 0 };
         let keywords = if max_keywords > 0 { question.candidates() } else { Vec::new() };
         let threshold = self.config.basic.relevance_threshold;
-        (FilterQuery { text: question.text.clone(), intent, keywords, max_keywords, threshold }, confidence)
+        let (text, is_broad) = (question.text.clone(), question.is_broad());
+        (FilterQuery { text, intent, is_broad, keywords, max_keywords, threshold }, confidence)
     }
 
-    /// Filters a result for a question about all of something, which selects nothing: an output loses noise and repeats, any other result
-    /// stays.
-    fn without_noise(&self, raw: &RawResult<'_>, kind: ResultKind, query: FilterQuery) -> Option<FilterOutput> {
+    /// Filters a result for a question about all of something, which selects nothing: an output loses its noise, any other result stays.
+    fn without_noise(&self, raw: &RawResult<'_>, kind: ResultKind, query: &FilterQuery) -> Option<FilterOutput> {
         if kind != ResultKind::Output || table_filter::is_table(raw) || json_filter::is_json(raw) {
             return None;
         }
-        let query = FilterQuery { intent: Intent::General, max_keywords: 0, ..query };
-        command_filter::filter(raw, &query, &FilterSettings::of(self.config.tools.get(raw.tool)))
+        command_filter::filter(raw, query, &FilterSettings::of(self.config.tools.get(raw.tool)))
     }
 
     /// Asks the tier of the configuration, and those below it if it has no answer.
