@@ -178,6 +178,9 @@ async fn an_embedding_model_selects_by_meaning_and_its_failure_falls_back() {
     // A rule is sure enough: no model is asked.
     assert_eq!(run("what is retry_limit").await["metadata"]["tier"], "basic");
     assert_eq!(server.texts().len(), asked);
+    // Nor for a question about all, which selects nothing.
+    assert_eq!(run("how many attempts are allowed").await["metadata"].get("tier"), None);
+    assert_eq!(server.texts().len(), asked);
     server.refuse(|_| Some(500));
     assert_eq!(run("retry_limit please").await["metadata"]["tier"], "basic");
 }

@@ -240,7 +240,7 @@ fn each_setting_has_an_effect() {
     let all = ToolFilterConfig { deduplicate: Some(false), ..ToolFilterConfig::default() };
     let all =
         process_with(with_tool("grep", all), "grep", &json!({}), &repeated, "where is the database opened?").unwrap();
-    assert!(!all.render(None).contains("times more"));
+    assert!(!all.render(None).contains("also at"));
     let list = (0..60)
         .map(|at| format!("src/module_{at}/database_{at}.rs\nsrc/module_{at}/other.rs"))
         .collect::<Vec<_>>()
