@@ -6,27 +6,27 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_EVIDENCE, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
 
 /// The lines at the start and at the end that always stay.
-const HEAD: usize = 3;
-const TAIL: usize = 10;
+const HEAD_LINES: usize = 3;
+const TAIL_LINES: usize = 10;
 /// A longer line does not stay for being at the start or the end, in characters: it would use up the budget of all others.
 const LONGEST_EDGE: usize = 500;
 /// The share of what the model would get that may stay at all, and the one for what is only related to the question.
-const MOST: f64 = 0.8;
-const RELATED: f64 = 0.45;
+const MAX_SHARE: f64 = 0.8;
+const RELATED_SHARE: f64 = 0.45;
 /// A line with this share of the relevance of the best one is as good.
 const NEAR_BEST: f64 = 0.7;
 /// The lines after a failure that belong to it if they are not empty.
-const AFTER_FAILURE: usize = 14;
+const LINES_AFTER_FAILURE: usize = 14;
 /// The most lines that fold to the same pattern and stay.
-const REPEATS: usize = 2;
+const KEPT_REPEATS: usize = 2;
 /// Lines that differ only in numbers are repeats from this many on.
-const FOLD_FROM: usize = 4;
+const MIN_REPEATS: usize = 4;
 
 static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
     compiled(
@@ -111,19 +111,19 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
         chars: (raw.limit.min(body.chars().count()) as f64 * share) as usize,
         lines: settings.max_lines,
     };
-    let mut selection = LineSelection::of_short(&lines, (raw.limit as f64 * MOST) as usize);
+    let mut selection = LineSelection::of_short(&lines, (raw.limit as f64 * MAX_SHARE) as usize);
     keep_edges(&lines, &mut selection);
     if !is_log {
-        let for_tests = budget(if query.is_about_failures() { MOST } else { RELATED });
+        let for_tests = budget(if query.is_about_failures() { MAX_SHARE } else { RELATED_SHARE });
         keep_failed_tests(&lines, for_tests, &mut selection);
     }
     // The lines that the question asks for come before failures that it may not be about.
     let is_cut = body.chars().count() > raw.limit;
     let has_relevant = (!query.is_broad || is_cut) && keep_relevant(&relevance, query, &budget, &mut selection)?;
     let is_about_failures = query.intent == Intent::DebugError || !has_relevant;
-    let for_failures = budget(if is_about_failures { MOST } else { RELATED });
+    let for_failures = budget(if is_about_failures { MAX_SHARE } else { RELATED_SHARE });
     let has_failures = keep_failures(&lines, &classes, &folded, for_failures, &mut selection);
-    let budget = budget(MOST);
+    let budget = budget(MAX_SHARE);
     let noise = classes.iter().filter(|class| **class == LineClass::Noise).count();
     let repeated = folded.iter().filter(|is_repeat| **is_repeat).count();
     let is_answered = !query.is_broad && (has_relevant || (has_failures && query.intent == Intent::DebugError));
@@ -163,7 +163,7 @@ impl OutputBudget {
 
 /// Keeps the first and the last lines.
 fn keep_edges(lines: &TextLines<'_>, selection: &mut LineSelection<'_>) {
-    let edges = (0..HEAD.min(lines.len())).chain(lines.len().saturating_sub(TAIL)..lines.len());
+    let edges = (0..HEAD_LINES.min(lines.len())).chain(lines.len().saturating_sub(TAIL_LINES)..lines.len());
     for at in edges.filter(|at| lines.chars(*at..at + 1) <= LONGEST_EDGE) {
         selection.keep(at..at + 1);
     }
@@ -196,7 +196,7 @@ fn keep_failures(
     }
     let mut is_near = vec![false; lines.len()];
     for at in &failures {
-        is_near[at.saturating_sub(AFTER_FAILURE)..(at + AFTER_FAILURE + 1).min(lines.len())].fill(true);
+        is_near[at.saturating_sub(LINES_AFTER_FAILURE)..(at + LINES_AFTER_FAILURE + 1).min(lines.len())].fill(true);
     }
     for at in (0..lines.len()).filter(|at| is_near[*at] && !folded[*at]) {
         if budget.is_full(selection) {
@@ -210,7 +210,7 @@ fn keep_failures(
         if folded[*at] || budget.is_full(selection) {
             continue;
         }
-        let details = (at + 1..lines.len()).take(AFTER_FAILURE);
+        let details = (at + 1..lines.len()).take(LINES_AFTER_FAILURE);
         let end =
             details.take_while(|at| !lines.bodies[*at].trim().is_empty() && classes[*at] != LineClass::Noise).count();
         selection.keep(at.saturating_sub(1)..at + 1 + end);
@@ -226,7 +226,7 @@ fn keep_relevant(
     budget: &dyn Fn(f64) -> OutputBudget,
     selection: &mut LineSelection<'_>,
 ) -> Option<bool> {
-    if !query.distinguishes(relevance, LEAST_EVIDENCE) {
+    if !query.distinguishes(relevance, MIN_EVIDENCE) {
         return Some(false);
     }
     let is_best = |at: &usize| relevance.scores[*at] >= NEAR_BEST * relevance.best;
@@ -235,7 +235,7 @@ fn keep_relevant(
         return None;
     }
     for at in order {
-        let (share, around) = if is_best(&at) { (MOST, 2) } else { (RELATED, 1) };
+        let (share, around) = if is_best(&at) { (MAX_SHARE, 2) } else { (RELATED_SHARE, 1) };
         if budget(share).is_full(selection) {
             break;
         }
@@ -290,8 +290,8 @@ fn fold(lines: &TextLines<'_>, is_log: bool) -> Vec<bool> {
         }
     }
     let mut folded = vec![false; lines.len()];
-    for places in places.values().filter(|places| places.len() >= FOLD_FROM) {
-        let rest = &places[REPEATS..places.len() - 1];
+    for places in places.values().filter(|places| places.len() >= MIN_REPEATS) {
+        let rest = &places[KEPT_REPEATS..places.len() - 1];
         rest.iter().for_each(|at| folded[*at] = true);
     }
     folded

@@ -61,9 +61,9 @@ pub struct FilterQuery {
 
 /// The share of a question that the best part must hold for a result to be filtered at all. Where few parts stay, more must speak for
 /// them.
-pub const LEAST_EVIDENCE: f64 = 0.3;
-pub const LEAST_FOR_LISTS: f64 = 0.35;
-pub const LEAST_FOR_SEARCH: f64 = 0.5;
+pub const MIN_EVIDENCE: f64 = 0.3;
+pub const MIN_EVIDENCE_OF_LISTS: f64 = 0.35;
+pub const MIN_EVIDENCE_OF_SEARCHES: f64 = 0.5;
 
 /// The stems of words of questions about what failed.
 const OF_FAILURES: &[&str] = &["fail", "failur", "error", "crash", "broken", "panic", "pass"];

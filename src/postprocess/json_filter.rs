@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::filter::{FilterOutput, FilterQuery, LEAST_EVIDENCE, RawResult};
+use super::filter::{FilterOutput, FilterQuery, MIN_EVIDENCE, RawResult};
 use super::lines::TextLines;
 use super::relevance::Relevance;
 
@@ -185,7 +185,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery) -> Option<FilterOutput> 
     let mut texts = Vec::with_capacity(original);
     value.texts("", &mut texts);
     let relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
-    if !query.distinguishes(&relevance, LEAST_EVIDENCE) {
+    if !query.distinguishes(&relevance, MIN_EVIDENCE) {
         return None;
     }
     // The keywords of a record are spread over its values: one alone tells little.

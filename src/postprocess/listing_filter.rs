@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_FOR_LISTS, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE_OF_LISTS, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
@@ -11,7 +11,7 @@ use super::sections::indent;
 /// A shorter list stays.
 const SHORT_LIST: usize = 20;
 /// How many endings of left out files are counted by name.
-const ENDINGS: usize = 4;
+const MAX_ENDINGS: usize = 4;
 
 /// Filters a list of files or a tree. `None`: it is short, or the question does not tell its entries apart.
 pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
@@ -21,7 +21,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
         return None;
     }
     let relevance = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
-    if !query.distinguishes(&relevance, LEAST_FOR_LISTS) {
+    if !query.distinguishes(&relevance, MIN_EVIDENCE_OF_LISTS) {
         return None;
     }
     let mut order = relevance.relevant(query.threshold);
@@ -79,7 +79,7 @@ fn left_out(lines: &TextLines<'_>, selection: &LineSelection<'_>) -> Option<Stri
     }
     let mut counts: Vec<(&str, usize)> = endings.into_iter().filter(|(ending, _)| !ending.is_empty()).collect();
     counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-    counts.truncate(ENDINGS);
+    counts.truncate(MAX_ENDINGS);
     let shown = counts.iter().map(|(ending, count)| match *ending {
         "/" => format!("{count} folders"),
         ending => format!("{count} .{ending}"),
@@ -110,7 +110,7 @@ pub fn filter_map(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSet
     let relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
     let of_lines = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
     let is_structure = query.intent == Intent::UnderstandStructure;
-    if !query.distinguishes(&relevance, LEAST_FOR_LISTS) && !is_structure {
+    if !query.distinguishes(&relevance, MIN_EVIDENCE_OF_LISTS) && !is_structure {
         return None;
     }
     let mut order = if is_structure { relevance.ranked() } else { relevance.relevant(query.threshold) };

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::command_filter;
 use super::config::{PostprocessConfig, PostprocessMode, PostprocessOrder};
 use super::filter::{FilterOutput, FilterQuery, FilterSettings, RawResult};
-use super::intent::{Intent, SURE};
+use super::intent::{Intent, SURE_CONFIDENCE};
 use super::json_filter;
 use super::lines::{TextLines, omissions};
 use super::listing_filter;
@@ -20,13 +20,13 @@ use super::summary::{ModelUse, ResultSummarizer};
 use super::table_filter;
 
 /// A shorter result stays, in characters.
-const SHORT: usize = 1_500;
+const MIN_CHARS: usize = 1_500;
 /// A result of which less is left than this stays whole, in characters: too little to answer anything.
-const TOO_LITTLE: usize = 40;
+const MIN_KEPT_CHARS: usize = 40;
 /// What is left must be shorter than this share of the whole.
-const WORTHWHILE: f64 = 0.9;
+const MAX_KEPT_SHARE: f64 = 0.9;
 /// A model summarises no shorter result, in characters.
-const SHORT_FOR_MODEL: usize = 2_000;
+const MIN_SUMMARY_CHARS: usize = 2_000;
 /// How the line begins that says what was left out.
 const NOTE: &str = "[filtered for the question: ";
 
@@ -219,7 +219,7 @@ impl Postprocessor {
     ) -> Option<(Tier, FilterOutput)> {
         let mode = self.config.mode;
         let may_be_summarised =
-            raw.text.chars().count() >= SHORT_FOR_MODEL && self.config.llm.tools.iter().any(|tool| tool == raw.tool);
+            raw.text.chars().count() >= MIN_SUMMARY_CHARS && self.config.llm.tools.iter().any(|tool| tool == raw.tool);
         if let Some(model) = self.summary.as_ref().filter(|_| mode == PostprocessMode::Llm && may_be_summarised) {
             let most = self.config.llm.max_summary_length as usize;
             match model.summarise(raw, question, most, used).await {
@@ -233,7 +233,7 @@ impl Postprocessor {
             }
         }
         if let Some(semantic) =
-            self.semantic.as_ref().filter(|_| mode >= PostprocessMode::Semantic && confidence < SURE)
+            self.semantic.as_ref().filter(|_| mode >= PostprocessMode::Semantic && confidence < SURE_CONFIDENCE)
         {
             match semantic.filter(raw, question, &self.config.semantic).await {
                 Ok(Some(filtered)) => return Some((Tier::Semantic, filtered)),
@@ -303,8 +303,8 @@ fn asks_for_exact_part(raw: &RawResult<'_>) -> bool {
 
 /// Returns true for a text that is long enough, is no diff, and was not filtered before.
 fn is_filterable(text: &str) -> bool {
-    text.len() >= SHORT
-        && text.chars().nth(SHORT - 1).is_some()
+    text.len() >= MIN_CHARS
+        && text.chars().nth(MIN_CHARS - 1).is_some()
         && !is_filtered(text)
         && !is_diff(&TextLines::of(text).bodies)
 }
@@ -344,7 +344,9 @@ fn is_better(raw: &RawResult<'_>, result: &FilteredResult) -> bool {
     // The path of the whole is not known yet; it is shorter than this.
     const PATH_CHARS: usize = 160;
     let with_note = result.render(None).chars().count() + PATH_CHARS;
-    (left >= TOO_LITTLE || result.tier == Tier::Llm) && with_note as f64 <= whole as f64 * WORTHWHILE && result.kept > 0
+    (left >= MIN_KEPT_CHARS || result.tier == Tier::Llm)
+        && with_note as f64 <= whole as f64 * MAX_KEPT_SHARE
+        && result.kept > 0
 }
 
 #[cfg(test)]

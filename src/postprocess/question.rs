@@ -182,7 +182,6 @@ const BROAD: &[&str] = &[
     "归纳",
     "梳理",
     "大概",
-    "所有",
     "全部",
     "每个",
     "每一",
@@ -193,6 +192,8 @@ const BROAD: &[&str] = &[
 ];
 /// Chinese characters behind 多少 that make it a question for a number of things; without one it asks for a value.
 const COUNTED: &str = "个条行种次处项类家人台份张本页篇段层列组对名位例件";
+/// Chinese characters behind 所有 that make it no question about all: 所有权 is ownership.
+const AFTER_ALL: &str = "权者";
 /// English words before "all" that make it no question about all.
 const BEFORE_ALL: &[&str] = &["at", "after", "above"];
 
@@ -256,7 +257,7 @@ impl Question {
     }
 }
 
-/// Returns true for "all" and "every" of things: "at all" and "every time" are none.
+/// Returns true for "all", "every" and 所有 of things: "at all" and "every time" are none.
 fn asks_for_all(text: &str) -> bool {
     let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let is_all = |at: usize| match words[at] {
@@ -264,7 +265,8 @@ fn asks_for_all(text: &str) -> bool {
         "every" => words.get(at + 1) != Some(&"time"),
         _ => false,
     };
-    (0..words.len()).any(is_all)
+    let mut behind = text.match_indices("所有").map(|(at, word)| text[at + word.len()..].chars().next());
+    (0..words.len()).any(is_all) || behind.any(|next| !next.is_some_and(|c| AFTER_ALL.contains(c)))
 }
 
 /// Returns true for 多少 before what is counted, such as 多少个.
@@ -500,6 +502,8 @@ mod tests {
             ("the overall call", false),
             ("does it work at all?", false),
             ("所有文件", true),
+            ("它用到的所有", true),
+            ("所有权是什么", false),
             ("有多少个文件", true),
             ("一共多少 files", true),
             ("端口是多少？", false),

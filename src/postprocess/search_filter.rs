@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use async_trait::async_trait;
 use regex::Regex;
 
-use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_FOR_SEARCH, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE_OF_SEARCHES, RawResult};
 use super::intent::Intent;
 use super::relevance::Relevance;
 use super::sections::is_definition;
@@ -21,9 +21,9 @@ pub trait FileLines: Send + Sync {
 /// The most places whose surroundings are read.
 const MAX_SURROUNDINGS: usize = 40;
 /// The places of repeats that are shown of each text.
-const MOST_REPEATS: usize = 5;
+const MAX_REPEATS: usize = 5;
 /// The longest line around a match, in characters.
-const LONGEST_LINE: usize = 200;
+const MAX_LINE_CHARS: usize = 200;
 
 static MATCH: LazyLock<Regex> = LazyLock::new(|| {
     // The pattern is a constant of this file.
@@ -45,11 +45,11 @@ pub struct SearchMatch<'a> {
 impl SearchMatch<'_> {
     /// Returns where the text is as well.
     fn repeats_note(&self) -> String {
-        let places = self.repeats.iter().take(MOST_REPEATS).map(|(path, line)| format!("{path}:{line}"));
+        let places = self.repeats.iter().take(MAX_REPEATS).map(|(path, line)| format!("{path}:{line}"));
         let places = places.collect::<Vec<_>>().join(", ");
         match self.repeats.len() {
             0 => String::new(),
-            count if count > MOST_REPEATS => format!(" [also at {places} and {} more]", count - MOST_REPEATS),
+            count if count > MAX_REPEATS => format!(" [also at {places} and {} more]", count - MAX_REPEATS),
             _ => format!(" [also at {places}]"),
         }
     }
@@ -83,7 +83,7 @@ pub fn select<'a>(raw: &RawResult<'a>, query: &FilterQuery, settings: &FilterSet
     }
     let texts: Vec<String> = matches.iter().map(|found| format!("{} {}", found.path, found.text)).collect();
     let relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
-    if !query.distinguishes(&relevance, LEAST_FOR_SEARCH) {
+    if !query.distinguishes(&relevance, MIN_EVIDENCE_OF_SEARCHES) {
         return None;
     }
     let mut order: Vec<usize> = (0..matches.len()).collect();
@@ -149,7 +149,7 @@ impl SelectedMatches<'_> {
             show(found, first, text.as_deref(), &mut lines);
             shown = Some((found.path, if text.is_some() { last } else { found.line }));
         }
-        let kept = self.kept.iter().map(|found| 1 + found.repeats.len().min(MOST_REPEATS)).sum();
+        let kept = self.kept.iter().map(|found| 1 + found.repeats.len().min(MAX_REPEATS)).sum();
         FilterOutput::new(lines.join("\n"), "matches", self.original, kept).with_remarks(&self.remarks)
     }
 }
@@ -167,7 +167,7 @@ fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines:
         if number == found.line {
             lines.push(own.clone());
         } else if !line.trim().is_empty() {
-            let line: String = line.chars().take(LONGEST_LINE).collect();
+            let line: String = line.chars().take(MAX_LINE_CHARS).collect();
             lines.push(format!("  {number}- {}", line.trim_end()));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_EVIDENCE, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
@@ -74,7 +74,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     let relevance = rate(&lines, &parts, query);
     if query.intent == Intent::UnderstandStructure && kind != TextKind::Lines {
         outline(&lines, &parts, kind, &mut selection);
-    } else if !query.distinguishes(&relevance, LEAST_EVIDENCE) {
+    } else if !query.distinguishes(&relevance, MIN_EVIDENCE) {
         return None;
     }
     let budget = SectionBudget { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };

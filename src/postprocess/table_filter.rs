@@ -4,17 +4,17 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_EVIDENCE, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE, RawResult};
 use super::lines::{LineSelection, TextLines};
 use super::phrases::has_phrase;
 use super::relevance::{KeywordMatcher, Relevance};
 
 /// A table has at least so many rows, and this share of its lines has as many columns as the first.
-const LEAST_ROWS: usize = 5;
-const REGULAR: f64 = 0.9;
+const MIN_ROWS: usize = 5;
+const REGULAR_SHARE: f64 = 0.9;
 
 /// The most lines of comments that stay above a table.
-const MOST_COMMENTS: usize = 40;
+const MAX_COMMENTS: usize = 40;
 
 /// Words of questions about all rows: the largest one, their number, or all within a range.
 const OF_ALL_ROWS: &[&str] = &[
@@ -164,7 +164,7 @@ fn separator(raw: &RawResult<'_>, lines: &TextLines<'_>) -> Option<char> {
         let rows = &lines.bodies[comments(lines)..];
         let first = rows.first().map_or(0, |line| columns(line, *sign));
         let regular = rows.iter().filter(|line| columns(line, *sign) >= first.max(1)).count();
-        first > 0 && rows.len() > LEAST_ROWS && regular as f64 >= rows.len() as f64 * REGULAR
+        first > 0 && rows.len() > MIN_ROWS && regular as f64 >= rows.len() as f64 * REGULAR_SHARE
     })
 }
 
@@ -201,7 +201,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
         .collect();
     let query = &FilterQuery { keywords, ..query.clone() };
     let relevance = Relevance::of(&query.keywords, query.max_keywords, rows.iter().copied());
-    if !query.distinguishes(&relevance, LEAST_EVIDENCE) {
+    if !query.distinguishes(&relevance, MIN_EVIDENCE) {
         return None;
     }
     let mut order = relevance.relevant(query.threshold);
@@ -211,7 +211,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     let mut selection = LineSelection::none(&lines);
     // The header, and the rule that may be under it. Years name columns, too: the first line stays also if it may be a row.
     let has_rule = rows[0].chars().all(|c| "-+|=: ".contains(c));
-    selection.keep(head.saturating_sub(MOST_COMMENTS)..(above + 1).max(head + usize::from(has_rule)));
+    selection.keep(head.saturating_sub(MAX_COMMENTS)..(above + 1).max(head + usize::from(has_rule)));
     order.into_iter().for_each(|row| selection.keep(row + head..row + head + 1));
     let mut filtered = FilterOutput::new(selection.render(&lines), "rows", rows.len(), kept).with_remarks(&remarks);
     filtered.remark = (fitting > kept).then(|| format!("{fitting} rows fit"));
