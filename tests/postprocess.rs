@@ -95,7 +95,6 @@ async fn switched_off_results_are_those_of_the_tool() {
     for (key, value) in [
         ("tools.postprocess.enabled", toml::Value::from(false)),
         ("tools.postprocess.tools.cat.enabled", toml::Value::from(false)),
-        ("tools.postprocess.order", "truncate_first".into()),
     ] {
         let model = Model::start().await;
         model.on(QUESTION, reads());
@@ -106,7 +105,21 @@ async fn switched_off_results_are_those_of_the_tool() {
     fs::write(gateway.workspace().join("limits.rs"), source()).unwrap();
     let plain = gateway.json(&["tools", "run", "read_file", r#"{"path":"limits.rs"}"#, "--raw"]).await;
     assert_eq!((results[0].as_str(), results[1].as_str()), (plain["content"].as_str().unwrap(), results[0].as_str()));
-    assert!(results[2].contains("[filtered for the question: "), "{}", results[2]);
+}
+
+/// The answer is in the middle, which a cut leaves out.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_order_decides_whether_a_filter_sees_what_is_cut() {
+    for (order, is_filtered) in [("filter_first", true), ("truncate_first", false)] {
+        let model = Model::start().await;
+        model.on(QUESTION, reads());
+        let setup = setup(&model).set("tools.output.read_file.chars", 2_500).set("tools.postprocess.order", order);
+        let shown = result_of(setup, &model).await.1;
+        assert_eq!(shown.contains("pub fn retry_limit(&self)"), is_filtered, "{order}: {shown}");
+        assert_eq!(shown.contains("[filtered for the question: "), is_filtered, "{order}: {shown}");
+        assert_eq!(shown.contains(" lines cut"), !is_filtered, "{order}: {shown}");
+        assert!(shown.len() < 3_000, "{order}: {shown}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,6 +137,14 @@ async fn a_failed_command_keeps_its_failures_and_other_failures_stay() {
         "{content}"
     );
     assert!(content.len() < 2_000, "{content}");
+    // Of a very long output the middle is not read again, which stays in sight, as does the number of all lines.
+    let long = r#"seq 1 60000 | sed 's/.*/test case_& ... ok/'; echo "test net::joins ... FAILED"; exit 1"#;
+    let arguments = json!({ "command": long }).to_string();
+    let run = gateway.run(&["tools", "run", "exec", &arguments, "--json", "--query", "which tests fail?"]).await;
+    let result: Value = serde_json::from_str(&run.stdout).unwrap();
+    let content = result["content"].as_str().unwrap();
+    assert!(content.contains("net::joins") && content.contains(" lines are not searched"), "{content}");
+    assert_eq!((&result["metadata"]["original_count"], content.len() < 2_000), (&json!(60_001), true), "{content}");
     let missing = r#"{"path":"missing.rs"}"#;
     let run = gateway.run(&["tools", "run", "read_file", missing, "--json", "--query", QUESTION]).await;
     assert!(!run.stdout.contains("post_processed"), "{}", run.stdout);
@@ -133,7 +154,7 @@ async fn a_failed_command_keeps_its_failures_and_other_failures_stay() {
 async fn an_embedding_model_selects_by_meaning_and_its_failure_falls_back() {
     let (model, server) = (Model::start().await, Embeddings::start().await);
     server.alike(&["attempts", "retries"]);
-    let question = "how many attempts are allowed at most";
+    let question = "the attempts that are allowed at most";
     model.on(question, reads());
     let setup = setup(&model)
         .set("providers.numbers.api_key", "a-key-of-numbers")
@@ -157,6 +178,9 @@ async fn an_embedding_model_selects_by_meaning_and_its_failure_falls_back() {
     // A rule is sure enough: no model is asked.
     assert_eq!(run("what is retry_limit").await["metadata"]["tier"], "basic");
     assert_eq!(server.texts().len(), asked);
+    // Nor for a question about all, which selects nothing.
+    assert_eq!(run("how many attempts are allowed").await["metadata"].get("tier"), None);
+    assert_eq!(server.texts().len(), asked);
     server.refuse(|_| Some(500));
     assert_eq!(run("retry_limit please").await["metadata"]["tier"], "basic");
 }
@@ -164,7 +188,8 @@ async fn an_embedding_model_selects_by_meaning_and_its_failure_falls_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cheap_model_summarises_and_a_kill_meanwhile_loses_nothing() {
     let (model, cheap) = (Model::start().await, Model::start().await);
-    model.on(QUESTION, reads());
+    let [call, answer] = reads();
+    model.on(QUESTION, [call.usage(100, 10), answer.usage(200, 20)]);
     let gate = Gate::new();
     let (held, summary) = (gate.clone(), "18: pub fn retry_limit(&self) -> usize");
     cheap.script(move |_| Some(Reply::text(summary).usage(900, 20).held_by(&held)));
@@ -190,8 +215,9 @@ async fn a_cheap_model_summarises_and_a_kill_meanwhile_loses_nothing() {
     assert!(shown.starts_with(summary) && shown.contains("a summary of"), "{shown}");
     // The model is asked again after the kill; its tokens belong to the turn.
     assert_eq!(cheap.count(), 2);
-    let turns = gateway.json(&["turns", "list"]).await.to_string();
-    assert!(turns.contains("920") || gateway.json(&["status"]).await.to_string().contains("cheap/small"), "{turns}");
+    let turn = gateway.json(&["turns", "list"]).await[0].clone();
+    assert_eq!((&turn["input_tokens"], &turn["output_tokens"]), (&json!(1_200), &json!(50)), "{turn}");
+    assert!(turn["model"].as_str().unwrap().contains("cheap/small"), "{turn}");
     assert_eq!(cheap.refused(), Vec::<String>::new());
 }
 

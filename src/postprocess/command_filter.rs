@@ -6,25 +6,27 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_EVIDENCE, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
 
 /// The lines at the start and at the end that always stay.
-const HEAD: usize = 3;
-const TAIL: usize = 10;
+const HEAD_LINES: usize = 3;
+const TAIL_LINES: usize = 10;
+/// A longer line does not stay for being at the start or the end, in characters: it would use up the budget of all others.
+const LONGEST_EDGE: usize = 500;
 /// The share of what the model would get that may stay at all, and the one for what is only related to the question.
-const MOST: f64 = 0.8;
-const RELATED: f64 = 0.45;
+const MAX_SHARE: f64 = 0.8;
+const RELATED_SHARE: f64 = 0.45;
 /// A line with this share of the relevance of the best one is as good.
 const NEAR_BEST: f64 = 0.7;
 /// The lines after a failure that belong to it if they are not empty.
-const AFTER_FAILURE: usize = 14;
+const LINES_AFTER_FAILURE: usize = 14;
 /// The most lines that fold to the same pattern and stay.
-const REPEATS: usize = 2;
+const KEPT_REPEATS: usize = 2;
 /// Lines that differ only in numbers are repeats from this many on.
-const FOLD_FROM: usize = 4;
+const MIN_REPEATS: usize = 4;
 
 static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
     compiled(
@@ -54,9 +56,13 @@ static STAMP: LazyLock<Regex> = LazyLock::new(|| {
         r"^\[?(\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d+ \d\d:\d\d)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}",
     )
 });
-/// The name of a test that failed.
-static FAILED_TEST: LazyLock<Regex> =
-    LazyLock::new(|| compiled(r"^\s*(FAILED\b|--- FAIL\b|FAIL\b|not ok \d+|✕|✗|×|test .* \.\.\. FAILED)|\bFAILED\b"));
+/// The name of a test that failed, as test runners write it: pytest and `run_test`; pytest -v; Go; cargo; jest, mocha and vitest; TAP;
+/// unittest; nextest.
+static FAILED_TEST: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"^\s*(FAILED (\S*::\S|.*\(\S+:\d+\)$|\S+\.\w+( - |$))|\S+::.* FAILED\b|--- FAIL: \S|test .* \.\.\. FAILED|[✕✗✘×] \S|FAIL\s+[\w@./-]*[./]\S+|not ok \d+|(FAIL|ERROR): \S+ \(\S+\)|FAIL \[\s*[\d.]+m?s\])",
+    )
+});
 static WARNING: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?i)\bwarn(ing)?\b|警告"));
 
 fn compiled(pattern: &str) -> Regex {
@@ -93,37 +99,43 @@ fn class_of(line: &str) -> LineClass {
 }
 
 /// Filters an output. `None`: it has neither failures, nor noise, nor what the question asks for.
-pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
+pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     let classes: Vec<LineClass> = lines.bodies.iter().map(|line| class_of(line)).collect();
-    let folded = fold(&lines, is_log(&lines));
-    let relevance = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
-    let room = |share: f64| OutputRoom {
+    let is_log = is_log(&lines);
+    // A question about all asks for each repeat, too.
+    let folded = if query.is_broad { vec![false; lines.len()] } else { fold(&lines, is_log) };
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
+    let budget = |share: f64| OutputBudget {
         chars: (raw.limit.min(body.chars().count()) as f64 * share) as usize,
         lines: settings.max_lines,
     };
-    let mut selection = LineSelection::none(&lines);
-    selection.keep(0..HEAD.min(lines.len()));
-    selection.keep(lines.len().saturating_sub(TAIL)..lines.len());
-    keep_failed_tests(&lines, room(MOST), &mut selection);
+    let mut selection = LineSelection::of_short(&lines, (raw.limit as f64 * MAX_SHARE) as usize);
+    keep_edges(&lines, &mut selection);
+    if !is_log {
+        let for_tests = budget(if query.is_about_failures() { MAX_SHARE } else { RELATED_SHARE });
+        keep_failed_tests(&lines, for_tests, &mut selection);
+    }
     // The lines that the question asks for come before failures that it may not be about.
-    let has_relevant = keep_relevant(&lines, &relevance, ask, &room, &mut selection);
-    let is_about_failures = ask.intent == Intent::DebugError || !has_relevant;
-    let for_failures = room(if is_about_failures { MOST } else { RELATED });
+    let is_cut = body.chars().count() > raw.limit;
+    let has_relevant = (!query.is_broad || is_cut) && keep_relevant(&relevance, query, &budget, &mut selection)?;
+    let is_about_failures = query.intent == Intent::DebugError || !has_relevant;
+    let for_failures = budget(if is_about_failures { MAX_SHARE } else { RELATED_SHARE });
     let has_failures = keep_failures(&lines, &classes, &folded, for_failures, &mut selection);
-    let room = room(MOST);
+    let budget = budget(MAX_SHARE);
     let noise = classes.iter().filter(|class| **class == LineClass::Noise).count();
     let repeated = folded.iter().filter(|is_repeat| **is_repeat).count();
-    let is_answered = has_relevant || (has_failures && ask.intent == Intent::DebugError);
+    let is_answered = !query.is_broad && (has_relevant || (has_failures && query.intent == Intent::DebugError));
     if !is_answered {
-        // The question is about something else: only noise and repeats go.
-        if (noise + repeated) * 3 < lines.len() {
+        // The question is about something else, or about all: only noise and repeats go. Where the rest would be cut, what the question
+        // asks for has come first.
+        if (noise + repeated) * 3 < lines.len() && !(query.is_broad && is_cut) {
             return None;
         }
-        keep_all_but(&lines, &classes, &folded, room, &mut selection);
+        keep_all_but(&lines, &classes, &folded, budget, &mut selection);
     } else {
-        keep_all_but_if_short(&lines, &classes, &folded, room, &mut selection);
+        keep_all_but_if_short(&lines, &classes, &folded, budget, &mut selection);
     }
     let (original, kept) = (lines.len(), selection.count());
     let mut filtered = FilterOutput::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks);
@@ -138,21 +150,29 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
 }
 
 #[derive(Clone, Copy)]
-struct OutputRoom {
+struct OutputBudget {
     chars: usize,
     lines: usize,
 }
 
-impl OutputRoom {
+impl OutputBudget {
     fn is_full(self, selection: &LineSelection<'_>) -> bool {
         selection.count() >= self.lines || selection.chars() >= self.chars
     }
 }
 
+/// Keeps the first and the last lines.
+fn keep_edges(lines: &TextLines<'_>, selection: &mut LineSelection<'_>) {
+    let edges = (0..HEAD_LINES.min(lines.len())).chain(lines.len().saturating_sub(TAIL_LINES)..lines.len());
+    for at in edges.filter(|at| lines.chars(*at..at + 1) <= LONGEST_EDGE) {
+        selection.keep(at..at + 1);
+    }
+}
+
 /// Keeps the names of all tests that failed.
-fn keep_failed_tests(lines: &TextLines<'_>, room: OutputRoom, selection: &mut LineSelection<'_>) {
+fn keep_failed_tests(lines: &TextLines<'_>, budget: OutputBudget, selection: &mut LineSelection<'_>) {
     for at in (0..lines.len()).filter(|at| FAILED_TEST.is_match(lines.bodies[*at])) {
-        if room.is_full(selection) {
+        if budget.is_full(selection) {
             break;
         }
         selection.keep(at..at + 1);
@@ -164,22 +184,22 @@ fn keep_failures(
     lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
-    room: OutputRoom,
+    budget: OutputBudget,
     selection: &mut LineSelection<'_>,
 ) -> bool {
     let failures: Vec<usize> = (0..lines.len()).filter(|at| classes[*at] == LineClass::Failure).collect();
     // Names and places of all of them come before the details of any.
     for at in &failures {
-        if !folded[*at] && !room.is_full(selection) {
+        if !folded[*at] && !budget.is_full(selection) {
             selection.keep(*at..*at + 1);
         }
     }
     let mut is_near = vec![false; lines.len()];
     for at in &failures {
-        is_near[at.saturating_sub(AFTER_FAILURE)..(at + AFTER_FAILURE + 1).min(lines.len())].fill(true);
+        is_near[at.saturating_sub(LINES_AFTER_FAILURE)..(at + LINES_AFTER_FAILURE + 1).min(lines.len())].fill(true);
     }
     for at in (0..lines.len()).filter(|at| is_near[*at] && !folded[*at]) {
-        if room.is_full(selection) {
+        if budget.is_full(selection) {
             break;
         }
         if PLACE.is_match(lines.bodies[at]) {
@@ -187,10 +207,10 @@ fn keep_failures(
         }
     }
     for at in &failures {
-        if folded[*at] || room.is_full(selection) {
+        if folded[*at] || budget.is_full(selection) {
             continue;
         }
-        let details = (at + 1..lines.len()).take(AFTER_FAILURE);
+        let details = (at + 1..lines.len()).take(LINES_AFTER_FAILURE);
         let end =
             details.take_while(|at| !lines.bodies[*at].trim().is_empty() && classes[*at] != LineClass::Noise).count();
         selection.keep(at.saturating_sub(1)..at + 1 + end);
@@ -198,42 +218,45 @@ fn keep_failures(
     !failures.is_empty()
 }
 
-/// Keeps lines that hold what the question asks for, the best first; returns true if the question tells lines apart.
+/// Keeps lines that hold what the question asks for, the best first; returns true if the question distinguishes lines. `None`: the best
+/// ones are too long, so that a cut of the whole shows more of them.
 fn keep_relevant(
-    lines: &TextLines<'_>,
     relevance: &Relevance,
-    ask: &FilterQuery,
-    room: &dyn Fn(f64) -> OutputRoom,
+    query: &FilterQuery,
+    budget: &dyn Fn(f64) -> OutputBudget,
     selection: &mut LineSelection<'_>,
-) -> bool {
-    if !ask.tells_apart(relevance, LEAST_EVIDENCE) {
-        return false;
+) -> Option<bool> {
+    if !query.distinguishes(relevance, MIN_EVIDENCE) {
+        return Some(false);
     }
-    let fits = |at: &usize| relevance.scores[*at] >= ask.threshold * relevance.best && relevance.scores[*at] > 0.0;
-    let mut order: Vec<usize> = (0..lines.len()).filter(fits).collect();
-    order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
+    let is_best = |at: &usize| relevance.scores[*at] >= NEAR_BEST * relevance.best;
+    let order = relevance.relevant(query.threshold);
+    if order.iter().filter(|at| is_best(at)).all(|at| selection.is_too_long(*at)) {
+        return None;
+    }
     for at in order {
-        let is_best = relevance.scores[at] >= NEAR_BEST * relevance.best;
-        let room = room(if is_best { MOST } else { RELATED });
-        if room.is_full(selection) {
+        let (share, around) = if is_best(&at) { (MAX_SHARE, 2) } else { (RELATED_SHARE, 1) };
+        if budget(share).is_full(selection) {
             break;
         }
-        selection.keep_around(at, if is_best { 2 } else { 1 });
+        if !selection.is_too_long(at) {
+            selection.keep_around(at, around);
+        }
     }
-    true
+    Some(true)
 }
 
-/// Keeps all lines but noise and repeats, as far as the room goes.
+/// Keeps all lines but noise and repeats, within the budget.
 fn keep_all_but(
     lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
-    room: OutputRoom,
+    budget: OutputBudget,
     selection: &mut LineSelection<'_>,
 ) {
     for at in 0..lines.len() {
         if classes[at] != LineClass::Noise && !folded[at] {
-            if room.is_full(selection) {
+            if budget.is_full(selection) {
                 break;
             }
             selection.keep(at..at + 1);
@@ -246,13 +269,13 @@ fn keep_all_but_if_short(
     lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
-    room: OutputRoom,
+    budget: OutputBudget,
     selection: &mut LineSelection<'_>,
 ) {
     let rest = (0..lines.len()).filter(|at| classes[*at] != LineClass::Noise && !folded[*at]);
     let size: usize = rest.map(|at| lines.chars(at..at + 1)).sum();
-    if size <= room.chars / 3 {
-        keep_all_but(lines, classes, folded, room, selection);
+    if size <= budget.chars / 3 {
+        keep_all_but(lines, classes, folded, budget, selection);
     }
 }
 
@@ -262,14 +285,50 @@ fn fold(lines: &TextLines<'_>, is_log: bool) -> Vec<bool> {
     let mut places: HashMap<String, Vec<usize>> = HashMap::new();
     for (at, line) in lines.bodies.iter().enumerate() {
         // Short lines, such as a closing bracket, are the shape of something else. A failing test is never the repeat of another.
-        if (line.trim().len() > 12 || is_log) && !FAILED_TEST.is_match(line) {
+        if is_log || (line.trim().len() > 12 && !FAILED_TEST.is_match(line)) {
             places.entry(pattern(line)).or_default().push(at);
         }
     }
     let mut folded = vec![false; lines.len()];
-    for places in places.values().filter(|places| places.len() >= FOLD_FROM) {
-        let rest = &places[REPEATS..places.len() - 1];
+    for places in places.values().filter(|places| places.len() >= MIN_REPEATS) {
+        let rest = &places[KEPT_REPEATS..places.len() - 1];
         rest.iter().for_each(|at| folded[*at] = true);
     }
     folded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_failed_tests_are_seen_in_the_forms_of_runners() {
+        for (line, expected) in [
+            ("FAILED tests/test_a.py::test_b - assert 1 == 2", true),
+            ("tests/test_a.py::test_b[x y] FAILED          [ 50%]", true),
+            ("FAILED tests::widths (strsim/src/lib.rs:948)", true),
+            ("FAILED braces.compile() should escape (braces/test/compile.js:34)", true),
+            ("--- FAIL: TestParse (0.00s)", true),
+            ("    --- FAIL: TestParse/empty (0.00s)", true),
+            ("FAIL\texample.org/parse\t0.004s", true),
+            ("test net::joins ... FAILED", true),
+            ("  ✕ adds numbers (5 ms)", true),
+            ("  × adds numbers", true),
+            ("FAIL src/add.test.js", true),
+            ("not ok 3 - adds numbers", true),
+            ("FAIL: test_add (tests.test_math.Add)", true),
+            ("ERROR: test_add (tests.test_math.Add)", true),
+            ("        FAIL [   1.2s] daoyou store::opens", true),
+            ("FAILED (failures=2)", false),
+            ("test result: FAILED. 201 passed; 1 failed", false),
+            ("FAIL", false),
+            ("2024-05-01T10:00:00Z warn FAILED to renew the lease", false),
+            ("job 7 FAILED after 3 tries", false),
+            ("FAILED to renew the lease", false),
+            ("size 3 × 4", false),
+            ("ERROR: the disk is full", false),
+        ] {
+            assert_eq!(FAILED_TEST.is_match(line), expected, "{line}");
+        }
+    }
 }

@@ -49,26 +49,40 @@ pub struct FilterQuery {
     /// The words of the user.
     pub text: String,
     pub intent: Intent,
-    /// The candidates, the most telling first.
+    /// The question is about all of something: no part answers it.
+    pub is_broad: bool,
+    /// The candidates, the most distinctive first.
     pub keywords: Vec<Keyword>,
     /// How many of them count.
-    pub most: usize,
+    pub max_keywords: usize,
     /// `relevance_threshold`.
     pub threshold: f64,
 }
 
 /// The share of a question that the best part must hold for a result to be filtered at all. Where few parts stay, more must speak for
 /// them.
-pub const LEAST_EVIDENCE: f64 = 0.3;
-pub const LEAST_FOR_LISTS: f64 = 0.35;
-pub const LEAST_FOR_SEARCH: f64 = 0.5;
+pub const MIN_EVIDENCE: f64 = 0.3;
+pub const MIN_EVIDENCE_OF_LISTS: f64 = 0.35;
+pub const MIN_EVIDENCE_OF_SEARCHES: f64 = 0.5;
+
+/// The stems of words of questions about what failed.
+const OF_FAILURES: &[&str] = &["fail", "failur", "error", "crash", "broken", "panic", "pass"];
 
 impl FilterQuery {
+    /// Returns true if the question is about what failed.
+    pub fn is_about_failures(&self) -> bool {
+        let mut words = self.keywords.iter().flat_map(|keyword| &keyword.words);
+        self.intent == Intent::DebugError || words.any(|(word, _)| OF_FAILURES.contains(&word.as_str()))
+    }
+
     /// Returns true if the question tells the parts of a result apart, with at least this evidence.
-    pub fn tells_apart(&self, relevance: &Relevance, least: f64) -> bool {
-        let has_name =
-            self.keywords.iter().zip(&relevance.telling).any(|(keyword, telling)| keyword.is_identifier && *telling);
-        relevance.is_telling() && (relevance.best >= least || has_name)
+    pub fn distinguishes(&self, relevance: &Relevance, least: f64) -> bool {
+        let has_name = self
+            .keywords
+            .iter()
+            .zip(&relevance.distinctive)
+            .any(|(keyword, is_distinctive)| keyword.is_identifier && *is_distinctive);
+        relevance.is_distinctive() && (relevance.best >= least || has_name)
     }
 }
 

@@ -11,10 +11,10 @@ pub enum Intent {
 }
 
 /// From this confidence on a rule decides, and no model is asked.
-pub const SURE: f64 = 0.7;
+pub const SURE_CONFIDENCE: f64 = 0.7;
 /// The confidence of a rule that fits, and of none.
-const OF_RULE: f64 = 0.9;
-const OF_NONE: f64 = 0.5;
+const RULE_CONFIDENCE: f64 = 0.9;
+const DEFAULT_CONFIDENCE: f64 = 0.5;
 
 /// The words of each intent; the first rule that fits decides.
 const RULES: &[(Intent, &[&str])] = &[
@@ -29,7 +29,10 @@ impl Intent {
     pub fn of(question: &str) -> (Self, f64) {
         let question = question.to_lowercase();
         let fits = |words: &&[&str]| words.iter().any(|word| has_words(&question, word));
-        RULES.iter().find(|(_, words)| fits(words)).map_or((Self::General, OF_NONE), |(intent, _)| (*intent, OF_RULE))
+        RULES
+            .iter()
+            .find(|(_, words)| fits(words))
+            .map_or((Self::General, DEFAULT_CONFIDENCE), |(intent, _)| (*intent, RULE_CONFIDENCE))
     }
 
     /// Returns the name in a result's metadata.

@@ -1,9 +1,13 @@
 //! JSON: the paths that fit the question; what stays is JSON again.
 
+use std::borrow::Cow;
+
 use indexmap::IndexMap;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::filter::{FilterOutput, FilterQuery, LEAST_EVIDENCE, RawResult};
+use super::filter::{FilterOutput, FilterQuery, MIN_EVIDENCE, RawResult};
+use super::lines::TextLines;
 use super::relevance::Relevance;
 
 /// Deeper values stay whole.
@@ -147,22 +151,30 @@ impl<'a> JsonValue<'a> {
 /// Keys that name a record.
 const NAMES: &[&str] = &["name", "id", "title", "key", "path", "version"];
 
+/// Returns true if a result is an object or an array of JSON.
+pub fn is_json(raw: &RawResult<'_>) -> bool {
+    let body = plain_body(raw.body_and_remarks().0);
+    body.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(&body).is_ok()
+}
+
+/// Returns a text without the numbers that `read_file` puts before its lines, if it may be JSON.
+fn plain_body(body: &str) -> Cow<'_, str> {
+    if body.trim_start().starts_with(['{', '[']) {
+        return body.into();
+    }
+    let lines = TextLines::of(body);
+    let is_data = lines.bodies.first().is_some_and(|line| line.trim_start().starts_with(['{', '[']));
+    if lines.is_numbered && is_data { lines.bodies.join("\n").into() } else { body.into() }
+}
+
 /// Filters JSON. `None`: the text is none, or the question does not tell its values apart.
-pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery) -> Option<FilterOutput> {
+pub fn filter(raw: &RawResult<'_>, query: &FilterQuery) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
-    // `read_file` numbers its lines.
-    let plain;
-    let body = if body.trim_start().starts_with(['{', '[']) {
-        body
-    } else {
-        let lines = super::lines::TextLines::of(body);
-        if !lines.is_numbered || !lines.bodies.first()?.trim_start().starts_with(['{', '[']) {
-            return None;
-        }
-        plain = lines.bodies.join("\n");
-        &plain
-    };
-    let value = JsonValue::parse(body, 0)?;
+    let body = plain_body(body);
+    if !body.trim_start().starts_with(['{', '[']) {
+        return None;
+    }
+    let value = JsonValue::parse(&body, 0)?;
     if matches!(value, JsonValue::Leaf(_)) {
         return None;
     }
@@ -172,12 +184,12 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery) -> Option<FilterOutput> {
     }
     let mut texts = Vec::with_capacity(original);
     value.texts("", &mut texts);
-    let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
-    if !ask.tells_apart(&relevance, LEAST_EVIDENCE) {
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
+    if !query.distinguishes(&relevance, MIN_EVIDENCE) {
         return None;
     }
     // The keywords of a record are spread over its values: one alone tells little.
-    let least = (ask.threshold * FOR_VALUES).min(1.0) * relevance.best;
+    let least = (query.threshold * FOR_VALUES).min(1.0) * relevance.best;
     let pruned = value.prune(&mut relevance.scores.iter(), least)?;
     let kept = pruned.leaves();
     let mut text = String::new();

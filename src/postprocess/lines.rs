@@ -1,6 +1,9 @@
 //! The lines of a result, and those that stay.
 
 use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 /// The lines of a result.
 pub struct TextLines<'a> {
@@ -47,6 +50,39 @@ fn number_of(line: &str) -> Option<(usize, &str)> {
     Some((number.trim_start().parse().ok()?, body))
 }
 
+/// The most omissions of a result that are repeated.
+const MAX_OMISSIONS: usize = 4;
+
+/// A line of a result that says what is missing there: its middle was cut, or was not read.
+static OMISSION: LazyLock<Regex> = LazyLock::new(|| {
+    // The pattern is a constant of this file.
+    Regex::new(r"(?m)^\[\.\.\. (\d+ (?:characters|bytes), (\d+) lines (?:cut|are not searched))\b[^\n]*\]$")
+        .unwrap_or_else(|_| unreachable!("the pattern of omissions is valid"))
+});
+
+/// A part that is missing in the text of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Omission<'a> {
+    /// How much is missing, in words.
+    pub text: &'a str,
+    pub lines: usize,
+    /// True if the text ends there.
+    pub is_last: bool,
+}
+
+/// Returns what is missing in a text, as its lines say.
+pub fn omissions<'a>(text: &'a str) -> Vec<Omission<'a>> {
+    let omission = |found: regex::Captures<'a>| {
+        let end = found.get(0)?.end();
+        Some(Omission {
+            text: found.get(1)?.as_str(),
+            lines: found.get(2)?.as_str().parse().ok()?,
+            is_last: text[end..].trim().is_empty(),
+        })
+    };
+    OMISSION.captures_iter(text).take(MAX_OMISSIONS).filter_map(omission).collect()
+}
+
 /// The lines that stay.
 #[derive(Clone, Debug)]
 pub struct LineSelection<'a> {
@@ -54,17 +90,29 @@ pub struct LineSelection<'a> {
     kept: Vec<bool>,
     count: usize,
     chars: usize,
+    /// A longer line is never kept, in characters with its line break.
+    longest: usize,
 }
 
 impl<'a> LineSelection<'a> {
     pub fn none(lines: &'a TextLines<'_>) -> Self {
-        Self { sizes: &lines.sizes, kept: vec![false; lines.len()], count: 0, chars: 0 }
+        Self::of_short(lines, usize::MAX)
+    }
+
+    /// Returns an empty selection that never keeps a line with more than `longest` characters.
+    pub fn of_short(lines: &'a TextLines<'_>, longest: usize) -> Self {
+        Self { sizes: &lines.sizes, kept: vec![false; lines.len()], count: 0, chars: 0, longest }
+    }
+
+    /// Returns true if a line is too long to be kept.
+    pub fn is_too_long(&self, line: usize) -> bool {
+        self.sizes[line] > self.longest
     }
 
     /// Keeps lines; those beyond the end do not count.
     pub fn keep(&mut self, range: Range<usize>) {
         for line in range.start..range.end.min(self.kept.len()) {
-            if !self.kept[line] {
+            if !self.kept[line] && !self.is_too_long(line) {
                 self.kept[line] = true;
                 self.count += 1;
                 self.chars += self.sizes[line];

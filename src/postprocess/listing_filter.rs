@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_FOR_LISTS, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE_OF_LISTS, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
@@ -11,23 +11,20 @@ use super::sections::indent;
 /// A shorter list stays.
 const SHORT_LIST: usize = 20;
 /// How many endings of left out files are counted by name.
-const ENDINGS: usize = 4;
+const MAX_ENDINGS: usize = 4;
 
 /// Filters a list of files or a tree. `None`: it is short, or the question does not tell its entries apart.
-pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
+pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     if lines.len() <= SHORT_LIST || !settings.filter_by_keywords {
         return None;
     }
-    let relevance = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
-    if !ask.tells_apart(&relevance, LEAST_FOR_LISTS) {
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
+    if !query.distinguishes(&relevance, MIN_EVIDENCE_OF_LISTS) {
         return None;
     }
-    let mut order: Vec<usize> = (0..lines.len())
-        .filter(|at| relevance.scores[*at] > 0.0 && relevance.scores[*at] >= ask.threshold * relevance.best)
-        .collect();
-    order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
+    let mut order = relevance.relevant(query.threshold);
     order.truncate(settings.max_files);
     let mut selection = LineSelection::none(&lines);
     for at in order {
@@ -82,7 +79,7 @@ fn left_out(lines: &TextLines<'_>, selection: &LineSelection<'_>) -> Option<Stri
     }
     let mut counts: Vec<(&str, usize)> = endings.into_iter().filter(|(ending, _)| !ending.is_empty()).collect();
     counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-    counts.truncate(ENDINGS);
+    counts.truncate(MAX_ENDINGS);
     let shown = counts.iter().map(|(ending, count)| match *ending {
         "/" => format!("{count} folders"),
         ending => format!("{count} .{ending}"),
@@ -96,7 +93,7 @@ const TYPES: &[&str] =
     &["class", "struct", "enum", "trait", "interface", "module", "type", "impl", "namespace", "union"];
 
 /// Filters a map of code: files with indented definitions.
-pub fn filter_map(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
+pub fn filter_map(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     let is_file = |at: usize| indent(lines.bodies[at]) == Some(0) && lines.bodies[at].trim_end().ends_with(':');
@@ -110,18 +107,13 @@ pub fn filter_map(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSetti
         return None;
     }
     let texts: Vec<String> = files.iter().map(|file| lines.text(file.clone())).collect();
-    let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
-    let of_lines = Relevance::of(&ask.keywords, ask.most, lines.bodies.iter().copied());
-    let is_structure = ask.intent == Intent::UnderstandStructure;
-    if !ask.tells_apart(&relevance, LEAST_FOR_LISTS) && !is_structure {
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
+    let of_lines = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
+    let is_structure = query.intent == Intent::UnderstandStructure;
+    if !query.distinguishes(&relevance, MIN_EVIDENCE_OF_LISTS) && !is_structure {
         return None;
     }
-    let mut order: Vec<usize> = (0..files.len())
-        .filter(|at| {
-            is_structure || (relevance.scores[*at] > 0.0 && relevance.scores[*at] >= ask.threshold * relevance.best)
-        })
-        .collect();
-    order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
+    let mut order = if is_structure { relevance.ranked() } else { relevance.relevant(query.threshold) };
     order.truncate(settings.max_files);
     let mut selection = LineSelection::none(&lines);
     selection.keep(0..files[0].start);

@@ -12,6 +12,7 @@ mod intent;
 mod json_filter;
 mod lines;
 mod listing_filter;
+mod phrases;
 mod processor;
 mod question;
 mod relevance;

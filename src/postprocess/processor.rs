@@ -1,13 +1,16 @@
 //! Chooses the filter of a result, and decides whether what it left is better than the whole.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::command_filter;
 use super::config::{PostprocessConfig, PostprocessMode, PostprocessOrder};
 use super::filter::{FilterOutput, FilterQuery, FilterSettings, RawResult};
-use super::intent::{Intent, SURE};
+use super::intent::{Intent, SURE_CONFIDENCE};
 use super::json_filter;
-use super::lines::TextLines;
+use super::lines::{TextLines, omissions};
 use super::listing_filter;
 use super::question::Question;
 use super::search_filter::{self, FileLines};
@@ -17,13 +20,13 @@ use super::summary::{ModelUse, ResultSummarizer};
 use super::table_filter;
 
 /// A shorter result stays, in characters.
-const SHORT: usize = 1_500;
+const MIN_CHARS: usize = 1_500;
 /// A result of which less is left than this stays whole, in characters: too little to answer anything.
-const TOO_LITTLE: usize = 40;
+const MIN_KEPT_CHARS: usize = 40;
 /// What is left must be shorter than this share of the whole.
-const WORTHWHILE: f64 = 0.9;
+const MAX_KEPT_SHARE: f64 = 0.9;
 /// A model summarises no shorter result, in characters.
-const SHORT_FOR_MODEL: usize = 2_000;
+const MIN_SUMMARY_CHARS: usize = 2_000;
 /// How the line begins that says what was left out.
 const NOTE: &str = "[filtered for the question: ";
 
@@ -171,21 +174,37 @@ impl Postprocessor {
         if !self.applies_to(raw, question) {
             return None;
         }
-        let (intent, confidence) = question.intent();
-        let most = if self.config.basic.keyword_extraction { self.config.basic.max_keywords as usize } else { 0 };
-        let keywords = if most > 0 { question.candidates() } else { Vec::new() };
-        let names = keywords.iter().take(most).map(|keyword| keyword.text.clone()).collect();
-        let ask = FilterQuery {
-            text: question.text.clone(),
-            intent,
-            keywords,
-            most,
-            threshold: self.config.basic.relevance_threshold,
+        let kind = ResultKind::of(raw.tool)?;
+        let (query, confidence) = self.query(question);
+        let names = query.keywords.iter().take(query.max_keywords).map(|keyword| keyword.text.clone()).collect();
+        let intent = query.intent;
+        let (tier, output) = if query.is_broad {
+            (Tier::Basic, self.without_noise(raw, kind, &query)?)
+        } else {
+            self.select(raw, question, &query, confidence, files, used).await?
         };
-        let tier = self.select(raw, question, &ask, confidence, files, used).await;
-        let (tier, FilterOutput { text, unit, original, kept, remark }) = tier?;
+        let FilterOutput { text, unit, original, kept, remark } = with_omissions(raw, output);
         let result = FilteredResult { text, unit, original, kept, remark, tier, intent, keywords: names };
         is_better(raw, &result).then_some(result)
+    }
+
+    /// Returns what a question asks for, and how sure its intent is (0 to 1).
+    fn query(&self, question: &Question) -> (FilterQuery, f64) {
+        let (intent, confidence) = question.intent();
+        let max_keywords =
+            if self.config.basic.keyword_extraction { self.config.basic.max_keywords as usize } else { 0 };
+        let keywords = if max_keywords > 0 { question.candidates() } else { Vec::new() };
+        let threshold = self.config.basic.relevance_threshold;
+        let (text, is_broad) = (question.text.clone(), question.is_broad());
+        (FilterQuery { text, intent, is_broad, keywords, max_keywords, threshold }, confidence)
+    }
+
+    /// Filters a result for a question about all of something, which selects nothing: an output loses its noise, any other result stays.
+    fn without_noise(&self, raw: &RawResult<'_>, kind: ResultKind, query: &FilterQuery) -> Option<FilterOutput> {
+        if kind != ResultKind::Output || table_filter::is_table(raw) || json_filter::is_json(raw) {
+            return None;
+        }
+        command_filter::filter(raw, query, &FilterSettings::of(self.config.tools.get(raw.tool)))
     }
 
     /// Asks the tier of the configuration, and those below it if it has no answer.
@@ -193,14 +212,14 @@ impl Postprocessor {
         &self,
         raw: &RawResult<'_>,
         question: &Question,
-        ask: &FilterQuery,
+        query: &FilterQuery,
         confidence: f64,
         files: Option<&dyn FileLines>,
         used: &mut Vec<ModelUse>,
     ) -> Option<(Tier, FilterOutput)> {
         let mode = self.config.mode;
         let may_be_summarised =
-            raw.text.chars().count() >= SHORT_FOR_MODEL && self.config.llm.tools.iter().any(|tool| tool == raw.tool);
+            raw.text.chars().count() >= MIN_SUMMARY_CHARS && self.config.llm.tools.iter().any(|tool| tool == raw.tool);
         if let Some(model) = self.summary.as_ref().filter(|_| mode == PostprocessMode::Llm && may_be_summarised) {
             let most = self.config.llm.max_summary_length as usize;
             match model.summarise(raw, question, most, used).await {
@@ -214,7 +233,7 @@ impl Postprocessor {
             }
         }
         if let Some(semantic) =
-            self.semantic.as_ref().filter(|_| mode >= PostprocessMode::Semantic && confidence < SURE)
+            self.semantic.as_ref().filter(|_| mode >= PostprocessMode::Semantic && confidence < SURE_CONFIDENCE)
         {
             match semantic.filter(raw, question, &self.config.semantic).await {
                 Ok(Some(filtered)) => return Some((Tier::Semantic, filtered)),
@@ -222,51 +241,56 @@ impl Postprocessor {
                 Err(error) => tracing::warn!(tool = raw.tool, %error, "a result could not be compared by meaning"),
             }
         }
-        Some((Tier::Basic, self.filter_by_words(raw, question, ask, files).await?))
+        Some((Tier::Basic, self.filter_by_words(raw, query, files).await?))
     }
 
     async fn filter_by_words(
         &self,
         raw: &RawResult<'_>,
-        question: &Question,
-        ask: &FilterQuery,
+        query: &FilterQuery,
         files: Option<&dyn FileLines>,
     ) -> Option<FilterOutput> {
         let tool = self.config.tools.get(raw.tool);
         let settings = FilterSettings::of(tool);
-        if question.is_broad() && ask.intent == Intent::General && ResultKind::of(raw.tool)? != ResultKind::Output {
+        let kind = ResultKind::of(raw.tool)?;
+        if query.keywords.is_empty() && query.intent == Intent::General && kind != ResultKind::Output {
             return None;
         }
-        if ask.keywords.is_empty() && ask.intent == Intent::General && ResultKind::of(raw.tool)? != ResultKind::Output {
-            return None;
-        }
-        match ResultKind::of(raw.tool)? {
+        match kind {
             ResultKind::Search => {
                 let around = tool.and_then(|tool| tool.add_context_lines).unwrap_or(2) as usize;
-                Some(search_filter::select(raw, ask, &settings)?.render(around, files).await)
+                Some(search_filter::select(raw, query, &settings)?.render(around, files).await)
             }
-            ResultKind::Hits => search_filter::filter_hits(raw, ask, &settings),
-            ResultKind::List => listing_filter::filter(raw, ask, &settings),
-            ResultKind::Map => listing_filter::filter_map(raw, ask, &settings),
-            ResultKind::Output => {
-                let data = json_filter::filter(raw, ask);
+            ResultKind::Hits => search_filter::filter_hits(raw, query, &settings),
+            ResultKind::List => listing_filter::filter(raw, query, &settings),
+            ResultKind::Map => listing_filter::filter_map(raw, query, &settings),
+            ResultKind::Output | ResultKind::File | ResultKind::Page => {
                 if table_filter::is_table(raw) {
-                    return table_filter::filter(raw, ask, &settings);
+                    return table_filter::filter(raw, query, &settings);
                 }
-                data.or_else(|| command_filter::filter(raw, ask, &settings))
-            }
-            ResultKind::File | ResultKind::Page => {
-                let data = json_filter::filter(raw, ask);
-                if table_filter::is_table(raw) {
-                    return table_filter::filter(raw, ask, &settings);
-                }
-                data.or_else(|| match command_filter::is_log(&TextLines::of(raw.text)) {
-                    true => command_filter::filter(raw, ask, &settings),
-                    false => section_filter::filter(raw, ask, &settings),
+                json_filter::filter(raw, query).or_else(|| {
+                    let is_output = kind == ResultKind::Output || command_filter::is_log(&TextLines::of(raw.text));
+                    let filter = if is_output { command_filter::filter } else { section_filter::filter };
+                    filter(raw, query, &settings)
                 })
             }
         }
     }
+}
+
+/// Counts what the text of a result says is missing in its middle, and repeats that if the filter left it out.
+fn with_omissions(raw: &RawResult<'_>, mut output: FilterOutput) -> FilterOutput {
+    let omissions = omissions(raw.text);
+    if matches!(output.unit, "lines" | "rows" | "matches" | "entries") {
+        let markers = omissions.iter().filter(|omission| !omission.is_last).count();
+        let missing: usize = omissions.iter().map(|omission| omission.lines).sum();
+        output.original = output.original.saturating_sub(markers).max(output.kept) + missing;
+    }
+    let hidden = omissions.iter().filter(|omission| !output.text.contains(omission.text)).map(|omission| omission.text);
+    let remarks: Vec<&str> = output.remark.as_deref().into_iter().chain(hidden).collect();
+    let remark = remarks.join("; ");
+    output.remark = (!remark.is_empty()).then_some(remark);
+    output
 }
 
 /// Returns true if the call names where it wants to read on, or reads a result that was kept whole.
@@ -279,18 +303,38 @@ fn asks_for_exact_part(raw: &RawResult<'_>) -> bool {
 
 /// Returns true for a text that is long enough, is no diff, and was not filtered before.
 fn is_filterable(text: &str) -> bool {
-    text.len() >= SHORT && text.chars().nth(SHORT - 1).is_some() && !is_diff(text) && !is_filtered(text)
+    text.len() >= MIN_CHARS
+        && text.chars().nth(MIN_CHARS - 1).is_some()
+        && !is_filtered(text)
+        && !is_diff(&TextLines::of(text).bodies)
 }
 
 fn is_filtered(text: &str) -> bool {
     text.trim_end().lines().next_back().is_some_and(|last| last.starts_with(NOTE))
 }
 
-/// Returns true for a diff or a patch, of which no line may go.
-fn is_diff(text: &str) -> bool {
-    let is_hunk = |line: &str| line.starts_with("@@ ") || line.starts_with("*** Begin Patch");
-    text.starts_with("diff --git ")
-        || (text.lines().any(is_hunk) && text.lines().any(|line| line.starts_with("+++ ") || line.starts_with("*** ")))
+/// The head of a hunk: of a unified diff, of a merge (`@@@`), or of a context diff.
+static HUNK: LazyLock<Regex> = LazyLock::new(|| compiled(r"^(@@+ (-\d+(,\d+)? )+\+\d+(,\d+)? @@|\*{15}$)"));
+/// The head of a hunk of a plain diff, such as `1,2c3,4`.
+static PLAIN_HUNK: LazyLock<Regex> = LazyLock::new(|| compiled(r"^\d+(,\d+)?[acd]\d+(,\d+)?$"));
+
+fn compiled(pattern: &str) -> Regex {
+    // The patterns are constants of this file.
+    Regex::new(pattern).unwrap_or_else(|_| unreachable!("the pattern {pattern} is valid"))
+}
+
+/// Returns true for lines of a diff or a patch, of which none may go.
+fn is_diff(lines: &[&str]) -> bool {
+    let begins_diff = |line: &&str| {
+        ["diff --git ", "diff --cc ", "diff --combined ", "*** Begin Patch"].iter().any(|head| line.starts_with(head))
+            || HUNK.is_match(line)
+    };
+    let is_pair = |lines: &[&str]| {
+        let (first, next) = (lines[0], lines[1]);
+        let is_plain_hunk = next.starts_with("< ") || next.starts_with("> ");
+        (first.starts_with("--- ") && next.starts_with("+++ ")) || (is_plain_hunk && PLAIN_HUNK.is_match(first))
+    };
+    lines.iter().any(begins_diff) || lines.windows(2).any(is_pair)
 }
 
 /// Returns true if what is left is enough, and so much shorter that it is worth it.
@@ -298,11 +342,16 @@ fn is_better(raw: &RawResult<'_>, result: &FilteredResult) -> bool {
     let left = result.text.trim().chars().count();
     let whole = raw.text.chars().count();
     // The path of the whole is not known yet; it is shorter than this.
-    const PATH_ROOM: usize = 160;
-    let with_note = result.render(None).chars().count() + PATH_ROOM;
-    (left >= TOO_LITTLE || result.tier == Tier::Llm) && with_note as f64 <= whole as f64 * WORTHWHILE && result.kept > 0
+    const PATH_CHARS: usize = 160;
+    let with_note = result.render(None).chars().count() + PATH_CHARS;
+    (left >= MIN_KEPT_CHARS || result.tier == Tier::Llm)
+        && with_note as f64 <= whole as f64 * MAX_KEPT_SHARE
+        && result.kept > 0
 }
 
+#[cfg(test)]
+#[path = "processor_table_tests.rs"]
+mod table_tests;
 #[cfg(test)]
 #[path = "processor_tests.rs"]
 mod tests;

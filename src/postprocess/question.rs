@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use super::dates::{QuestionDate, dates_of};
 use super::intent::Intent;
+use super::phrases::has_phrase;
 use crate::text::{is_han, is_stop_word, is_weak_char, stem};
 
 /// The part of a question that counts, in bytes.
@@ -159,6 +160,9 @@ const BROAD: &[&str] = &[
     "main points",
     "key points",
     "in short",
+    "how many",
+    "list all",
+    "each of",
     "what is this about",
     "what's this about",
     "what's in here",
@@ -178,7 +182,20 @@ const BROAD: &[&str] = &[
     "归纳",
     "梳理",
     "大概",
+    "全部",
+    "每个",
+    "每一",
+    "列出",
+    "有多少",
+    "共多少",
+    "有几",
 ];
+/// Chinese characters behind 多少 that make it a question for a number of things; without one it asks for a value.
+const COUNTED: &str = "个条行种次处项类家人台份张本页篇段层列组对名位例件";
+/// Chinese characters behind 所有 that make it no question about all: 所有权 is ownership.
+const AFTER_ALL: &str = "权者";
+/// English words before "all" that make it no question about all.
+const BEFORE_ALL: &[&str] = &["at", "after", "above"];
 
 /// Further Chinese characters that join words: they end a run of characters that are in no word of the glossary.
 const JOINING: &str = "把被让给从到对向往于为以及或而且但却并再还又都各每只仅才已曾将会能可要想需应该得着过做用拿来去上下里中内外前后时候不没无非别几多少大小最更太真好成出起啥咋嘛哈";
@@ -204,7 +221,7 @@ impl Question {
     /// Returns true if the question is about the whole of something: no part answers it.
     pub fn is_broad(&self) -> bool {
         let text = self.text.to_lowercase();
-        BROAD.iter().any(|words| text.contains(words))
+        BROAD.iter().any(|words| has_phrase(&text, words)) || asks_for_all(&text) || asks_for_number(&text)
     }
 
     /// Returns the intent, and how sure that is (0 to 1).
@@ -212,7 +229,7 @@ impl Question {
         Intent::of(&self.text)
     }
 
-    /// Returns the candidates for keywords, the most telling first: identifiers and paths, then the other words in their order.
+    /// Returns the candidates for keywords, the most distinctive first: identifiers and paths, then the other words in their order.
     /// Those of the user come before those of the model.
     pub fn candidates(&self) -> Vec<Keyword> {
         let mut all = Vec::new();
@@ -238,6 +255,24 @@ impl Question {
         keywords.truncate(most);
         keywords
     }
+}
+
+/// Returns true for "all", "every" and 所有 of things: "at all" and "every time" are none.
+fn asks_for_all(text: &str) -> bool {
+    let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let is_all = |at: usize| match words[at] {
+        "all" => at == 0 || !BEFORE_ALL.contains(&words[at - 1]),
+        "every" => words.get(at + 1) != Some(&"time"),
+        _ => false,
+    };
+    let mut behind = text.match_indices("所有").map(|(at, word)| text[at + word.len()..].chars().next());
+    (0..words.len()).any(is_all) || behind.any(|next| !next.is_some_and(|c| AFTER_ALL.contains(c)))
+}
+
+/// Returns true for 多少 before what is counted, such as 多少个.
+fn asks_for_number(text: &str) -> bool {
+    let mut behind = text.match_indices("多少").map(|(at, word)| text[at + word.len()..].trim_start());
+    behind.any(|rest| rest.chars().next().is_some_and(|c| COUNTED.contains(c)))
 }
 
 /// A keyword of a question.
@@ -299,7 +334,7 @@ impl Keyword {
 /// Returns the keywords of a text in their order.
 fn candidates_of(text: &str) -> Vec<Keyword> {
     let lower = text.to_lowercase();
-    let phrases = PHRASES.iter().filter(|(phrase, _)| lower.contains(phrase));
+    let phrases = PHRASES.iter().filter(|(phrase, _)| has_phrase(&lower, phrase));
     let mut found: Vec<Keyword> = phrases.map(|(phrase, words)| Keyword::of_phrase(phrase, words)).collect();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -439,6 +474,44 @@ mod tests {
         ] {
             let found: Vec<String> = Question::new(question).keywords(5).into_iter().map(|word| word.text).collect();
             assert_eq!(found, expected, "{question}");
+        }
+    }
+
+    #[test]
+    fn phrases_count_as_whole_words() {
+        for (question, expected) in [
+            ("how long does it take", &["how long", "long", "take"][..]),
+            ("somehow longer names", &["somehow", "longer", "names"]),
+            ("how big is it", &["how big", "big"]),
+            ("how bigoted", &["bigoted"]),
+            ("How large?", &["how large", "large"]),
+        ] {
+            let found: Vec<String> = Question::new(question).keywords(5).into_iter().map(|word| word.text).collect();
+            assert_eq!(found, expected, "{question}");
+        }
+        for (question, expected) in [
+            ("in short, what is it?", true),
+            ("within shorter times", false),
+            ("an overview", true),
+            ("TL;DR", true),
+            ("总结一下", true),
+            ("how many are there", true),
+            ("show manyfold", false),
+            ("list all of them", true),
+            ("Every file", true),
+            ("the overall call", false),
+            ("does it work at all?", false),
+            ("所有文件", true),
+            ("它用到的所有", true),
+            ("所有权是什么", false),
+            ("有多少个文件", true),
+            ("一共多少 files", true),
+            ("端口是多少？", false),
+            ("默认值多少", false),
+            ("how does it work", false),
+            ("list the files", false),
+        ] {
+            assert_eq!(Question::new(question).is_broad(), expected, "{question}");
         }
     }
 

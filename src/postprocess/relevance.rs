@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::question::{Keyword, subwords};
-use crate::text::stem;
+use crate::text::{is_han, stem};
 
-/// From this share of the parts on a keyword tells nothing.
+/// From this share of the parts on a keyword distinguishes nothing.
 const COMMON_SHARE: f64 = 0.5;
 /// A text with fewer parts has no common keywords.
 const COMMON_FROM: usize = 6;
@@ -43,7 +43,7 @@ impl KeywordMatcher {
         let mut found = vec![0.0_f64; self.count];
         let lower = text.to_lowercase();
         for (part, at, weight) in &self.texts {
-            if lower.contains(part.as_str()) {
+            if found[*at] < *weight && contains(&lower, part) {
                 found[*at] = found[*at].max(*weight);
             }
         }
@@ -67,9 +67,23 @@ impl KeywordMatcher {
     }
 }
 
-/// Returns the words of a text: letters, digits and underscores.
+/// Returns true if a text contains a part. A number is a number only as a whole: `2013/4/1` is not in `2013/4/10`.
+fn contains(text: &str, part: &str) -> bool {
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
+    let (bytes, of_part) = (text.as_bytes(), part.as_bytes());
+    let (begins, ends) = (is_digit(of_part.first()), is_digit(of_part.last()));
+    text.match_indices(part).any(|(at, _)| {
+        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+        let continues_before = begins && is_digit(before);
+        let continues_after = ends && is_digit(bytes.get(at + part.len()));
+        !continues_before && !continues_after
+    })
+}
+
+/// Returns the words of a text: letters, digits and underscores. Chinese characters end a word: keywords of Chinese are searched as
+/// texts.
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
+    text.split(|c: char| is_han(c) || !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
 }
 
 /// The relevance of each part of a text.
@@ -78,7 +92,7 @@ pub struct Relevance {
     /// By part: the share of the question that it holds, 0 to 1. Rare keywords count more.
     pub scores: Vec<f64>,
     /// The keywords that are in some parts and not in most.
-    pub telling: Vec<bool>,
+    pub distinctive: Vec<bool>,
     /// The share of the question, by the same weights, that the best part holds.
     pub best: f64,
     /// The number of keywords that the best part holds.
@@ -86,12 +100,16 @@ pub struct Relevance {
 }
 
 impl Relevance {
-    /// Rates the parts of a text; `keywords` in the order of their candidates, of which the first `most` that occur count.
-    pub fn of<'a>(keywords: &[Keyword], most: usize, parts: impl Iterator<Item = &'a str>) -> Self {
+    /// Rates the parts of a text; `keywords` in the order of their candidates, of which the first `max_keywords` that occur count.
+    pub fn of<'a>(keywords: &[Keyword], max_keywords: usize, parts: impl Iterator<Item = &'a str>) -> Self {
         let matcher = KeywordMatcher::new(keywords);
         let parts: Vec<&str> = parts.collect();
         if parts.len() > MAX_PARTS {
-            return Self { scores: vec![0.0; parts.len()], telling: vec![false; keywords.len()], ..Self::default() };
+            return Self {
+                scores: vec![0.0; parts.len()],
+                distinctive: vec![false; keywords.len()],
+                ..Self::default()
+            };
         }
         let found: Vec<Vec<f64>> = parts.into_iter().map(|part| matcher.find(part)).collect();
         let total = found.len() as f64;
@@ -105,7 +123,7 @@ impl Relevance {
         // Keywords that do not occur cannot select, but the question asks for them: they count as missing.
         let mut order: Vec<usize> = (0..keywords.len()).collect();
         order.sort_by_key(|keyword| counts[*keyword] == 0);
-        order.truncate(most);
+        order.truncate(max_keywords);
         let weight = |keyword: usize| {
             let holding = counts[keyword] as f64;
             let rarity = (1.0 + (total - holding + 0.5) / (holding + 0.5)).ln().max(0.05);
@@ -127,15 +145,59 @@ impl Relevance {
             if whole > 0.0 { sum / whole } else { 0.0 }
         };
         let scores: Vec<f64> = found.iter().map(score).collect();
-        let telling = (0..keywords.len()).map(|keyword| counts[keyword] > 0 && !is_common(keyword)).collect();
+        let distinctive = (0..keywords.len()).map(|keyword| counts[keyword] > 0 && !is_common(keyword)).collect();
         let best_part = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
         let best = best_part.map_or(0.0, |part| scores[part]);
         let best_keywords = best_part.map_or(0, |part| found[part].iter().filter(|found| **found > 0.0).count());
-        Self { scores, telling, best, best_keywords }
+        Self { scores, distinctive, best, best_keywords }
     }
 
-    /// Returns true if the parts can be told apart by the question.
-    pub fn is_telling(&self) -> bool {
-        self.best > 0.0 && self.telling.iter().any(|telling| *telling)
+    /// Returns all parts, the best first.
+    pub fn ranked(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.scores.len()).collect();
+        order.sort_by(|a, b| self.scores[*b].total_cmp(&self.scores[*a]).then(a.cmp(b)));
+        order
+    }
+
+    /// Returns the parts that hold something of the question and have at least this share of the best score, the best first.
+    pub fn relevant(&self, share: f64) -> Vec<usize> {
+        let mut order = self.ranked();
+        order.retain(|at| self.scores[*at] > 0.0 && self.scores[*at] >= share * self.best);
+        order
+    }
+
+    /// Returns true if the parts can be distinguished by the question.
+    pub fn is_distinctive(&self) -> bool {
+        self.best > 0.0 && self.distinctive.iter().any(|is_distinctive| *is_distinctive)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postprocess::question::Question;
+
+    #[test]
+    fn names_and_numbers_are_found_within_chinese_text_and_numbers_only_as_a_whole() {
+        for (question, text, expected) in [
+            ("parse_config", "函数parse_config在哪里定义", 1.0),
+            ("8080", "端口8080被占用", 1.0),
+            ("8080", "端口18080被占用", 0.0),
+            ("8080", "端口80801被占用", 0.0),
+            ("config", "函数parse_config在", 1.0),
+            ("127.0.0.1", "来自127.0.0.1的请求", 1.0),
+            ("127.0.0.1", "from 127.0.0.10", 0.6),
+            ("127.0.0.1", "from 127.0.0.10 and 127.0.0.1", 1.0),
+            ("on 1 April 2013", "2013/4/1,5", 1.0),
+            ("on 1 April 2013", "2013/4/10,5", 0.0),
+            ("on 1 April 2013", "12013/4/1,5", 0.0),
+            ("in April 2013", "2013-04-10T08:00", 1.0),
+            ("in April 2013", "2013/4/10,5", 1.0),
+            ("端口", "端口8080", 1.0),
+        ] {
+            let keywords = Question::new(question).keywords(1);
+            let found = KeywordMatcher::new(&keywords).find(text);
+            assert_eq!(found, [expected], "{question}: {text}");
+        }
     }
 }

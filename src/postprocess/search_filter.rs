@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use async_trait::async_trait;
 use regex::Regex;
 
-use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_FOR_SEARCH, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE_OF_SEARCHES, RawResult};
 use super::intent::Intent;
 use super::relevance::Relevance;
 use super::sections::is_definition;
@@ -20,8 +20,10 @@ pub trait FileLines: Send + Sync {
 
 /// The most places whose surroundings are read.
 const MAX_SURROUNDINGS: usize = 40;
+/// The places of repeats that are shown of each text.
+const MAX_REPEATS: usize = 5;
 /// The longest line around a match, in characters.
-const LONGEST_LINE: usize = 200;
+const MAX_LINE_CHARS: usize = 200;
 
 static MATCH: LazyLock<Regex> = LazyLock::new(|| {
     // The pattern is a constant of this file.
@@ -36,8 +38,21 @@ pub struct SearchMatch<'a> {
     pub text: &'a str,
     /// The line of the result.
     pub whole: &'a str,
-    /// How many more matches have the same text.
-    pub again: usize,
+    /// The paths and lines of later matches with the same text.
+    pub repeats: Vec<(&'a str, usize)>,
+}
+
+impl SearchMatch<'_> {
+    /// Returns where the text is as well.
+    fn repeats_note(&self) -> String {
+        let places = self.repeats.iter().take(MAX_REPEATS).map(|(path, line)| format!("{path}:{line}"));
+        let places = places.collect::<Vec<_>>().join(", ");
+        match self.repeats.len() {
+            0 => String::new(),
+            count if count > MAX_REPEATS => format!(" [also at {places} and {} more]", count - MAX_REPEATS),
+            _ => format!(" [also at {places}]"),
+        }
+    }
 }
 
 /// Reads the matches of a result, and the other lines.
@@ -46,7 +61,7 @@ fn parse(body: &str) -> (Vec<SearchMatch<'_>>, usize) {
     for line in body.lines() {
         match MATCH.captures(line).and_then(|found| {
             let (_, [path, number, text]) = found.extract();
-            Some(SearchMatch { path, line: number.parse().ok()?, text, whole: line, again: 0 })
+            Some(SearchMatch { path, line: number.parse().ok()?, text, whole: line, repeats: Vec::new() })
         }) {
             Some(found) => matches.push(found),
             None => others += 1,
@@ -56,7 +71,7 @@ fn parse(body: &str) -> (Vec<SearchMatch<'_>>, usize) {
 }
 
 /// Selects the matches that stay; `None` if the result holds too few, or is no list of matches.
-pub fn select<'a>(raw: &RawResult<'a>, ask: &FilterQuery, settings: &FilterSettings) -> Option<SelectedMatches<'a>> {
+pub fn select<'a>(raw: &RawResult<'a>, query: &FilterQuery, settings: &FilterSettings) -> Option<SelectedMatches<'a>> {
     let (body, remarks) = raw.body_and_remarks();
     let (mut matches, others) = parse(body);
     let original = matches.len();
@@ -67,14 +82,14 @@ pub fn select<'a>(raw: &RawResult<'a>, ask: &FilterQuery, settings: &FilterSetti
         matches = without_repeats(matches);
     }
     let texts: Vec<String> = matches.iter().map(|found| format!("{} {}", found.path, found.text)).collect();
-    let relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
-    if !ask.tells_apart(&relevance, LEAST_FOR_SEARCH) {
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
+    if !query.distinguishes(&relevance, MIN_EVIDENCE_OF_SEARCHES) {
         return None;
     }
     let mut order: Vec<usize> = (0..matches.len()).collect();
     let score = |at: usize| {
         let found = &matches[at];
-        let bonus = match ask.intent {
+        let bonus = match query.intent {
             Intent::FindUsage => f64::from(u8::from(!is_definition(found.text))) * 0.2,
             Intent::FindDefinition | Intent::UnderstandStructure => {
                 f64::from(u8::from(is_definition(found.text))) * 0.6
@@ -84,7 +99,7 @@ pub fn select<'a>(raw: &RawResult<'a>, ask: &FilterQuery, settings: &FilterSetti
         relevance.scores.get(at).copied().unwrap_or_default() + bonus
     };
     order.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(a.cmp(b)));
-    let has_enough = |at: &usize| relevance.scores[*at] >= ask.threshold * relevance.best;
+    let has_enough = |at: &usize| relevance.scores[*at] >= query.threshold * relevance.best;
     order.retain(has_enough);
     order.truncate(settings.max_results);
     order.sort_unstable();
@@ -92,13 +107,13 @@ pub fn select<'a>(raw: &RawResult<'a>, ask: &FilterQuery, settings: &FilterSetti
     Some(SelectedMatches { kept, original, remarks })
 }
 
-/// Leaves out matches whose text is that of an earlier one.
+/// Joins matches of the same text: the first stays, and says where the others are.
 fn without_repeats(matches: Vec<SearchMatch<'_>>) -> Vec<SearchMatch<'_>> {
     let mut firsts: HashMap<&str, usize> = HashMap::new();
     let mut found: Vec<SearchMatch<'_>> = Vec::new();
     for one in matches {
         match firsts.get(one.text.trim()) {
-            Some(first) => found[*first].again += 1,
+            Some(first) => found[*first].repeats.push((one.path, one.line)),
             None => {
                 firsts.insert(one.text.trim(), found.len());
                 found.push(one);
@@ -134,15 +149,14 @@ impl SelectedMatches<'_> {
             show(found, first, text.as_deref(), &mut lines);
             shown = Some((found.path, if text.is_some() { last } else { found.line }));
         }
-        let kept = self.kept.len();
+        let kept = self.kept.iter().map(|found| 1 + found.repeats.len().min(MAX_REPEATS)).sum();
         FilterOutput::new(lines.join("\n"), "matches", self.original, kept).with_remarks(&self.remarks)
     }
 }
 
 /// Shows a match, among the lines around it if they could be read and are still those that were searched.
 fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines: &mut Vec<String>) {
-    let again = if found.again > 0 { format!(" [and {} times more]", found.again) } else { String::new() };
-    let own = format!("{}{again}", found.whole);
+    let own = format!("{}{}", found.whole, found.repeats_note());
     let is_same = |text: &&[String]| {
         let line = found.line.checked_sub(first).and_then(|at| text.get(at));
         line.is_some_and(|line| {
@@ -153,7 +167,7 @@ fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines:
         if number == found.line {
             lines.push(own.clone());
         } else if !line.trim().is_empty() {
-            let line: String = line.chars().take(LONGEST_LINE).collect();
+            let line: String = line.chars().take(MAX_LINE_CHARS).collect();
             lines.push(format!("  {number}- {}", line.trim_end()));
         }
     }
@@ -163,7 +177,7 @@ fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines:
 }
 
 /// Filters the hits of a web search, which are blocks of lines: each address once, the most relevant ones.
-pub fn filter_hits(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
+pub fn filter_hits(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let mut blocks: Vec<&str> = body.split("\n\n").filter(|block| !block.trim().is_empty()).collect();
     let original = blocks.len();
@@ -174,11 +188,8 @@ pub fn filter_hits(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSett
         };
         blocks.retain(|block| address(block).is_none_or(|address| seen.insert(address)));
     }
-    let relevance = Relevance::of(&ask.keywords, ask.most, blocks.iter().copied());
-    let mut order: Vec<usize> = (0..blocks.len()).collect();
-    if relevance.is_telling() {
-        order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
-    }
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, blocks.iter().copied());
+    let mut order = if relevance.is_distinctive() { relevance.ranked() } else { (0..blocks.len()).collect() };
     order.truncate(settings.max_results);
     order.sort_unstable();
     if order.len() == original {

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_EVIDENCE, RawResult};
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
 use super::sections::{TextKind, TextSection, heading_level, is_definition, sections};
 
-/// Endings of files of code, and of prose; other texts are told by their lines.
+/// Endings of files of code, and of prose; other texts are recognized by their lines.
 const CODE_ENDINGS: &[&str] = &[
     "rs", "py", "pyi", "js", "jsx", "mjs", "cjs", "ts", "tsx", "go", "java", "c", "h", "cc", "cpp", "cxx", "hpp", "cs",
     "rb", "php", "kt", "kts", "swift", "scala", "sh", "bash", "lua", "pl", "sql", "vue", "svelte", "zig", "dart", "ex",
@@ -29,6 +29,8 @@ const MOST_RELEVANT: f64 = 0.9;
 const OF_DEFINITION: f64 = 1.6;
 /// A section with more lines is kept in part if it does not fit.
 const SHORT_SECTION: usize = 3;
+/// The longest first line of a section that stays as its heading, in characters.
+const LONGEST_HEADING: usize = 400;
 /// The lines of a section that stay because the section before it announces them.
 const LONGEST_FOLLOWER: usize = 20;
 /// Further, a section near relevant ones counts by this share of their relevance.
@@ -60,7 +62,7 @@ pub fn kind_of(raw: &RawResult<'_>, lines: &TextLines<'_>) -> TextKind {
 }
 
 /// Filters a file or page. `None`: the question does not tell its parts apart.
-pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
+pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     if !settings.extract_relevant_sections {
         return None;
     }
@@ -69,38 +71,40 @@ pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings)
     let kind = kind_of(raw, &lines);
     let parts = sections(&lines, kind);
     let mut selection = LineSelection::none(&lines);
-    let relevance = rate(&lines, &parts, ask);
-    if ask.intent == Intent::UnderstandStructure && kind != TextKind::Lines {
+    let relevance = rate(&lines, &parts, query);
+    if query.intent == Intent::UnderstandStructure && kind != TextKind::Lines {
         outline(&lines, &parts, kind, &mut selection);
-    } else if !ask.tells_apart(&relevance, LEAST_EVIDENCE) {
+    } else if !query.distinguishes(&relevance, MIN_EVIDENCE) {
         return None;
     }
-    let room = SectionRoom { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };
-    select(&lines, &parts, &relevance, ask, room, &mut selection);
+    let budget = SectionBudget { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };
+    if !select(&lines, &parts, &relevance, query, budget, &mut selection) {
+        return None;
+    }
     let (original, kept) = (lines.len(), selection.count());
     Some(FilterOutput::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks))
 }
 
 /// What may stay.
 #[derive(Clone, Copy)]
-struct SectionRoom {
+struct SectionBudget {
     chars: usize,
     lines: usize,
 }
 
 /// Rates sections by the question. A definition counts more if its name fits, and a section of the kind that the intent asks for.
-fn rate(lines: &TextLines<'_>, parts: &[TextSection], ask: &FilterQuery) -> Relevance {
+fn rate(lines: &TextLines<'_>, parts: &[TextSection], query: &FilterQuery) -> Relevance {
     let texts: Vec<String> = parts.iter().map(|part| with_above(lines, part)).collect();
-    let mut relevance = Relevance::of(&ask.keywords, ask.most, texts.iter().map(String::as_str));
+    let mut relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
     let names: Vec<String> =
         parts.iter().map(|part| part.definition.map_or_else(String::new, |at| lines.bodies[at].to_owned())).collect();
-    let of_names = Relevance::of(&ask.keywords, ask.most, names.iter().map(String::as_str));
+    let of_names = Relevance::of(&query.keywords, query.max_keywords, names.iter().map(String::as_str));
     for (at, part) in parts.iter().enumerate() {
         if part.definition.is_some() && of_names.scores[at] > 0.0 {
             relevance.scores[at] *=
                 1.0 + (OF_DEFINITION - 1.0) * (of_names.scores[at] / of_names.best.max(0.01)).min(1.0);
         }
-        if wanted_by_intent(ask.intent, lines, part) {
+        if wanted_by_intent(query.intent, lines, part) {
             relevance.scores[at] *= 1.3;
         }
     }
@@ -138,29 +142,29 @@ fn outline(lines: &TextLines<'_>, parts: &[TextSection], kind: TextKind, selecti
     }
 }
 
-/// Keeps the relevant sections, and the next best until the room is filled.
+/// Keeps the relevant sections, and the next best until the budget is used up. Returns false if no line of the best one fits.
 fn select(
     lines: &TextLines<'_>,
     parts: &[TextSection],
     relevance: &Relevance,
-    ask: &FilterQuery,
-    room: SectionRoom,
+    query: &FilterQuery,
+    budget: SectionBudget,
     selection: &mut LineSelection<'_>,
-) {
+) -> bool {
     let highest = relevance.scores.iter().copied().fold(0.0, f64::max);
     let fill = if relevance.best >= STRONG_EVIDENCE && relevance.best_keywords > 1 { FILL_STRONG } else { FILL_WEAK };
-    let fill = if ask.intent == Intent::UnderstandStructure { FILL_STRONG } else { fill };
-    let chars = |share: f64| (room.chars as f64 * share) as usize;
+    let fill = if query.intent == Intent::UnderstandStructure { FILL_STRONG } else { fill };
+    let chars = |share: f64| (budget.chars as f64 * share) as usize;
     let mut rated: Vec<(f64, usize)> = (0..parts.len()).map(|at| (with_neighbours(relevance, at), at)).collect();
     rated.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let best = rated.first().map(|(_, at)| *at);
     let mut used = (selection.chars(), selection.count());
     for (score, at) in rated {
         let part = &parts[at];
-        let is_relevant = highest > 0.0 && relevance.scores[at] >= ask.threshold * highest;
+        let is_relevant = highest > 0.0 && relevance.scores[at] >= query.threshold * highest;
         let share = if is_relevant { MOST_RELEVANT } else { fill };
         let (size, count) = (lines.chars(part.lines.clone()), part.lines.len());
-        // The best one always has its place.
-        let fits = used.0 + size <= chars(share) && used.1 + count <= room.lines;
+        let fits = used.0 + size <= chars(share) && used.1 + count <= budget.lines;
         if used.0 >= chars(share) || (score <= 0.0 && highest > 0.0 && used.0 >= chars(FILL_UNRELATED)) {
             continue;
         }
@@ -169,16 +173,19 @@ fn select(
             if let Some(next) = parts.get(at + 1).filter(|next| is_relevant && belongs_to(lines, next, part)) {
                 selection.keep(next.lines.start..next.lines.end.min(next.lines.start + LONGEST_FOLLOWER));
             }
-        } else if is_relevant && part.lines.len() > SHORT_SECTION {
-            // A long section: the lines around its keywords.
-            let left =
-                SectionRoom { chars: chars(share).saturating_sub(used.0), lines: room.lines.saturating_sub(used.1) };
-            keep_best_lines(lines, part, ask, left, selection);
+        } else if is_relevant && (part.lines.len() > SHORT_SECTION || best == Some(at)) {
+            // A long section, or the best one: the lines around its keywords.
+            let left = SectionBudget {
+                chars: chars(share).saturating_sub(used.0),
+                lines: budget.lines.saturating_sub(used.1),
+            };
+            keep_best_lines(lines, part, query, left, selection);
         } else {
             continue;
         }
         used = (selection.chars(), selection.count());
     }
+    best.is_some_and(|best| parts[best].lines.clone().any(|line| selection.keeps(line)))
 }
 
 /// Returns true if a section is the example or the list that the section before it announces.
@@ -208,28 +215,29 @@ fn keep_section(lines: &TextLines<'_>, part: &TextSection, range: Range<usize>, 
     }
 }
 
-/// Keeps the lines of a long section that hold keywords, and those around them, as far as the room goes.
+/// Keeps the lines of a long section that hold keywords, and those around them, within the budget.
 fn keep_best_lines(
     lines: &TextLines<'_>,
     part: &TextSection,
-    ask: &FilterQuery,
-    room: SectionRoom,
+    query: &FilterQuery,
+    budget: SectionBudget,
     selection: &mut LineSelection<'_>,
 ) {
-    let rated = Relevance::of(&ask.keywords, ask.most, part.lines.clone().map(|at| lines.bodies[at]));
-    let mut order: Vec<usize> = (0..rated.scores.len()).filter(|at| rated.scores[*at] > 0.0).collect();
-    order.sort_by(|a, b| rated.scores[*b].total_cmp(&rated.scores[*a]).then(a.cmp(b)));
+    let rated = Relevance::of(&query.keywords, query.max_keywords, part.lines.clone().map(|at| lines.bodies[at]));
     let (mut chars, mut count) = (0, 0);
-    for at in order {
+    for at in rated.relevant(0.0) {
         let line = part.lines.start + at;
-        let range = line.saturating_sub(2).max(part.lines.start)..(line + 3).min(part.lines.end);
-        let size = lines.chars(range.clone());
-        if chars + size > room.chars || count + range.len() > room.lines {
-            continue;
+        let range =
+            |around: usize| line.saturating_sub(around).max(part.lines.start)..(line + around + 1).min(part.lines.end);
+        let fits = |range: &Range<usize>| {
+            chars + lines.chars(range.clone()) <= budget.chars && count + range.len() <= budget.lines
+        };
+        let Some(range) = [range(2), range(0)].into_iter().find(fits) else { continue };
+        (chars, count) = (chars + lines.chars(range.clone()), count + range.len());
+        // The first line is the heading or the definition, if it is no long paragraph itself.
+        if lines.chars(part.lines.start..part.lines.start + 1) <= LONGEST_HEADING {
+            selection.keep(part.lines.start..part.lines.start + 1);
         }
-        (chars, count) = (chars + size, count + range.len());
-        let first = part.lines.start..part.lines.start + 1;
-        selection.keep(first);
         keep_section(lines, part, range, selection);
     }
 }

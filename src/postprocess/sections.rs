@@ -50,6 +50,13 @@ static DEFINITION: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&pattern).unwrap_or_else(|_| unreachable!("the pattern of definitions is valid"))
 });
 
+/// A line for the preprocessor of C: it begins like a comment of other languages, and is none.
+static PREPROCESSOR: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r#"^#((include|define|undef|if|ifdef|ifndef|elif|else|endif|pragma|error|warning|import|line)\b|\s*include\s*[<"]|\s*define\s+[A-Z_]\w*)"#;
+    // The pattern is a constant of this file.
+    Regex::new(pattern).unwrap_or_else(|_| unreachable!("the pattern of the preprocessor is valid"))
+});
+
 /// Words that begin statements which look like members.
 const STATEMENTS: &[&str] =
     &["if", "for", "while", "switch", "return", "else", "catch", "match", "with", "elif", "do", "try", "}"];
@@ -184,7 +191,8 @@ fn split(
 fn comment_begin(lines: &[&str], definition: usize) -> usize {
     let is_comment = |line: &str| {
         let line = line.trim_start();
-        ["//", "/*", "*", "#", "@", "--", ";;", "\"\"\""].iter().any(|sign| line.starts_with(sign))
+        !PREPROCESSOR.is_match(line)
+            && ["//", "/*", "*", "#", "@", "--", ";;", "\"\"\""].iter().any(|sign| line.starts_with(sign))
     };
     let above = lines[..definition].iter().rev().take(MAX_COMMENT);
     definition - above.take_while(|line| is_comment(line)).count()
@@ -223,6 +231,18 @@ mod tests {
         ] {
             assert_eq!(is_definition(line), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn lines_of_the_preprocessor_are_no_comments() {
+        let text = "#include <stdio.h>\n#include \"a.h\"\n#define A 1\n#define B 2\n/* why */\n#define C 3\n#ifdef X\n# define D 4\n#endif\n# a comment\nint run(void)\n";
+        let lines = TextLines::of(text);
+        let found: Vec<_> =
+            sections(&lines, TextKind::Code).into_iter().map(|part| (part.lines, part.definition)).collect();
+        assert_eq!(
+            found,
+            [(0..2, None), (2..3, Some(2)), (3..4, Some(3)), (4..7, Some(5)), (7..9, Some(7)), (9..11, Some(10)),]
+        );
     }
 
     #[test]

@@ -15,19 +15,19 @@ use super::sections::{TextSection, sections};
 use crate::llm::{Embedder, EmbeddingDeadline, LlmError};
 
 /// The texts of one request.
-const BATCH: usize = 64;
+const BATCH_SIZE: usize = 64;
 /// Parts of one line are joined to parts of so many.
 const LINES_TOGETHER: usize = 8;
-/// Further parts are not compared.
+/// More parts are joined until there are at most so many.
 const MAX_PARTS: usize = 512;
-/// The longest text of a part, in characters.
+/// The start of a part that is compared, in characters.
 const LONGEST_PART: usize = 2_000;
 /// The vectors that are cached, and how long.
-const CACHED: u64 = 20_000;
+const CACHED_VECTORS: u64 = 20_000;
 const CACHED_FOR: Duration = Duration::from_secs(3_600);
 
 /// How long a turn waits for all vectors of a result.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Compares parts with a question by an embedding model. Vectors are cached by the text.
 pub struct SemanticFilter {
@@ -37,7 +37,7 @@ pub struct SemanticFilter {
 
 impl SemanticFilter {
     pub fn new(embedder: Embedder) -> Self {
-        Self { embedder, vectors: Cache::builder().max_capacity(CACHED).time_to_live(CACHED_FOR).build() }
+        Self { embedder, vectors: Cache::builder().max_capacity(CACHED_VECTORS).time_to_live(CACHED_FOR).build() }
     }
 
     /// Returns the parts that are near to the question; `None` if none is.
@@ -83,8 +83,8 @@ impl SemanticFilter {
         let keys: Vec<[u8; 32]> = texts.iter().map(|text| Sha256::digest(text.as_bytes()).into()).collect();
         let mut found: Vec<Option<Arc<[f32]>>> = keys.iter().map(|key| self.vectors.get(key)).collect();
         let missing: Vec<usize> = (0..texts.len()).filter(|at| found[*at].is_none()).collect();
-        let deadline = Instant::now() + PATIENCE;
-        for batch in missing.chunks(BATCH) {
+        let deadline = Instant::now() + TIMEOUT;
+        for batch in missing.chunks(BATCH_SIZE) {
             // An empty text has no vector; a service refuses it.
             let wanted: Vec<&str> =
                 batch.iter().map(|at| if texts[*at].trim().is_empty() { "-" } else { texts[*at].as_str() }).collect();

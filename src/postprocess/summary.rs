@@ -11,12 +11,12 @@ use crate::chat::{ChatMessage, Usage};
 use crate::llm::{ChatRequest, Cost, Images, ModelChoice, Models, NoDeltas};
 
 /// The longest text that a model is given, in characters; of a longer one the start and the end.
-const LONGEST: usize = 120_000;
+const MAX_CHARS: usize = 120_000;
 /// The tokens of an answer for each character that it may have, at least.
 const TOKENS_FOR_CHARS: usize = 2;
 
 /// How long a turn waits for a summary.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const TASK: &str = "You shorten the output of a tool for an assistant that has to answer a question. Copy the lines that the answer needs, \
 with their line numbers, names, paths and values exactly as they are; leave out the rest. If no line answers, say in one sentence what \
@@ -68,9 +68,9 @@ impl ResultSummarizer {
             temperature: Some(0.0),
             max_tokens: u32::try_from(most * TOKENS_FOR_CHARS).ok(),
         };
-        let response = tokio::time::timeout(PATIENCE, provider.chat(&request, &NoDeltas)).await;
+        let response = tokio::time::timeout(TIMEOUT, provider.chat(&request, &NoDeltas)).await;
         let response = response
-            .map_err(|_| format!("no answer in {} s", PATIENCE.as_secs()))?
+            .map_err(|_| format!("no answer in {} s", TIMEOUT.as_secs()))?
             .map_err(|error| error.to_string())?;
         let cost = self.models.price(provider.name(), &model).map(|price| price.cost(response.usage));
         let spent = ModelUse { model: format!("{}/{model}", provider.name()), usage: response.usage, cost };
@@ -86,7 +86,7 @@ impl ResultSummarizer {
 }
 
 fn prompt(raw: &RawResult<'_>, question: &Question, most: usize) -> String {
-    let text = crate::text::truncate(raw.text, LONGEST);
+    let text = crate::text::truncate(raw.text, MAX_CHARS);
     let aim = if question.aim.is_empty() { String::new() } else { format!("\nThe assistant's aim: {}", question.aim) };
     format!(
         "Question: {}{aim}\nAnswer with at most {most} characters.\nOutput of {}:\n<output>\n{text}\n</output>",

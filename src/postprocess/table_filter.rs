@@ -1,17 +1,22 @@
 //! Tables: the header and the rows that fit the question, and how many rows there are.
 
-use super::filter::{FilterOutput, FilterQuery, FilterSettings, LEAST_EVIDENCE, RawResult};
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE, RawResult};
 use super::lines::{LineSelection, TextLines};
+use super::phrases::has_phrase;
 use super::relevance::{KeywordMatcher, Relevance};
 
 /// A table has at least so many rows, and this share of its lines has as many columns as the first.
-const LEAST_ROWS: usize = 5;
-const REGULAR: f64 = 0.9;
+const MIN_ROWS: usize = 5;
+const REGULAR_SHARE: f64 = 0.9;
 
 /// The most lines of comments that stay above a table.
-const MOST_COMMENTS: usize = 40;
+const MAX_COMMENTS: usize = 40;
 
-/// Words of questions about all rows, such as the largest one or their number.
+/// Words of questions about all rows: the largest one, their number, or all within a range.
 const OF_ALL_ROWS: &[&str] = &[
     "most",
     "least",
@@ -56,15 +61,92 @@ const OF_ALL_ROWS: &[&str] = &[
     "前三",
     "前五",
     "前十",
+    // Ranges and comparisons.
+    "between",
+    "since",
+    "before",
+    "after",
+    "until",
+    "till",
+    "during",
+    "through",
+    "over",
+    "under",
+    "above",
+    "below",
+    "within",
+    "beyond",
+    "exceed",
+    "exceeds",
+    "exceeding",
+    "exceeded",
+    "more than",
+    "less than",
+    "fewer",
+    "greater",
+    "larger than",
+    "smaller than",
+    "higher than",
+    "lower than",
+    "earlier than",
+    "later than",
+    "up to",
+    "no more",
+    "no less",
+    "at most",
+    "or more",
+    "or less",
+    "or later",
+    "or earlier",
+    "or higher",
+    "or lower",
+    "onward",
+    "onwards",
+    "以来",
+    "以前",
+    "以后",
+    "以上",
+    "以下",
+    "以内",
+    "之后",
+    "之前",
+    "之间",
+    "之内",
+    "期间",
+    "超过",
+    "超出",
+    "大于",
+    "小于",
+    "多于",
+    "少于",
+    "高于",
+    "低于",
+    "等于",
+    "早于",
+    "晚于",
+    "不到",
+    "不足",
+    "至少",
 ];
+
+/// Ranges between two ends, and signs of comparisons: `from … to …`, `2010-2015`, `>= 5`, 从…到….
+static RANGE: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r"\bfrom\b.+\b(to|till|until)\b|\b\d{4}\s*[-–~～]\s*\d{4}\b|[<>≤≥＞＜]=?\s*-?\d|从.+[到至]|自.+起|[\d年月日号]\s*[到至]\s*[\d一二三四五六七八九十]";
+    // The pattern is a constant of this file.
+    Regex::new(pattern).unwrap_or_else(|_| unreachable!("the pattern of ranges is valid"))
+});
+/// A cell that is a number or a date, so that its line is a row of data.
+static VALUE: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern =
+        r"^[-+]?(\d+([.,]\d+)*([eE][-+]?\d+)?\s*%?|\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T]\d{1,2}:\d{2}\S*)?)$";
+    // The pattern is a constant of this file.
+    Regex::new(pattern).unwrap_or_else(|_| unreachable!("the pattern of values is valid"))
+});
 
 /// Returns true if a question asks about all rows, of which none may go.
 fn asks_for_all_rows(question: &str) -> bool {
     let question = question.to_lowercase();
-    let words: Vec<&str> = question.split(|c: char| !c.is_alphanumeric()).collect();
-    OF_ALL_ROWS
-        .iter()
-        .any(|word| if word.is_ascii() && !word.contains(' ') { words.contains(word) } else { question.contains(word) })
+    OF_ALL_ROWS.iter().any(|words| has_phrase(&question, words)) || RANGE.is_match(&question)
 }
 
 /// Returns the sign between the columns if the lines are a table.
@@ -82,7 +164,7 @@ fn separator(raw: &RawResult<'_>, lines: &TextLines<'_>) -> Option<char> {
         let rows = &lines.bodies[comments(lines)..];
         let first = rows.first().map_or(0, |line| columns(line, *sign));
         let regular = rows.iter().filter(|line| columns(line, *sign) >= first.max(1)).count();
-        first > 0 && rows.len() > LEAST_ROWS && regular as f64 >= rows.len() as f64 * REGULAR
+        first > 0 && rows.len() > MIN_ROWS && regular as f64 >= rows.len() as f64 * REGULAR_SHARE
     })
 }
 
@@ -97,43 +179,41 @@ pub fn is_table(raw: &RawResult<'_>) -> bool {
 }
 
 /// Filters a table. `None`: it is none, or the question does not tell its rows apart.
-pub fn filter(raw: &RawResult<'_>, ask: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
+pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
-    separator(raw, &lines)?;
-    if asks_for_all_rows(&ask.text) {
+    let sign = separator(raw, &lines)?;
+    if asks_for_all_rows(&query.text) {
         return None;
     }
-    // The first line below comments names the columns, unless the comments do.
+    // The first line below comments names the columns, unless it has values: then the comments name them.
     let above = comments(&lines);
-    let is_named_above = above > 0 && lines.bodies[above].contains(|c: char| c.is_ascii_digit());
-    let head = if is_named_above { above } else { above + 1 };
+    let has_values = |line: &str| line.split(sign).any(|cell| VALUE.is_match(cell.trim().trim_matches('"')));
+    let head = if above > 0 && has_values(lines.bodies[above]) { above } else { above + 1 };
     let (names, rows) = (lines.text(0..head), &lines.bodies[head..]);
     // What names a column does not tell rows apart.
-    let (of_columns, of_rows) = (KeywordMatcher::new(&ask.keywords).find(&names), rows.join("\n"));
-    let in_rows = KeywordMatcher::new(&ask.keywords).find(&of_rows);
-    let keywords = ask.keywords.iter().zip(of_columns.iter().zip(&in_rows));
+    let (of_columns, of_rows) = (KeywordMatcher::new(&query.keywords).find(&names), rows.join("\n"));
+    let in_rows = KeywordMatcher::new(&query.keywords).find(&of_rows);
+    let keywords = query.keywords.iter().zip(of_columns.iter().zip(&in_rows));
     let keywords: Vec<_> = keywords
         .filter(|(_, (column, row))| **column == 0.0 || **row > 0.0)
         .map(|(keyword, _)| keyword.clone())
         .collect();
-    let ask = &FilterQuery { keywords, ..ask.clone() };
-    let relevance = Relevance::of(&ask.keywords, ask.most, rows.iter().copied());
-    if !ask.tells_apart(&relevance, LEAST_EVIDENCE) {
+    let query = &FilterQuery { keywords, ..query.clone() };
+    let relevance = Relevance::of(&query.keywords, query.max_keywords, rows.iter().copied());
+    if !query.distinguishes(&relevance, MIN_EVIDENCE) {
         return None;
     }
-    let mut order: Vec<usize> = (0..rows.len())
-        .filter(|row| relevance.scores[*row] > 0.0 && relevance.scores[*row] >= ask.threshold * relevance.best)
-        .collect();
-    order.sort_by(|a, b| relevance.scores[*b].total_cmp(&relevance.scores[*a]).then(a.cmp(b)));
-    let mut selection = LineSelection::none(&lines);
-    // The header, and the rule that may be under it.
-    let has_rule = rows[0].chars().all(|c| "-+|=: ".contains(c));
-    selection.keep(head.saturating_sub(MOST_COMMENTS)..head + usize::from(has_rule));
+    let mut order = relevance.relevant(query.threshold);
+    let fitting = order.len();
     order.truncate(settings.max_lines);
-    let matching = order.len();
+    let kept = order.len();
+    let mut selection = LineSelection::none(&lines);
+    // The header, and the rule that may be under it. Years name columns, too: the first line stays also if it may be a row.
+    let has_rule = rows[0].chars().all(|c| "-+|=: ".contains(c));
+    selection.keep(head.saturating_sub(MAX_COMMENTS)..(above + 1).max(head + usize::from(has_rule)));
     order.into_iter().for_each(|row| selection.keep(row + head..row + head + 1));
-    let mut filtered = FilterOutput::new(selection.render(&lines), "rows", rows.len(), matching).with_remarks(&remarks);
-    filtered.remark = Some(format!("{matching} of {} rows fit", rows.len()));
+    let mut filtered = FilterOutput::new(selection.render(&lines), "rows", rows.len(), kept).with_remarks(&remarks);
+    filtered.remark = (fitting > kept).then(|| format!("{fitting} rows fit"));
     Some(filtered)
 }

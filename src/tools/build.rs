@@ -121,7 +121,7 @@ pub fn build(
         Arc::new(EditFile::new(writable.clone(), readable.clone())),
         Arc::new(ApplyPatch::new(writable.clone(), readable.clone(), Arc::clone(&trash))),
         Arc::new(ListDir::new(readable.clone())),
-        Arc::new(Grep::new(readable.clone(), timeout)),
+        Arc::new(Grep::new(readable.clone(), timeout, secrets.clone())),
         Arc::new(Glob::new(readable.clone(), timeout)),
         Arc::new(RepoMap::new(readable.clone(), Arc::new(CodeCache::new(home)), timeout)),
         Arc::new(RepoStructure::new(readable.clone(), timeout)),

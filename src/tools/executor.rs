@@ -25,7 +25,7 @@ use super::tool_result::ToolResult;
 use super::truncation::TextExtent;
 use crate::chat::{ERROR_ADVICE, ToolCall, ToolSpec};
 use crate::guard::KnownSecrets;
-use crate::postprocess::{PostprocessOrder, Postprocessor, RawResult};
+use crate::postprocess::{FileLines, PostprocessOrder, Postprocessor, RawResult};
 use crate::text::panic_message;
 
 /// After a cancellation, how long a tool may take to report what it has done. A tool that runs others has more time, so
@@ -392,9 +392,12 @@ impl ToolExecutor {
         let whole = if is_cut_first { None } else { self.kept_whole(result).await };
         let text = whole.unwrap_or_else(|| result.content.clone());
         let raw = RawResult { tool: &tool.spec().name, arguments: &arguments, text: &text, limit: rule.limit.chars };
-        let files = tool.file_lines(context);
+        let files = tool.file_lines(context).map(|files| RedactedLines { files, secrets: self.secrets.clone() });
         let mut used = Vec::new();
-        let filtered = self.postprocessor.process(&raw, &context.question, files.as_deref(), &mut used).await;
+        let filtered = self
+            .postprocessor
+            .process(&raw, &context.question, files.as_ref().map(|files| files as &dyn FileLines), &mut used)
+            .await;
         if let Some(last) = used.last() {
             let tokens = last.usage.input_tokens + last.usage.output_tokens;
             result
@@ -411,8 +414,6 @@ impl ToolExecutor {
             }
         }
         result.content = filtered.render(result.spill.as_deref());
-        // The lines around the matches of a search come from files.
-        self.secrets.redact(&mut result.content);
         result.metadata.extend(filtered.metadata());
     }
 
@@ -445,6 +446,23 @@ impl ToolExecutor {
                 None
             }
         }
+    }
+}
+
+/// Lines of files without secrets: a filter cuts long lines, and a part of a secret would not be recognized behind the cut.
+struct RedactedLines {
+    files: Box<dyn FileLines>,
+    secrets: KnownSecrets,
+}
+
+#[async_trait]
+impl FileLines for RedactedLines {
+    async fn lines(&self, path: &str, first: usize, last: usize) -> Option<Vec<String>> {
+        let mut lines = self.files.lines(path, first, last).await?;
+        for line in &mut lines {
+            self.secrets.redact(line);
+        }
+        Some(lines)
     }
 }
 

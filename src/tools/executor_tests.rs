@@ -15,6 +15,7 @@ use super::truncation::TextExtent;
 use super::*;
 use crate::chat::{ToolCall, ToolSpec};
 use crate::guard::KnownSecrets;
+use crate::postprocess::{PostprocessOrder, Question};
 
 /// A tool with scripted behaviour.
 struct FakeTool {
@@ -440,6 +441,53 @@ async fn secrets_are_removed_before_results_are_shortened_kept_or_passed_on() {
     let path = told.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
     let kept = std::fs::read_to_string(world.path(path)).unwrap();
     assert_eq!(kept.trim_end(), "(hidden) ".repeat(400).trim_end());
+}
+
+/// Long lines are cut where a secret is: in a match, and in the lines around one.
+#[tokio::test]
+async fn a_cut_within_a_secret_leaves_no_part_of_it() {
+    let secrets = KnownSecrets::new([Secret::new("sk-canary-0123456789")]);
+    let world = ToolWorld::with_deps(&ToolsConfig::default(), ToolDeps { secrets, ..ToolDeps::default() });
+    for at in 0..200 {
+        let call = if at % 7 == 3 { "open_database(path)" } else { "compute(path)" };
+        let around = format!("{}sk-canary-0123456789", "z".repeat(190));
+        let text = format!("{around}\nlet value_{at} = {call};\n{around}\n");
+        std::fs::write(world.path(&format!("file_{at}.rs")), text).unwrap();
+    }
+    let long = format!("needle{}sk-canary-0123456789 {}", "y".repeat(284), "x".repeat(300));
+    let before = format!("{}sk-canary-0123456789{}needle", "w".repeat(400), "x".repeat(90));
+    std::fs::write(world.path("long.txt"), format!("{long}\n{before}\n")).unwrap();
+    let context = ToolContext { question: Arc::new(Question::new("where is the database opened?")), ..context() };
+    let around = world
+        .executor
+        .run(&call("grep", r#"{"pattern":"let value","max_results":500}"#), &context)
+        .await
+        .result
+        .render();
+    assert!(around.contains("[filtered for the question: ") && around.contains("  1- zzz"), "{around}");
+    let matched = world.says("grep", json!({ "pattern": "needle" })).await;
+    assert!(matched.contains("yyy(hidden)"), "{matched}");
+    for shown in [around, matched] {
+        assert!(shown.contains("(hidden)") && !shown.contains("sk-") && !shown.contains("012"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_is_cut_first_is_counted_as_a_whole() {
+    let mut config = ToolsConfig::default();
+    config.postprocess.order = PostprocessOrder::TruncateFirst;
+    config.output.insert("read_file".to_owned(), OutputConfig { chars: Some(2_500), ..OutputConfig::default() });
+    let world = ToolWorld::new(&config);
+    let city = |at: usize| if at.is_multiple_of(2) { "Lisbon" } else { "Oslo" };
+    let rows: String = (0..900).map(|at| format!("{at},{},{}\n", city(at), "x".repeat(30))).collect();
+    std::fs::write(world.path("a.csv"), format!("id,city,more\n{rows}")).unwrap();
+    // A page has 116 lines, of which the limit leaves about half.
+    let context = ToolContext { question: Arc::new(Question::new("id of Oslo")), ..context() };
+    let result = world.executor.run(&call("read_file", r#"{"path":"a.csv"}"#), &context).await.result;
+    let shown = result.render();
+    assert_eq!(result.metadata["original_count"], 115, "{shown}");
+    assert!(shown.contains(" lines cut") && shown.contains(" of 115 rows"), "{shown}");
+    assert!(shown.matches("Oslo").count() < 40, "{shown}");
 }
 
 proptest! {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::path::Path;
 
 use cap_std::ambient_authority;
@@ -91,7 +91,8 @@ impl SpillStore {
         Ok(SpillFile { file, path: folder.file(SUBFOLDER, &name), room: self.max_bytes })
     }
 
-    /// Reads a spill file; of one with more than `most` bytes the start and the end.
+    /// Reads a spill file; of one with more than `most` bytes the start and the end, and between them how much is missing. Both are whole
+    /// lines, if they have a line break: a cut could leave a part of a secret.
     ///
     /// # Errors
     /// There is no such file.
@@ -105,11 +106,19 @@ impl SpillStore {
         }
         let half = most / 2;
         Read::by_ref(&mut file).take(half).read_to_end(&mut start)?;
-        file.seek(io::SeekFrom::Start(length - half))?;
+        let is_break = |byte: &u8| *byte == b'\n';
+        start.truncate(start.iter().rposition(is_break).map_or(start.len(), |at| at + 1));
+        file.seek(io::SeekFrom::Start(start.len() as u64))?;
+        let mut middle = length - half - start.len() as u64;
+        let mut lines = count_breaks(Read::by_ref(&mut file).take(middle))?;
         file.read_to_end(&mut end)?;
-        let left_out = length - 2 * half;
+        if let Some(at) = end.iter().position(is_break) {
+            end.drain(..=at);
+            (middle, lines) = (middle + at as u64 + 1, lines + 1);
+        }
         let [start, end] = [start, end].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        Ok(format!("{start}\n[... {left_out} bytes are not searched ...]\n{end}"))
+        let start = start.trim_end_matches('\n');
+        Ok(format!("{start}\n[... {middle} bytes, {lines} lines are not searched ...]\n{end}"))
     }
 
     /// Writes `text` to a spill file and returns its path relative to the workspace. The name of one with content of others than the
@@ -150,6 +159,20 @@ impl SpillFile {
     }
 }
 
+/// Counts the line breaks of a text.
+fn count_breaks(text: impl Read) -> io::Result<usize> {
+    let (mut reader, mut count) = (BufReader::new(text), 0);
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(count);
+        }
+        count += buffer.iter().filter(|byte| **byte == b'\n').count();
+        let length = buffer.len();
+        reader.consume(length);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -185,6 +208,27 @@ mod tests {
             sizes.extend(files.map(|entry| entry.unwrap().metadata().unwrap().len()));
         }
         assert_eq!((sizes.len(), sizes.iter().max()), (MAX_FILES + 1, Some(&10)));
+    }
+
+    #[test]
+    fn of_a_long_file_start_and_end_are_read_in_whole_lines_and_the_rest_is_counted() {
+        let workspace = tempfile::tempdir().unwrap();
+        let spill = SpillStore::open(workspace.path(), 100_000).unwrap();
+        let lines: String = (0..1_000).map(|at| format!("line {at:05}\n")).collect();
+        let one_line = "x".repeat(5_000);
+        for (text, most, expected) in [
+            (lines.as_str(), 20_000, lines.clone()),
+            (
+                &lines,
+                50,
+                "line 00000\nline 00001\n[... 10956 bytes, 996 lines are not searched ...]\nline 00998\nline 00999\n"
+                    .to_owned(),
+            ),
+            (&one_line, 8, "xxxx\n[... 4992 bytes, 0 lines are not searched ...]\nxxxx".to_owned()),
+        ] {
+            let path = spill.save(&folder("a", Trust::Known), Uuid::nil(), "call", text, false).unwrap();
+            assert_eq!(spill.read(&path, most).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -42,10 +42,13 @@ impl ToolWorld {
 
     /// Returns a world with folders that only some turns may use.
     pub fn with_private(config: &ToolsConfig, private: PrivateFolders) -> Self {
+        Self::with_deps(config, ToolDeps { private, ..ToolDeps::default() })
+    }
+
+    pub fn with_deps(config: &ToolsConfig, deps: ToolDeps) -> Self {
         let home = tempfile::tempdir().unwrap();
         let workspace = home.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
-        let deps = ToolDeps { private, ..ToolDeps::default() };
         let executor = build(config, &workspace, home.path(), PathBuf::from("/proc/self/exe"), deps).unwrap();
         Self { home, executor }
     }

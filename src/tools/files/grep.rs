@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use super::scope::{ForeignFiles, ReadScope, run_on_jail};
 use super::search::{MAX_MATCHES, Search};
 use crate::chat::ToolSpec;
-use crate::guard::{EntryKind, Jail, JailError, StopSignal, Verdict, Walk, WalkStop};
+use crate::guard::{EntryKind, Jail, JailError, KnownSecrets, StopSignal, Verdict, Walk, WalkStop};
 use crate::postprocess::FileLines;
 use crate::text::one_line;
 use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
@@ -48,13 +48,16 @@ pub struct Grep {
     scope: ReadScope,
     limit: Duration,
     places: Arc<Semaphore>,
+    /// Removed from lines before these are cut.
+    secrets: KnownSecrets,
 }
 
 impl Grep {
-    /// `timeout` is the time limit of a call.
-    pub fn new(scope: ReadScope, timeout: Duration) -> Self {
+    /// `timeout` is the time limit of a call. `secrets` are removed from lines before these are cut: a cut would leave a part of one.
+    pub fn new(scope: ReadScope, timeout: Duration, secrets: KnownSecrets) -> Self {
         let spec = tool_spec::<GrepArgs>("grep", "Search files by regex.");
-        Self { spec, scope, limit: LONGEST_SEARCH.min(timeout / 2), places: Arc::new(Semaphore::new(AT_ONCE)) }
+        let limit = LONGEST_SEARCH.min(timeout / 2);
+        Self { spec, scope, limit, places: Arc::new(Semaphore::new(AT_ONCE)), secrets }
     }
 }
 
@@ -103,13 +106,15 @@ impl Tool for Grep {
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         let jail = self.scope.for_turn(context);
         let (limit, foreign, cancel) = (self.limit, ForeignFiles::of(context), context.cancel.clone());
+        let secrets = self.secrets.clone();
         let search = async {
             // The work keeps its place until it ends, also if nobody waits for it any more.
             let place = Arc::clone(&self.places).acquire_owned().await;
             run_on_jail(jail, arguments, move |jail, args: GrepArgs| {
                 let _place = place;
                 let stop = StopSignal::new(limit, cancel);
-                grep(jail, &args, &stop, limit, &foreign).unwrap_or_else(ToolResult::failed)
+                let bounds = SearchBounds { stop: &stop, limit, secrets: &secrets };
+                grep(jail, &args, &bounds, &foreign).unwrap_or_else(ToolResult::failed)
             })
             .await
         };
@@ -144,16 +149,22 @@ impl FileLines for JailLines {
     }
 }
 
+/// What ends a search, and what its result must not hold.
+struct SearchBounds<'a> {
+    stop: &'a StopSignal,
+    limit: Duration,
+    secrets: &'a KnownSecrets,
+}
+
 fn grep(
     jail: &Jail,
     args: &GrepArgs,
-    stop: &StopSignal,
-    limit: Duration,
+    &SearchBounds { stop, limit, secrets }: &SearchBounds<'_>,
     foreign: &ForeignFiles,
 ) -> Result<ToolResult, String> {
     let wanted = args.max_results.filter(|wanted| *wanted > 0).map_or(DEFAULT_MATCHES, |wanted| wanted as usize);
     let wanted = wanted.min(MAX_MATCHES);
-    let search = Search::new(&args.pattern, args.ignore_case.unwrap_or(false), wanted, stop)?;
+    let search = Search::new(&args.pattern, args.ignore_case.unwrap_or(false), wanted, stop)?.without(secrets);
     let globs = args.glob.as_deref().map(overrides).transpose()?;
     let path = args.path.as_deref().unwrap_or(".");
     let skipped = match Walk::new(jail, path, stop) {

@@ -12,7 +12,7 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch}
 use parking_lot::Mutex;
 use regex_syntax::ParserBuilder;
 
-use crate::guard::{EntryKind, StopSignal, WalkStop, WalkVisitor, WalkedEntry};
+use crate::guard::{EntryKind, KnownSecrets, StopSignal, WalkStop, WalkVisitor, WalkedEntry};
 use crate::text::{one_line, truncate};
 
 /// The most matches of a search.
@@ -38,6 +38,7 @@ pub(super) struct Search<'a> {
     long_lines: AtomicUsize,
     unreadable: AtomicUsize,
     files: Mutex<Vec<MatchedFile>>,
+    secrets: KnownSecrets,
 }
 
 /// A file with matches.
@@ -76,7 +77,13 @@ impl<'a> Search<'a> {
             long_lines: counter(),
             unreadable: counter(),
             files: Mutex::default(),
+            secrets: KnownSecrets::default(),
         })
+    }
+
+    /// Returns the same search, which removes secrets from the lines that it finds.
+    pub(super) fn without(self, secrets: &KnownSecrets) -> Self {
+        Self { secrets: secrets.clone(), ..self }
     }
 
     /// Returns a visitor for one thread of a walk.
@@ -102,6 +109,19 @@ impl<'a> Search<'a> {
             searched: self.searched.into_inner(),
             skipped: skipped.into_iter().filter(|(count, _)| *count > 0).collect(),
         }
+    }
+
+    /// Returns a found line as text; of a long one, the part around the match. Secrets are removed before the line is cut: the part of one
+    /// would not be recognized.
+    fn excerpt(&self, line: &[u8]) -> String {
+        let begin = |line: &[u8]| self.matcher.find(line).ok().flatten().map_or(0, |found| found.start());
+        if !self.secrets.is_empty() {
+            let mut text = String::from_utf8_lossy(line).into_owned();
+            if self.secrets.redact(&mut text) {
+                return excerpt(text.as_bytes(), begin(text.as_bytes()));
+            }
+        }
+        excerpt(line, begin(line))
     }
 
     fn add(&self, lines: Vec<(u64, String)>, name: impl FnOnce() -> (String, Option<PathBuf>)) {
@@ -188,9 +208,7 @@ impl Sink for LineSink<'_> {
             search.stop.stop(WalkStop::Enough);
             return Ok(false);
         }
-        let line = found.bytes();
-        let at = search.matcher.find(line).ok().flatten().map_or(0..0, |found| found.start()..found.end());
-        self.lines.push((found.line_number().unwrap_or(0), excerpt(line, at.start)));
+        self.lines.push((found.line_number().unwrap_or(0), search.excerpt(found.bytes())));
         Ok(true)
     }
 

@@ -255,6 +255,12 @@ impl CheckedPlan {
         Ok(Self { plan, calls: args.calls, on_error: args.on_error.unwrap_or_default() })
     }
 
+    /// Returns true if another call takes in the result of this one.
+    fn is_read(&self, node: usize) -> bool {
+        let arguments = self.calls.iter().flat_map(|call| &call.arguments).flat_map(Map::values);
+        arguments.flat_map(placeholder_ids).any(|id| id == self.plan.ids()[node])
+    }
+
     /// Checks that the tools exist and accept placeholders where the plan has them.
     fn check_calls(&self, runner: &dyn CallRunner, context: &ToolContext) -> Result<(), String> {
         for (call, id) in self.calls.iter().zip(self.plan.ids()) {
@@ -324,10 +330,8 @@ impl PlanRunner<'_> {
     /// own.
     fn context_of(&self, node: usize, cancel: &CancellationToken) -> ToolContext {
         let call_id = format!("{}_{}", node + 1, self.context.call_id);
-        // From a result that other calls of the plan read, nothing is left out.
-        let id = &self.planned.plan.ids()[node];
-        let is_read = self.planned.calls.iter().filter_map(|call| call.needs.as_ref()).any(|needs| needs.contains(id));
-        let question = if is_read { Arc::default() } else { Arc::clone(&self.context.question) };
+        // From a result that other calls of the plan take in, nothing is left out.
+        let question = if self.planned.is_read(node) { Arc::default() } else { Arc::clone(&self.context.question) };
         ToolContext { call_id, cancel: cancel.clone(), question, ..self.context.clone() }
     }
 

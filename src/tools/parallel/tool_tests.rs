@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::chat::{ToolCall, ToolSpec};
+use crate::postprocess::Question;
 use crate::tools::testing::{ToolWorld, context, message_content};
 use crate::tools::truncation::TextExtent;
 use crate::tools::{
@@ -133,6 +134,28 @@ async fn long_results_share_the_limit_and_are_kept_whole() {
     }
     let path = got.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
     assert_eq!(std::fs::read_to_string(world.path(path)).unwrap().lines().count(), 300, "{path}");
+}
+
+#[tokio::test]
+async fn a_result_is_filtered_unless_another_call_takes_it_in() {
+    let world = fresh();
+    let function = |at: usize| format!("fn part{at}() {{\n    let value = {at};\n    value.max({at})\n}}\n\n");
+    std::fs::write(world.path("a.rs"), (0..60).map(function).collect::<String>()).unwrap();
+    let context = ToolContext { question: Arc::new(Question::new("where is part17?")), ..context() };
+    for (content, needs, filtered) in [
+        ("{{a}}", json!(["a"]), false),
+        ("done", json!(["a"]), true),
+        ("{{b}}", json!(["a"]), true),
+        ("x", json!([]), true),
+    ] {
+        let plan = json!({ "calls": [
+            { "id": "a", "tool": "read_file", "arguments": { "path": "a.rs" } },
+            { "tool": "write_file", "arguments": { "path": "b.rs", "content": content }, "needs": needs },
+        ] });
+        let call = ToolCall { id: "call-1".to_owned(), name: "parallel".to_owned(), arguments: plan.to_string() };
+        let shown = world.executor.run(&call, &context).await.result.render();
+        assert_eq!(shown.contains("[filtered for the question: "), filtered, "{content}: {shown}");
+    }
 }
 
 /// A tool that never answers, and reports when it is cancelled.
