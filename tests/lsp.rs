@@ -395,17 +395,21 @@ async fn a_server_that_says_when_it_is_ready_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_cannot_load_the_project_says_so_in_results() {
-    let Some(world) = World::scripted("unwell") else { return };
-    let note = "[python3 reports that it could not load the project: something may be missing]";
-    let told = world.says("lsp_references", json!({"path": "a.go", "line": 2, "character": 6})).await;
-    assert!(told.starts_with("a.go:2:6: ") && told.ends_with(note), "{told}");
-    let place = json!({"path": "a.go", "line": 2, "character": 6, "new_name": "new"});
-    let told = world.says("lsp_rename", place).await;
-    let refused =
-        "python3 reports that it could not load the project, so it may not know all places; nothing was changed";
-    assert!(told.contains(refused), "{told}");
-    assert_eq!(world.text("a.go"), FILES[1].1);
+async fn a_server_that_is_not_well_says_so_in_results() {
+    for (mode, report, renames) in [
+        ("error", "reports that it could not load the project", false),
+        ("warning", "reports a problem with the project or its libraries", true),
+    ] {
+        let Some(world) = World::scripted(mode) else { return };
+        let note = format!("[python3 {report}: something may be missing]");
+        let told = world.says("lsp_references", json!({"path": "a.go", "line": 2, "character": 6})).await;
+        assert!(told.starts_with("a.go:2:6: ") && told.ends_with(&note), "{told}");
+        let place = json!({"path": "a.go", "line": 2, "character": 6, "new_name": "new"});
+        let told = world.says("lsp_rename", place).await;
+        let refused = format!("python3 {report}, so it may not know all places; nothing was changed");
+        assert!(if renames { told.ends_with(&note) } else { told.contains(&refused) }, "{told}");
+        assert_eq!(world.text("a.go") != FILES[1].1, renames, "{mode}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -176,7 +176,7 @@ async fn rust_analyzer_is_asked() {
             ("src/calc.rs", "pub fn add(a: i32, b: i32) -> i32 {\n    a + b\n}\n"),
             (
                 "src/main.rs",
-                "mod calc;\n\nfn main() {\n    println!(\"😀道 {}\", calc::add(1, 2));\n    let x: u8 = \"x\";\n}\n",
+                "mod calc;\n\nfn main() {\n    let _ = (\"😀道 {}\", calc::add(1, 2));\n    let x: u8 = \"x\";\n}\n",
             ),
         ],
         file: "src/main.rs",

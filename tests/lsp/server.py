@@ -218,9 +218,9 @@ def handle(message):
             notify("$/progress", {"token": "i", "value": {"kind": "begin", "title": "Indexing"}})
         if MODE == "asks":
             ask_client()
-        if MODE == "unwell":
+        if MODE in ("error", "warning"):
             notify("window/showMessage", {"type": 1, "message": "words of the server"})
-            notify("experimental/serverStatus", {"health": "error", "quiescent": True, "message": "words of the server"})
+            notify("experimental/serverStatus", {"health": MODE, "quiescent": True, "message": "words of the server"})
         if MODE == "status":
             notify("experimental/serverStatus", {"health": "ok", "quiescent": False})
             threading.Timer(1, get_ready).start()

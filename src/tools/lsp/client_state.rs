@@ -47,6 +47,37 @@ pub(super) struct PublishedDiagnostics {
     pub serial: u64,
 }
 
+/// How a server fares, as it reports. Its own words are for nobody: all conversations share the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ServerHealth {
+    #[default]
+    Ok,
+    /// It works with a part of the project or of its libraries.
+    Warning,
+    /// It could not load the project.
+    Error,
+}
+
+impl ServerHealth {
+    /// Returns the health of `experimental/serverStatus`.
+    fn named(name: Option<&str>) -> Self {
+        match name {
+            Some("warning") => Self::Warning,
+            Some("error") => Self::Error,
+            _ => Self::Ok,
+        }
+    }
+
+    /// Returns what a result says of it.
+    pub(super) fn note(self) -> Option<&'static str> {
+        match self {
+            Self::Ok => None,
+            Self::Warning => Some("reports a problem with the project or its libraries"),
+            Self::Error => Some("reports that it could not load the project"),
+        }
+    }
+}
+
 #[derive(Default)]
 struct ServerState {
     pending: HashMap<i64, oneshot::Sender<ServerAnswer>>,
@@ -56,8 +87,7 @@ struct ServerState {
     progress: HashSet<String>,
     has_reported_progress: bool,
     is_quiescent: Option<bool>,
-    /// The server reports that it could not load the project.
-    has_load_error: bool,
+    health: ServerHealth,
     /// Why the server has ended.
     ended: Option<String>,
 }
@@ -166,10 +196,9 @@ impl ClientState {
         self.state.lock().is_quiescent
     }
 
-    /// Returns true if the server reports that it could not load the project. Its own words are for nobody: all conversations
-    /// share the server.
-    pub(super) fn has_load_error(&self) -> bool {
-        self.state.lock().has_load_error
+    /// Returns how the server fares, as far as it reports that.
+    pub(super) fn health(&self) -> ServerHealth {
+        self.state.lock().health
     }
 
     /// Handles a message. Returns the answer to be sent, if it is a request.
@@ -237,7 +266,7 @@ impl ClientState {
             }
             "experimental/serverStatus" => {
                 state.is_quiescent = params["quiescent"].as_bool().or(state.is_quiescent);
-                state.has_load_error = params["health"] == "error";
+                state.health = ServerHealth::named(params["health"].as_str());
             }
             _ => {}
         }
@@ -358,15 +387,15 @@ mod tests {
             state.handle(message.to_string().as_bytes()).unwrap();
             assert_eq!(state.is_working(), is_working, "{kind}");
         }
-        for (params, expected, has_load_error) in [
-            (json!({"quiescent": false}), Some(false), false),
-            (json!({"health": "error", "message": "no manifest"}), Some(false), true),
-            (json!({"health": "warning", "message": "an old toolchain"}), Some(false), false),
-            (json!({"health": "ok", "quiescent": true}), Some(true), false),
+        for (params, expected, health) in [
+            (json!({"quiescent": false}), Some(false), ServerHealth::Ok),
+            (json!({"health": "error", "message": "no manifest"}), Some(false), ServerHealth::Error),
+            (json!({"health": "warning", "message": "an old toolchain"}), Some(false), ServerHealth::Warning),
+            (json!({"health": "ok", "quiescent": true}), Some(true), ServerHealth::Ok),
         ] {
             let message = json!({"method": "experimental/serverStatus", "params": params});
             state.handle(message.to_string().as_bytes()).unwrap();
-            assert_eq!((state.is_quiescent(), state.has_load_error()), (expected, has_load_error));
+            assert_eq!((state.is_quiescent(), state.health()), (expected, health));
         }
     }
 }

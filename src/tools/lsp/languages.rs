@@ -35,7 +35,7 @@ pub(super) const SERVERS: [ServerKind; 5] = [
         ids: &[("rs", "rust")],
         markers: &["Cargo.toml", "rust-project.json"],
         commands: &[&["rust-analyzer"]],
-        install: "rust-analyzer (rustup component add rust-analyzer)",
+        install: "rust-analyzer (rustup component add rust-analyzer rust-src)",
         reports_status: true,
         options: || Value::Null,
     },

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::client_state::ServerHealth;
 use super::connection::LspError;
 use super::edits::{FileEdits, apply_edits, file_edits};
 use super::languages::ServerKind;
@@ -81,7 +82,8 @@ impl LspRename {
     async fn rename(&self, args: RenameArgs, context: &ToolContext) -> Result<String, LspError> {
         let target = self.service.open(&args.path, context).await?;
         target.server().require("renameProvider", "it renames nothing")?;
-        if let Some(why) = target.why_incomplete() {
+        let is_loaded = target.is_ready && target.server().connection.state.health() != ServerHealth::Error;
+        if let Some(why) = target.why_incomplete().filter(|_| !is_loaded) {
             let name = &target.server().connection.name;
             let text = format!("{name} {why}, so it may not know all places; nothing was changed. Try again later");
             return Err(LspError { is_temporary: !target.is_ready, text });

@@ -23,7 +23,6 @@ use crate::tools::files::{ReadScope, TextFile};
 
 /// The largest file that is sent to a server, in bytes.
 const MAX_TEXT: usize = 2_000_000;
-const LOAD_ERROR: &str = "reports that it could not load the project";
 /// How much longer than its parts a call may take.
 const MARGIN: Duration = Duration::from_secs(30);
 
@@ -188,8 +187,8 @@ impl OpenTarget {
         let limit = self.deadline.saturating_duration_since(Instant::now());
         let connection = &self.server().connection;
         connection.request(method, params, limit, &self.cancel).await.map_err(|mut error| {
-            if connection.state.has_load_error() {
-                error.text = format!("{}; it {LOAD_ERROR}", error.text);
+            if let Some(note) = connection.state.health().note() {
+                error.text = format!("{}; it {note}", error.text);
             }
             error
         })
@@ -202,11 +201,8 @@ impl OpenTarget {
 
     /// Returns why the server may not know the whole project.
     pub(super) fn why_incomplete(&self) -> Option<&'static str> {
-        match self.server().connection.state.has_load_error() {
-            true => Some(LOAD_ERROR),
-            false if self.is_ready => None,
-            false => Some("still reads the project"),
-        }
+        let is_reading = (!self.is_ready).then_some("still reads the project");
+        self.server().connection.state.health().note().or(is_reading)
     }
 
     /// Returns the note of a result that may lack something.
