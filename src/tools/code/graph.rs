@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::language::CodeLanguage;
 use super::tags::{FileTags, SymbolKind};
 
 /// The share of a rank that follows the edges, and the number of rounds.
@@ -52,6 +53,7 @@ type Edges = Vec<Vec<(usize, f64)>>;
 /// A file of the graph.
 pub(super) struct GraphFile<'a> {
     pub tags: &'a FileTags,
+    pub language: CodeLanguage,
     pub is_discussed: bool,
     /// Only other tests use what it defines.
     pub is_test: bool,
@@ -118,6 +120,7 @@ pub(super) fn rank_definitions(files: &[GraphFile<'_>], idents: &HashSet<&str>) 
 /// A file that defines a name.
 struct Definer {
     file: usize,
+    family: CodeLanguage,
     /// What it defines by that name.
     has_type: bool,
     has_member: bool,
@@ -133,8 +136,8 @@ fn definers<'a>(files: &[GraphFile<'a>]) -> HashMap<&'a str, Vec<Definer>> {
         for definition in named {
             let list = definers.entry(&definition.name).or_default();
             if list.last().is_none_or(|last| last.file != file) {
-                let is_test = graph_file.is_test;
-                list.push(Definer { file, has_type: false, has_member: false, has_other: false, is_test });
+                let (family, is_test) = (graph_file.language.family(), graph_file.is_test);
+                list.push(Definer { file, family, has_type: false, has_member: false, has_other: false, is_test });
             }
             if let Some(last) = list.last_mut() {
                 let (is_type, is_member) = (definition.kind.is_type(), definition.kind.is_member());
@@ -155,7 +158,7 @@ fn uses<'a>(
     definers: &'a HashMap<&str, Vec<Definer>>,
 ) -> impl Iterator<Item = (&'a str, usize, f64)> {
     let defined = |name: &str| definers.get(name).map_or(&[][..], Vec::as_slice);
-    let (tags, is_test) = (user.tags, user.is_test);
+    let (tags, family, is_test) = (user.tags, user.language.family(), user.is_test);
     let types = tags.references.iter().flat_map(move |(name, _)| defined(name)).filter(|definer| definer.has_type);
     let with_used_types: HashSet<usize> = types.map(|definer| definer.file).collect();
     tags.references.iter().flat_map(move |(written, count)| {
@@ -170,7 +173,7 @@ fn uses<'a>(
             // A member of a plain name may belong to any type, such as one of the language's library.
             is_other || (definer.has_member && (!is_plain || with_used_types.contains(&definer.file)))
         };
-        let may_use = |definer: &&Definer| is_test || !definer.is_test;
+        let may_use = |definer: &&Definer| definer.family == family && (is_test || !definer.is_test);
         let meant: Vec<_> = list.iter().filter(may_use).filter(|definer| says_something && is_meant(definer)).collect();
         meant.into_iter().map(move |to| (name, to.file, weight))
     })
@@ -231,7 +234,12 @@ mod tests {
         let graph: Vec<_> = files
             .iter()
             .enumerate()
-            .map(|(index, tags)| GraphFile { tags, is_discussed: discussed.contains(&index), is_test: false })
+            .map(|(index, tags)| GraphFile {
+                tags,
+                language: CodeLanguage::Rust,
+                is_discussed: discussed.contains(&index),
+                is_test: false,
+            })
             .collect();
         let ranked = rank_definitions(&graph, &idents.iter().copied().collect());
         ranked.iter().map(|found| files[found.file].definitions[found.definition].name.clone()).collect()
@@ -289,7 +297,12 @@ mod tests {
             tags(&["c"], &[("helper_one", 1), ("push", 1)]),
         ];
         let graph = |tests: &'static [usize]| {
-            let file = |(index, tags)| GraphFile { tags, is_discussed: false, is_test: tests.contains(&index) };
+            let file = |(index, tags)| GraphFile {
+                tags,
+                language: CodeLanguage::Rust,
+                is_discussed: false,
+                is_test: tests.contains(&index),
+            };
             files.iter().enumerate().map(file).collect::<Vec<_>>()
         };
         let users = |tests: &'static [usize], name: &str| {
@@ -304,12 +317,28 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_used_within_its_family_of_languages() {
+        let files = [tags(&["load_all"], &[]), tags(&["start"], &[("load_all", 1)])];
+        for (defined, used, expected) in [
+            (CodeLanguage::Rust, CodeLanguage::Rust, 1),
+            (CodeLanguage::Go, CodeLanguage::Rust, 0),
+            (CodeLanguage::Cpp, CodeLanguage::C, 1),
+            (CodeLanguage::JavaScript, CodeLanguage::Tsx, 1),
+            (CodeLanguage::JavaScript, CodeLanguage::Java, 0),
+        ] {
+            let file = |(tags, language)| GraphFile { tags, language, is_discussed: false, is_test: false };
+            let graph: Vec<_> = files.iter().zip([defined, used]).map(file).collect();
+            assert_eq!(uses(1, &graph[1], &definers(&graph)).count(), expected, "{defined:?} {used:?}");
+        }
+    }
+
+    #[test]
     fn names_that_everybody_defines_say_nothing() {
         let mut files: Vec<_> = (0..60).map(|_| tags(&["new"], &[])).collect();
         files.push(tags(&["rarely_used"], &[("new", 100)]));
         files.push(tags(&["caller"], &[("rarely_used", 1)]));
         assert_eq!(ranked(&files, &[], &[])[0], "rarely_used");
-        let file = |tags| GraphFile { tags, is_discussed: false, is_test: false };
+        let file = |tags| GraphFile { tags, language: CodeLanguage::Rust, is_discussed: false, is_test: false };
         for (left_out, is_known) in [(0, false), (9, false), (10, true)] {
             let graph: Vec<_> = files[left_out..].iter().map(file).collect();
             assert_eq!(definers(&graph).contains_key("new"), is_known, "{left_out}");

@@ -88,6 +88,15 @@ impl CodeLanguage {
         Self::ALL.into_iter().find(|language| language.endings().iter().any(|known| known.eq_ignore_ascii_case(ending)))
     }
 
+    /// Returns the language that stands for all whose files use names of each other.
+    pub(super) fn family(self) -> Self {
+        match self {
+            Self::C => Self::Cpp,
+            Self::JavaScript | Self::Tsx => Self::TypeScript,
+            other => other,
+        }
+    }
+
     /// Returns true if a search in this language looks at a file of the language `of`: headers belong to C as well.
     pub(super) fn searches(self, of: Self, path: &Path) -> bool {
         let is_header = || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("h"));

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 
 use super::cache::{CacheUpdate, CodeCache, ContentKey, KnownFile, SourceStamp};
 use super::graph::{GraphFile, RankedDefinition, rank_definitions};
+use super::language::CodeLanguage;
 use super::parser::{ParseFailure, SourceParser};
 use super::scan::{ScanResult, SkipReason, SourceFile, SourceScope, files_word, skip_note, stop_note};
 use super::tags::{FileTags, extract_tags};
@@ -122,6 +123,7 @@ struct MappedFile {
     shown: String,
     path: Option<PathBuf>,
     real: PathBuf,
+    language: CodeLanguage,
     tags: FileTags,
     /// What the cache is to know; `None`: it knows the file.
     news: Option<(SourceStamp, ContentKey)>,
@@ -156,6 +158,7 @@ fn map(
         .enumerate()
         .map(|(index, file)| GraphFile {
             tags: &file.tags,
+            language: file.language,
             is_discussed: discussed.files.contains(&index),
             is_test: is_test(&file.shown),
         })
@@ -188,6 +191,7 @@ fn read_file(
             shown: file.shown.clone(),
             path: file.path.clone(),
             real: file.real.clone(),
+            language: file.language,
             tags,
             news,
             is_parsed,
