@@ -12,7 +12,7 @@ mod world;
 use anyhow::{Context, Result, bail};
 
 use cases::read_cases;
-use measure::{Measured, measure, speed};
+use measure::{MeasuredCase, measure, speed};
 use world::World;
 
 /// The command line.
@@ -58,11 +58,11 @@ async fn main() -> Result<()> {
     daoyou::llm::install_crypto();
     let arguments = BenchArguments::read(std::env::args().skip(1))?;
     let world = World::build(&arguments).await?;
-    let mut measured: Vec<Measured> = Vec::new();
+    let mut measured: Vec<MeasuredCase> = Vec::new();
     for case in read_cases()? {
         let done = measure(&world, case).await?;
         if arguments.is_listing_cases {
-            let Measured { case, truncated, basic, lost, keywords, .. } = &done;
+            let MeasuredCase { case, truncated, basic, lost, keywords, .. } = &done;
             println!(
                 "- {}: {} to {} tokens; lost {lost:?}; keywords {keywords:?}",
                 case.id, truncated.tokens, basic.tokens

@@ -16,7 +16,7 @@ const SPEED_BYTES: usize = 100_000;
 
 /// What a tier left of a result.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Left {
+pub struct TierOutput {
     pub tokens: usize,
     /// Tokens that the tier itself used.
     pub spent: usize,
@@ -26,14 +26,14 @@ pub struct Left {
 }
 
 /// A case and what each tier left.
-pub struct Measured {
+pub struct MeasuredCase {
     pub case: Case,
     pub text: String,
-    pub raw: Left,
-    pub truncated: Left,
-    pub basic: Left,
-    pub semantic: Option<Left>,
-    pub llm: Option<Left>,
+    pub raw: TierOutput,
+    pub truncated: TierOutput,
+    pub basic: TierOutput,
+    pub semantic: Option<TierOutput>,
+    pub llm: Option<TierOutput>,
     /// The answers that the basic tier lost.
     pub lost: Vec<String>,
     pub keywords: Vec<String>,
@@ -49,13 +49,13 @@ fn squeezed(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }
 
-fn left(text: &str, case: &Case, spent: usize, is_filtered: bool) -> Left {
+fn left(text: &str, case: &Case, spent: usize, is_filtered: bool) -> TierOutput {
     let shown = squeezed(text);
     let answers = case.answer.iter().filter(|answer| shown.contains(&squeezed(answer))).count();
-    Left { tokens: tokens(text), spent, answers, is_filtered }
+    TierOutput { tokens: tokens(text), spent, answers, is_filtered }
 }
 
-pub async fn measure(world: &World, case: Case) -> Result<Measured> {
+pub async fn measure(world: &World, case: Case) -> Result<MeasuredCase> {
     let text = world.result(&case).await?;
     let Some(tool) = world.executor.registry().get(&case.tool) else {
         anyhow::bail!("{}: no tool {}", case.id, case.tool)
@@ -76,7 +76,7 @@ pub async fn measure(world: &World, case: Case) -> Result<Measured> {
         None => None,
     };
     let keywords = done.map(|done| done.keywords).unwrap_or_default();
-    Ok(Measured { case, text, raw, truncated, basic, semantic, llm, lost, keywords })
+    Ok(MeasuredCase { case, text, raw, truncated, basic, semantic, llm, lost, keywords })
 }
 
 async fn through(
@@ -85,7 +85,7 @@ async fn through(
     case: &Case,
     text: &str,
     rule: OutputRule,
-) -> (Left, Option<FilteredResult>) {
+) -> (TierOutput, Option<FilteredResult>) {
     let raw = RawResult { tool: &case.tool, arguments: &case.arguments, text, limit: rule.limit.chars };
     let context = context();
     let files = world.executor.registry().get(&case.tool).and_then(|tool| tool.file_lines(&context));
@@ -102,7 +102,7 @@ fn rendered(done: Option<&FilteredResult>, text: &str, rule: OutputRule) -> Stri
 }
 
 /// Returns how long the basic tier takes for each result of at least 100 KB; shorter results are repeated up to that.
-pub async fn speed(world: &World, measured: &[Measured]) -> Vec<Duration> {
+pub async fn speed(world: &World, measured: &[MeasuredCase]) -> Vec<Duration> {
     let mut times = Vec::new();
     for one in measured.iter().filter(|one| one.text.len() > 4_000) {
         let mut text = String::with_capacity(SPEED_BYTES + one.text.len());

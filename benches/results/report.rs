@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::BenchArguments;
 use super::cases::corpus;
-use super::measure::{Left, Measured};
+use super::measure::{MeasuredCase, TierOutput};
 
 /// Renders the section as Markdown.
-pub fn render(measured: &[Measured], times: &[Duration], arguments: &BenchArguments) -> String {
-    let own: Vec<&Measured> = measured.iter().filter(|one| !one.case.held_out).collect();
-    let held_out: Vec<&Measured> = measured.iter().filter(|one| one.case.held_out).collect();
+pub fn render(measured: &[MeasuredCase], times: &[Duration], arguments: &BenchArguments) -> String {
+    let own: Vec<&MeasuredCase> = measured.iter().filter(|one| !one.case.held_out).collect();
+    let held_out: Vec<&MeasuredCase> = measured.iter().filter(|one| one.case.held_out).collect();
     let chinese = measured.iter().filter(|one| one.case.language == "zh").count();
     let mut text = format!(
         "{} questions about results of tools, {chinese} of them in Chinese, each with the lines that answer it \
@@ -24,7 +24,7 @@ pub fn render(measured: &[Measured], times: &[Duration], arguments: &BenchArgume
         text,
         "| results of | cases | filtered | raw tokens, median (quartiles) | truncated | basic | saved | answer lines: truncated | basic |\n|---|---|---|---|---|---|---|---|---|"
     );
-    let mut by_tool: BTreeMap<&str, Vec<&Measured>> = BTreeMap::new();
+    let mut by_tool: BTreeMap<&str, Vec<&MeasuredCase>> = BTreeMap::new();
     for one in &own {
         by_tool.entry(&one.case.tool).or_default().push(one);
     }
@@ -32,11 +32,17 @@ pub fn render(measured: &[Measured], times: &[Duration], arguments: &BenchArgume
         row(&mut text, tool, cases);
     }
     for (language, name) in [("en", "asked in English"), ("zh", "asked in Chinese")] {
-        let cases: Vec<&Measured> = own.iter().filter(|one| one.case.language == language).copied().collect();
+        let cases: Vec<&MeasuredCase> = own.iter().filter(|one| one.case.language == language).copied().collect();
         row(&mut text, name, &cases);
     }
     row(&mut text, "**all but held out**", &own);
     row(&mut text, "**held out**", &held_out);
+    let answers: usize = measured.iter().map(|one| one.case.answer.len()).sum();
+    let absent = answers - measured.iter().map(|one| one.raw.answers).sum::<usize>();
+    let _ = writeln!(
+        text,
+        "\n{absent} of the {answers} answer lines are on a later page of what the tool returned; they count for no column."
+    );
     tiers(&mut text, measured, arguments);
     test_runs(&mut text, measured);
     let at = |share: f64| {
@@ -54,18 +60,18 @@ pub fn render(measured: &[Measured], times: &[Duration], arguments: &BenchArgume
     text
 }
 
-fn row(text: &mut String, name: &str, cases: &[&Measured]) {
+fn row(text: &mut String, name: &str, cases: &[&MeasuredCase]) {
     if cases.is_empty() {
         return;
     }
-    let sum = |pick: &dyn Fn(&Measured) -> usize| cases.iter().map(|one| pick(one)).sum::<usize>();
-    let spread = |pick: &dyn Fn(&Measured) -> usize| {
+    let sum = |pick: &dyn Fn(&MeasuredCase) -> usize| cases.iter().map(|one| pick(one)).sum::<usize>();
+    let spread = |pick: &dyn Fn(&MeasuredCase) -> usize| {
         let mut all: Vec<usize> = cases.iter().map(|one| pick(one)).collect();
         all.sort_unstable();
         let at = |share: f64| all[((all.len() - 1) as f64 * share).round() as usize];
         format!("{} ({}–{})", at(0.5), at(0.25), at(0.75))
     };
-    let lines = sum(&|one| one.case.answer.len());
+    let lines = sum(&|one| one.raw.answers);
     let _ = writeln!(
         text,
         "| {name} | {} | {} | {} | {} | {} | {} | {} | {} |",
@@ -89,8 +95,8 @@ fn share(part: usize, whole: usize) -> String {
 }
 
 /// The tiers that ask a model, if one was given.
-fn tiers(text: &mut String, measured: &[Measured], arguments: &BenchArguments) {
-    type TierRow<'a> = (&'static str, Option<&'a (String, String)>, fn(&Measured) -> Option<Left>);
+fn tiers(text: &mut String, measured: &[MeasuredCase], arguments: &BenchArguments) {
+    type TierRow<'a> = (&'static str, Option<&'a (String, String)>, fn(&MeasuredCase) -> Option<TierOutput>);
     let given: [TierRow<'_>; 2] = [
         ("semantic", arguments.embeddings.as_ref(), |one| one.semantic),
         ("llm", arguments.chat.as_ref(), |one| one.llm),
@@ -100,9 +106,9 @@ fn tiers(text: &mut String, measured: &[Measured], arguments: &BenchArguments) {
             let _ = writeln!(text, "\nThe {name} tier was not measured: no model was given.");
             continue;
         };
-        let sum = |pick: &dyn Fn(&Measured) -> usize| measured.iter().map(pick).sum::<usize>();
-        let lines = sum(&|one| one.case.answer.len());
-        let of = |value: fn(Left) -> usize| sum(&|one| pick(one).map_or(0, value));
+        let sum = |pick: &dyn Fn(&MeasuredCase) -> usize| measured.iter().map(pick).sum::<usize>();
+        let lines = sum(&|one| one.raw.answers);
+        let of = |value: fn(TierOutput) -> usize| sum(&|one| pick(one).map_or(0, value));
         let (spent, truncated) = (of(|left| left.spent), sum(&|one| one.truncated.tokens));
         let net = match spent {
             0 => "without those of its embeddings".to_owned(),
@@ -126,12 +132,12 @@ const TEST_RUNS: [(&str, &str); 4] = [
 ];
 
 /// What is left of test runs.
-fn test_runs(text: &mut String, measured: &[Measured]) {
+fn test_runs(text: &mut String, measured: &[MeasuredCase]) {
     let size = |name: &str| std::fs::metadata(corpus().join("outputs").join(name)).map_or(0, |file| file.len());
     let raw: u64 = TEST_RUNS.iter().map(|(runner, _)| size(runner)).sum();
     let kept: u64 = TEST_RUNS.iter().map(|(_, tool)| size(tool)).sum();
-    let runs: Vec<&Measured> = measured.iter().filter(|one| one.case.tool == "run_test").collect();
-    let sum = |pick: &dyn Fn(&Measured) -> usize| runs.iter().map(|one| pick(one)).sum::<usize>();
+    let runs: Vec<&MeasuredCase> = measured.iter().filter(|one| one.case.tool == "run_test").collect();
+    let sum = |pick: &dyn Fn(&MeasuredCase) -> usize| runs.iter().map(|one| pick(one)).sum::<usize>();
     let _ = writeln!(
         text,
         "\nOf {} runs of test suites with failures, whose runners print {raw} bytes, `run_test` returned {kept} ({} fewer) when the corpus was captured. \
