@@ -66,8 +66,8 @@ async fn the_events_of_interrupted_turns_stay_as_recorded() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("cut", [Reply::text("The whole answer.").usage(100, 20)]);
-    // The part arrives before the connection breaks.
-    let half = Reply::text("Half of an answer").chunk_chars(4).chunk_delay(Duration::from_millis(100));
+    // The part arrives before the connection breaks. It ends in a space: a last letter that may begin a secret would be held back.
+    let half = Reply::text("Half of an answer").chunk_chars(5).chunk_delay(Duration::from_millis(100));
     model.nth(1, half.drops_after(2));
     model.on("stop me", [Reply::text("never said").held_by(&gate)]);
     let gateway = Gateway::start(Setup::new().model(&model)).await;

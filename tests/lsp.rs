@@ -22,6 +22,7 @@ use crate::support::requirements::{bubblewrap_is_missing, find, is_missing, skip
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
 mod real;
+mod rename;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_daoyou");
 const SERVER: &str = include_str!("lsp/server.py");
@@ -225,73 +226,6 @@ async fn diagnostics_symbols_and_fixes_are_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rename_changes_all_files_or_none() {
-    let rename = |name: &str| json!({"path": "a.go", "line": 2, "character": 7, "new_name": name});
-    let Some(world) = World::scripted("works") else { return };
-    let told = world.says("lsp_rename", rename("新")).await;
-    let expected = "Changed 4 places in 2 files:\n--- a/a.go\n+++ b/a.go\n@@ -1,3 +1,3 @@\n func 道友() {}\n-func old() {}\n\
-                    -// TODO old 😀 TODO\n+func 新() {}\n+// TODO 新 😀 TODO\n--- a/sub/b.go\n+++ b/sub/b.go\n@@ -1,2 +1,2 @@\n\
-                    -/* 😀道 */ old(old)\n+/* 😀道 */ 新(新)\n 道友()";
-    assert_eq!(told, expected);
-    assert_eq!(world.text("sub/b.go"), "/* 😀道 */ 新(新)\r\n道友()\r\n");
-    // The server learns of what was written.
-    assert_eq!(
-        world.says("lsp_definition", json!({"path": "sub/b.go", "line": 1, "character": 10})).await,
-        "a.go:2:6: func 新() {}"
-    );
-    assert_eq!(world.noted("changes"), [json!([["a.go", 2], ["b.go", 2]])]);
-    for (arguments, expected) in [
-        (
-            json!({"path": "a.go", "line": 3, "character": 1, "new_name": "x"}),
-            "nothing to rename is at line 3, character 1; nothing was changed",
-        ),
-        (rename(" "), "new_name: a name of 1 to 200 characters"),
-        (rename("a\nb"), "new_name: a name of 1 to 200 characters"),
-    ] {
-        let told = world.says("lsp_rename", arguments).await;
-        assert!(told.contains(expected), "{told}");
-    }
-    for (mode, expected) in [
-        ("outside", "Error: the server would change /etc/hosts, which is not for it; nothing was changed"),
-        ("linked", "link/a.go, which is not for it; nothing was changed"),
-        ("other", "c.txt, which is not for it; nothing was changed"),
-        ("elsewhere", "a.go, which is not for it; nothing was changed"),
-        ("overlap", "Error: a.go: two edits overlap; nothing was changed"),
-        ("moves", "Error: the server would also create, move or delete files, which is not done; nothing was changed"),
-        ("poor", "Error: python3 cannot do this: it renames nothing"),
-    ] {
-        let Some(world) = World::scripted(mode) else { return };
-        // A name within the workspace that leads to a folder which servers do not see.
-        world.write("mail/a.go", "of others\n");
-        std::os::unix::fs::symlink("mail", world.path("link")).unwrap();
-        let told = world.says("lsp_rename", rename("new")).await;
-        assert!(
-            told.starts_with("Error: ") && told.ends_with(expected.trim_start_matches("Error: ")),
-            "{mode}: {told}"
-        );
-        assert_eq!(world.text("mail/a.go"), "of others\n", "{mode}");
-        for (name, text) in FILES {
-            assert_eq!(world.text(name), text, "{mode}");
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_rename_of_a_text_that_changed_meanwhile_is_refused() {
-    let Some(world) = World::scripted("late") else { return };
-    let new = "func 道友() {}\n\nfunc old() {}\n";
-    let renamed = world.says("lsp_rename", json!({"path": "a.go", "line": 2, "character": 7, "new_name": "new"}));
-    let changed = async {
-        until("the rename", async || (!world.noted("renaming").is_empty()).then_some(())).await;
-        world.write("a.go", new);
-        world.says("lsp_symbols", json!({"path": "a.go"})).await
-    };
-    let (told, symbols) = tokio::join!(renamed, changed);
-    assert_eq!(told, "Error: files changed meanwhile; nothing was changed. Try again");
-    assert_eq!((symbols.as_str(), world.text("a.go").as_str()), ("1: function 道友\n3: function old", new));
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_folder_of_others_that_appears_is_hidden_from_the_next_answer() {
     let Some(world) = World::scripted("works") else { return };
     if bubblewrap_is_missing() {
@@ -329,6 +263,7 @@ async fn a_server_that_misbehaves_gives_one_clear_error() {
         ("duplicates", "No definition found."),
         ("asks", FOUND),
         ("indexing", "a.go:2:6: func old() {}\n[python3 still reads the project: something may be missing]"),
+        ("shows-early", "a.go:2:6: func old() {}\n[python3 still reads the project: something may be missing]"),
         ("dies", "Error: python3 ended (exit code 3): no license found"),
         ("dies-once", FOUND),
         ("crash", "Error: python3 ended (exit code 7): panic: no more memory"),
@@ -359,7 +294,7 @@ async fn a_server_that_misbehaves_gives_one_clear_error() {
             "slow" => {
                 until("the cancellation", async || (world.noted("cancelled") == [json!("slow")]).then_some(())).await;
             }
-            "indexing" => {
+            "indexing" | "shows-early" => {
                 let rename = json!({"path": "a.go", "line": 2, "character": 7, "new_name": "new"});
                 let told = world.says("lsp_rename", rename).await;
                 assert!(told.contains("may not know all places; nothing was changed"), "{told}");
@@ -371,7 +306,16 @@ async fn a_server_that_misbehaves_gives_one_clear_error() {
         // Nothing of a server that was stopped is left.
         let lives = matches!(
             mode,
-            "noise" | "duplicates" | "asks" | "indexing" | "dies-once" | "slow" | "wrong" | "fault" | "poor"
+            "noise"
+                | "duplicates"
+                | "asks"
+                | "indexing"
+                | "shows-early"
+                | "dies-once"
+                | "slow"
+                | "wrong"
+                | "fault"
+                | "poor"
         );
         until("the end of the server", async || (world.is_running() == lives).then_some(())).await;
         assert!(world.says("read_file", json!({"path": "c.txt"})).await.contains("plain"), "{mode}");
@@ -395,8 +339,9 @@ async fn a_server_that_says_when_it_is_ready_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_not_well_says_so_in_results() {
+async fn a_problem_that_a_server_reports_is_noted_in_results() {
     for (mode, report, renames) in [
+        ("shows", "reports a problem with the project or its libraries", true),
         ("error", "reports that it could not load the project", false),
         ("warning", "reports a problem with the project or its libraries", true),
     ] {

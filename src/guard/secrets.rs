@@ -1,6 +1,7 @@
 //! The secrets of the configuration, which are removed from texts that leave the program.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use daoyou_channels::settings::Secret;
@@ -9,13 +10,57 @@ use super::redact::HIDDEN;
 
 /// Shorter values occur in ordinary text and would be removed from it.
 const SHORTEST: usize = 8;
-/// The sign of a cut in a line, and the shortest part of a secret that is recognized beside it.
-const CUT: &str = "…";
-const SHORTEST_PART: usize = 6;
+/// The shortest part of a secret that is recognized, in characters; it is at least half of the secret.
+const SHORTEST_PART: usize = 10;
 
 /// Secret values without surrounding white space. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct KnownSecrets(Arc<[Secret]>);
+pub struct KnownSecrets(Arc<[KnownSecret]>);
+
+struct KnownSecret {
+    value: Secret,
+    /// The start and the end that are recognized by themselves: a long text may have been cut within a secret.
+    start: Option<Range<usize>>,
+    end: Option<Range<usize>>,
+}
+
+impl KnownSecret {
+    fn new(value: Secret) -> Self {
+        let text = value.expose();
+        let count = text.chars().count();
+        let part = SHORTEST_PART.max(count.div_ceil(2));
+        let byte_of = |at: usize| text.char_indices().nth(at).map(|(byte, _)| byte);
+        // The start of an address says which service it is, and is not secret.
+        let start = byte_of(part).filter(|_| !text.contains("://")).map(|end| 0..end);
+        let end = byte_of(count.saturating_sub(part)).filter(|_| part < count).map(|start| start..text.len());
+        Self { value, start, end }
+    }
+
+    /// Replaces the secret and its parts; returns true if there was one.
+    fn redact(&self, text: &mut String) -> bool {
+        let secret = self.value.expose();
+        let mut found = text.contains(secret);
+        if found {
+            *text = text.replace(secret, HIDDEN);
+        }
+        for part in [&self.start, &self.end].into_iter().flatten() {
+            while let Some(at) = text.find(&secret[part.clone()]) {
+                let (before, after) = (&text[..at], &text[at + part.len()..]);
+                // As much of the secret as stands around the part.
+                let more = common_len(secret[part.end..].chars(), after.chars());
+                let less = common_len(secret[..part.start].chars().rev(), before.chars().rev());
+                text.replace_range(at - less..at + part.len() + more, HIDDEN);
+                found = true;
+            }
+        }
+        found
+    }
+}
+
+/// Returns the bytes of the characters that two texts have in common at their start.
+fn common_len(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>) -> usize {
+    one.zip(other).take_while(|(one, other)| one == other).map(|(one, _)| one.len_utf8()).sum()
+}
 
 impl KnownSecrets {
     /// Keeps those of `values` that are long enough to be recognized as secrets.
@@ -26,7 +71,7 @@ impl KnownSecrets {
         // One secret may contain another.
         values.sort_by(|a, b| b.expose().len().cmp(&a.expose().len()).then_with(|| a.expose().cmp(b.expose())));
         values.dedup_by(|a, b| a.expose() == b.expose());
-        Self(values.into())
+        Self(values.into_iter().map(KnownSecret::new).collect())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -35,59 +80,22 @@ impl KnownSecrets {
 
     /// Returns true if `text` contains a secret.
     pub fn occur_in(&self, text: &str) -> bool {
-        self.0.iter().any(|secret| text.contains(secret.expose()))
+        self.0.iter().any(|secret| text.contains(secret.value.expose()))
     }
 
-    /// Removes the secrets from `text`, and the parts of one that a cut has left before or behind its `…`; returns true if there
-    /// was one.
+    /// Removes the secrets from `text`, and what a cut has left of one; returns true if there was one.
     pub fn redact(&self, text: &mut String) -> bool {
         let mut found = false;
-        for secret in self.0.iter().map(Secret::expose) {
-            if text.contains(secret) {
-                *text = text.replace(secret, HIDDEN);
-                found = true;
-            }
-        }
-        if !self.is_empty() && text.contains(CUT) {
-            found |= self.redact_cut(text);
+        for secret in self.0.iter() {
+            found |= secret.redact(text);
         }
         found
-    }
-
-    fn redact_cut(&self, text: &mut String) -> bool {
-        let mut pieces: Vec<String> = text.split(CUT).map(str::to_owned).collect();
-        let (last, mut found) = (pieces.len() - 1, false);
-        for (at, piece) in pieces.iter_mut().enumerate() {
-            let before_cut = if at < last { self.partial_match_len(piece) } else { 0 };
-            if before_cut >= SHORTEST_PART {
-                piece.replace_range(piece.len() - before_cut.., HIDDEN);
-                found = true;
-            }
-            let behind_cut = if at > 0 { self.rest_len(piece) } else { 0 };
-            if behind_cut >= SHORTEST_PART {
-                piece.replace_range(..behind_cut, HIDDEN);
-                found = true;
-            }
-        }
-        if found {
-            *text = pieces.join(CUT);
-        }
-        found
-    }
-
-    /// Returns how many bytes at the start of `text` are the end of a secret.
-    fn rest_len(&self, text: &str) -> usize {
-        let rest = |secret: &Secret| {
-            let secret = secret.expose().as_bytes();
-            (1..secret.len()).find(|at| text.as_bytes().starts_with(&secret[*at..])).map(|at| secret.len() - at)
-        };
-        self.0.iter().filter_map(rest).max().unwrap_or(0)
     }
 
     /// Returns how many bytes at the end of `text` may be the start of a secret, which the following text decides.
     pub fn partial_match_len(&self, text: &str) -> usize {
-        let open = |secret: &Secret| {
-            let secret = secret.expose().as_bytes();
+        let open = |secret: &KnownSecret| {
+            let secret = secret.value.expose().as_bytes();
             let tail = &text.as_bytes()[text.len() - text.len().min(secret.len() - 1)..];
             let first = tail.iter().enumerate().filter(|(_, byte)| secret.first() == Some(*byte));
             first.map(|(at, _)| &tail[at..]).find(|part| secret.starts_with(part)).map(<[u8]>::len)
@@ -127,14 +135,20 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_secrets_beside_a_cut_are_removed() {
-        let secrets = KnownSecrets::new(["sk-canary-1", "sk-canary-1-more", "密钥在这里"].map(Secret::new));
+    fn what_a_cut_has_left_of_a_secret_is_removed() {
+        let key = "sk-ant-api03-0123456789-abcdefghij-0123456789";
+        let hook = "https://hooks.example.org/services/T1/0123456789abcdef";
+        let secrets = KnownSecrets::new([key, hook, "密钥在这里，谁也不要告诉他的朋友"].map(Secret::new));
         for (text, expected) in [
-            ("a sk-canary… and sk-can…", "a (hidden)… and (hidden)…"),
-            ("…anary-1-more, …more, …密钥在这里", "…(hidden), …more, …(hidden)"),
-            ("…sk-canary-1…密钥…", "…(hidden)…(hidden)…"),
-            ("…在这里…在这里", "…(hidden)…(hidden)"),
-            ("s… sk-… sk-canary", "s… sk-… sk-canary"),
+            ("a sk-ant-api03-0123456789-ab… and more", "a (hidden)… and more"),
+            ("sk-ant-api03-0123456789-abcde\n[cut]", "(hidden)\n[cut]"),
+            ("…89-abcdefghij-0123456789, 0123456789", "…(hidden), 0123456789"),
+            ("sk-ant-api03-0123456789-abcXsk-ant-api03-0123456789-abc", "(hidden)X(hidden)"),
+            ("the prefix sk-ant-api03-… is public", "the prefix sk-ant-api03-… is public"),
+            ("https://hooks.example.org/services/…", "https://hooks.example.org/services/…"),
+            ("org/services/T1/0123456789abcdef", "(hidden)"),
+            ("密钥在这里，谁也不要告…", "(hidden)…"),
+            ("密钥在这里…他的朋友", "密钥在这里…他的朋友"),
         ] {
             let mut redacted = text.to_owned();
             assert_eq!(secrets.redact(&mut redacted), text != expected, "{text}");

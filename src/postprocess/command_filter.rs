@@ -2,14 +2,12 @@
 //! end; what merely reports success is counted, and repeats are folded.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
-
-use regex::Regex;
 
 use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::relevance::Relevance;
+use crate::text::pattern;
 
 /// The lines at the start and at the end that always stay.
 const HEAD_LINES: usize = 3;
@@ -28,47 +26,47 @@ const KEPT_REPEATS: usize = 2;
 /// Lines that differ only in numbers are repeats from this many on.
 const MIN_REPEATS: usize = 4;
 
-static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(
-        r"(?i)(^|[^a-z0-9_])(error|errors|failed|failure|failures|fatal|panicked|panic|exception|traceback|assertionerror|undefined reference|not found|no such file|permission denied|segmentation fault|killed|timed out|cannot|could not|unable to|refused|denied|✕|✗|×|not ok)([^a-z0-9_]|$)|^\s*(E\s{2,}|FAIL\b|ERR!|>\s.*:\d+)|[A-Z][A-Za-z]*(Error|Exception)\b|错误|失败|异常",
-    )
-});
-/// A place in a file: `path:line`, or `File "path", line 5`.
-static PLACE: LazyLock<Regex> =
-    LazyLock::new(|| compiled(r#"[\w./\\-]+\.\w{1,6}[:(]\d+|File "[^"]+", line \d+|^\s*-->\s"#));
-/// What reports success, progress, or that nothing happened.
-static NOISE: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(
-        r"(?i)^\s*(test .* \.\.\. (ok|ignored)|ok \d+|(✓|✔|√)|pass(ed)?\b|compiling |checking |downloading |downloaded |fresh |collecting |using cached |requirement already satisfied|unpacking |selecting |preparing to unpack|get:\d|hit:\d|--- pass|=== run|=== (cont|pause)|\[\s*\d+%\])|\bPASSED\b|\.\.\. ok$|^[.sSx]+(\s+\[\s*\d+%\])?$",
-    )
-});
-/// Counts of failures that are zero are no failures.
-static ZERO: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(
-        r"(?i)\b(0|no) (error|errors|failed|failures|failing)\b|failed[:=]\s*0\b|failures[:=]\s*0\b|errors[:=]\s*0\b",
-    )
-});
-/// What differs between repeats: numbers, times, digests, addresses.
-static VARYING: LazyLock<Regex> = LazyLock::new(|| compiled(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+"));
-/// A line of a log: it begins with a time.
-static STAMP: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(
-        r"^\[?(\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d+ \d\d:\d\d)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}",
-    )
-});
-/// The name of a test that failed, as test runners write it: pytest and `run_test`; pytest -v; Go; cargo; jest, mocha and vitest; TAP;
-/// unittest; nextest.
-static FAILED_TEST: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(
-        r"^\s*(FAILED (\S*::\S|.*\(\S+:\d+\)$|\S+\.\w+( - |$))|\S+::.* FAILED\b|--- FAIL: \S|test .* \.\.\. FAILED|[✕✗✘×] \S|FAIL\s+[\w@./-]*[./]\S+|not ok \d+|(FAIL|ERROR): \S+ \(\S+\)|FAIL \[\s*[\d.]+m?s\])",
-    )
-});
-static WARNING: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?i)\bwarn(ing)?\b|警告"));
-
-fn compiled(pattern: &str) -> Regex {
-    // The patterns are constants of this file.
-    Regex::new(pattern).unwrap_or_else(|_| unreachable!("the pattern {pattern} is valid"))
-}
+pattern!(
+    FAILURE,
+    r"(?i)(^|[^a-z0-9_])(error|errors|failed|failure|failures|fatal|panicked|panic|exception|traceback|assertionerror|undefined reference|not found|no such file|permission denied|segmentation fault|killed|timed out|cannot|could not|unable to|refused|denied|✕|✗|×|not ok)([^a-z0-9_]|$)|^\s*(E\s{2,}|FAIL\b|ERR!|>\s.*:\d+)|[A-Z][A-Za-z]*(Error|Exception)\b|错误|失败|异常"
+);
+pattern!(
+    /// A place in a file: `path:line`, or `File "path", line 5`.
+    PLACE,
+    r#"[\w./\\-]+\.\w{1,6}[:(]\d+|File "[^"]+", line \d+|^\s*-->\s"#
+);
+pattern!(
+    /// What reports success, progress, or that nothing happened.
+    NOISE,
+    r"(?i)^\s*(test .* \.\.\. (ok|ignored)|ok \d+|(✓|✔|√)|pass(ed)?\b|compiling |checking |downloading |downloaded |fresh |collecting |using cached |requirement already satisfied|unpacking |selecting |preparing to unpack|get:\d|hit:\d|--- pass|=== run|=== (cont|pause)|\[\s*\d+%\])|\bPASSED\b|\.\.\. ok$|^[.sSx]+(\s+\[\s*\d+%\])?$"
+);
+pattern!(
+    /// Counts of failures that are zero are no failures.
+    ZERO,
+    r"(?i)\b(0|no) (error|errors|failed|failures|failing)\b|failed[:=]\s*0\b|failures[:=]\s*0\b|errors[:=]\s*0\b"
+);
+pattern!(
+    /// What differs between repeats: numbers, times, digests, addresses.
+    VARYING,
+    r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+"
+);
+pattern!(
+    /// A line of a log: it begins with a time.
+    STAMP,
+    r"^\[?(\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d+ \d\d:\d\d)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}"
+);
+pattern!(
+    /// The name of a test that failed, as test runners write it: pytest and `run_test`; pytest -v; Go; cargo; jest, mocha and vitest;
+    /// TAP; unittest; nextest; googletest; Gradle.
+    FAILED_TEST,
+    r"^\s*(FAILED (\S*::\S|.*\(\S+:\d+\)$|.*\(\S+\.\w+\)$|\S+\.\w+( - |$))|\S+::.* FAILED\b|--- FAIL: \S|test .* \.\.\. FAILED|[✕✗✘×] \S|FAIL\s+[\w@./-]*[./]\S+|not ok \d+|(FAIL|ERROR): \S+ \(\S+\)|FAIL \[\s*[\d.]+m?s\]|\[\s*FAILED\s*\] \S|\S.* > .* FAILED$)"
+);
+pattern!(
+    /// The name of a test that failed, in a result of `run_test`: a place may be missing.
+    FAILED_IN_REPORT,
+    r"^FAILED \S"
+);
+pattern!(WARNING, r"(?i)\bwarn(ing)?\b|警告");
 
 /// Returns true if most lines begin with a time.
 pub fn is_log(lines: &TextLines<'_>) -> bool {
@@ -102,27 +100,31 @@ fn class_of(line: &str) -> LineClass {
 pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
-    let classes: Vec<LineClass> = lines.bodies.iter().map(|line| class_of(line)).collect();
-    let is_log = is_log(&lines);
-    // A question about all asks for each repeat, too.
-    let folded = if query.is_broad { vec![false; lines.len()] } else { fold(&lines, is_log) };
+    let mut classes: Vec<LineClass> = lines.bodies.iter().map(|line| class_of(line)).collect();
     let relevance = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
+    if asks_for_successes(query, &classes, &relevance) {
+        classes.iter_mut().filter(|class| **class == LineClass::Noise).for_each(|class| *class = LineClass::Other);
+    }
+    let is_log = is_log(&lines);
+    // The lines that name a test that failed.
+    let failed_tests: Vec<bool> =
+        lines.bodies.iter().map(|line| !is_log && names_failed_test(raw.tool, line)).collect();
+    // A question about all asks for each repeat, too.
+    let folded = if query.is_broad { vec![false; lines.len()] } else { fold(&lines, is_log, &failed_tests) };
     let budget = |share: f64| OutputBudget {
         chars: (raw.limit.min(body.chars().count()) as f64 * share) as usize,
-        lines: settings.max_lines,
+        lines: (settings.max_lines as f64 * share / MAX_SHARE) as usize,
     };
     let mut selection = LineSelection::of_short(&lines, (raw.limit as f64 * MAX_SHARE) as usize);
     keep_edges(&lines, &mut selection);
-    if !is_log {
-        let for_tests = budget(if query.is_about_failures() { MAX_SHARE } else { RELATED_SHARE });
-        keep_failed_tests(&lines, for_tests, &mut selection);
-    }
+    let for_tests = budget(if query.is_about_failures() { MAX_SHARE } else { RELATED_SHARE });
+    keep_failed_tests(&failed_tests, for_tests, &mut selection);
     // The lines that the question asks for come before failures that it may not be about.
     let is_cut = body.chars().count() > raw.limit;
     let has_relevant = (!query.is_broad || is_cut) && keep_relevant(&relevance, query, &budget, &mut selection)?;
     let is_about_failures = query.intent == Intent::DebugError || !has_relevant;
     let for_failures = budget(if is_about_failures { MAX_SHARE } else { RELATED_SHARE });
-    let has_failures = keep_failures(&lines, &classes, &folded, for_failures, &mut selection);
+    let has_failures = keep_failures(&lines, &classes, &folded, for_failures, &mut selection)?;
     let budget = budget(MAX_SHARE);
     let noise = classes.iter().filter(|class| **class == LineClass::Noise).count();
     let repeated = folded.iter().filter(|is_repeat| **is_repeat).count();
@@ -169,9 +171,19 @@ fn keep_edges(lines: &TextLines<'_>, selection: &mut LineSelection<'_>) {
     }
 }
 
+/// Returns true if a question about all of something is about what succeeded, which is noise for other questions.
+fn asks_for_successes(query: &FilterQuery, classes: &[LineClass], relevance: &Relevance) -> bool {
+    let is_named = || (0..classes.len()).any(|at| classes[at] == LineClass::Noise && relevance.scores[at] > 0.0);
+    query.is_broad && !query.is_about_failures() && !query.is_yes_or_no() && (query.names_success() || is_named())
+}
+
+fn names_failed_test(tool: &str, line: &str) -> bool {
+    FAILED_TEST.is_match(line) || (tool == "run_test" && FAILED_IN_REPORT.is_match(line))
+}
+
 /// Keeps the names of all tests that failed.
-fn keep_failed_tests(lines: &TextLines<'_>, budget: OutputBudget, selection: &mut LineSelection<'_>) {
-    for at in (0..lines.len()).filter(|at| FAILED_TEST.is_match(lines.bodies[*at])) {
+fn keep_failed_tests(failed_tests: &[bool], budget: OutputBudget, selection: &mut LineSelection<'_>) {
+    for at in (0..failed_tests.len()).filter(|at| failed_tests[*at]) {
         if budget.is_full(selection) {
             break;
         }
@@ -179,15 +191,19 @@ fn keep_failed_tests(lines: &TextLines<'_>, budget: OutputBudget, selection: &mu
     }
 }
 
-/// Keeps failures with the lines that belong to them; returns true if there are some.
+/// Keeps failures with the lines that belong to them; returns true if there are some. `None`: all are too long, so that a cut of the whole
+/// shows more of them.
 fn keep_failures(
     lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
     budget: OutputBudget,
     selection: &mut LineSelection<'_>,
-) -> bool {
+) -> Option<bool> {
     let failures: Vec<usize> = (0..lines.len()).filter(|at| classes[*at] == LineClass::Failure).collect();
+    if !failures.is_empty() && failures.iter().all(|at| selection.is_too_long(*at)) {
+        return None;
+    }
     // Names and places of all of them come before the details of any.
     for at in &failures {
         if !folded[*at] && !budget.is_full(selection) {
@@ -215,7 +231,7 @@ fn keep_failures(
             details.take_while(|at| !lines.bodies[*at].trim().is_empty() && classes[*at] != LineClass::Noise).count();
         selection.keep(at.saturating_sub(1)..at + 1 + end);
     }
-    !failures.is_empty()
+    Some(!failures.is_empty())
 }
 
 /// Keeps lines that hold what the question asks for, the best first; returns true if the question distinguishes lines. `None`: the best
@@ -280,12 +296,12 @@ fn keep_all_but_if_short(
 }
 
 /// Returns the lines that repeat others but for numbers, beyond the first ones of each pattern. The last of a pattern stays too.
-fn fold(lines: &TextLines<'_>, is_log: bool) -> Vec<bool> {
+fn fold(lines: &TextLines<'_>, is_log: bool, failed_tests: &[bool]) -> Vec<bool> {
     let pattern = |line: &str| VARYING.replace_all(line.trim(), "#").into_owned();
     let mut places: HashMap<String, Vec<usize>> = HashMap::new();
     for (at, line) in lines.bodies.iter().enumerate() {
         // Short lines, such as a closing bracket, are the shape of something else. A failing test is never the repeat of another.
-        if is_log || (line.trim().len() > 12 && !FAILED_TEST.is_match(line)) {
+        if is_log || (line.trim().len() > 12 && !failed_tests[at]) {
             places.entry(pattern(line)).or_default().push(at);
         }
     }
@@ -319,7 +335,12 @@ mod tests {
             ("FAIL: test_add (tests.test_math.Add)", true),
             ("ERROR: test_add (tests.test_math.Add)", true),
             ("        FAIL [   1.2s] daoyou store::opens", true),
+            ("[  FAILED  ] Reader.Parses/7, where GetParam() = 7", true),
+            ("ParserTest > case7() FAILED", true),
+            ("FAILED case 7 (test/parser.spec.js)", true),
             ("FAILED (failures=2)", false),
+            ("[  FAILED  ]", false),
+            ("3 > 2 FAILED again", false),
             ("test result: FAILED. 201 passed; 1 failed", false),
             ("FAIL", false),
             ("2024-05-01T10:00:00Z warn FAILED to renew the lease", false),

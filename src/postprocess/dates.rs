@@ -16,15 +16,15 @@ pub struct QuestionDate {
     pub forms: Vec<String>,
 }
 
-/// `7 April 2013`; `April 7th 2013` and `2013年4月7日`, both also without the day.
-static DATES: LazyLock<[Regex; 3]> = LazyLock::new(|| {
+/// `7 April 2013`; `April 7th 2013`, `2013年4月7日` and `2013-04-07`, all three also without the day.
+static DATES: LazyLock<[Regex; 4]> = LazyLock::new(|| {
     [
         format!(r"(?i)\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<m>{MONTH}),?\s+(?P<y>\d{{4}})\b"),
         format!(r"(?i)\b(?P<m>{MONTH})\s+(?:(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,?\s+)?(?P<y>\d{{4}})\b"),
         r"(?P<y>\d{4})\s*年\s*(?P<m>\d{1,2})\s*月(?:份|\s*(?P<d>\d{1,2})\s*[日号])?".to_owned(),
+        r"\b(?P<y>[12]\d{3})[-/](?P<m>\d{1,2})(?:[-/](?P<d>\d{1,2}))?\b".to_owned(),
     ]
-    // The patterns are constants of this file.
-    .map(|pattern| Regex::new(&pattern).unwrap_or_else(|_| unreachable!("the pattern {pattern} is valid")))
+    .map(|pattern| Regex::new(&pattern).expect("a constant pattern is valid"))
 });
 
 /// Returns the dates of a question that name at least a year and a month.
@@ -69,6 +69,11 @@ mod tests {
             ("in May 2009", Some(("May 2009", "2009-05"))),
             ("2009 年 6 月的就业人数", Some(("2009 年 6 月", "2009-06"))),
             ("2013年4月17日", Some(("2013年4月17日", "2013-04-17"))),
+            ("rain of 2013-04-07", Some(("2013-04-07", "2013-04-07"))),
+            ("2013/4/7 的雨", Some(("2013/4/7", "2013-04-07"))),
+            ("in 2013-04?", Some(("2013-04", "2013-04"))),
+            ("2013-14", None),
+            ("12013-04-07", None),
             ("2013年14月", None),
             ("in 1975", None),
             ("maybe 2013", None),

@@ -8,6 +8,7 @@ use super::config::ToolFilterConfig;
 use super::intent::Intent;
 use super::question::Keyword;
 use super::relevance::Relevance;
+use crate::text::stem;
 
 /// A result that may be filtered.
 #[derive(Clone, Copy, Debug)]
@@ -66,13 +67,38 @@ pub const MIN_EVIDENCE_OF_LISTS: f64 = 0.35;
 pub const MIN_EVIDENCE_OF_SEARCHES: f64 = 0.5;
 
 /// The stems of words of questions about what failed.
-const OF_FAILURES: &[&str] = &["fail", "failur", "error", "crash", "broken", "panic", "pass"];
+const OF_FAILURES: &[&str] = &["fail", "failur", "error", "crash", "broken", "panic"];
+/// The stems of words of questions about what succeeded, and the Chinese words.
+const OF_SUCCESS: &[&str] = &["pass", "ok", "succe", "success", "succeed", "green"];
+const OF_CHINESE_SUCCESS: &[&str] = &["通过", "成功"];
+/// The first words of questions that are answered by yes or no.
+const OF_YES_OR_NO: &[&str] = &["did", "do", "does", "is", "are", "was", "were", "has", "have"];
 
 impl FilterQuery {
-    /// Returns true if the question is about what failed.
+    /// Returns true if the question is about what failed; also whether tests pass, but not how arguments are passed.
     pub fn is_about_failures(&self) -> bool {
-        let mut words = self.keywords.iter().flat_map(|keyword| &keyword.words);
-        self.intent == Intent::DebugError || words.any(|(word, _)| OF_FAILURES.contains(&word.as_str()))
+        let has_word = |is_wanted: &dyn Fn(&str) -> bool| {
+            self.keywords.iter().flat_map(|keyword| &keyword.words).any(|(word, _)| is_wanted(word))
+        };
+        self.intent == Intent::DebugError
+            || has_word(&|word| OF_FAILURES.contains(&word))
+            || (!self.is_broad && has_word(&|word| word == "pass") && has_word(&|word| word == "test"))
+    }
+
+    /// Returns true if the question names what succeeded.
+    pub fn names_success(&self) -> bool {
+        let text = self.text.to_lowercase();
+        let mut words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        words.any(|word| OF_SUCCESS.contains(&stem(word).as_str()))
+            || OF_CHINESE_SUCCESS.iter().any(|word| text.contains(word))
+    }
+
+    /// Returns true if the answer is yes or no, so that no list of all is wanted.
+    pub fn is_yes_or_no(&self) -> bool {
+        let text = self.text.trim().to_lowercase();
+        let first = text.split_whitespace().next().unwrap_or_default();
+        let last = text.trim_end_matches(|c: char| !c.is_alphanumeric()).chars().next_back();
+        OF_YES_OR_NO.contains(&first) || last == Some('吗')
     }
 
     /// Returns true if the question tells the parts of a result apart, with at least this evidence.

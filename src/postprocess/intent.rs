@@ -1,5 +1,7 @@
 //! What a question asks for, by rules.
 
+use super::phrases::has_word_start;
+
 /// The intent of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
@@ -28,7 +30,7 @@ impl Intent {
     /// Returns the intent of a question, and how sure that is (0 to 1).
     pub fn of(question: &str) -> (Self, f64) {
         let question = question.to_lowercase();
-        let fits = |words: &&[&str]| words.iter().any(|word| has_words(&question, word));
+        let fits = |words: &&[&str]| words.iter().any(|word| has_word_start(&question, word));
         RULES
             .iter()
             .find(|(_, words)| fits(words))
@@ -45,12 +47,6 @@ impl Intent {
             Self::General => "general",
         }
     }
-}
-
-/// Returns true if a text holds these words. An English word must begin a word: "terror" is no error; "errors" is one.
-fn has_words(text: &str, words: &str) -> bool {
-    let begins = |at: usize| !text[..at].chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric());
-    text.match_indices(words).any(|(at, _)| !words.is_ascii() || begins(at))
 }
 
 #[cfg(test)]

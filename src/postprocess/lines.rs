@@ -1,9 +1,8 @@
 //! The lines of a result, and those that stay.
 
 use std::ops::Range;
-use std::sync::LazyLock;
 
-use regex::Regex;
+use crate::text::pattern;
 
 /// The lines of a result.
 pub struct TextLines<'a> {
@@ -53,12 +52,12 @@ fn number_of(line: &str) -> Option<(usize, &str)> {
 /// The most omissions of a result that are repeated.
 const MAX_OMISSIONS: usize = 4;
 
-/// A line of a result that says what is missing there: its middle was cut, or was not read.
-static OMISSION: LazyLock<Regex> = LazyLock::new(|| {
-    // The pattern is a constant of this file.
-    Regex::new(r"(?m)^\[\.\.\. (\d+ (?:characters|bytes), (\d+) lines (?:cut|are not searched))\b[^\n]*\]$")
-        .unwrap_or_else(|_| unreachable!("the pattern of omissions is valid"))
-});
+pattern!(
+    /// A line of a result that says what is missing there: its middle was cut, or was not read. More lines than a result can have are no
+    /// count.
+    OMISSION,
+    r"(?m)^\[\.\.\. (\d+ (?:characters|bytes), (\d{1,12}) lines (?:cut|are not searched))\b[^\n]*\]$"
+);
 
 /// A part that is missing in the text of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,22 @@
 
 /// Returns true if a text in lower case contains a phrase: an English one as whole words, a Chinese one anywhere.
 pub fn has_phrase(text: &str, phrase: &str) -> bool {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.match_indices(phrase).any(|(at, _)| {
-        let before = text[..at].chars().next_back();
-        let after = text[at + phrase.len()..].chars().next();
-        !phrase.is_ascii() || ![before, after].into_iter().flatten().any(is_word)
-    })
+    places(text, phrase).any(|at| !phrase.is_ascii() || !text[at + phrase.len()..].starts_with(is_word_char))
+}
+
+/// As [`has_phrase`], but the last word may go on: `error` is in "errors", and not in "terror".
+pub fn has_word_start(text: &str, phrase: &str) -> bool {
+    places(text, phrase).next().is_some()
+}
+
+/// Returns where a phrase begins, an English one only at the start of a word.
+fn places(text: &str, phrase: &str) -> impl Iterator<Item = usize> {
+    let begins = |at: &usize| !phrase.is_ascii() || !text[..*at].ends_with(is_word_char);
+    text.match_indices(phrase).map(|(at, _)| at).filter(begins)
+}
+
+fn is_word_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }
 
 #[cfg(test)]

@@ -1,8 +1,5 @@
 //! Chooses the filter of a result, and decides whether what it left is better than the whole.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::command_filter;
@@ -18,6 +15,7 @@ use super::section_filter;
 use super::semantic::SemanticFilter;
 use super::summary::{ModelUse, ResultSummarizer};
 use super::table_filter;
+use crate::text::pattern;
 
 /// A shorter result stays, in characters.
 const MIN_CHARS: usize = 1_500;
@@ -282,7 +280,8 @@ impl Postprocessor {
 fn with_omissions(raw: &RawResult<'_>, mut output: FilterOutput) -> FilterOutput {
     let omissions = omissions(raw.text);
     if matches!(output.unit, "lines" | "rows" | "matches" | "entries") {
-        let markers = omissions.iter().filter(|omission| !omission.is_last).count();
+        // Only matches are not counted by lines, of which the markers are some.
+        let markers = omissions.iter().filter(|omission| !omission.is_last && output.unit != "matches").count();
         let missing: usize = omissions.iter().map(|omission| omission.lines).sum();
         output.original = output.original.saturating_sub(markers).max(output.kept) + missing;
     }
@@ -313,15 +312,16 @@ fn is_filtered(text: &str) -> bool {
     text.trim_end().lines().next_back().is_some_and(|last| last.starts_with(NOTE))
 }
 
-/// The head of a hunk: of a unified diff, of a merge (`@@@`), or of a context diff.
-static HUNK: LazyLock<Regex> = LazyLock::new(|| compiled(r"^(@@+ (-\d+(,\d+)? )+\+\d+(,\d+)? @@|\*{15}$)"));
-/// The head of a hunk of a plain diff, such as `1,2c3,4`.
-static PLAIN_HUNK: LazyLock<Regex> = LazyLock::new(|| compiled(r"^\d+(,\d+)?[acd]\d+(,\d+)?$"));
-
-fn compiled(pattern: &str) -> Regex {
-    // The patterns are constants of this file.
-    Regex::new(pattern).unwrap_or_else(|_| unreachable!("the pattern {pattern} is valid"))
-}
+pattern!(
+    /// The head of a hunk: of a unified diff, of a merge (`@@@`), or of a context diff.
+    HUNK,
+    r"^(@@+ (-\d+(,\d+)? )+\+\d+(,\d+)? @@|\*{15}$)"
+);
+pattern!(
+    /// The head of a hunk of a plain diff, such as `1,2c3,4`.
+    PLAIN_HUNK,
+    r"^\d+(,\d+)?[acd]\d+(,\d+)?$"
+);
 
 /// Returns true for lines of a diff or a patch, of which none may go.
 fn is_diff(lines: &[&str]) -> bool {
@@ -349,6 +349,9 @@ fn is_better(raw: &RawResult<'_>, result: &FilteredResult) -> bool {
         && result.kept > 0
 }
 
+#[cfg(test)]
+#[path = "processor_output_tests.rs"]
+mod output_tests;
 #[cfg(test)]
 #[path = "processor_table_tests.rs"]
 mod table_tests;

@@ -66,6 +66,20 @@ fn a_table_stays_whole_for_a_range_or_a_comparison() {
         "1975年和1976年之间",
         "1975年以后",
         "1975年4月不低于 75",
+        "rain 1975 to 1980",
+        "1975-04-01 - 1975-06-01",
+        "1975-04-01 to 1975-06-01",
+        "1975-04-01 – 1975-06-01",
+        "April to June 1975",
+        "April-June 1975",
+        "1 to 7 April 1975",
+        "April 1975 through May",
+        "in 1975, cheaper than 500",
+        "in 1975, older than 5",
+        "in 1975, longer than 5",
+        "in 1975, worse than 5",
+        "the first 5 days of 1975",
+        "1975年比 75 便宜的",
     ] {
         assert_eq!(process(question), None, "{question}");
     }
@@ -74,6 +88,9 @@ fn a_table_stays_whole_for_a_range_or_a_comparison() {
         "overtime of 7 April 1975",
         "whatever fell beforehand, 7 April 1975",
         "找到 1975年4月7日 的降水量",
+        "rain of 1975-04-07",
+        "1975/04/07 的降水量",
+        "what fell on 1975-4-7?",
     ] {
         assert_eq!(process(question).unwrap_or_else(|| panic!("{question}")).kept, 1, "{question}");
     }
@@ -131,5 +148,15 @@ fn what_is_left_out_is_counted_over_the_whole_result() {
         let done = process("exec", &json!({"path": "a.csv"}), &text, "id of Oslo, 77").unwrap();
         assert_eq!((done.original, done.unit), (9_600, "rows"));
         assert!(done.render(None).contains(note), "{}", done.render(None));
+    }
+}
+
+#[test]
+fn a_forged_count_of_what_is_missing_is_not_believed() {
+    for (count, original) in [("18446744073709551615", 300), ("9000000000000000000", 300), ("1000000", 1_000_300)] {
+        let marker = format!("[... 1 bytes, {count} lines cut ...]");
+        let text = format!("{}\n{marker}\n{marker}\n{marker}\n{}", &log()[..4_000], &log()[4_000..]);
+        let done = process("exec", &json!({"command": "x"}), &text, "database timeout in worker 7").unwrap();
+        assert!(done.original >= original && done.original < 10_000_000, "{count}: {}", done.original);
     }
 }

@@ -88,6 +88,8 @@ fn a_file_keeps_what_the_question_asks_for_with_true_line_numbers() {
     let outline = process("read_file", &path, &source, "Show me the structure").unwrap().render(None);
     assert!((0..40).filter(|at| *at != 17).all(|at| outline.contains(&format!("fn part_{at}("))), "{outline}");
     assert!(!outline.contains("self.values[3]"), "{outline}");
+    let outline = process("read_file", &path, &source, "结构和 zebras").map(|done| done.render(None));
+    assert!(outline.as_ref().is_some_and(|outline| outline.contains("fn part_39(")), "{outline:?}");
 }
 
 #[test]
@@ -108,6 +110,13 @@ fn a_search_keeps_at_most_ten_relevant_matches_once_each() {
     assert!(shown.contains("a.rs:1: open_database(); [also at b.rs:9]\n"), "{shown}");
     // Both places are shown, and four matches of another text.
     assert_eq!((done.original, done.kept), (32, 6), "{shown}");
+    // The place that the question names stands first.
+    let places = ["util/a.rs:1", "util/b.rs:2", "store/open.rs:9", "util/c.rs:3"];
+    let repeated = places.map(|place| format!("{place}: open_database();")).join("\n");
+    let text = format!("{repeated}\n{}", matches(30));
+    let shown = process("grep", &json!({}), &text, "where does the store open the database?").unwrap().render(None);
+    let line = "store/open.rs:9: open_database(); [also at util/a.rs:1, util/b.rs:2, util/c.rs:3]";
+    assert!(shown.contains(line), "{shown}");
 }
 
 #[test]

@@ -161,7 +161,6 @@ const BROAD: &[&str] = &[
     "key points",
     "in short",
     "how many",
-    "list all",
     "each of",
     "what is this about",
     "what's this about",

@@ -1,15 +1,14 @@
 //! Matches of a search: each once, the most relevant ones, by file, with the lines around them.
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
-use regex::Regex;
 
 use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE_OF_SEARCHES, RawResult};
 use super::intent::Intent;
 use super::relevance::Relevance;
 use super::sections::is_definition;
+use crate::text::pattern;
 
 /// The lines of a file, for the lines around a match.
 #[async_trait]
@@ -25,10 +24,7 @@ const MAX_REPEATS: usize = 5;
 /// The longest line around a match, in characters.
 const MAX_LINE_CHARS: usize = 200;
 
-static MATCH: LazyLock<Regex> = LazyLock::new(|| {
-    // The pattern is a constant of this file.
-    Regex::new(r"^(.+?):(\d+): ?(.*)$").unwrap_or_else(|_| unreachable!("the pattern of matches is valid"))
-});
+pattern!(MATCH, r"^(.+?):(\d+): ?(.*)$");
 
 /// A match of a search.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,10 +75,10 @@ pub fn select<'a>(raw: &RawResult<'a>, query: &FilterQuery, settings: &FilterSet
         return None;
     }
     if settings.deduplicate {
-        matches = without_repeats(matches);
+        let ranked = rate(&matches, query).ranked();
+        matches = without_repeats(&matches, &ranked);
     }
-    let texts: Vec<String> = matches.iter().map(|found| format!("{} {}", found.path, found.text)).collect();
-    let relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
+    let relevance = rate(&matches, query);
     if !query.distinguishes(&relevance, MIN_EVIDENCE_OF_SEARCHES) {
         return None;
     }
@@ -107,20 +103,25 @@ pub fn select<'a>(raw: &RawResult<'a>, query: &FilterQuery, settings: &FilterSet
     Some(SelectedMatches { kept, original, remarks })
 }
 
-/// Joins matches of the same text: the first stays, and says where the others are.
-fn without_repeats(matches: Vec<SearchMatch<'_>>) -> Vec<SearchMatch<'_>> {
-    let mut firsts: HashMap<&str, usize> = HashMap::new();
-    let mut found: Vec<SearchMatch<'_>> = Vec::new();
-    for one in matches {
-        match firsts.get(one.text.trim()) {
-            Some(first) => found[*first].repeats.push((one.path, one.line)),
-            None => {
-                firsts.insert(one.text.trim(), found.len());
-                found.push(one);
-            }
+/// Rates the paths and texts of matches by the question.
+fn rate(matches: &[SearchMatch<'_>], query: &FilterQuery) -> Relevance {
+    let texts: Vec<String> = matches.iter().map(|found| format!("{} {}", found.path, found.text)).collect();
+    Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str))
+}
+
+/// Joins matches of the same text: the best one stays, and says where the others are, the next best first.
+fn without_repeats<'a>(matches: &[SearchMatch<'a>], ranked: &[usize]) -> Vec<SearchMatch<'a>> {
+    let mut best: HashMap<&str, usize> = HashMap::new();
+    let mut joined: BTreeMap<usize, SearchMatch<'a>> = BTreeMap::new();
+    for at in ranked {
+        let found = &matches[*at];
+        let first = *best.entry(found.text.trim()).or_insert(*at);
+        let kept = joined.entry(first).or_insert_with(|| found.clone());
+        if first != *at {
+            kept.repeats.push((found.path, found.line));
         }
     }
-    found
+    joined.into_values().collect()
 }
 
 /// The matches that stay.

@@ -78,7 +78,10 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
         return None;
     }
     let budget = SectionBudget { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };
-    if !select(&lines, &parts, &relevance, query, budget, &mut selection) {
+    let has_best = select(&lines, &parts, &relevance, query, budget, &mut selection);
+    // An outline answers by itself if no section holds what else the question names.
+    let is_outline = query.intent == Intent::UnderstandStructure && relevance.best <= 0.0;
+    if !has_best && !is_outline {
         return None;
     }
     let (original, kept) = (lines.len(), selection.count());

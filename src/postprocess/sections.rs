@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::lines::TextLines;
+use crate::text::pattern;
 
 /// A part of a text with more lines is split at empty lines, or after so many.
 const LONG_PART: usize = 30;
@@ -46,16 +47,14 @@ static DEFINITION: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = format!(
         r"^\s*(?:{modifiers}{words}|{arrow}|{define})|^{constants}|^\s{{0,8}}(?:{member})|^\s{{0,8}}(?:{c_like})"
     );
-    // The pattern is a constant of this file.
-    Regex::new(&pattern).unwrap_or_else(|_| unreachable!("the pattern of definitions is valid"))
+    Regex::new(&pattern).expect("a constant pattern is valid")
 });
 
-/// A line for the preprocessor of C: it begins like a comment of other languages, and is none.
-static PREPROCESSOR: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r#"^#((include|define|undef|if|ifdef|ifndef|elif|else|endif|pragma|error|warning|import|line)\b|\s*include\s*[<"]|\s*define\s+[A-Z_]\w*)"#;
-    // The pattern is a constant of this file.
-    Regex::new(pattern).unwrap_or_else(|_| unreachable!("the pattern of the preprocessor is valid"))
-});
+pattern!(
+    /// A line for the preprocessor of C: it begins like a comment of other languages, and is none.
+    PREPROCESSOR,
+    r#"^#((include|define|undef|if|ifdef|ifndef|elif|else|endif|pragma|error|warning|import|line)\b|\s*include\s*[<"]|\s*define\s+[A-Z_]\w*)"#
+);
 
 /// Words that begin statements which look like members.
 const STATEMENTS: &[&str] =

@@ -8,6 +8,7 @@ use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE, Raw
 use super::lines::{LineSelection, TextLines};
 use super::phrases::has_phrase;
 use super::relevance::{KeywordMatcher, Relevance};
+use crate::text::pattern;
 
 /// A table has at least so many rows, and this share of its lines has as many columns as the first.
 const MIN_ROWS: usize = 5;
@@ -80,16 +81,8 @@ const OF_ALL_ROWS: &[&str] = &[
     "exceeds",
     "exceeding",
     "exceeded",
-    "more than",
-    "less than",
     "fewer",
     "greater",
-    "larger than",
-    "smaller than",
-    "higher than",
-    "lower than",
-    "earlier than",
-    "later than",
     "up to",
     "no more",
     "no less",
@@ -129,24 +122,35 @@ const OF_ALL_ROWS: &[&str] = &[
     "至少",
 ];
 
-/// Ranges between two ends, and signs of comparisons: `from … to …`, `2010-2015`, `>= 5`, 从…到….
+/// The end of a range: a number, a date, or the name of a month.
+const RANGE_END: &str = r"(\d[\d/.]*(st|nd|rd|th)?|(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)";
+
+/// Ranges between two ends, comparisons, and parts by their order: `from … to …`, `2010-2015`, `>= 5`, `older than`, 从…到….
 static RANGE: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"\bfrom\b.+\b(to|till|until)\b|\b\d{4}\s*[-–~～]\s*\d{4}\b|[<>≤≥＞＜]=?\s*-?\d|从.+[到至]|自.+起|[\d年月日号]\s*[到至]\s*[\d一二三四五六七八九十]";
-    // The pattern is a constant of this file.
-    Regex::new(pattern).unwrap_or_else(|_| unreachable!("the pattern of ranges is valid"))
+    let comparison =
+        r"\b(\w+er|more|less|worse) than\b|[<>≤≥＞＜]=?\s*-?\d|比.+(大|小|高|低|多|少|贵|便宜|早|晚|长|短|快|慢)";
+    let range = format!(r"\b{RANGE_END}( \d{{4}})?\s*(to|till|until|thru|through|[-–—~～])\s*{RANGE_END}\b");
+    let chinese = r"从.+[到至]|自.+起|[\d年月日号]\s*[到至]\s*[\d一二三四五六七八九十]";
+    let by_order = r"\b(first|last|next|previous) \d+";
+    Regex::new(&format!(r"\bfrom\b.+\b(to|till|until)\b|{range}|{comparison}|{chinese}|{by_order}"))
+        .expect("a constant pattern is valid")
 });
-/// A cell that is a number or a date, so that its line is a row of data.
-static VALUE: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern =
-        r"^[-+]?(\d+([.,]\d+)*([eE][-+]?\d+)?\s*%?|\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T]\d{1,2}:\d{2}\S*)?)$";
-    // The pattern is a constant of this file.
-    Regex::new(pattern).unwrap_or_else(|_| unreachable!("the pattern of values is valid"))
-});
+pattern!(
+    /// A date in numbers, whose signs join no range.
+    ISO_DATE,
+    r"\b\d{4}[-/](0?[1-9]|1[0-2])([-/]\d{1,2})?\b"
+);
+pattern!(
+    /// A cell that is a number or a date, so that its line is a row of data.
+    VALUE,
+    r"^[-+]?(\d+([.,]\d+)*([eE][-+]?\d+)?\s*%?|\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T]\d{1,2}:\d{2}\S*)?)$"
+);
 
 /// Returns true if a question asks about all rows, of which none may go.
 fn asks_for_all_rows(question: &str) -> bool {
     let question = question.to_lowercase();
-    OF_ALL_ROWS.iter().any(|words| has_phrase(&question, words)) || RANGE.is_match(&question)
+    let is_range = || RANGE.is_match(&ISO_DATE.replace_all(&question, "1"));
+    OF_ALL_ROWS.iter().any(|words| has_phrase(&question, words)) || is_range()
 }
 
 /// Returns the sign between the columns if the lines are a table.

@@ -4,6 +4,7 @@
 mod line;
 pub mod nearest;
 mod normalize;
+mod pattern;
 mod script;
 mod segment;
 mod stem;
@@ -12,6 +13,7 @@ pub mod time_expression;
 pub use daoyou_channels::text::{Language, format_size, is_invisible, one_line, panic_message, truncate};
 pub use line::{is_sentence_mark, sentences, without_line_numbers};
 pub use normalize::{comparison_key, narrow};
+pub(crate) use pattern::pattern;
 pub use script::{is_cjk, is_han, is_han_or_kana, is_unspaced, language_of};
 pub use segment::{
     SEGMENT_VERSION, SearchTerm, TermPrefixes, first_match, index_terms, is_stop_word, is_weak_char, query_terms,

@@ -58,7 +58,7 @@ def width(text):
 def files():
     """The sources of the project: the open ones, and the others as they are on the disk."""
     found = {}
-    for folder, _, names in os.walk(os.getcwd()):
+    for folder, _, names in os.walk(os.path.dirname(os.getcwd()) if MODE == "packages" else os.getcwd()):
         for name in names:
             if name.endswith(".go"):
                 path = os.path.join(folder, name)
@@ -214,13 +214,17 @@ def handle(message):
             capabilities["diagnosticProvider"] = {"interFileDependencies": False}
         answer(id, {"capabilities": capabilities})
     elif method == "initialized":
-        if MODE == "indexing":
+        if MODE == "shows-early":
+            notify("window/showMessage", {"type": 1, "message": "words of the server"})
+        if MODE in ("indexing", "shows-early"):
             notify("$/progress", {"token": "i", "value": {"kind": "begin", "title": "Indexing"}})
         if MODE == "asks":
             ask_client()
         if MODE in ("error", "warning"):
             notify("window/showMessage", {"type": 1, "message": "words of the server"})
             notify("experimental/serverStatus", {"health": MODE, "quiescent": True, "message": "words of the server"})
+        if MODE == "shows":
+            notify("window/showMessage", {"type": 1, "message": "words of the server"})
         if MODE == "status":
             notify("experimental/serverStatus", {"health": "ok", "quiescent": False})
             threading.Timer(1, get_ready).start()
@@ -228,7 +232,7 @@ def handle(message):
         document = params["textDocument"]
         text = document["text"] if "text" in document else params["contentChanges"][0]["text"]
         documents[document["uri"]] = (document["version"], text)
-        if MODE == "late" and method == "textDocument/didChange":
+        if (MODE, method) in (("late", "textDocument/didChange"), ("opens", "textDocument/didOpen")):
             for late in list(asked):
                 answer(late, asked.pop(late))
         if not PULLS and MODE != "mute":
@@ -249,8 +253,8 @@ def handle(message):
     elif method == "workspace/symbol":
         answer(id, [{"name": "f", "kind": 12, "location": use} for use in uses(params["query"], r"(?<=func ){}\w*")])
     elif method == "textDocument/rename":
-        if MODE == "late":
-            # Answered when the text has changed, with the places of the old one.
+        if MODE in ("late", "opens"):
+            # Answered when a text has changed or was opened, with the places of before.
             asked[id] = rename(params)
             note(renaming=True)
         else:

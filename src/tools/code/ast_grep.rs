@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use ast_grep_core::matcher::{MatcherExt, NodeMatch, PatternNode};
@@ -10,14 +9,13 @@ use ast_grep_core::meta_var::MetaVariable;
 use ast_grep_core::replacer::TemplateFix;
 use ast_grep_core::tree_sitter::StrDoc;
 use ast_grep_core::{AstGrep, Language, Matcher, Pattern};
-use regex::Regex;
 use tokio_util::sync::CancellationToken;
 use tree_sitter::Tree;
 
 use super::language::CodeLanguage;
 use super::parser::{ParseFailure, SourceParser, check_depth};
 use crate::guard::StopSignal;
-use crate::text::{one_line, truncate};
+use crate::text::{one_line, pattern, truncate};
 
 /// The longest pattern, in bytes.
 const MAX_PATTERN: usize = 4_096;
@@ -49,11 +47,11 @@ struct PatternVariables {
     multiple_count: usize,
 }
 
-/// A variable of a rewrite. The library reads it in the same way, but says nothing of its form.
-static REWRITE_VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
-    // The pattern is a constant.
-    Regex::new(r"(?<dollars>\$\$\$|\$\$?)(?<name>[A-Z_][A-Z0-9_]*)").unwrap_or_else(|_| unreachable!("it is valid"))
-});
+pattern!(
+    /// A variable of a rewrite. The library reads it in the same way, but says nothing of its form.
+    REWRITE_VARIABLE,
+    r"(?<dollars>\$\$\$|\$\$?)(?<name>[A-Z_][A-Z0-9_]*)"
+);
 
 impl PatternVariables {
     fn of(node: &PatternNode) -> Self {
@@ -219,7 +217,7 @@ impl CodePattern {
         Ok(places)
     }
 
-    /// Returns the edits that replace the matches in a text, at most [`MAX_MATCHES`]. A match within another one is left as it is.
+    /// Returns the edits that replace the matches in a text, at most one more than [`MAX_MATCHES`]. A match within another one is left as it is.
     ///
     /// # Errors
     /// The text cannot be searched.
@@ -237,7 +235,7 @@ impl CodePattern {
             if edits.last().is_none_or(|last| last.range.end <= range.start) {
                 edits.push(CodeEdit { range, text: String::from_utf8_lossy(&edit.inserted_text).into_owned() });
             }
-            edits.len() < MAX_MATCHES
+            edits.len() <= MAX_MATCHES
         })?;
         Ok(edits)
     }

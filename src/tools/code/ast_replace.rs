@@ -134,7 +134,7 @@ impl Rewrite {
     ) -> Result<Option<(Vec<u8>, usize)>, SkipReason> {
         let Ok(file) = TextFile::decode(opened) else { return Err(SkipReason::Binary) };
         let edits = self.pattern.edits(parser, &file.text, &self.fix, stop)?;
-        if edits.len() >= MAX_MATCHES {
+        if edits.len() > MAX_MATCHES {
             stop.stop(WalkStop::Enough);
             return Err(SkipReason::Stopped);
         }

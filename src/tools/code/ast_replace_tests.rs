@@ -135,6 +135,11 @@ async fn too_many_places_of_one_file_change_no_file() {
         );
     }
     assert_eq!(std::fs::read_to_string(world.path("a.py")).unwrap(), "log(1)\n");
+    std::fs::write(world.path("many.py"), "log(1)\n".repeat(10_000)).unwrap();
+    let arguments = json!({"pattern": "log($A)", "rewrite": "out($A)", "lang": "python", "dry_run": false});
+    let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await;
+    assert!(told.success, "{}", told.render());
+    assert_eq!(std::fs::read_to_string(world.path("many.py")).unwrap(), "out(1)\n".repeat(10_000));
 }
 
 #[tokio::test]

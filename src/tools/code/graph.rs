@@ -81,10 +81,9 @@ pub(super) fn rank_definitions(files: &[GraphFile<'_>], idents: &HashSet<&str>) 
         edge.sort_unstable_by_key(|(to, _)| *to);
     }
     let mut start: Vec<f64> = files.iter().map(|file| if file.is_discussed { DISCUSSED } else { 1.0 }).collect();
-    for ident in idents {
-        for definer in definers.get(ident).into_iter().flatten() {
-            start[definer.file] *= MENTIONED;
-        }
+    let mentioned = definers.iter().filter(|((name, _), _)| idents.contains(name));
+    for definer in mentioned.flat_map(|(_, list)| list) {
+        start[definer.file] *= MENTIONED;
     }
     let ranks = page_rank(&edges, &start);
     let mut scores: HashMap<(usize, &str), f64> = HashMap::new();
@@ -117,10 +116,12 @@ pub(super) fn rank_definitions(files: &[GraphFile<'_>], idents: &HashSet<&str>) 
     ranked
 }
 
+/// The files that define names, by the name and the family of languages: other families have names of their own.
+type Definers<'a> = HashMap<(&'a str, CodeLanguage), Vec<Definer>>;
+
 /// A file that defines a name.
 struct Definer {
     file: usize,
-    family: CodeLanguage,
     /// What it defines by that name.
     has_type: bool,
     has_member: bool,
@@ -129,15 +130,15 @@ struct Definer {
 }
 
 /// Returns the files that define each name that says something.
-fn definers<'a>(files: &[GraphFile<'a>]) -> HashMap<&'a str, Vec<Definer>> {
-    let mut definers: HashMap<&str, Vec<Definer>> = HashMap::new();
+fn definers<'a>(files: &[GraphFile<'a>]) -> Definers<'a> {
+    let mut definers = Definers::new();
     for (file, graph_file) in files.iter().enumerate() {
         let named = graph_file.tags.definitions.iter().filter(|definition| definition.kind != SymbolKind::Impl);
         for definition in named {
-            let list = definers.entry(&definition.name).or_default();
+            let list = definers.entry((&definition.name, graph_file.language.family())).or_default();
             if list.last().is_none_or(|last| last.file != file) {
-                let (family, is_test) = (graph_file.language.family(), graph_file.is_test);
-                list.push(Definer { file, family, has_type: false, has_member: false, has_other: false, is_test });
+                let is_test = graph_file.is_test;
+                list.push(Definer { file, has_type: false, has_member: false, has_other: false, is_test });
             }
             if let Some(last) = list.last_mut() {
                 let (is_type, is_member) = (definition.kind.is_type(), definition.kind.is_member());
@@ -147,7 +148,7 @@ fn definers<'a>(files: &[GraphFile<'a>]) -> HashMap<&'a str, Vec<Definer>> {
             }
         }
     }
-    definers.retain(|name, list| list.len() <= TOO_COMMON && !OF_LANGUAGES.contains(name));
+    definers.retain(|(name, _), list| list.len() <= TOO_COMMON && !OF_LANGUAGES.contains(name));
     definers
 }
 
@@ -155,10 +156,10 @@ fn definers<'a>(files: &[GraphFile<'a>]) -> HashMap<&'a str, Vec<Definer>> {
 fn uses<'a>(
     index: usize,
     user: &'a GraphFile<'a>,
-    definers: &'a HashMap<&str, Vec<Definer>>,
+    definers: &'a Definers<'_>,
 ) -> impl Iterator<Item = (&'a str, usize, f64)> {
-    let defined = |name: &str| definers.get(name).map_or(&[][..], Vec::as_slice);
     let (tags, family, is_test) = (user.tags, user.language.family(), user.is_test);
+    let defined = move |name: &'a str| definers.get(&(name, family)).map_or(&[][..], Vec::as_slice);
     let types = tags.references.iter().flat_map(move |(name, _)| defined(name)).filter(|definer| definer.has_type);
     let with_used_types: HashSet<usize> = types.map(|definer| definer.file).collect();
     tags.references.iter().flat_map(move |(written, count)| {
@@ -173,7 +174,7 @@ fn uses<'a>(
             // A member of a plain name may belong to any type, such as one of the language's library.
             is_other || (definer.has_member && (!is_plain || with_used_types.contains(&definer.file)))
         };
-        let may_use = |definer: &&Definer| definer.family == family && (is_test || !definer.is_test);
+        let may_use = |definer: &&Definer| is_test || !definer.is_test;
         let meant: Vec<_> = list.iter().filter(may_use).filter(|definer| says_something && is_meant(definer)).collect();
         meant.into_iter().map(move |to| (name, to.file, weight))
     })
@@ -341,8 +342,17 @@ mod tests {
         let file = |tags| GraphFile { tags, language: CodeLanguage::Rust, is_discussed: false, is_test: false };
         for (left_out, is_known) in [(0, false), (9, false), (10, true)] {
             let graph: Vec<_> = files[left_out..].iter().map(file).collect();
-            assert_eq!(definers(&graph).contains_key("new"), is_known, "{left_out}");
+            assert_eq!(definers(&graph).contains_key(&("new", CodeLanguage::Rust)), is_known, "{left_out}");
         }
+        // Names of other families of languages count neither for being common nor for the weight.
+        let used = |other: CodeLanguage| {
+            let language = |index: usize| if index < 59 { other } else { CodeLanguage::Rust };
+            let file = |(index, tags)| GraphFile { language: language(index), ..file(tags) };
+            let graph: Vec<_> = files.iter().enumerate().map(file).collect();
+            uses(60, &graph[60], &definers(&graph)).map(|(_, to, weight)| (to, weight)).collect::<Vec<_>>()
+        };
+        assert_eq!(used(CodeLanguage::Rust), []);
+        assert_eq!(used(CodeLanguage::Go), [(59, 10.0 * weight_of("new", 1))]);
         assert!(weight_of("new", 1) < weight_of("news", 1) && weight_of("_private", 1) < weight_of("public", 1));
         assert!(weight_of("道", 1) > weight_of("dao", 1), "one character may be a word");
     }

@@ -271,11 +271,11 @@ impl DiscussedFiles {
 /// Returns true for a file of tests, as the languages' tools name them.
 fn is_test(shown: &str) -> bool {
     let (folder, name) = shown.rsplit_once('/').unwrap_or(("", shown));
-    let stem = name.split('.').next().unwrap_or(name);
+    let (stem, endings) = name.split_once('.').unwrap_or((name, ""));
     let is_of_tests = |word: &str| matches!(word, "test" | "tests" | "__tests__" | "spec" | "testdata");
     folder.split('/').any(is_of_tests)
-        || name.split('.').any(is_of_tests)
-        || stem == "conftest"
+        || endings.split('.').any(is_of_tests)
+        || matches!(stem, "test" | "tests" | "conftest")
         || stem.starts_with("test_")
         || ["_test", "_tests", "Test", "Tests"].iter().any(|end| stem.ends_with(end))
 }
@@ -398,6 +398,9 @@ mod tests {
             ("src/latest.rs", false),
             ("contest.py", false),
             ("specs.rs", false),
+            ("src/spec.rs", false),
+            ("openapi/spec.go", false),
+            ("spec/a.rb", true),
         ] {
             assert_eq!(is_test(path), expected, "{path}");
         }

@@ -156,12 +156,11 @@ impl CommandRunner {
         self.deps.private.default_visibility().hidden.into_iter().chain(foreign::folders()).collect()
     }
 
-    /// Returns true if commands can read the folder, at least in part.
+    /// Returns true if commands can read the whole folder.
     pub(in crate::tools) fn can_read(&self, folder: &Path) -> bool {
         let Ok(folder) = folder.canonicalize() else { return false };
         let readable = || guard::readable_paths(&self.config.read_paths, &self.deps.protected);
-        self.config.sandbox == SandboxMode::Off
-            || readable().iter().any(|path| folder.starts_with(path) || path.starts_with(&folder))
+        self.config.sandbox == SandboxMode::Off || readable().iter().any(|path| folder.starts_with(path))
     }
 
     async fn request_seeing(

@@ -22,6 +22,7 @@ const NEAR_CHARS: usize = 200;
 const MAX_NAMED_LINES: usize = 10;
 /// The most edits of one call.
 const MAX_EDITS: usize = 200;
+
 #[derive(Deserialize, JsonSchema)]
 struct EditFileArgs {
     path: String,

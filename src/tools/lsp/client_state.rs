@@ -47,7 +47,7 @@ pub(super) struct PublishedDiagnostics {
     pub serial: u64,
 }
 
-/// How a server fares, as it reports. Its own words are for nobody: all conversations share the server.
+/// Whether a server works as it should, as it reports. Its messages are not shown: all conversations share the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ServerHealth {
     #[default]
@@ -88,6 +88,8 @@ struct ServerState {
     has_reported_progress: bool,
     is_quiescent: Option<bool>,
     health: ServerHealth,
+    /// It has shown an error with `window/showMessage`.
+    has_shown_error: bool,
     /// Why the server has ended.
     ended: Option<String>,
 }
@@ -196,9 +198,17 @@ impl ClientState {
         self.state.lock().is_quiescent
     }
 
-    /// Returns how the server fares, as far as it reports that.
+    /// Returns whether the server works as it should: as its `experimental/serverStatus` says, otherwise by whether it has shown an
+    /// error.
     pub(super) fn health(&self) -> ServerHealth {
-        self.state.lock().health
+        let state = self.state.lock();
+        let reports_health = state.is_quiescent.is_some();
+        if state.has_shown_error && !reports_health { ServerHealth::Warning } else { state.health }
+    }
+
+    /// Forgets a shown error: the server loads the project again, and shows it again if it persists.
+    pub(super) fn forget_shown_error(&self) {
+        self.state.lock().has_shown_error = false;
     }
 
     /// Handles a message. Returns the answer to be sent, if it is a request.
@@ -264,6 +274,7 @@ impl ClientState {
                     _ => {}
                 }
             }
+            "window/showMessage" if params["type"] == 1 => state.has_shown_error = true,
             "experimental/serverStatus" => {
                 state.is_quiescent = params["quiescent"].as_bool().or(state.is_quiescent);
                 state.health = ServerHealth::named(params["health"].as_str());
@@ -387,6 +398,18 @@ mod tests {
             state.handle(message.to_string().as_bytes()).unwrap();
             assert_eq!(state.is_working(), is_working, "{kind}");
         }
+        let show = |kind: u8| {
+            let message = json!({"method": "window/showMessage", "params": {"type": kind, "message": "words"}});
+            state.handle(message.to_string().as_bytes()).unwrap();
+            state.health()
+        };
+        assert_eq!(
+            [show(3), show(2), show(1), show(3)],
+            [ServerHealth::Ok, ServerHealth::Ok, ServerHealth::Warning, ServerHealth::Warning]
+        );
+        state.forget_shown_error();
+        assert_eq!((state.health(), show(1)), (ServerHealth::Ok, ServerHealth::Warning));
+        // What the status says counts more than messages.
         for (params, expected, health) in [
             (json!({"quiescent": false}), Some(false), ServerHealth::Ok),
             (json!({"health": "error", "message": "no manifest"}), Some(false), ServerHealth::Error),

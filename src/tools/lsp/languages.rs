@@ -114,8 +114,14 @@ impl ServerKind {
         })
     }
 
+    /// Returns the identifier of the language of a file; empty if the server does not know it.
+    pub(super) fn language_of(&self, path: &Path) -> &'static str {
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        self.language_id(extension).unwrap_or_default()
+    }
+
     /// Returns the identifier of the language of files with this extension, if the server knows it.
-    pub(super) fn language_id(&self, extension: &str) -> Option<&'static str> {
+    fn language_id(&self, extension: &str) -> Option<&'static str> {
         self.ids.iter().find(|(known, _)| known.eq_ignore_ascii_case(extension)).map(|(_, id)| *id)
     }
 
@@ -131,6 +137,12 @@ impl ServerKind {
         folders_up(workspace, folder).find(|above| self.marks(above)).unwrap_or(workspace).to_owned()
     }
 
+    /// Returns the folder that a project belongs to: the outermost one with a marker around `root`, such as a workspace of several
+    /// packages.
+    pub(super) fn outermost_root(&self, workspace: &Path, root: &Path) -> PathBuf {
+        folders_up(workspace, root).filter(|above| self.marks(above)).last().unwrap_or(root).to_owned()
+    }
+
     fn marks(&self, folder: &Path) -> bool {
         self.markers.iter().any(|marker| folder.join(marker).is_file())
     }
@@ -139,6 +151,11 @@ impl ServerKind {
     pub(super) fn watches(&self, name: &str) -> bool {
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
         self.markers.contains(&name) || self.language_id(extension).is_some()
+    }
+
+    /// Returns true if this file marks a project.
+    pub(super) fn is_marker(&self, path: &Path) -> bool {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| self.markers.contains(&name))
     }
 }
 
@@ -183,12 +200,19 @@ mod tests {
             ("app/core/src/a.rs", "app/core"),
             ("app/core/src/a.ts", "app"),
             ("app/core/src/a.py", ""),
+            ("app/core/x/y.rs", "app/core"),
             ("a.ts", ""),
             ("lib/x/a.go", "lib"),
         ] {
             let (kind, _) = ServerKind::of_file(Path::new(file)).unwrap();
             let root = kind.root_of(&workspace, &workspace.join(file));
             assert_eq!(root, workspace.join(expected).components().collect::<PathBuf>(), "{file}");
+        }
+        std::fs::create_dir_all(workspace.join("app/core/inner")).unwrap();
+        std::fs::write(workspace.join("app/core/inner/Cargo.toml"), "").unwrap();
+        for (root, expected) in [("app/core/inner", "app/core"), ("app/core", "app/core"), ("app", "app"), ("", "")] {
+            let (kind, _) = ServerKind::of_file(Path::new("a.rs")).unwrap();
+            assert_eq!(kind.outermost_root(&workspace, &workspace.join(root)), workspace.join(expected), "{root}");
         }
         for (folder, expected) in [("app", Some("typescript")), ("app/core/src", Some("rust")), ("lib", Some("go"))] {
             let found = ServerKind::of_folder(&workspace, &workspace.join(folder)).map(|(kind, _)| kind.name);

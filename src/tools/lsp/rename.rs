@@ -19,7 +19,7 @@ use super::positions::PositionEncoding;
 use super::project_files::DiskStamp;
 use super::query::joined;
 use super::server::ServerFileState;
-use super::service::{LspService, ProjectView};
+use super::service::{LspService, OpenTarget, ProjectView};
 use crate::chat::ToolSpec;
 use crate::guard::{Jail, JailWriter};
 use crate::tools::files::{
@@ -29,6 +29,7 @@ use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, too
 
 /// The longest name, in characters.
 const NAME_CHARS: usize = 200;
+const UNCHANGED: &str = "; nothing was changed";
 /// The bytes of all changed files together, old and new.
 const MAX_BYTES: usize = 64_000_000;
 
@@ -90,27 +91,27 @@ impl LspRename {
         }
         let mut params = target.place(args.line, args.character)?;
         params["newName"] = json!(args.new_name);
-        let answer = target.ask("textDocument/rename", params).await?;
-        let unchanged = |error: String| LspError::from(format!("{error}; nothing was changed"));
-        let files = file_edits(answer).map_err(unchanged)?;
-        if files.is_empty() {
+        let mut located = located_edits(&target, &params).await?;
+        if located.is_empty() {
             let RenameArgs { line, character, .. } = args;
-            return Err(unchanged(format!("nothing to rename is at line {line}, character {character}")));
+            return Err(format!("nothing to rename is at line {line}, character {character}{UNCHANGED}").into());
         }
-        let view = target.view.clone();
-        let (root, kind) = (target.server().root.clone(), target.server().kind);
-        let located = tokio::task::spawn_blocking(move || locate_edits(files, &view, &root, kind)).await;
-        let located = located.map_err(|error| error.to_string())?.map_err(unchanged)?;
+        let server = target.server();
         let paths: Vec<PathBuf> = located.keys().cloned().collect();
-        let Some(known) = target.server().known_since(target.document.generation, &paths).await else {
-            let text = "files changed meanwhile; nothing was changed. Try again".to_owned();
-            return Err(LspError::for_now(text));
-        };
+        let before = target.document.generation;
+        let now = server.open_unknown(before, &paths, target.view.reader()).await;
+        let now = now.map_err(unchanged)?.ok_or_else(changed_meanwhile)?;
+        if now != before {
+            // The server may have answered from older texts of the files that it was now told of.
+            located = located_edits(&target, &params).await?;
+        }
+        let paths: Vec<PathBuf> = located.keys().cloned().collect();
+        let known = server.known_since(now, &paths).await.ok_or_else(changed_meanwhile)?;
         let planned: Vec<_> =
             located.into_iter().zip(known).map(|((real, edits), known)| PlannedEdit { real, edits, known }).collect();
-        let (jail, encoding) = (self.files.for_turn(context), target.server().encoding);
+        let (jail, encoding) = (self.files.for_turn(context), server.encoding);
         if target.cancel.is_cancelled() {
-            return Err(unchanged("Cancelled".to_owned()));
+            return Err(format!("Cancelled{UNCHANGED}").into());
         }
         let written = tokio::task::spawn_blocking(move || write(&jail, planned, encoding)).await;
         let diff = written.map_err(|error| error.to_string())??;
@@ -118,19 +119,38 @@ impl LspRename {
     }
 }
 
-/// Returns the edits by real path. A server may only change sources of its own language in its project: its code, or code of the
-/// project that it runs, may wish for more.
+fn unchanged(mut error: LspError) -> LspError {
+    error.text.push_str(UNCHANGED);
+    error
+}
+
+fn changed_meanwhile() -> LspError {
+    LspError::for_now(format!("files changed meanwhile{UNCHANGED}. Try again"))
+}
+
+/// Asks for the edits of a rename. Returns them by real path.
+async fn located_edits(target: &OpenTarget, params: &Value) -> Result<BTreeMap<PathBuf, Vec<TextEdit>>, LspError> {
+    let answer = target.ask("textDocument/rename", params.clone()).await?;
+    let files = file_edits(answer).map_err(|error| unchanged(error.into()))?;
+    let (view, kind) = (target.view.clone(), target.server().kind);
+    let boundary = kind.outermost_root(view.jail.root(), &target.server().root);
+    let located = tokio::task::spawn_blocking(move || locate_edits(files, &view, &boundary, kind)).await;
+    located.map_err(|error| error.to_string())?.map_err(|error| unchanged(error.into()))
+}
+
+/// Returns the edits by real path. A server may only change sources of its own language below `boundary`: it runs code of the project,
+/// which must not choose other files.
 fn locate_edits(
     files: Vec<FileEdits>,
     view: &ProjectView,
-    root: &Path,
+    boundary: &Path,
     kind: &ServerKind,
 ) -> Result<BTreeMap<PathBuf, Vec<TextEdit>>, String> {
     let mut located: BTreeMap<PathBuf, Vec<TextEdit>> = BTreeMap::new();
     for FileEdits { url, edits } in files {
         let named = url.to_file_path().map_err(|()| format!("{url} is no file"))?;
         let is_source = |real: &PathBuf| {
-            real.starts_with(root) && ServerKind::of_file(real).is_ok_and(|(found, _)| found.name == kind.name)
+            real.starts_with(boundary) && ServerKind::of_file(real).is_ok_and(|(found, _)| found.name == kind.name)
         };
         let real = view.resolve(&named).ok().filter(is_source);
         let real = real.ok_or_else(|| format!("the server would change {}, which is not for it", named.display()))?;
@@ -147,8 +167,8 @@ fn write(jail: &Jail, files: Vec<PlannedEdit>, encoding: PositionEncoding) -> Re
     let count = files.len();
     for file in files {
         let (planned, change) = plan_file(&writer, &file, encoding).map_err(|error| {
-            let error = error.trim_end_matches("; nothing was changed");
-            format!("{error}; nothing was changed")
+            let error = error.trim_end_matches(UNCHANGED);
+            format!("{error}{UNCHANGED}")
         })?;
         bytes += planned.old.as_ref().map_or(0, Vec::len) + planned.new.as_ref().map_or(0, Vec::len);
         if bytes > MAX_BYTES {

@@ -160,23 +160,18 @@ impl LanguageServer {
     ///
     /// # Errors
     /// The file cannot be read, or the server has ended.
-    pub(super) async fn sync(
-        &self,
-        path: &Path,
-        language: &str,
-        read: Arc<ReadText>,
-    ) -> Result<SyncedDocument, LspError> {
+    pub(super) async fn sync(&self, path: &Path, read: Arc<ReadText>) -> Result<SyncedDocument, LspError> {
         let mut documents = self.documents.lock().await;
         let now = self.read_present_files(path, &documents, read).await?;
         let serial = self.connection.state.serial();
         let mut is_changed = self.tell_changes(&mut documents, now.files).await?;
         for (other, text, stamp) in now.others {
             match text {
-                Some(text) => is_changed |= self.tell_text(&mut documents, &other, language, text, stamp).await?,
+                Some(text) => is_changed |= self.tell_text(&mut documents, &other, text, stamp).await?,
                 None => self.close(&mut documents, &other).await?,
             }
         }
-        let is_new_text = self.tell_text(&mut documents, path, language, Arc::clone(&now.text), now.stamp).await?;
+        let is_new_text = self.tell_text(&mut documents, path, Arc::clone(&now.text), now.stamp).await?;
         let is_changed = is_changed || is_new_text;
         documents.clock += 1;
         let clock = documents.clock;
@@ -233,6 +228,9 @@ impl LanguageServer {
         let events: Vec<_> = changed.iter().filter_map(event).collect();
         if !events.is_empty() {
             documents.generation += 1;
+            if changed.iter().any(|(path, _)| self.kind.is_marker(path)) {
+                self.connection.state.forget_shown_error();
+            }
             self.connection.notify("workspace/didChangeWatchedFiles", json!({ "changes": events })).await?;
         }
         documents.files = files;
@@ -245,7 +243,6 @@ impl LanguageServer {
         &self,
         documents: &mut Documents,
         path: &Path,
-        language: &str,
         text: Arc<str>,
         stamp: Option<DiskStamp>,
     ) -> Result<bool, LspError> {
@@ -254,7 +251,10 @@ impl LanguageServer {
             document.stamp = stamp;
             return Ok(false);
         }
-        documents.generation += 1;
+        // A file that the server knew from the disk, and that did not change since, is no change.
+        if documents.open.contains_key(path) || stamp.is_none() || documents.files.get(path).copied() != stamp {
+            documents.generation += 1;
+        }
         if let Some(document) = documents.open.get_mut(path) {
             let version = document.version.wrapping_add(1).max(1);
             let change =
@@ -263,6 +263,7 @@ impl LanguageServer {
             (document.version, document.text, document.stamp) = (version, text, stamp);
         } else {
             self.connection.state.set_open(path, true);
+            let language = self.kind.language_of(path);
             let document = json!({"uri": url, "languageId": language, "version": 1, "text": &*text});
             self.connection.notify("textDocument/didOpen", json!({ "textDocument": document })).await?;
             let opened = OpenDocument { version: 1, text, stamp, used: documents.clock };
@@ -281,6 +282,44 @@ impl LanguageServer {
         documents.open.remove(path);
         self.connection.state.set_open(path, false);
         Ok(())
+    }
+
+    /// Opens those of `paths` whose text the server may not know as it is now. Returns the number of changes that it was told of;
+    /// `None`: it was told of others since `generation`.
+    ///
+    /// # Errors
+    /// A file cannot be read, there are too many of them, or the server has ended.
+    pub(super) async fn open_unknown(
+        &self,
+        generation: u64,
+        paths: &[PathBuf],
+        read: Arc<ReadText>,
+    ) -> Result<Option<u64>, LspError> {
+        let mut documents = self.documents.lock().await;
+        if documents.generation != generation {
+            return Ok(None);
+        }
+        let is_known = |path: &PathBuf| documents.open.contains_key(path) || documents.files.contains_key(path);
+        let unknown: Vec<PathBuf> = paths.iter().filter(|path| !is_known(path)).cloned().collect();
+        if unknown.len() > MAX_OPEN {
+            let (count, first) = (unknown.len(), unknown[0].display());
+            return Err(LspError::from(format!(
+                "{count} of the files, such as {first}, are in folders that are not watched for changes, which is done for at most \
+                 {MAX_OPEN}"
+            )));
+        }
+        let read_all = move || {
+            let text_of = |path: PathBuf| {
+                let stamp = DiskStamp::of(&path);
+                Ok::<_, String>((Arc::<str>::from(read(&path)?), path, stamp))
+            };
+            unknown.into_iter().map(text_of).collect::<Result<Vec<_>, _>>()
+        };
+        let texts = tokio::task::spawn_blocking(read_all).await.map_err(|error| error.to_string())??;
+        for (text, path, stamp) in texts {
+            self.tell_text(&mut documents, &path, text, stamp).await?;
+        }
+        Ok(Some(documents.generation))
     }
 
     /// Returns what the server knows of files; `None`: it was told of changes since `generation`, so that its answers to what was

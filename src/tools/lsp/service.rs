@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::client_state::ServerHealth;
 use super::config::LspConfig;
 use super::connection::LspError;
 use super::languages::ServerKind;
@@ -71,6 +72,12 @@ impl ProjectView {
     /// Returns true if servers do not see the path.
     pub(super) fn is_hidden(&self, path: &Path) -> bool {
         self.hidden.iter().any(|folder| path.starts_with(folder))
+    }
+
+    /// Returns [`ProjectView::text`] as a function.
+    pub(super) fn reader(&self) -> Arc<ReadText> {
+        let view = self.clone();
+        Arc::new(move |path| view.text(path))
     }
 
     /// Reads a text of the workspace that the turn may read, with LF as line ends.
@@ -141,11 +148,7 @@ impl LspService {
         let LocatedFile { path, root, kind } = located;
         let cancel = context.cancel.clone();
         let lease = self.servers.lease(kind, &root, context.trust, &cancel).await?;
-        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        let language = kind.language_id(extension).unwrap_or_default();
-        let readable = view.clone();
-        let read: Arc<ReadText> = Arc::new(move |path| readable.text(path));
-        let document = lease.server.sync(&path, language, read).await?;
+        let document = lease.server.sync(&path, view.reader()).await?;
         let config = self.servers.config();
         let deadline = lease.server.ready_deadline(config.startup_timeout.0, config.timeout.0);
         let is_ready = lease.server.wait_ready(deadline, &cancel).await;
@@ -201,8 +204,11 @@ impl OpenTarget {
 
     /// Returns why the server may not know the whole project.
     pub(super) fn why_incomplete(&self) -> Option<&'static str> {
-        let is_reading = (!self.is_ready).then_some("still reads the project");
-        self.server().connection.state.health().note().or(is_reading)
+        let health = self.server().connection.state.health();
+        if !self.is_ready && health != ServerHealth::Error {
+            return Some("still reads the project");
+        }
+        health.note()
     }
 
     /// Returns the note of a result that may lack something.

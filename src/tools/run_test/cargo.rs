@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::report::{TestFailure, TestReport, number, pattern};
+use super::report::{TestFailure, TestReport, number};
+use crate::text::pattern;
 
 pattern!(RESULT, r"(?m)^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;");
 pattern!(FAILED, r"(?m)^test (.+?)(?: - should panic)? \.\.\. FAILED$");

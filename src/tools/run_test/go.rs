@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::report::{TestFailure, TestReport, number, pattern};
+use super::report::{TestFailure, TestReport, number};
+use crate::text::pattern;
 
 pattern!(PLACE, r"(?m)^\s*([^\s:]+\.go):(\d+): (.*)$");
 pattern!(TEXT_END, r"(?m)^\s*--- (PASS|FAIL|SKIP): (\S+).*$");

@@ -1,6 +1,7 @@
 //! Reads the output of Maven: the summary of the Surefire plugin, and errors of the compiler.
 
-use super::report::{TestFailure, TestReport, number, pattern};
+use super::report::{TestFailure, TestReport, number};
+use crate::text::pattern;
 
 // The total of a module; the line of a class goes on with its time.
 pattern!(TOTAL, r"(?m)^\[\w+\]\s+Tests run: (\d+), Failures: (\d+), Errors: (\d+), Skipped: (\d+)\s*$");

@@ -1,6 +1,7 @@
 //! Reads the output of test runners in JavaScript: TAP and the own form of `node --test`, jest, vitest and mocha.
 
-use super::report::{TestFailure, TestReport, number, pattern};
+use super::report::{TestFailure, TestReport, number};
+use crate::text::pattern;
 
 pattern!(NODE_COUNT, r"(?m)^(?:#|ℹ) (pass|fail|cancelled|skipped|todo) (\d+)$");
 pattern!(TAP_FAILURE, r"(?m)^( *)not ok \d+ - (.+)\n +---\n((?:.*\n)*?) +\.\.\.$");

@@ -1,6 +1,7 @@
 //! Reads the output of pytest, with short or long tracebacks.
 
-use super::report::{TestFailure, TestReport, number, pattern};
+use super::report::{TestFailure, TestReport, number};
+use crate::text::pattern;
 
 pattern!(COUNTS, r"(?m)^=*\s*((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s");
 pattern!(COUNT, r"(\d+) ([a-z]+)");

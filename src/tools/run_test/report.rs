@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::text::{one_line, truncate};
+use crate::text::{one_line, pattern, truncate};
 
 /// The failures that a report keeps, and those that the model sees.
 pub(super) const MAX_FAILURES: usize = 50;
@@ -102,15 +102,6 @@ impl TestReport {
         parts.join("\n")
     }
 }
-
-/// Declares a regular expression that is compiled once.
-macro_rules! pattern {
-    ($name:ident, $text:literal) => {
-        static $name: std::sync::LazyLock<regex::Regex> =
-            std::sync::LazyLock::new(|| regex::Regex::new($text).expect("a constant pattern is valid"));
-    };
-}
-pub(super) use pattern;
 
 pattern!(ESCAPES, r"\x1b\[[0-9;?]*[A-Za-z]");
 
