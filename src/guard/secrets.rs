@@ -10,8 +10,12 @@ use super::redact::HIDDEN;
 
 /// Shorter values occur in ordinary text and would be removed from it.
 const SHORTEST: usize = 8;
-/// The shortest part of a secret that is recognized, in characters; it is at least half of the secret.
+/// The shortest part of a secret that is recognized, in characters; it is at least half of the secret. Of a shorter secret than the
+/// second number a part is recognized beside a cut alone: it may be an ordinary word.
 const SHORTEST_PART: usize = 10;
+const LONG_SECRET: usize = 32;
+/// The sign of a cut.
+const CUT: char = '…';
 
 /// Secret values without surrounding white space. Cheap to clone.
 #[derive(Clone, Default)]
@@ -20,8 +24,8 @@ pub struct KnownSecrets(Arc<[KnownSecret]>);
 struct KnownSecret {
     value: Secret,
     /// The start and the end that are recognized by themselves: a long text may have been cut within a secret.
-    start: Option<Range<usize>>,
-    end: Option<Range<usize>>,
+    parts: Vec<Range<usize>>,
+    is_long: bool,
 }
 
 impl KnownSecret {
@@ -29,31 +33,36 @@ impl KnownSecret {
         let text = value.expose();
         let count = text.chars().count();
         let part = SHORTEST_PART.max(count.div_ceil(2));
-        let byte_of = |at: usize| text.char_indices().nth(at).map(|(byte, _)| byte);
-        // The start of an address says which service it is, and is not secret.
-        let start = byte_of(part).filter(|_| !text.contains("://")).map(|end| 0..end);
-        let end = byte_of(count.saturating_sub(part)).filter(|_| part < count).map(|start| start..text.len());
-        Self { value, start, end }
+        let byte_of = |at: usize| text.char_indices().nth(at).map_or(text.len(), |(byte, _)| byte);
+        let parts = if part < count { vec![0..byte_of(part), byte_of(count - part)..text.len()] } else { Vec::new() };
+        Self { value, parts, is_long: count >= LONG_SECRET }
     }
 
-    /// Replaces the secret and its parts; returns true if there was one.
-    fn redact(&self, text: &mut String) -> bool {
-        let secret = self.value.expose();
-        let mut found = text.contains(secret);
-        if found {
-            *text = text.replace(secret, HIDDEN);
-        }
-        for part in [&self.start, &self.end].into_iter().flatten() {
-            while let Some(at) = text.find(&secret[part.clone()]) {
-                let (before, after) = (&text[..at], &text[at + part.len()..]);
-                // As much of the secret as stands around the part.
-                let more = common_len(secret[part.end..].chars(), after.chars());
-                let less = common_len(secret[..part.start].chars().rev(), before.chars().rev());
-                text.replace_range(at - less..at + part.len() + more, HIDDEN);
-                found = true;
+    fn text(&self) -> &str {
+        self.value.expose()
+    }
+
+    /// Replaces the places of a part of the secret, each with as much of the secret as stands around it; returns true if there was one.
+    fn redact_part(&self, part: &Range<usize>, text: &mut String) -> bool {
+        let secret = self.text();
+        let (mut shown, mut copied, mut searched) = (String::new(), 0, 0);
+        while let Some(found) = text[searched..].find(&secret[part.clone()]) {
+            let at = searched + found;
+            searched = at + part.len();
+            let (before, after) = (&text[copied..at], &text[searched..]);
+            let start = at - common_len(secret[..part.start].chars().rev(), before.chars().rev());
+            let end = searched + common_len(secret[part.end..].chars(), after.chars());
+            if self.is_long || text[..start].ends_with(CUT) || text[end..].starts_with(CUT) {
+                shown.push_str(&text[copied..start]);
+                shown.push_str(HIDDEN);
+                (copied, searched) = (end, end);
             }
         }
-        found
+        if copied > 0 {
+            shown.push_str(&text[copied..]);
+            *text = shown;
+        }
+        copied > 0
     }
 }
 
@@ -80,22 +89,47 @@ impl KnownSecrets {
 
     /// Returns true if `text` contains a secret.
     pub fn occur_in(&self, text: &str) -> bool {
-        self.0.iter().any(|secret| text.contains(secret.value.expose()))
+        self.0.iter().any(|secret| text.contains(secret.text()))
     }
 
     /// Removes the secrets from `text`, and what a cut has left of one; returns true if there was one.
     pub fn redact(&self, text: &mut String) -> bool {
         let mut found = false;
+        for secret in self.0.iter().map(KnownSecret::text) {
+            if text.contains(secret) {
+                *text = text.replace(secret, HIDDEN);
+                found = true;
+            }
+        }
+        // Secrets may begin alike: their parts come after all of them as a whole.
         for secret in self.0.iter() {
-            found |= secret.redact(text);
+            for part in &secret.parts {
+                found |= secret.redact_part(part, text);
+            }
         }
         found
     }
 
+    /// Returns how many bytes of `text` no following text can make a part of a secret, and that end within none.
+    pub fn settled_len(&self, text: &str) -> usize {
+        let mut end = text.len() - self.partial_match_len(text);
+        let crossing = |end: usize| {
+            let places = |secret: &KnownSecret| {
+                let mut places = text.match_indices(secret.value.expose());
+                places.find(|(at, found)| *at < end && at + found.len() > end).map(|(at, _)| at)
+            };
+            self.0.iter().find_map(places)
+        };
+        while let Some(start) = crossing(end) {
+            end = start;
+        }
+        end
+    }
+
     /// Returns how many bytes at the end of `text` may be the start of a secret, which the following text decides.
-    pub fn partial_match_len(&self, text: &str) -> usize {
+    fn partial_match_len(&self, text: &str) -> usize {
         let open = |secret: &KnownSecret| {
-            let secret = secret.value.expose().as_bytes();
+            let secret = secret.text().as_bytes();
             let tail = &text.as_bytes()[text.len() - text.len().min(secret.len() - 1)..];
             let first = tail.iter().enumerate().filter(|(_, byte)| secret.first() == Some(*byte));
             first.map(|(at, _)| &tail[at..]).find(|part| secret.starts_with(part)).map(<[u8]>::len)
@@ -137,18 +171,21 @@ mod tests {
     #[test]
     fn what_a_cut_has_left_of_a_secret_is_removed() {
         let key = "sk-ant-api03-0123456789-abcdefghij-0123456789";
-        let hook = "https://hooks.example.org/services/T1/0123456789abcdef";
-        let secrets = KnownSecrets::new([key, hook, "密钥在这里，谁也不要告诉他的朋友"].map(Secret::new));
+        let word = "production-key-123";
+        let secrets = [key, word, "密钥在这里，谁也不要告诉他的朋友", "company-2024-b91c77", "company-2024-a7f3"];
+        let secrets = KnownSecrets::new(secrets.map(Secret::new));
         for (text, expected) in [
             ("a sk-ant-api03-0123456789-ab… and more", "a (hidden)… and more"),
             ("sk-ant-api03-0123456789-abcde\n[cut]", "(hidden)\n[cut]"),
             ("…89-abcdefghij-0123456789, 0123456789", "…(hidden), 0123456789"),
             ("sk-ant-api03-0123456789-abcXsk-ant-api03-0123456789-abc", "(hidden)X(hidden)"),
             ("the prefix sk-ant-api03-… is public", "the prefix sk-ant-api03-… is public"),
-            ("https://hooks.example.org/services/…", "https://hooks.example.org/services/…"),
-            ("org/services/T1/0123456789abcdef", "(hidden)"),
-            ("密钥在这里，谁也不要告…", "(hidden)…"),
+            ("deploy to production", "deploy to production"),
+            ("production-k… or …ion-key-123", "(hidden)… or …(hidden)"),
+            ("production and production-k…", "production and (hidden)…"),
+            ("密钥在这里，谁也不要…", "(hidden)…"),
             ("密钥在这里…他的朋友", "密钥在这里…他的朋友"),
+            ("company-2024-a7f3 company-2024-b91c77", "(hidden) (hidden)"),
         ] {
             let mut redacted = text.to_owned();
             assert_eq!(secrets.redact(&mut redacted), text != expected, "{text}");

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
-use super::relevance::Relevance;
+use super::question::Keyword;
+use super::relevance::{KeywordMatcher, Relevance};
 use crate::text::pattern;
 
 /// The lines at the start and at the end that always stay.
@@ -59,7 +60,7 @@ pattern!(
     /// The name of a test that failed, as test runners write it: pytest and `run_test`; pytest -v; Go; cargo; jest, mocha and vitest;
     /// TAP; unittest; nextest; googletest; Gradle.
     FAILED_TEST,
-    r"^\s*(FAILED (\S*::\S|.*\(\S+:\d+\)$|.*\(\S+\.\w+\)$|\S+\.\w+( - |$))|\S+::.* FAILED\b|--- FAIL: \S|test .* \.\.\. FAILED|[✕✗✘×] \S|FAIL\s+[\w@./-]*[./]\S+|not ok \d+|(FAIL|ERROR): \S+ \(\S+\)|FAIL \[\s*[\d.]+m?s\]|\[\s*FAILED\s*\] \S|\S.* > .* FAILED$)"
+    r"^\s*(FAILED (\S*::\S|.*\(\S+:\d+\)$|\S+\.\w+( - |$))|\S+::.* FAILED\b|--- FAIL: \S|test .* \.\.\. FAILED|[✕✗✘×] \S|FAIL\s+[\w@./-]*[./]\S+|not ok \d+|(FAIL|ERROR): \S+ \(\S+\)|FAIL \[\s*[\d.]+m?s\]|\[\s*FAILED\s*\] \S|[\w.$]+ > .* FAILED$)"
 );
 pattern!(
     /// The name of a test that failed, in a result of `run_test`: a place may be missing.
@@ -102,9 +103,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     let lines = TextLines::of(body);
     let mut classes: Vec<LineClass> = lines.bodies.iter().map(|line| class_of(line)).collect();
     let relevance = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
-    if asks_for_successes(query, &classes, &relevance) {
-        classes.iter_mut().filter(|class| **class == LineClass::Noise).for_each(|class| *class = LineClass::Other);
-    }
+    keep_wanted_noise(&lines, query, &mut classes);
     let is_log = is_log(&lines);
     // The lines that name a test that failed.
     let failed_tests: Vec<bool> =
@@ -113,7 +112,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     let folded = if query.is_broad { vec![false; lines.len()] } else { fold(&lines, is_log, &failed_tests) };
     let budget = |share: f64| OutputBudget {
         chars: (raw.limit.min(body.chars().count()) as f64 * share) as usize,
-        lines: (settings.max_lines as f64 * share / MAX_SHARE) as usize,
+        lines: (settings.max_lines as f64 * share / MAX_SHARE).round() as usize,
     };
     let mut selection = LineSelection::of_short(&lines, (raw.limit as f64 * MAX_SHARE) as usize);
     keep_edges(&lines, &mut selection);
@@ -124,7 +123,10 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     let has_relevant = (!query.is_broad || is_cut) && keep_relevant(&relevance, query, &budget, &mut selection)?;
     let is_about_failures = query.intent == Intent::DebugError || !has_relevant;
     let for_failures = budget(if is_about_failures { MAX_SHARE } else { RELATED_SHARE });
-    let has_failures = keep_failures(&lines, &classes, &folded, for_failures, &mut selection)?;
+    let has_failures = match keep_failures(&lines, &classes, &folded, for_failures, &mut selection) {
+        None if is_about_failures => return None,
+        found => found.unwrap_or(true),
+    };
     let budget = budget(MAX_SHARE);
     let noise = classes.iter().filter(|class| **class == LineClass::Noise).count();
     let repeated = folded.iter().filter(|is_repeat| **is_repeat).count();
@@ -171,10 +173,21 @@ fn keep_edges(lines: &TextLines<'_>, selection: &mut LineSelection<'_>) {
     }
 }
 
-/// Returns true if a question about all of something is about what succeeded, which is noise for other questions.
-fn asks_for_successes(query: &FilterQuery, classes: &[LineClass], relevance: &Relevance) -> bool {
-    let is_named = || (0..classes.len()).any(|at| classes[at] == LineClass::Noise && relevance.scores[at] > 0.0);
-    query.is_broad && !query.is_about_failures() && !query.is_yes_or_no() && (query.names_success() || is_named())
+/// For a question about all of something, lines of success and progress that it names are no noise.
+fn keep_wanted_noise(lines: &TextLines<'_>, query: &FilterQuery, classes: &mut [LineClass]) {
+    if !query.is_broad || query.is_about_failures() || query.is_yes_or_no() {
+        return;
+    }
+    // Each line of a test runner is about a test.
+    let is_test = |keyword: &Keyword| keyword.words.iter().any(|(word, _)| word == "test");
+    let keywords: Vec<Keyword> = query.keywords.iter().filter(|keyword| !is_test(keyword)).cloned().collect();
+    let (names_success, matcher) = (query.names_success(), KeywordMatcher::new(&keywords));
+    let is_wanted = |line: &str| names_success || matcher.find(line).iter().any(|found| *found > 0.0);
+    for (class, line) in classes.iter_mut().zip(&lines.bodies) {
+        if *class == LineClass::Noise && is_wanted(line) {
+            *class = LineClass::Other;
+        }
+    }
 }
 
 fn names_failed_test(tool: &str, line: &str) -> bool {
@@ -337,7 +350,10 @@ mod tests {
             ("        FAIL [   1.2s] daoyou store::opens", true),
             ("[  FAILED  ] Reader.Parses/7, where GetParam() = 7", true),
             ("ParserTest > case7() FAILED", true),
-            ("FAILED case 7 (test/parser.spec.js)", true),
+            ("org.example.ParserTest > handles > nothing FAILED", true),
+            ("FAILED to fetch picture (https://cdn.example.org/7.png)", false),
+            ("FAILED to open (config/settings.json)", false),
+            ("Step 3: cp a > b FAILED", false),
             ("FAILED (failures=2)", false),
             ("[  FAILED  ]", false),
             ("3 > 2 FAILED again", false),

@@ -22,7 +22,7 @@ static DATES: LazyLock<[Regex; 4]> = LazyLock::new(|| {
         format!(r"(?i)\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<m>{MONTH}),?\s+(?P<y>\d{{4}})\b"),
         format!(r"(?i)\b(?P<m>{MONTH})\s+(?:(?P<d>\d{{1,2}})(?:st|nd|rd|th)?,?\s+)?(?P<y>\d{{4}})\b"),
         r"(?P<y>\d{4})\s*年\s*(?P<m>\d{1,2})\s*月(?:份|\s*(?P<d>\d{1,2})\s*[日号])?".to_owned(),
-        r"\b(?P<y>[12]\d{3})[-/](?P<m>\d{1,2})(?:[-/](?P<d>\d{1,2}))?\b".to_owned(),
+        r"(?P<y>(?:1[5-9]|20)\d\d)[-/](?P<m>\d{1,2})(?:[-/](?P<d>\d{1,2}))?".to_owned(),
     ]
     .map(|pattern| Regex::new(&pattern).expect("a constant pattern is valid"))
 });
@@ -32,10 +32,23 @@ pub fn dates_of(question: &str) -> Vec<QuestionDate> {
     let mut rest = question.to_owned();
     let mut dates = Vec::new();
     for pattern in DATES.iter() {
-        dates.extend(pattern.captures_iter(&rest).filter_map(|found| date_of(&found)));
+        let found = pattern
+            .captures_iter(&rest)
+            .filter(|found| is_whole(&rest, &found[0], found.get(0).map_or(0, |all| all.start())));
+        dates.extend(found.filter_map(|found| date_of(&found)));
         rest = pattern.replace_all(&rest, " ").into_owned();
     }
     dates
+}
+
+/// Returns true if a date is no part of a longer number, name or path.
+fn is_whole(text: &str, date: &str, at: usize) -> bool {
+    let joins = |c: char| c.is_ascii_digit() || matches!(c, '/' | '-' | '_' | '.');
+    let (before, after) = (&text[..at], &text[at + date.len()..]);
+    let goes_on = after.starts_with(joins) && after[1..].starts_with(|c: char| c.is_ascii_alphanumeric());
+    !before.ends_with(|c: char| joins(c) || c.is_ascii_alphabetic())
+        && !goes_on
+        && !after.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn date_of(found: &regex::Captures<'_>) -> Option<QuestionDate> {
@@ -72,6 +85,13 @@ mod tests {
             ("rain of 2013-04-07", Some(("2013-04-07", "2013-04-07"))),
             ("2013/4/7 的雨", Some(("2013/4/7", "2013-04-07"))),
             ("in 2013-04?", Some(("2013-04", "2013-04"))),
+            ("2013-04-07下了多少雨", Some(("2013-04-07", "2013-04-07"))),
+            ("在2013-04-07下了", Some(("2013-04-07", "2013-04-07"))),
+            ("2013-04-07T10:00:12Z", Some(("2013-04-07", "2013-04-07"))),
+            ("it was 2013-04-07.", Some(("2013-04-07", "2013-04-07"))),
+            ("reports/2024/05/summary.csv", None),
+            ("2024-05-07_backup.sql", None),
+            ("1024/8", None),
             ("2013-14", None),
             ("12013-04-07", None),
             ("2013年14月", None),

@@ -70,9 +70,17 @@ pub const MIN_EVIDENCE_OF_SEARCHES: f64 = 0.5;
 const OF_FAILURES: &[&str] = &["fail", "failur", "error", "crash", "broken", "panic"];
 /// The stems of words of questions about what succeeded, and the Chinese words.
 const OF_SUCCESS: &[&str] = &["pass", "ok", "succe", "success", "succeed", "green"];
-const OF_CHINESE_SUCCESS: &[&str] = &["通过", "成功"];
-/// The first words of questions that are answered by yes or no.
+const OF_CHINESE_SUCCESS: &[&str] = &["通过的", "通过了", "都通过", "已通过", "通过测试", "成功"];
+/// Success that is missing.
+const OF_NO_SUCCESS: &[&str] =
+    &["not pass", "n't pass", "not succeed", "n't succeed", "未通过", "没通过", "没有通过", "不通过", "不成功"];
+/// The first words of questions that are answered by yes or no, and words within them.
 const OF_YES_OR_NO: &[&str] = &["did", "do", "does", "is", "are", "was", "were", "has", "have"];
+const WITHIN_YES_OR_NO: &[&str] = &["whether", "是否", "是不是", "有没有"];
+
+fn has_any(text: &str, phrases: &[&str]) -> bool {
+    phrases.iter().any(|phrase| text.contains(phrase))
+}
 
 impl FilterQuery {
     /// Returns true if the question is about what failed; also whether tests pass, but not how arguments are passed.
@@ -82,6 +90,7 @@ impl FilterQuery {
         };
         self.intent == Intent::DebugError
             || has_word(&|word| OF_FAILURES.contains(&word))
+            || has_any(&self.text.to_lowercase(), OF_NO_SUCCESS)
             || (!self.is_broad && has_word(&|word| word == "pass") && has_word(&|word| word == "test"))
     }
 
@@ -89,8 +98,7 @@ impl FilterQuery {
     pub fn names_success(&self) -> bool {
         let text = self.text.to_lowercase();
         let mut words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-        words.any(|word| OF_SUCCESS.contains(&stem(word).as_str()))
-            || OF_CHINESE_SUCCESS.iter().any(|word| text.contains(word))
+        words.any(|word| OF_SUCCESS.contains(&stem(word).as_str())) || has_any(&text, OF_CHINESE_SUCCESS)
     }
 
     /// Returns true if the answer is yes or no, so that no list of all is wanted.
@@ -98,7 +106,7 @@ impl FilterQuery {
         let text = self.text.trim().to_lowercase();
         let first = text.split_whitespace().next().unwrap_or_default();
         let last = text.trim_end_matches(|c: char| !c.is_alphanumeric()).chars().next_back();
-        OF_YES_OR_NO.contains(&first) || last == Some('吗')
+        OF_YES_OR_NO.contains(&first) || last == Some('吗') || has_any(&text, WITHIN_YES_OR_NO)
     }
 
     /// Returns true if the question tells the parts of a result apart, with at least this evidence.

@@ -34,7 +34,7 @@ pub struct SearchMatch<'a> {
     pub text: &'a str,
     /// The line of the result.
     pub whole: &'a str,
-    /// The paths and lines of later matches with the same text.
+    /// The paths and lines of other matches with the same text, the most relevant first.
     pub repeats: Vec<(&'a str, usize)>,
 }
 

@@ -122,23 +122,29 @@ const OF_ALL_ROWS: &[&str] = &[
     "至少",
 ];
 
-/// The end of a range: a number, a date, or the name of a month.
-const RANGE_END: &str = r"(\d[\d/.]*(st|nd|rd|th)?|(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)";
+const MONTH: &str = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*";
+const YEAR: &str = r"(1[5-9]|20)\d\d";
 
 /// Ranges between two ends, comparisons, and parts by their order: `from … to …`, `2010-2015`, `>= 5`, `older than`, 从…到….
 static RANGE: LazyLock<Regex> = LazyLock::new(|| {
-    let comparison =
-        r"\b(\w+er|more|less|worse) than\b|[<>≤≥＞＜]=?\s*-?\d|比.+(大|小|高|低|多|少|贵|便宜|早|晚|长|短|快|慢)";
-    let range = format!(r"\b{RANGE_END}( \d{{4}})?\s*(to|till|until|thru|through|[-–—~～])\s*{RANGE_END}\b");
-    let chinese = r"从.+[到至]|自.+起|[\d年月日号]\s*[到至]\s*[\d一二三四五六七八九十]";
+    let end = format!(r"(\d[\d/.]*(st|nd|rd|th)?|{MONTH})");
+    let range = format!(r"\b{end}( \d{{4}})?(\s*(to|till|until|thru|through|[–—~～])\s*|\s+-\s+){end}\b");
+    let joined = format!(r"\b{YEAR}-{YEAR}\b|\b{MONTH}-{MONTH}\b");
+    let comparison = r"\b(\w+er|more|less|worse) than\b|[<>≤≥＞＜]=?\s*-?\d";
+    let chinese = r"从.+[到至]|自.+起|[\d年月日号]\s*[到至]\s*[\d一二三四五六七八九十]|(^|[^对])比[^赛例率如较利亚特喻方].*[大小高低多少贵宜早晚长短快慢]";
     let by_order = r"\b(first|last|next|previous) \d+";
-    Regex::new(&format!(r"\bfrom\b.+\b(to|till|until)\b|{range}|{comparison}|{chinese}|{by_order}"))
+    Regex::new(&format!(r"\bfrom\b.+\b(to|till|until)\b|{range}|{joined}|{comparison}|{chinese}|{by_order}"))
         .expect("a constant pattern is valid")
 });
 pattern!(
     /// A date in numbers, whose signs join no range.
     ISO_DATE,
-    r"\b\d{4}[-/](0?[1-9]|1[0-2])([-/]\d{1,2})?\b"
+    r"(?-u:\b)\d{4}[-/](0?[1-9]|1[0-2])([-/]\d{1,2})?(?-u:\b)"
+);
+pattern!(
+    /// What looks like a range or a comparison, and is none.
+    NO_RANGE,
+    r"(rather|other) than|多少"
 );
 pattern!(
     /// A cell that is a number or a date, so that its line is a row of data.
@@ -149,7 +155,11 @@ pattern!(
 /// Returns true if a question asks about all rows, of which none may go.
 fn asks_for_all_rows(question: &str) -> bool {
     let question = question.to_lowercase();
-    let is_range = || RANGE.is_match(&ISO_DATE.replace_all(&question, "1"));
+    let is_range = || {
+        // Of the interval `2013-04-07/2013-04-09`, `1/1` is left.
+        let plain = ISO_DATE.replace_all(&question, "1");
+        RANGE.is_match(&NO_RANGE.replace_all(&plain, " ").replace("1/1", "1 - 1"))
+    };
     OF_ALL_ROWS.iter().any(|words| has_phrase(&question, words)) || is_range()
 }
 

@@ -48,9 +48,8 @@ pub(super) struct PublishedDiagnostics {
 }
 
 /// Whether a server works as it should, as it reports. Its messages are not shown: all conversations share the server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerHealth {
-    #[default]
     Ok,
     /// It works with a part of the project or of its libraries.
     Warning,
@@ -87,7 +86,8 @@ struct ServerState {
     progress: HashSet<String>,
     has_reported_progress: bool,
     is_quiescent: Option<bool>,
-    health: ServerHealth,
+    /// As it reports it.
+    health: Option<ServerHealth>,
     /// It has shown an error with `window/showMessage`.
     has_shown_error: bool,
     /// Why the server has ended.
@@ -202,8 +202,8 @@ impl ClientState {
     /// error.
     pub(super) fn health(&self) -> ServerHealth {
         let state = self.state.lock();
-        let reports_health = state.is_quiescent.is_some();
-        if state.has_shown_error && !reports_health { ServerHealth::Warning } else { state.health }
+        let shown = if state.has_shown_error { ServerHealth::Warning } else { ServerHealth::Ok };
+        state.health.unwrap_or(shown)
     }
 
     /// Forgets a shown error: the server loads the project again, and shows it again if it persists.
@@ -277,7 +277,7 @@ impl ClientState {
             "window/showMessage" if params["type"] == 1 => state.has_shown_error = true,
             "experimental/serverStatus" => {
                 state.is_quiescent = params["quiescent"].as_bool().or(state.is_quiescent);
-                state.health = ServerHealth::named(params["health"].as_str());
+                state.health = Some(ServerHealth::named(params["health"].as_str()));
             }
             _ => {}
         }

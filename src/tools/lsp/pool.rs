@@ -132,9 +132,9 @@ impl LanguageServers {
         let exe = self.runner.exe().to_owned();
         let launch = ServerLaunch { exe, environment, request, name, root: url_of(root)? };
         let connection = LspConnection::start(launch).await?;
-        let (root, unlisted) = (root.to_owned(), self.hidden());
+        let folders = (root, kind.outermost_root(self.runner.workspace(), root));
         let limit = self.config.startup_timeout.0;
-        let server = LanguageServer::initialize(kind, connection, root, unlisted, limit, cancel).await?;
+        let server = LanguageServer::initialize(kind, connection, folders, self.hidden(), limit, cancel).await?;
         let server = Arc::new(server);
         *running = Some(RunningServer { server: Arc::clone(&server), hidden });
         Ok(ServerLease { server, _use: slot_use(&slot) })

@@ -91,11 +91,15 @@ impl LspRename {
         }
         let mut params = target.place(args.line, args.character)?;
         params["newName"] = json!(args.new_name);
-        let mut located = located_edits(&target, &params).await?;
-        if located.is_empty() {
-            let RenameArgs { line, character, .. } = args;
-            return Err(format!("nothing to rename is at line {line}, character {character}{UNCHANGED}").into());
-        }
+        let edits = async || {
+            let located = located_edits(&target, &params).await?;
+            if located.is_empty() {
+                let RenameArgs { line, character, .. } = args;
+                return Err(format!("nothing to rename is at line {line}, character {character}{UNCHANGED}").into());
+            }
+            Ok::<_, LspError>(located)
+        };
+        let mut located = edits().await?;
         let server = target.server();
         let paths: Vec<PathBuf> = located.keys().cloned().collect();
         let before = target.document.generation;
@@ -103,7 +107,7 @@ impl LspRename {
         let now = now.map_err(unchanged)?.ok_or_else(changed_meanwhile)?;
         if now != before {
             // The server may have answered from older texts of the files that it was now told of.
-            located = located_edits(&target, &params).await?;
+            located = edits().await?;
         }
         let paths: Vec<PathBuf> = located.keys().cloned().collect();
         let known = server.known_since(now, &paths).await.ok_or_else(changed_meanwhile)?;
@@ -133,7 +137,7 @@ async fn located_edits(target: &OpenTarget, params: &Value) -> Result<BTreeMap<P
     let answer = target.ask("textDocument/rename", params.clone()).await?;
     let files = file_edits(answer).map_err(|error| unchanged(error.into()))?;
     let (view, kind) = (target.view.clone(), target.server().kind);
-    let boundary = kind.outermost_root(view.jail.root(), &target.server().root);
+    let boundary = target.server().project.clone();
     let located = tokio::task::spawn_blocking(move || locate_edits(files, &view, &boundary, kind)).await;
     located.map_err(|error| error.to_string())?.map_err(|error| unchanged(error.into()))
 }

@@ -27,8 +27,8 @@ pub(super) struct LanguageServer {
     pub kind: &'static ServerKind,
     pub connection: LspConnection,
     pub encoding: PositionEncoding,
-    /// The folder of the project; a real path.
-    pub root: PathBuf,
+    /// The outermost project that the server's folder belongs to, whose files are watched; a real path.
+    pub project: PathBuf,
     /// Folders that the server does not see.
     hidden: Vec<PathBuf>,
     capabilities: Value,
@@ -100,19 +100,19 @@ pub(super) fn url_of(path: &Path) -> Result<Url, LspError> {
 }
 
 impl LanguageServer {
-    /// Initializes a server that was started in `root`.
+    /// Initializes a server that was started in `root`, a folder of `project`.
     ///
     /// # Errors
     /// It does not answer in time, or not as a language server does.
     pub(super) async fn initialize(
         kind: &'static ServerKind,
         connection: LspConnection,
-        root: PathBuf,
+        (root, project): (&Path, PathBuf),
         hidden: Vec<PathBuf>,
         limit: Duration,
         cancel: &CancellationToken,
     ) -> Result<Self, LspError> {
-        let params = initialize_params(kind, &url_of(&root)?);
+        let params = initialize_params(kind, &url_of(root)?);
         let result = connection.request("initialize", params, limit, cancel).await?;
         let name = &connection.name;
         if !result["capabilities"].is_object() {
@@ -123,7 +123,7 @@ impl LanguageServer {
         let default = if is_pylsp { "utf-32" } else { "utf-16" };
         let encoding = result["capabilities"]["positionEncoding"].as_str().unwrap_or(default);
         let encoding = PositionEncoding::named(encoding).map_err(|error| LspError::from(format!("{name}: {error}")))?;
-        let (listed, below, unseen) = (tokio::task::spawn_blocking, root.clone(), hidden.clone());
+        let (listed, below, unseen) = (tokio::task::spawn_blocking, project.clone(), hidden.clone());
         let files = listed(move || list_files(kind, &below, &unseen)).await.unwrap_or_default();
         connection.notify("initialized", json!({})).await?;
         connection.notify("workspace/didChangeConfiguration", json!({"settings": {}})).await?;
@@ -131,7 +131,7 @@ impl LanguageServer {
             kind,
             connection,
             encoding,
-            root,
+            project,
             hidden,
             capabilities: result["capabilities"].clone(),
             initialized: Instant::now(),
@@ -201,7 +201,7 @@ impl LanguageServer {
             .filter(|(open, _)| *open != path)
             .map(|(open, one)| (open.clone(), one.stamp))
             .collect();
-        let (kind, root, hidden, path) = (self.kind, self.root.clone(), self.hidden.clone(), path.to_owned());
+        let (kind, project, hidden, path) = (self.kind, self.project.clone(), self.hidden.clone(), path.to_owned());
         let read_all = move || {
             let stamp = DiskStamp::of(&path);
             let text = Arc::from(read(&path)?);
@@ -213,7 +213,7 @@ impl LanguageServer {
                 })
             });
             let others = changed.collect();
-            Ok(FilesNow { text, stamp, others, files: list_files(kind, &root, &hidden) })
+            Ok(FilesNow { text, stamp, others, files: list_files(kind, &project, &hidden) })
         };
         let seen: Result<FilesNow, String> =
             tokio::task::spawn_blocking(read_all).await.map_err(|error| error.to_string())?;
@@ -304,7 +304,7 @@ impl LanguageServer {
         if unknown.len() > MAX_OPEN {
             let (count, first) = (unknown.len(), unknown[0].display());
             return Err(LspError::from(format!(
-                "{count} of the files, such as {first}, are in folders that are not watched for changes, which is done for at most \
+                "{count} of the files, such as {first}, are in folders that are not watched for changes; such files are changed up to \
                  {MAX_OPEN}"
             )));
         }

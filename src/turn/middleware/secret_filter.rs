@@ -25,7 +25,9 @@ impl<'a> SecretFilter<'a> {
 
     /// Ends the answer: emits what was held back.
     pub fn finish(&self) {
-        let HeldText { text, reasoning } = std::mem::take(&mut *self.lock());
+        let HeldText { mut text, mut reasoning } = std::mem::take(&mut *self.lock());
+        self.secrets.redact(&mut reasoning);
+        self.secrets.redact(&mut text);
         self.show(Delta::Reasoning, &reasoning);
         self.show(Delta::Text, &text);
     }
@@ -33,10 +35,10 @@ impl<'a> SecretFilter<'a> {
     /// Appends `more` to `held` and returns what can be shown.
     fn push(&self, held: &mut String, more: &str) -> String {
         held.push_str(more);
-        self.secrets.redact(held);
-        let open = self.secrets.partial_match_len(held);
-        let rest = held.split_off(held.len() - open);
-        std::mem::replace(held, rest)
+        let rest = held.split_off(self.secrets.settled_len(held));
+        let mut ready = std::mem::replace(held, rest);
+        self.secrets.redact(&mut ready);
+        ready
     }
 
     fn show<'t>(&self, kind: impl FnOnce(&'t str) -> Delta<'t>, text: &'t str) {
@@ -114,5 +116,25 @@ mod tests {
             striking.finish();
             assert_eq!(*shown.0.lock(), expected, "{deltas:?}");
         }
+    }
+
+    #[test]
+    fn no_split_of_a_long_secret_shows_a_part_of_it() {
+        let key = "sk-ant-api03-0123456789-abcdefghij-0123456789";
+        let other = "0123456789-xyz";
+        let secrets = KnownSecrets::new([key, other].map(Secret::new));
+        let text = format!("the key is {key} ok {other}");
+        for size in 1..text.len() {
+            let shown = Shown::default();
+            let filter = SecretFilter::new(&shown, &secrets);
+            text.as_bytes().chunks(size).for_each(|part| filter.delta(Delta::Text(std::str::from_utf8(part).unwrap())));
+            filter.finish();
+            assert_eq!(*shown.0.lock(), "the key is (hidden) ok (hidden)", "{size}");
+        }
+        // The end of one secret is the start of another.
+        let shown = Shown::default();
+        let filter = SecretFilter::new(&shown, &secrets);
+        [format!("a {key}").as_str(), " b"].iter().for_each(|part| filter.delta(Delta::Text(part)));
+        assert_eq!(*shown.0.lock(), "a (hidden) b");
     }
 }
