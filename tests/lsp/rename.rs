@@ -90,17 +90,21 @@ async fn a_rename_reaches_unwatched_folders_and_all_packages_of_a_project() {
     let told = world.says("lsp_rename", rename("a.go")).await;
     assert!(told.starts_with("Error: 25 of the files, such as ") && told.ends_with("; nothing was changed"), "{told}");
     assert_eq!(world.text("build/gen3.go"), "new()\n");
-    let Some(world) = World::scripted("packages") else { return };
-    for (path, text) in
-        [("p/go.mod", "module p\n"), ("p/a.go", FILES[1].1), ("q/go.mod", "module q\n"), ("q/b.go", "old()\n")]
-    {
-        world.write(path, text);
+    for is_one_project in [true, false] {
+        let Some(world) = World::scripted("packages") else { return };
+        for (path, text) in
+            [("p/go.mod", "module p\n"), ("p/a.go", FILES[1].1), ("q/go.mod", "module q\n"), ("q/b.go", "old()\n")]
+        {
+            world.write(path, text);
+        }
+        if !is_one_project {
+            std::fs::remove_file(world.path("go.mod")).unwrap();
+        }
+        let told = world.says("lsp_rename", rename("p/a.go")).await;
+        let is_refused = told.ends_with("which is not for it; nothing was changed");
+        let is_whole = told.contains("+++ b/p/a.go") && told.contains("+++ b/q/b.go");
+        assert_eq!((is_whole, is_refused), (is_one_project, !is_one_project), "{told}");
     }
-    let told = world.says("lsp_rename", rename("p/a.go")).await;
-    assert!(told.contains("+++ b/p/a.go") && told.contains("+++ b/q/b.go"), "{told}");
-    std::fs::remove_file(world.path("go.mod")).unwrap();
-    let told = world.says("lsp_rename", rename("p/a.go")).await;
-    assert!(told.ends_with("which is not for it; nothing was changed"), "no project holds both: {told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
