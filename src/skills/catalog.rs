@@ -167,12 +167,13 @@ impl CatalogLook<'_> {
             return self.list.shadowed.push(ShadowedSkill { name, path, by });
         }
         self.used.insert(manifest.name.clone(), path);
-        let unavailable = if self.catalog.disabled.contains(&manifest.name) {
+        let is_disabled = self.catalog.disabled.contains(&manifest.name);
+        let unavailable = if is_disabled {
             Some("disabled by skills.disabled in the configuration".to_owned())
         } else {
             self.programs.unmet(&manifest.requirements, &manifest.install_hints)
         };
-        self.list.skills.push(Skill { manifest, source, location, unavailable });
+        self.list.skills.push(Skill { manifest, source, location, unavailable, is_disabled });
     }
 }
 

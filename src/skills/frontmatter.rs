@@ -42,6 +42,9 @@ pub struct SkillManifest {
     pub triggers: Vec<String>,
     /// The beginning of the instructions of a skill that is always in the prompt.
     pub always_text: Option<String>,
+    pub is_always_text_cut: bool,
+    /// There are no instructions.
+    pub is_empty: bool,
     pub requirements: SkillRequirements,
     pub install_hints: Vec<InstallHint>,
     /// What is wrong and keeps nobody from using the skill.
@@ -159,10 +162,13 @@ pub fn parse_manifest(bytes: &[u8], folder: &str) -> Result<SkillManifest, Manif
     manifest.allowed_tools = strings(&fields.allowed_tools, |c| c == ',' || c.is_whitespace());
     manifest.triggers = strings(&fields.triggers, |c| matches!(c, ',' | '，' | '\n'));
     let is_always = add_metadata(&fields, head.unwrap_or_default(), &mut manifest);
-    manifest.always_text = is_always.then(|| {
+    manifest.is_empty = body.trim().is_empty();
+    if is_always {
         let body = body.trim();
-        body[..body.floor_char_boundary(MAX_ALWAYS)].to_owned()
-    });
+        let start = &body[..body.floor_char_boundary(MAX_ALWAYS)];
+        manifest.is_always_text_cut = start.len() < body.len();
+        manifest.always_text = Some(start.to_owned());
+    }
     Ok(manifest)
 }
 
@@ -203,12 +209,13 @@ fn read_fields(head: &str, warnings: &mut Vec<ManifestFault>) -> Result<FrontMat
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
         with_snippet: false,
     };
-    let error = match serde_saphyr::from_str_with_options(head, options) {
+    // The YAML begins in line 2 of the file.
+    let numbered = format!("\n{head}");
+    let error = match serde_saphyr::from_str_with_options(&numbered, options) {
         Ok(fields) => return Ok(fields),
         Err(error) => error,
     };
-    // The YAML begins in line 2 of the file.
-    let line = error.location().and_then(|location| usize::try_from(location.line()).ok()).map_or(1, |line| line + 1);
+    let line = error.location().and_then(|location| usize::try_from(location.line()).ok()).unwrap_or(1);
     let cause = truncate(&one_line(&error.without_snippet().to_string()), MAX_ENTRY);
     let fields = FrontMatter {
         name: plain_field(head, "name"),

@@ -47,7 +47,7 @@ fn what_is_not_valid_yaml_is_read_line_by_line_with_a_warning() {
         ("---\nname: b\ndescription: Use when: tea is wanted\n---\n", "b", "Use when: tea is wanted", 3),
         ("---\ndescription: Use this: now\n  and: then\nname: b\r\n---\n", "b", "Use this: now and: then", 2),
         ("---\nname: 'b'\ndescription: \"Say \"hi\" now\"\n---\n", "b", "Say \"hi\" now", 3),
-        ("---\nname: b\ndescription: >\n  Makes tea.\nbad: [\n---\n", "b", "Makes tea.", 6),
+        ("---\nname: b\ndescription: >\n  Makes tea.\nbad: [\n---\n", "b", "Makes tea.", 5),
         ("---\nname: b\ndescription: tea\n\tmore: x\n---\n", "b", "tea more: x", 4),
         ("---\nname: b\ndescription: @tea\n---\n", "b", "@tea", 3),
     ] {
@@ -74,7 +74,7 @@ fn broken_files_are_refused_with_line_and_reason() {
         ("---\nname: \"a\\n# b\"\ndescription: a\n---\n", 2, "such as a-b"),
         ("---\nname: ../x\ndescription: a\n---\n", 2, "such as x"),
         ("---\nname: \u{3164}\ndescription: a\n---\n", 2, "such as my-skill"),
-        ("---\nname: b\nother: [\n---\n", 4, "not valid YAML"),
+        ("---\nname: b\nother: [\n---\n", 3, "not valid YAML"),
         ("---\n- a\n- b\n---\n", 2, "not valid YAML"),
         (long.as_str(), 2, "1 to 64 letters"),
         (huge.as_str(), 1, "longer than 65536 bytes"),

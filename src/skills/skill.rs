@@ -17,6 +17,8 @@ pub struct Skill {
     pub location: SkillLocation,
     /// Why the skill cannot be used now.
     pub unavailable: Option<String>,
+    /// The configuration disables it.
+    pub is_disabled: bool,
 }
 
 /// Where the text of a skill is.
@@ -52,6 +54,11 @@ impl Skill {
 
     pub fn is_available(&self) -> bool {
         self.unavailable.is_none()
+    }
+
+    /// Returns the absolute path of the skill's file, or `built-in:NAME`.
+    pub fn path(&self) -> String {
+        self.location.shown()
     }
 }
 
