@@ -1,0 +1,189 @@
+//! The catalog of skills, which is asked at each turn and parses only files that have changed.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use super::discovery::{FILE_NAMES, SkillFile, SkillFileVersion, SkillSource, SkillsConfig, SourceScan, reason_of};
+use super::frontmatter::{ManifestFault, SkillManifest, parse_manifest};
+use super::requirements::{ProgramSearch, SkillHost};
+use super::skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem};
+use crate::guard::Jail;
+
+/// The source of the skills that are part of the program.
+const BUILT_IN_SOURCE: &str = "built-in";
+
+/// The skills that are part of the program: their names and files. There are none yet: each costs tokens in every request.
+pub const BUILT_IN_SKILLS: &[BuiltInSkill] = &[];
+
+/// The name of a skill and the text of its `SKILL.md`.
+pub type BuiltInSkill = (&'static str, &'static str);
+
+/// What a file says, or why it is no skill.
+type ParsedSkill = Result<Arc<SkillManifest>, ManifestFault>;
+
+/// The skills of all sources.
+pub struct SkillCatalog {
+    sources: Vec<Arc<SkillSource>>,
+    built_in: Vec<(BuiltInSkill, ParsedSkill)>,
+    disabled: HashSet<String>,
+    host: SkillHost,
+    state: Mutex<CatalogState>,
+    parses: AtomicUsize,
+}
+
+#[derive(Default)]
+struct CatalogState {
+    parsed: HashMap<PathBuf, (SkillFileVersion, ParsedSkill)>,
+    list: Arc<SkillList>,
+}
+
+impl SkillCatalog {
+    /// Creates a catalog. Nothing is read before the first look.
+    pub fn new(config: &SkillsConfig, sources: Vec<SkillSource>, built_in: &[BuiltInSkill], host: SkillHost) -> Self {
+        let parse = |(name, text): &BuiltInSkill| ((*name, *text), parse_manifest(text.as_bytes(), name).map(Arc::new));
+        Self {
+            sources: sources.into_iter().map(Arc::new).collect(),
+            built_in: built_in.iter().map(parse).collect(),
+            disabled: config.disabled.iter().cloned().collect(),
+            host,
+            state: Mutex::default(),
+            parses: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns how many files were parsed.
+    pub fn parses(&self) -> usize {
+        self.parses.load(Ordering::Relaxed)
+    }
+
+    /// Returns the skills as they are on disk now. If nothing has changed, it is the same list as before.
+    pub fn look(&self) -> Arc<SkillList> {
+        let mut state = self.state.lock();
+        let before = std::mem::take(&mut state.parsed);
+        let mut look = CatalogLook {
+            catalog: self,
+            before,
+            parsed: HashMap::new(),
+            programs: ProgramSearch::new(&self.host),
+            used: HashMap::new(),
+            list: SkillList::default(),
+        };
+        let mut seen = HashSet::new();
+        for source in &self.sources {
+            look.add_source(source, &mut seen);
+        }
+        look.add_built_in();
+        let (list, parsed) = (look.list, look.parsed);
+        state.parsed = parsed;
+        if *state.list != list {
+            log_changes(&state.list, &list);
+            state.list = Arc::new(list);
+        }
+        state.list.clone()
+    }
+}
+
+/// One look at all sources.
+struct CatalogLook<'a> {
+    catalog: &'a SkillCatalog,
+    before: HashMap<PathBuf, (SkillFileVersion, ParsedSkill)>,
+    parsed: HashMap<PathBuf, (SkillFileVersion, ParsedSkill)>,
+    programs: ProgramSearch<'a>,
+    /// The path of the skill of each name.
+    used: HashMap<String, String>,
+    list: SkillList,
+}
+
+impl CatalogLook<'_> {
+    /// Adds the skills of a source. A folder that is in `seen` was another source.
+    fn add_source(&mut self, source: &Arc<SkillSource>, seen: &mut HashSet<PathBuf>) {
+        let jail = match source.open() {
+            Ok(Some(jail)) => jail,
+            Ok(None) => return,
+            Err(error) => {
+                let path = source.path().display().to_string();
+                return self.list.problems.push(SkillProblem::new(path, error.to_string()));
+            }
+        };
+        if !seen.insert(source.real_path(&jail)) {
+            return;
+        }
+        let SourceScan { files, faults } = source.scan(&jail);
+        let shown = |path: &str| jail.root().join(path).display().to_string();
+        let problems = faults.iter().map(|(path, reason)| SkillProblem::new(shown(path), reason));
+        self.list.problems.extend(problems);
+        for file in files {
+            let path = jail.root().join(file.path());
+            let parsed = self.parse(&jail, &file, &path);
+            let SkillFile { folder, name, .. } = file;
+            let location = SkillLocation::File { path, source: source.clone(), folder, file: name };
+            self.add(parsed, source.label.clone(), location);
+        }
+    }
+
+    fn add_built_in(&mut self) {
+        for ((name, text), parsed) in &self.catalog.built_in {
+            let location = SkillLocation::BuiltIn { name, text };
+            self.add(parsed.clone(), BUILT_IN_SOURCE.into(), location);
+        }
+    }
+
+    /// Returns what a file says; a file that has not changed is not read again.
+    fn parse(&mut self, jail: &Jail, file: &SkillFile, path: &Path) -> ParsedSkill {
+        let parsed = match self.before.remove(path) {
+            Some((version, parsed)) if version == file.version => parsed,
+            _ => {
+                self.catalog.parses.fetch_add(1, Ordering::Relaxed);
+                match jail.read(&file.path()) {
+                    Ok(content) => parse_manifest(&content.bytes, &file.folder_name(jail)).map(Arc::new),
+                    Err(error) => Err(ManifestFault::new(None, reason_of(&error))),
+                }
+            }
+        };
+        self.parsed.insert(path.to_owned(), (file.version, parsed.clone()));
+        parsed
+    }
+
+    /// Adds a skill, or what is wrong with it.
+    fn add(&mut self, parsed: ParsedSkill, source: Arc<str>, location: SkillLocation) {
+        let path = location.shown();
+        let manifest = match parsed {
+            Ok(manifest) => manifest,
+            Err(fault) => return self.list.problems.push(SkillProblem::of_fault(path, &fault)),
+        };
+        let warnings = manifest.warnings.iter().map(|warning| SkillProblem::of_fault(path.as_str(), warning));
+        self.list.problems.extend(warnings);
+        if path.ends_with(FILE_NAMES[1]) {
+            self.list
+                .problems
+                .push(SkillProblem::new(path.as_str(), "is better named SKILL.md: others do not find it"));
+        }
+        if let Some(by) = self.used.get(&manifest.name) {
+            let (name, by) = (manifest.name.clone(), by.clone());
+            return self.list.shadowed.push(ShadowedSkill { name, path, by });
+        }
+        self.used.insert(manifest.name.clone(), path);
+        let is_disabled = self.catalog.disabled.contains(&manifest.name);
+        let unavailable = if is_disabled {
+            Some("disabled by skills.disabled in the configuration".to_owned())
+        } else {
+            self.programs.unmet(&manifest.requirements, &manifest.install_hints)
+        };
+        self.list.skills.push(Skill { manifest, source, location, unavailable, is_disabled });
+    }
+}
+
+/// Logs what was not so at the last look.
+fn log_changes(before: &SkillList, now: &SkillList) {
+    for problem in now.problems.iter().filter(|problem| !before.problems.contains(problem)) {
+        let SkillProblem { path, line, problem } = problem;
+        tracing::warn!(path, line, problem, "a skill has a problem");
+    }
+    for ShadowedSkill { name, path, by } in now.shadowed.iter().filter(|skill| !before.shadowed.contains(skill)) {
+        tracing::info!(name, path, by, "a skill is not used: an earlier one has its name");
+    }
+}

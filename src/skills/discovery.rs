@@ -1,0 +1,253 @@
+//! The folders that skills are looked for in, and the files `SKILL.md` in them: `NAME/SKILL.md` and `GROUP/NAME/SKILL.md`.
+//!
+//! Commands of the agent can write into some of these folders, so no link is followed below the root of a source.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::fs::Dir;
+use rustix::fs::{AtFlags, statat};
+use rustix::io::Errno;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::guard::{Jail, JailError};
+
+/// The largest `SKILL.md`, in bytes.
+pub(super) const MAX_FILE: u64 = 1_000_000;
+/// The most skills of a source.
+const MAX_SKILLS: usize = 1_000;
+/// The most entries of folders that one look at a source examines.
+const MAX_ENTRIES: usize = 10_000;
+/// The names of the file. The second is found in the wild.
+pub(super) const FILE_NAMES: [&str; 2] = ["SKILL.md", "skill.md"];
+
+/// `[skills]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SkillsConfig {
+    /// Further folders of skills. `~/` is the home of the user; other relative paths begin at the workspace.
+    pub paths: Vec<String>,
+    /// The names of skills that are not used.
+    pub disabled: Vec<String>,
+    /// The most tokens of the list of skills in the system prompt, estimated.
+    #[schemars(range(max = 100_000))]
+    pub prompt_tokens: u32,
+}
+
+impl Default for SkillsConfig {
+    fn default() -> Self {
+        Self { paths: Vec::new(), disabled: Vec::new(), prompt_tokens: 2_000 }
+    }
+}
+
+/// A folder of skills.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkillSource {
+    /// The name of the source for people.
+    pub label: Arc<str>,
+    /// The root, which may be named through links.
+    root: PathBuf,
+    /// The folder of skills below the root; no link is followed on the way.
+    folder: &'static str,
+    /// Folders that nothing is read from, relative to the root.
+    closed: Arc<[PathBuf]>,
+    /// The user has named this folder: it has to exist, and may itself be one skill.
+    is_named: bool,
+}
+
+impl SkillSource {
+    /// Returns a folder that the user has named.
+    pub(super) fn named(label: &str, root: PathBuf) -> Self {
+        Self { label: label.into(), root, folder: ".", closed: Arc::default(), is_named: true }
+    }
+
+    /// Returns the sources in order: those of the workspace, of the user's home, and the configured ones. Nothing is read
+    /// from the folders `closed`, relative to the workspace.
+    pub fn all(config: &SkillsConfig, workspace: &Path, user_home: Option<&Path>, closed: &[PathBuf]) -> Vec<Self> {
+        let closed: Arc<[PathBuf]> = closed.into();
+        let in_workspace = ["skills", ".claude/skills", ".agents/skills"].map(|folder| Self {
+            label: folder.into(),
+            root: workspace.to_owned(),
+            folder,
+            closed: closed.clone(),
+            is_named: false,
+        });
+        let in_home = user_home.into_iter().flat_map(|home| {
+            [".claude/skills", ".agents/skills"]
+                .map(|folder| Self { is_named: false, ..Self::named(&format!("~/{folder}"), home.join(folder)) })
+        });
+        let configured = config.paths.iter().map(|path| {
+            let root = match (path.strip_prefix("~/"), user_home) {
+                (Some(below), Some(home)) => home.join(below),
+                _ => workspace.join(path),
+            };
+            Self::named(path, root)
+        });
+        in_workspace.into_iter().chain(in_home).chain(configured).collect()
+    }
+
+    /// Opens the root; `None` if there is none, and none is needed.
+    ///
+    /// # Errors
+    /// It is no folder that can be opened.
+    pub(super) fn open(&self) -> io::Result<Option<Jail>> {
+        match Jail::open_strict(&self.root, Vec::new(), MAX_FILE) {
+            Ok(jail) if self.closed.is_empty() => Ok(Some(jail)),
+            Ok(jail) => Ok(Some(jail.with_closed(&self.closed))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.is_named => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the path of the folder for messages.
+    pub(super) fn path(&self) -> PathBuf {
+        if self.folder == "." { self.root.clone() } else { self.root.join(self.folder) }
+    }
+
+    /// Returns the real path of the folder of skills.
+    pub(super) fn real_path(&self, jail: &Jail) -> PathBuf {
+        if self.folder == "." { jail.root().to_owned() } else { jail.root().join(self.folder) }
+    }
+
+    /// Finds the files of skills. No file is opened.
+    pub(super) fn scan(&self, jail: &Jail) -> SourceScan {
+        let mut scanner = Scanner { jail, scan: SourceScan::default(), entries_left: MAX_ENTRIES };
+        match jail.folder(self.folder) {
+            Ok((dir, _)) if self.is_named && scanner.add_skill(&dir, self.folder, "") => {}
+            Ok((dir, _)) => scanner.scan_folder(&dir, self.folder, true),
+            Err(JailError::Missing(_)) if !self.is_named => {}
+            Err(error) => scanner.fault(self.folder, reason_of(&error)),
+        }
+        scanner.scan
+    }
+}
+
+/// The version of a file: device, inode, size and the time of the last change (ctime), which programs cannot set.
+pub(super) type SkillFileVersion = (u64, u64, i64, i64, i64);
+
+/// A file of a skill that was found. It may be anything, such as a link or a pipe.
+#[derive(Debug)]
+pub(super) struct SkillFile {
+    /// The folder, relative to the root of the source.
+    pub folder: String,
+    pub name: &'static str,
+    pub version: SkillFileVersion,
+}
+
+impl SkillFile {
+    /// Returns the path relative to the root of the source.
+    pub fn path(&self) -> String {
+        join(&self.folder, self.name)
+    }
+
+    /// Returns the name of the folder.
+    pub fn folder_name(&self, jail: &Jail) -> String {
+        let name = Path::new(&self.folder).file_name().or_else(|| jail.root().file_name());
+        name.unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
+/// What a look at a source has found.
+#[derive(Debug, Default)]
+pub(super) struct SourceScan {
+    pub files: Vec<SkillFile>,
+    /// What is left out: the path relative to the root, and why.
+    pub faults: Vec<(String, String)>,
+}
+
+struct Scanner<'a> {
+    jail: &'a Jail,
+    scan: SourceScan,
+    entries_left: usize,
+}
+
+impl Scanner<'_> {
+    fn fault(&mut self, path: &str, reason: impl Into<String>) {
+        self.scan.faults.push((path.to_owned(), reason.into()));
+    }
+
+    /// Finds the skills in a folder, and with `has_groups` those of the folders in it that are no skills.
+    fn scan_folder(&mut self, dir: &Dir, path: &str, has_groups: bool) {
+        let entries = match self.entries(dir, path) {
+            Ok(entries) => entries,
+            Err(error) => return self.fault(path, error.to_string()),
+        };
+        for (name, is_link) in entries {
+            let inner = join(path, &name);
+            if self.scan.files.len() >= MAX_SKILLS {
+                return self.fault(path, format!("has more than {MAX_SKILLS} skills; the others are left out"));
+            }
+            if is_link {
+                self.fault(&inner, "is a link, and daoyou follows none here; put the folder itself there");
+            } else if !self.add_skill(dir, &inner, &name) && has_groups {
+                match self.jail.folder(&inner) {
+                    Ok((group, _)) => self.scan_folder(&group, &inner, false),
+                    // It was removed meanwhile.
+                    Err(JailError::Missing(_) | JailError::NotFolder(_)) => {}
+                    Err(error) => self.fault(&inner, reason_of(&error)),
+                }
+            }
+        }
+    }
+
+    /// Adds the skill in the folder `path`, which is `name` in `dir`. Returns false if it is none.
+    fn add_skill(&mut self, dir: &Dir, path: &str, name: &str) -> bool {
+        for file in FILE_NAMES {
+            // A link on the way is refused when the file is read.
+            match statat(dir, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(found) => {
+                    let ctime = (i64::from(found.st_ctime), found.st_ctime_nsec.cast_signed());
+                    let version = (found.st_dev, found.st_ino, found.st_size, ctime.0, ctime.1);
+                    self.scan.files.push(SkillFile { folder: path.to_owned(), name: file, version });
+                    return true;
+                }
+                Err(Errno::NOENT | Errno::NOTDIR) => {}
+                Err(error) => {
+                    self.fault(path, io::Error::from(error).to_string());
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Returns the names of folders and links in a folder, in order, and whether they are links. Hidden ones are left out.
+    fn entries(&mut self, dir: &Dir, path: &str) -> io::Result<Vec<(String, bool)>> {
+        let mut names = Vec::new();
+        for entry in dir.entries()? {
+            let Some(left) = self.entries_left.checked_sub(1) else {
+                self.fault(path, format!("has more than {MAX_ENTRIES} entries; the others are left out"));
+                break;
+            };
+            self.entries_left = left;
+            let entry = entry?;
+            let Ok(kind) = entry.file_type() else { continue };
+            if !kind.is_dir() && !kind.is_symlink() {
+                continue;
+            }
+            match entry.file_name().into_string() {
+                Ok(name) if name.starts_with('.') => {}
+                Ok(name) => names.push((name, kind.is_symlink())),
+                Err(name) => self.fault(&join(path, &name.to_string_lossy()), "has a name that is not UTF-8"),
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
+/// Joins a folder of a source and a name.
+pub(super) fn join(folder: &str, name: &str) -> String {
+    if folder == "." { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+/// Returns why the jail serves a path not, without the path.
+pub(super) fn reason_of(error: &JailError) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(": ") {
+        Some((_, reason)) if !matches!(error, JailError::Io { .. }) => reason.to_owned(),
+        _ => text,
+    }
+}

@@ -1,0 +1,391 @@
+//! Parses `SKILL.md`: YAML front matter between two lines `---`, then instructions in Markdown.
+//!
+//! The fields are those of the Agent Skills specification (<https://agentskills.io/specification>) and those that files of
+//! Claude Code, openclaw and nanobot contain. Unknown fields are ignored.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
+
+use super::requirements::{InstallHint, SkillRequirements};
+use crate::text::{one_line, truncate};
+
+/// The largest front matter, in bytes.
+const MAX_HEAD: usize = 64 << 10;
+/// The most characters of a description that are kept.
+const MAX_DESCRIPTION: usize = 2_000;
+/// The most characters of a name (Agent Skills).
+const MAX_NAME: usize = 64;
+/// The most entries of a list, and the most characters of an entry.
+const MAX_ENTRIES: usize = 50;
+const MAX_ENTRY: usize = 200;
+/// The deepest nesting, and the most parts of front matter.
+const MAX_DEPTH: usize = 32;
+const MAX_EVENTS: usize = 20_000;
+/// The most bytes of the instructions of a skill that is always in the prompt.
+const MAX_ALWAYS: usize = 32 << 10;
+/// Letters that show nothing: fillers of Hangul.
+const BLANK_LETTERS: [char; 4] = ['\u{115f}', '\u{1160}', '\u{3164}', '\u{ffa0}'];
+
+/// What a `SKILL.md` says of its skill, without its instructions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SkillManifest {
+    pub name: String,
+    /// The description on one line, of at most 2,000 characters.
+    pub description: String,
+    /// The characters of the description as it is written.
+    pub description_length: usize,
+    pub version: Option<String>,
+    pub license: Option<String>,
+    pub compatibility: Option<String>,
+    pub allowed_tools: Vec<String>,
+    pub triggers: Vec<String>,
+    /// The beginning of the instructions of a skill that is always in the prompt.
+    pub always_text: Option<String>,
+    pub is_always_text_cut: bool,
+    /// There are no instructions.
+    pub is_empty: bool,
+    pub requirements: SkillRequirements,
+    pub install_hints: Vec<InstallHint>,
+    /// What is wrong and keeps nobody from using the skill.
+    pub warnings: Vec<ManifestFault>,
+}
+
+/// Why a `SKILL.md`, or a part of it, cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestFault {
+    /// From 1.
+    pub line: Option<usize>,
+    pub reason: String,
+}
+
+impl ManifestFault {
+    pub(super) fn new(line: impl Into<Option<usize>>, reason: impl Into<String>) -> Self {
+        Self { line: line.into(), reason: reason.into() }
+    }
+}
+
+/// The parts of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SkillText<'a> {
+    /// The YAML, which begins in line 2; `None` without front matter.
+    pub head: Option<&'a str>,
+    pub body: &'a str,
+}
+
+/// The fields as written. Those of more than one accepted form are taken as they are.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FrontMatter {
+    name: Option<String>,
+    description: Option<String>,
+    version: Option<String>,
+    license: Option<String>,
+    compatibility: Option<String>,
+    #[serde(rename = "allowed-tools", alias = "allowed_tools")]
+    allowed_tools: Value,
+    always: Value,
+    triggers: Value,
+    requires: Value,
+    install: Value,
+    metadata: Value,
+}
+
+/// Returns the text of a file, without a byte order mark.
+///
+/// # Errors
+/// The file is not UTF-8.
+pub(super) fn decode(bytes: &[u8]) -> Result<&str, ManifestFault> {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err(ManifestFault::new(1, "is UTF-16; save it as UTF-8"));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let line = 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        ManifestFault::new(line, "is not valid UTF-8; save it as UTF-8")
+    })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+/// Splits a text into front matter and instructions.
+///
+/// # Errors
+/// The front matter has no end, or is too long.
+pub(super) fn split(text: &str) -> Result<SkillText<'_>, ManifestFault> {
+    let mut lines = text.split_inclusive('\n');
+    let first = lines.next().unwrap_or_default();
+    if first.trim_end() != "---" {
+        return Ok(SkillText { head: None, body: text });
+    }
+    let start = first.len();
+    let mut end = start;
+    for line in lines {
+        if matches!(line.trim_end(), "---" | "...") {
+            if end - start > MAX_HEAD {
+                return Err(ManifestFault::new(1, format!("the front matter is longer than {MAX_HEAD} bytes")));
+            }
+            return Ok(SkillText { head: Some(&text[start..end]), body: &text[end + line.len()..] });
+        }
+        end += line.len();
+    }
+    Err(ManifestFault::new(1, "the front matter has no end; write a line `---` after its last field"))
+}
+
+/// Parses the text of a `SKILL.md`. A file without a name is named after its folder.
+///
+/// # Errors
+/// There is no name or description, or the name is not valid.
+pub fn parse_manifest(bytes: &[u8], folder: &str) -> Result<SkillManifest, ManifestFault> {
+    let SkillText { head, body } = split(decode(bytes)?)?;
+    let mut manifest = SkillManifest::default();
+    let fields = match head {
+        Some(head) => read_fields(head, &mut manifest.warnings)?,
+        None if !body.lines().any(is_heading) => {
+            let reason = "has no front matter; begin it with `---`, `name: …`, `description: …`, `---`";
+            return Err(ManifestFault::new(1, reason));
+        }
+        None => FrontMatter::default(),
+    };
+    let name = fields.name.as_deref().map(str::trim).filter(|name| !name.is_empty());
+    check_name(name, folder, head.unwrap_or_default())?;
+    manifest.name = name.unwrap_or(folder).to_owned();
+    let description = fields.description.as_deref().map(one_line).filter(|text| !text.is_empty());
+    let description = description.or_else(|| first_paragraph(body)).ok_or_else(|| {
+        let line = line_of(head.unwrap_or_default(), "description").unwrap_or(1);
+        ManifestFault::new(line, "has no description; add `description: what the skill does, and when to use it`")
+    })?;
+    manifest.description_length = fields.description.as_deref().map_or(0, |text| text.trim().chars().count());
+    manifest.description = truncate(&description, MAX_DESCRIPTION);
+    let short = |text: &Option<String>| text.as_deref().map(|text| truncate(&one_line(text), MAX_ENTRY));
+    manifest.version = short(&fields.version);
+    manifest.license = short(&fields.license);
+    manifest.compatibility = short(&fields.compatibility);
+    manifest.allowed_tools = strings(&fields.allowed_tools, |c| c == ',' || c.is_whitespace());
+    manifest.triggers = strings(&fields.triggers, |c| matches!(c, ',' | '，' | '\n'));
+    let is_always = add_metadata(&fields, head.unwrap_or_default(), &mut manifest);
+    manifest.is_empty = body.trim().is_empty();
+    if is_always {
+        let body = body.trim();
+        let start = &body[..body.floor_char_boundary(MAX_ALWAYS)];
+        manifest.is_always_text_cut = start.len() < body.len();
+        manifest.always_text = Some(start.to_owned());
+    }
+    Ok(manifest)
+}
+
+/// Adds what may be a field of the file, of its metadata, or of a program's own part of the metadata. Returns true if one of
+/// them wants the skill to be always in the prompt.
+fn add_metadata(fields: &FrontMatter, head: &str, manifest: &mut SkillManifest) -> bool {
+    let (metadata, fault) = parse_metadata(&fields.metadata);
+    if let Some(reason) = fault {
+        manifest.warnings.push(ManifestFault::new(line_of(head, "metadata"), reason));
+    }
+    let places: Vec<&Map<String, Value>> =
+        std::iter::once(&metadata).chain(metadata.values().filter_map(Value::as_object)).collect();
+    let in_metadata = |key: &'static str| places.iter().filter_map(move |place| place.get(key));
+    for requires in std::iter::once(&fields.requires).chain(in_metadata("requires")) {
+        add_requirements(requires, &mut manifest.requirements);
+        if requires.is_array() || requires.is_string() {
+            let reason = "`requires` is not read; write it as `requires: {bins: [git], env: [TOKEN]}`";
+            manifest.warnings.push(ManifestFault::new(line_of(head, "requires"), reason));
+        }
+    }
+    for os in in_metadata("os") {
+        extend(&mut manifest.requirements.os, os);
+    }
+    let install = std::iter::once(&fields.install).chain(in_metadata("install"));
+    manifest.install_hints = install.flat_map(install_hints).take(MAX_ENTRIES).collect();
+    is_true(&fields.always) || in_metadata("always").any(is_true)
+}
+
+/// Reads the YAML. Where it is not valid, name and description are read line by line: an unquoted colon in a description is
+/// common.
+fn read_fields(head: &str, warnings: &mut Vec<ManifestFault>) -> Result<FrontMatter, ManifestFault> {
+    if head.trim().is_empty() {
+        return Ok(FrontMatter::default());
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_events: MAX_EVENTS },
+        duplicate_keys: DuplicateKeyPolicy::FirstWins,
+        non_finite_float_policy: NonFiniteFloatPolicy::AsString,
+        with_snippet: false,
+    };
+    // The YAML begins in line 2 of the file.
+    let numbered = format!("\n{head}");
+    let error = match serde_saphyr::from_str_with_options(&numbered, options) {
+        Ok(fields) => return Ok(fields),
+        Err(error) => error,
+    };
+    let line = error.location().and_then(|location| usize::try_from(location.line()).ok()).unwrap_or(1);
+    let cause = truncate(&one_line(&error.without_snippet().to_string()), MAX_ENTRY);
+    let fields = FrontMatter {
+        name: plain_field(head, "name"),
+        description: plain_field(head, "description"),
+        ..FrontMatter::default()
+    };
+    if fields.description.is_none() {
+        return Err(ManifestFault::new(line, format!("the front matter is not valid YAML: {cause}")));
+    }
+    let reason =
+        format!("the front matter is not valid YAML, so only name and description are read; quote the text: {cause}");
+    warnings.push(ManifestFault::new(line, reason));
+    Ok(fields)
+}
+
+/// Returns the text of a field that begins a line and goes on in indented ones.
+fn plain_field(head: &str, key: &str) -> Option<String> {
+    let mut lines = head.lines().skip_while(|line| after_key(line, key).is_none());
+    let first = after_key(lines.next()?, key)?.trim();
+    let is_block = matches!(first.trim_end_matches(['-', '+']), ">" | "|");
+    let more = lines.take_while(|line| line.trim().is_empty() || line.starts_with([' ', '\t'])).map(str::trim);
+    let parts: Vec<_> =
+        std::iter::once(first).filter(|_| !is_block).chain(more).filter(|part| !part.is_empty()).collect();
+    let text = parts.join(" ");
+    let unquoted = ['"', '\''].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote));
+    let text = unquoted.unwrap_or(&text).trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn after_key<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    line.strip_prefix(key)?.strip_prefix(':').filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r']))
+}
+
+/// Returns the line of the file in which a field begins.
+fn line_of(head: &str, key: &str) -> Option<usize> {
+    head.lines().position(|line| after_key(line, key).is_some()).map(|at| at + 2)
+}
+
+/// Checks the name, or that of the folder if the file gives none.
+fn check_name(name: Option<&str>, folder: &str, head: &str) -> Result<(), ManifestFault> {
+    let checked = name.unwrap_or(folder);
+    let is_allowed = |c: char| c.is_alphanumeric() && !BLANK_LETTERS.contains(&c) || matches!(c, '-' | '_');
+    let length = checked.chars().count();
+    if (1..=MAX_NAME).contains(&length) && checked.chars().all(is_allowed) {
+        return Ok(());
+    }
+    let words: Vec<&str> = checked.split(|c: char| !is_allowed(c)).filter(|word| !word.is_empty()).collect();
+    let right: String = words.join("-").chars().take(MAX_NAME).collect();
+    let right = if right.is_empty() { "my-skill" } else { &right };
+    let shown = truncate(&one_line(checked), 80);
+    let rule = format!("a name has 1 to {MAX_NAME} letters, digits, - and _, such as {right}");
+    let reason = match name {
+        Some(_) => format!("the name {shown:?} is not valid: {rule}"),
+        None => format!("has no name, and that of its folder, {shown:?}, is not valid: add `name: {right}`; {rule}"),
+    };
+    Err(ManifestFault::new(line_of(head, "name").unwrap_or(1), reason))
+}
+
+fn is_heading(line: &str) -> bool {
+    let rest = line.trim_start_matches('#');
+    rest.len() < line.len() && rest.starts_with(' ') && !rest.trim().is_empty()
+}
+
+/// Returns the first paragraph that is no heading, on one line.
+fn first_paragraph(body: &str) -> Option<String> {
+    let is_text = |line: &&str| !line.trim().is_empty() && !is_heading(line);
+    let lines = body.lines().skip_while(|line| !is_text(line)).take_while(is_text);
+    let text = one_line(&lines.collect::<Vec<_>>().join(" "));
+    (!text.is_empty()).then_some(text)
+}
+
+/// Returns the metadata, which may be JSON in a text, and what is wrong with it.
+fn parse_metadata(metadata: &Value) -> (Map<String, Value>, Option<String>) {
+    match metadata {
+        Value::Object(map) => (map.clone(), None),
+        Value::String(text) => match serde_json::from_str(text) {
+            Ok(map) => (map, None),
+            Err(error) => (Map::new(), Some(format!("`metadata` is a text and not JSON, so it is not read: {error}"))),
+        },
+        _ => (Map::new(), None),
+    }
+}
+
+fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Bool(value) => *value,
+        Value::String(text) => matches!(text.trim(), "true" | "True" | "yes" | "on"),
+        _ => false,
+    }
+}
+
+fn add_requirements(requires: &Value, needs: &mut SkillRequirements) {
+    let Value::Object(requires) = requires else { return };
+    for (key, value) in requires {
+        match key.as_str() {
+            "bins" => extend(&mut needs.bins, value),
+            "any_bins" | "anyBins" | "any-bins" => extend(&mut needs.any_bins, value),
+            "env" => extend(&mut needs.env, value),
+            "os" => extend(&mut needs.os, value),
+            _ => {}
+        }
+    }
+}
+
+fn extend(list: &mut Vec<String>, value: &Value) {
+    for text in strings(value, |c| c == ',' || c.is_whitespace()) {
+        if list.len() < MAX_ENTRIES && !list.contains(&text) {
+            list.push(text);
+        }
+    }
+}
+
+/// Returns the texts of a list, or the parts of a text between separators that are not in parentheses.
+fn strings(value: &Value, is_separator: fn(char) -> bool) -> Vec<String> {
+    let parts: Vec<String> = match value {
+        Value::Array(values) => values
+            .iter()
+            .filter_map(|value| match value {
+                Value::String(text) => Some(text.clone()),
+                Value::Number(number) => Some(number.to_string()),
+                _ => None,
+            })
+            .collect(),
+        Value::String(text) => {
+            let mut depth = 0_usize;
+            let separates = |c: char| {
+                match c {
+                    '(' => depth += 1,
+                    ')' => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                depth == 0 && is_separator(c)
+            };
+            text.split(separates).map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
+    };
+    let parts = parts.iter().map(|part| truncate(&one_line(part), MAX_ENTRY)).filter(|part| !part.is_empty());
+    parts.take(MAX_ENTRIES).collect()
+}
+
+/// Returns the commands that install what a skill needs, from the forms of openclaw: `{kind: brew, formula: gh, bins: [gh]}`.
+fn install_hints(install: &Value) -> Vec<InstallHint> {
+    let Value::Array(entries) = install else {
+        return strings(install, |c| c == '\n')
+            .into_iter()
+            .map(|command| InstallHint { bins: Vec::new(), command })
+            .collect();
+    };
+    entries.iter().filter_map(install_hint).collect()
+}
+
+fn install_hint(entry: &Value) -> Option<InstallHint> {
+    let clean = |text: &str| truncate(&one_line(text), MAX_ENTRY);
+    let Value::Object(entry) = entry else {
+        return entry.as_str().map(|text| InstallHint { bins: Vec::new(), command: clean(text) });
+    };
+    let text = |keys: &[&str]| keys.iter().find_map(|key| entry.get(*key)?.as_str());
+    let package = text(&["formula", "package", "module", "cask", "crate", "name"]);
+    let command = match (text(&["kind", "type", "id"]), package) {
+        (Some("brew"), Some(package)) => format!("brew install {package}"),
+        (Some("apt"), Some(package)) => format!("apt install {package}"),
+        (Some("dnf"), Some(package)) => format!("dnf install {package}"),
+        (Some("node" | "npm"), Some(package)) => format!("npm install -g {package}"),
+        (Some("go"), Some(package)) => format!("go install {package}"),
+        (Some("uv"), Some(package)) => format!("uv tool install {package}"),
+        (Some("pip" | "pipx"), Some(package)) => format!("pipx install {package}"),
+        (Some("cargo"), Some(package)) => format!("cargo install {package}"),
+        _ => text(&["command", "label", "url"])?.to_owned(),
+    };
+    let bins = entry.get("bins").map(|bins| strings(bins, |c| c == ',' || c.is_whitespace())).unwrap_or_default();
+    Some(InstallHint { bins, command: clean(&command) })
+}

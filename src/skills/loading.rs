@@ -1,0 +1,153 @@
+//! What `load_skill` gives of a skill: its instructions, its folder, and the files in it.
+
+use std::path::Path;
+
+use crate::guard::{Jail, JailError, quote_controls};
+
+use super::discovery::join;
+use super::frontmatter::{decode, split};
+use super::skill::{Skill, SkillLocation};
+
+/// The most files that are listed, and how deep.
+const MAX_FILES: usize = 100;
+const MAX_LEVELS: usize = 3;
+/// The most entries of folders that are examined.
+const MAX_ENTRIES: usize = 5_000;
+
+/// Returns the instructions and files of a skill, as the model reads them.
+///
+/// # Errors
+/// The file cannot be read any more.
+pub fn render_skill(skill: &Skill) -> Result<String, String> {
+    let (body, files) = match &skill.location {
+        SkillLocation::BuiltIn { text, .. } => {
+            (body_of(text.as_bytes())?, "The skill is part of daoyou and has no files.".to_owned())
+        }
+        SkillLocation::File { source, folder, file, .. } => {
+            let jail = source.open().map_err(|error| error.to_string())?.ok_or("its folder is gone")?;
+            let content = jail.read(&join(folder, file)).map_err(|error| error.to_string())?;
+            (body_of(&content.bytes)?, FileListing::of(&jail, folder, file).render())
+        }
+    };
+    let body = if body.is_empty() { "(none)" } else { &body };
+    Ok(format!("# Skill: {}\n\n## Instructions\n\n{body}\n\n## Files\n\n{files}", skill.name()))
+}
+
+/// Returns the text behind the front matter.
+fn body_of(bytes: &[u8]) -> Result<String, String> {
+    let text = decode(bytes).and_then(split).map_err(|fault| fault.reason)?;
+    Ok(text.body.trim().to_owned())
+}
+
+/// The files of a skill.
+struct FileListing<'a> {
+    jail: &'a Jail,
+    /// The file `SKILL.md`, which is not listed.
+    skill_file: String,
+    folder: String,
+    files: Vec<String>,
+    entries_left: usize,
+    has_more_files: bool,
+    has_deeper_folders: bool,
+    has_links: bool,
+    unread: Vec<String>,
+}
+
+impl<'a> FileListing<'a> {
+    fn of(jail: &'a Jail, folder: &str, file: &str) -> Self {
+        let mut listing = Self {
+            jail,
+            skill_file: join(folder, file),
+            folder: folder.to_owned(),
+            files: Vec::new(),
+            entries_left: MAX_ENTRIES,
+            has_more_files: false,
+            has_deeper_folders: false,
+            has_links: false,
+            unread: Vec::new(),
+        };
+        listing.add_folder(folder, 1);
+        listing
+    }
+
+    /// Adds the files of a folder, then those of the folders in it.
+    fn add_folder(&mut self, folder: &str, level: usize) {
+        if level > MAX_LEVELS {
+            self.has_deeper_folders = true;
+            return;
+        }
+        let entries = match self.entries(folder) {
+            Ok(entries) => entries,
+            Err(error) => return self.unread.push(error.to_string()),
+        };
+        let (folders, files): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(_, is_folder)| *is_folder);
+        for (name, _) in files {
+            let path = join(folder, &name);
+            if path == self.skill_file {
+                continue;
+            }
+            if self.files.len() >= MAX_FILES {
+                self.has_more_files = true;
+                return;
+            }
+            self.files.push(path);
+        }
+        for (name, _) in folders {
+            self.add_folder(&join(folder, &name), level + 1);
+        }
+    }
+
+    /// Returns the names of the files and folders of a folder in order, and whether they are folders. Hidden ones, links, and
+    /// what is neither file nor folder are left out.
+    fn entries(&mut self, folder: &str) -> Result<Vec<(String, bool)>, JailError> {
+        let (dir, shown) = self.jail.folder(folder)?;
+        let failed = |error| JailError::Io { path: shown.clone(), error };
+        let mut names = Vec::new();
+        for entry in dir.entries().map_err(failed)? {
+            let Some(left) = self.entries_left.checked_sub(1) else {
+                self.has_more_files = true;
+                break;
+            };
+            self.entries_left = left;
+            let entry = entry.map_err(failed)?;
+            let kind = entry.file_type().map_err(failed)?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if name.starts_with('.') {
+                continue;
+            }
+            self.has_links |= kind.is_symlink();
+            if kind.is_dir() || kind.is_file() {
+                names.push((name, kind.is_dir()));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn render(&self) -> String {
+        let shown = |path: &str| {
+            let path = if path == "." { self.jail.root().to_owned() } else { self.jail.root().join(path) };
+            shown_path(&path)
+        };
+        let mut lines = vec![format!("Folder: {}", shown(&self.folder))];
+        lines.extend(self.files.iter().map(|path| format!("- {}", shown(path))));
+        if self.files.is_empty() && !self.has_more_files && self.unread.is_empty() {
+            lines.push("It has no other files.".to_owned());
+        }
+        if self.has_more_files {
+            lines.push(format!("There are more files; these are the first {}.", self.files.len()));
+        }
+        if self.has_deeper_folders {
+            lines.push(format!("Folders below level {MAX_LEVELS} are not listed."));
+        }
+        if self.has_links {
+            lines.push("Links are not listed.".to_owned());
+        }
+        lines.extend(self.unread.iter().map(|reason| format!("Not listed: {reason}")));
+        lines.join("\n")
+    }
+}
+
+fn shown_path(path: &Path) -> String {
+    quote_controls(&path.display().to_string())
+}

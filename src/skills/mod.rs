@@ -1,0 +1,26 @@
+//! Skills: folders with a `SKILL.md`, whose name and description the model always sees, and whose instructions it loads
+//! when it needs them.
+
+mod catalog;
+mod check;
+mod discovery;
+mod frontmatter;
+#[cfg(test)]
+mod frontmatter_tests;
+mod loading;
+mod prompt;
+mod requirements;
+mod search;
+mod skill;
+mod tools;
+
+pub use catalog::{BUILT_IN_SKILLS, BuiltInSkill, SkillCatalog};
+pub use check::check_skills;
+pub use discovery::{SkillSource, SkillsConfig};
+pub use frontmatter::{ManifestFault, SkillManifest, parse_manifest};
+pub use loading::render_skill;
+pub use prompt::{TokenCounter, always_section, skill_section};
+pub use requirements::{InstallHint, SkillHost, SkillRequirements};
+pub use search::find_skills;
+pub use skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem};
+pub use tools::{FIND_SKILLS, FindSkills, LOAD_SKILL, LoadSkill};

@@ -1,0 +1,118 @@
+//! A skill, and the list of all skills with what is wrong with others.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::discovery::SkillSource;
+use super::frontmatter::{ManifestFault, SkillManifest};
+
+/// A skill that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Skill {
+    pub manifest: Arc<SkillManifest>,
+    /// The name of the source, such as `skills` or `~/.claude/skills`.
+    pub source: Arc<str>,
+    pub location: SkillLocation,
+    /// Why the skill cannot be used now.
+    pub unavailable: Option<String>,
+    /// The configuration disables it.
+    pub is_disabled: bool,
+}
+
+/// Where the text of a skill is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SkillLocation {
+    File {
+        /// The absolute path of the file `SKILL.md`.
+        path: PathBuf,
+        source: Arc<SkillSource>,
+        /// The folder of the skill, relative to the root of the source.
+        folder: String,
+        /// The name of the file.
+        file: &'static str,
+    },
+    /// The text is part of the program.
+    BuiltIn { name: &'static str, text: &'static str },
+}
+
+impl SkillLocation {
+    /// Returns the absolute path of the skill's file, or `built-in:NAME`.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::File { path, .. } => path.display().to_string(),
+            Self::BuiltIn { name, .. } => format!("built-in:{name}"),
+        }
+    }
+}
+
+impl Skill {
+    pub fn name(&self) -> &str {
+        &self.manifest.name
+    }
+
+    pub fn is_available(&self) -> bool {
+        self.unavailable.is_none()
+    }
+
+    /// Returns the absolute path of the skill's file, or `built-in:NAME`.
+    pub fn path(&self) -> String {
+        self.location.shown()
+    }
+}
+
+/// What is wrong with a file or folder of skills.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SkillProblem {
+    pub path: String,
+    /// From 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    pub problem: String,
+}
+
+impl SkillProblem {
+    pub(super) fn new(path: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { path: path.into(), line: None, problem: problem.into() }
+    }
+
+    pub(super) fn of_fault(path: impl Into<String>, fault: &ManifestFault) -> Self {
+        Self { line: fault.line, ..Self::new(path, fault.reason.clone()) }
+    }
+}
+
+/// A skill that is not used because an earlier one has the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShadowedSkill {
+    pub name: String,
+    pub path: String,
+    /// The path of the one that is used.
+    pub by: String,
+}
+
+/// All skills in their order: that of the sources, and by path in each source.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SkillList {
+    pub skills: Vec<Skill>,
+    /// Why other files are no skills, and warnings.
+    pub problems: Vec<SkillProblem>,
+    pub shadowed: Vec<ShadowedSkill>,
+}
+
+impl SkillList {
+    /// Returns the skill with this name; upper and lower case count only if they tell two skills apart.
+    pub fn find(&self, name: &str) -> Option<&Skill> {
+        let exact = self.skills.iter().find(|skill| skill.name() == name);
+        exact.or_else(|| self.skills.iter().find(|skill| skill.name().eq_ignore_ascii_case(name)))
+    }
+
+    /// Returns the skills that can be used: first those that are always in the prompt, then the others in their order.
+    pub fn available(&self) -> impl Iterator<Item = &Skill> {
+        let with = |is_always: bool| {
+            let skills = self.skills.iter().filter(|skill| skill.is_available());
+            skills.filter(move |skill| skill.manifest.always_text.is_some() == is_always)
+        };
+        with(true).chain(with(false))
+    }
+}
