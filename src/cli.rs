@@ -5,6 +5,7 @@ mod memory;
 mod output;
 mod queue;
 mod sessions;
+mod skills;
 mod tools;
 mod trash;
 
@@ -19,6 +20,7 @@ pub use memory::{MemoryCommand, MemoryOwner};
 pub use output::Output;
 pub use queue::{ApprovalsCommand, QueueCommand, QueueItem, RetryArgs};
 pub use sessions::{ExportFormat, SessionsCommand};
+pub use skills::SkillsCommand;
 pub use tools::{ModelsArgs, PromptArgs, ToolRunArgs, ToolsCommand};
 pub use trash::TrashCommand;
 
@@ -103,6 +105,9 @@ pub enum Command {
     /// List, show or run the tools of the agent
     #[command(subcommand, after_help = "Example:\n  daoyou tools list")]
     Tools(ToolsCommand),
+    /// List, show or check the skills of the agent
+    #[command(subcommand, after_help = "Example:\n  daoyou skills list")]
+    Skills(SkillsCommand),
     /// Show the next request to the model, and how many bytes and tokens each part of it takes
     #[command(
         after_help = "Examples:\n  daoyou prompt\n  daoyou prompt --session cli:work --message 'How are you?'\n  \

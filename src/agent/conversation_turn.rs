@@ -91,9 +91,10 @@ impl ConversationTurn<'_> {
             contexts.memory.import_by_hand().await;
         }
         let tools = self.conversations.tools.of_message(last);
-        self.state.progress.found_tools.extend(contexts.found_tools(session)?);
-        let specs = tools.specs(&self.state.progress.found_tools);
         let system = contexts.system.current(least_trust(rows));
+        self.state.progress.found_tools.extend(contexts.found_tools(session)?);
+        self.state.progress.found_tools.extend(system.tools.iter().cloned());
+        let specs = tools.specs(&self.state.progress.found_tools);
         let context = contexts.load(session, last, (&system, &specs), self.state.progress.context.as_ref())?;
         let wanted = wanted_model(last, context.head.model.as_deref(), &contexts.settings.model);
         // Taken before any model is asked, so that an answer which comes meanwhile is not missed.

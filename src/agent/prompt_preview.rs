@@ -66,9 +66,10 @@ impl TurnRunner {
         let Conversations { contexts, chains, tools, .. } = &self.conversations;
         let session = SessionKey::from(row.session.as_str());
         let tools = tools.of_message(&row);
-        let found = contexts.found_tools(&session)?;
-        let specs = tools.specs(&found);
         let system = contexts.system.current(least_trust(std::slice::from_ref(&row)));
+        let mut found = contexts.found_tools(&session)?;
+        found.extend(system.tools.iter().cloned());
+        let specs = tools.specs(&found);
         let context = contexts.load(&session, &row, (&system, &specs), None)?;
         let wanted = wanted_model(&row, context.head.model.as_deref(), &contexts.settings.model);
         let chain = chains.open(&wanted, "", |_| {}).await.map_err(|error| {

@@ -147,6 +147,8 @@ pub async fn inspect(query: GatewayQuery, environment: &CommandEnvironment) -> a
                 GatewayQuery::Status
                 | GatewayQuery::Channels
                 | GatewayQuery::Tools
+                | GatewayQuery::Skills
+                | GatewayQuery::Skill(_)
                 | GatewayQuery::Models(ProbeScope::None) => environment.without_secrets()?,
                 GatewayQuery::TestChannel(_)
                 | GatewayQuery::Models(_)

@@ -20,6 +20,7 @@ mod gateway;
 mod memory;
 mod service;
 mod sessions;
+mod skills;
 mod tools;
 mod unit_file;
 

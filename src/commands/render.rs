@@ -76,6 +76,13 @@ pub const TRASH: TableColumns = &[
     ("PATH", "path"),
     ("SESSION", "session"),
 ];
+pub const SKILLS: TableColumns = &[
+    ("SKILL", "name"),
+    ("AVAILABLE", "available"),
+    ("SOURCE", "source"),
+    ("WHAT IT IS FOR", "description"),
+    ("REASON", "reason"),
+];
 pub const CHANNELS: TableColumns = &[
     ("CHANNEL", "name"),
     ("KIND", "kind"),

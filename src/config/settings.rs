@@ -18,6 +18,7 @@ use crate::http::TlsConfig;
 use crate::llm::ProviderConfig;
 use crate::logging::LogConfig;
 use crate::memory::MemoryConfig;
+use crate::skills::SkillsConfig;
 use crate::store::StoreConfig;
 use crate::tools::ToolsConfig;
 
@@ -35,6 +36,7 @@ pub struct Config {
     /// Senders who are one and the same, by a name of yours: each `CHANNEL:SENDER`.
     pub identities: BTreeMap<String, Vec<String>>,
     pub tools: ToolsConfig,
+    pub skills: SkillsConfig,
     pub approval: ApprovalConfig,
     pub memory: MemoryConfig,
     pub cron: CronConfig,

@@ -150,6 +150,8 @@ impl GatewayQuery {
             Self::Models(ProbeScope::All) => "/api/models?ask=*".to_owned(),
             Self::Models(ProbeScope::One(name)) => with_query("/api/models", [("ask", Some(name.clone()))]),
             Self::Tools => "/api/tools".to_owned(),
+            Self::Skills => "/api/skills".to_owned(),
+            Self::Skill(name) => format!("/api/skills/{}", escape(name)),
             Self::Prompt { session, message } => {
                 with_query("/api/prompt", [("session", session.clone()), ("message", message.clone())])
             }

@@ -25,12 +25,13 @@ use crate::metrics::Metrics;
 use crate::phrases::Phrases;
 use crate::postprocess::SemanticFilter;
 use crate::query::ModelSelection;
-use crate::session::commands::{CommandContext, CommandHandler, SkillFolder};
+use crate::session::commands::{CommandContext, CommandHandler};
 use crate::session::lanes::ConcurrencyLimits;
+use crate::skills::{BUILT_IN_SKILLS, FindSkills, LoadSkill, SkillCatalog, SkillHost, SkillSource};
 use crate::tools::{self, PrivateFolders, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache};
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
-use crate::turn::context::system_prompt::SystemPrompt;
+use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
 use crate::turn::limits::TurnLimits;
 use crate::turn::middleware::{MiddlewareName, MiddlewareParts, MiddlewareSettings, MiddlewareStack, MiddlewareState};
 use crate::turn::model_chains::ModelChains;
@@ -86,7 +87,8 @@ impl Runtime {
         let memory = memory.with_secrets(secrets(loaded, &fixed.home)?);
         let memory = Arc::new(memory.with_embedder(embedder(config, &models, &fixed.metrics)));
         let jobs = Arc::new(fixed.jobs.with_context(job_context(config)?));
-        let mut deps = tool_deps(config, Some(&jobs), Some(&memory), Some(&fixed.processes), &fixed.bus);
+        let skills = skill_catalog(config, &fixed.workspace);
+        let mut deps = tool_deps(config, Some(&jobs), Some(&memory), Some(&fixed.processes), &fixed.bus, &skills);
         if config.agent.middleware.contains(&MiddlewareName::Cache) {
             deps.cache = Some(ToolResultCache::new(config.agent.cache.capacity, fixed.metrics.clone()));
         }
@@ -95,7 +97,6 @@ impl Runtime {
             summarizer: result_summarizer(config, &models, &fixed.metrics),
             ..deps
         };
-        let skills = SkillFolder::open(&fixed.workspace, &PRIVATE.default_visibility().hidden);
         let commands = Arc::new(CommandHandler {
             context: CommandContext {
                 phrases: Phrases::of(config.agent.locale.resolve()),
@@ -107,7 +108,7 @@ impl Runtime {
             models: models.clone(),
             tools: build_tools(config, &fixed.workspace, &fixed.home, deps)?,
             jobs: jobs.clone(),
-            skills: Arc::new(skills.with_context(|| unopened(&fixed.workspace))?),
+            skills,
             configured: config.agent.model.clone(),
             started: fixed.started,
         });
@@ -187,7 +188,9 @@ impl Runtime {
     ) -> anyhow::Result<Conversations> {
         let closed = PRIVATE.default_visibility().hidden;
         let (agent, commands) = (&self.config.agent, &self.commands);
-        let system = SystemPrompt::new(workspace, &self.config.owner.name, &closed);
+        let skills =
+            PromptSkills { catalog: commands.skills.clone(), tokens: self.config.skills.prompt_tokens as usize };
+        let system = SystemPrompt::new(workspace, &self.config.owner.name, &closed, skills);
         Ok(Conversations {
             contexts: ContextBuilder {
                 store: commands.context.store.clone(),
@@ -232,6 +235,10 @@ impl Runtime {
         })
     }
 
+    pub fn skills(&self) -> &Arc<SkillCatalog> {
+        &self.commands.skills
+    }
+
     /// Returns the runner of this snapshot's turns.
     pub fn runner(&self) -> &Arc<TurnRunner> {
         self.runner.get().expect("the runner is added before anything runs with the snapshot")
@@ -249,13 +256,16 @@ pub(super) fn tool_deps(
     memory: Option<&Arc<MemoryService>>,
     processes: Option<&Arc<Processes>>,
     bus: &WeakBus,
+    skills: &Arc<SkillCatalog>,
 ) -> ToolDeps {
     let cron = jobs.cloned().map_or_else(CronTool::to_be_shown, CronTool::new);
     let spawn = SpawnTool::new(config.agent.spawn.clone(), bus.clone());
     let is_redacted = config.agent.middleware.contains(&MiddlewareName::Redaction);
     let secrets = memory.filter(|_| is_redacted).map(|memory| (*memory.secrets).clone()).unwrap_or_default();
     let ask_user = AskUserTool::new(bus.clone(), config.approval.expires, secrets.clone());
-    let mut further: Vec<Arc<dyn Tool>> = vec![Arc::new(ask_user), Arc::new(cron), Arc::new(spawn)];
+    let (load, find) = (LoadSkill::new(skills.clone()), FindSkills::new(skills.clone()));
+    let mut further: Vec<Arc<dyn Tool>> =
+        vec![Arc::new(ask_user), Arc::new(cron), Arc::new(spawn), Arc::new(load), Arc::new(find)];
     further.extend(memory::tools(memory));
     ToolDeps {
         processes: processes.cloned(),
@@ -267,7 +277,14 @@ pub(super) fn tool_deps(
     }
 }
 
-/// Builds the tools over `workspace`.
+/// Returns the catalog of the skills that a gateway over `workspace` has.
+pub(super) fn skill_catalog(config: &Config, workspace: &Path) -> Arc<SkillCatalog> {
+    let closed = PRIVATE.default_visibility().hidden;
+    let sources = SkillSource::all(&config.skills, workspace, std::env::home_dir().as_deref(), &closed);
+    Arc::new(SkillCatalog::new(&config.skills, sources, BUILT_IN_SKILLS, SkillHost::of_process()))
+}
+
+/// Builds the tools over `workspace`. Commands can read the folders of skills.
 pub(super) fn build_tools(
     config: &Config,
     workspace: &Path,
@@ -276,7 +293,11 @@ pub(super) fn build_tools(
 ) -> anyhow::Result<Arc<ToolExecutor>> {
     // Not the path of the file: the program may be replaced on disk while it runs.
     let exe = PathBuf::from("/proc/self/exe");
-    Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe, deps)?))
+    let mut settings = config.tools.clone();
+    let sources = SkillSource::all(&config.skills, workspace, std::env::home_dir().as_deref(), &[]);
+    let outside = sources.iter().map(SkillSource::path).filter(|path| !path.starts_with(workspace));
+    settings.exec.read_paths.extend(outside.map(|path| path.display().to_string()));
+    Ok(Arc::new(tools::build(&settings, workspace, home.dir(), exe, deps)?))
 }
 
 #[cfg(test)]
@@ -290,7 +311,7 @@ mod tests {
         let workspace = folder.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
         let config = Config::default();
-        let deps = tool_deps(&config, None, None, None, &WeakBus::default());
+        let deps = tool_deps(&config, None, None, None, &WeakBus::default(), &skill_catalog(&config, &workspace));
         let built = build_tools(&config, &workspace, &home, deps).unwrap();
         let built: Vec<_> =
             built.registry().all().map(|(tool, _)| (tool.spec().name.clone(), tool.aliases())).collect();

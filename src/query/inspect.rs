@@ -15,6 +15,9 @@ pub enum GatewayQuery {
     /// The model services.
     Models(ProbeScope),
     Tools,
+    Skills,
+    /// The text of one skill, and its files.
+    Skill(String),
     /// The next request to the model, in a session and with a message; by default the terminal's, and "hello".
     Prompt {
         session: Option<String>,

@@ -102,7 +102,7 @@ impl SkillSource {
     }
 
     /// Returns the path of the folder for messages.
-    pub(super) fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         if self.folder == "." { self.root.clone() } else { self.root.join(self.folder) }
     }
 

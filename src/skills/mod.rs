@@ -19,7 +19,7 @@ pub use check::check_skills;
 pub use discovery::{SkillSource, SkillsConfig};
 pub use frontmatter::{ManifestFault, SkillManifest, parse_manifest};
 pub use loading::render_skill;
-pub use prompt::{TokenCounter, always_section, skill_section};
+pub use prompt::{TokenCounter, always_section, is_section_complete, skill_names, skill_section};
 pub use requirements::{InstallHint, SkillHost, SkillRequirements};
 pub use search::find_skills;
 pub use skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem};

@@ -5,13 +5,15 @@
 //! and `load_skill` gives the reason.
 
 use super::skill::{Skill, SkillList};
-use crate::text::{is_unspaced, one_line};
+use crate::text::{is_unspaced, one_line, truncate};
 
 /// The most tokens of a skill's line.
 const MAX_LINE: usize = 100;
 /// The most tokens of the text of a skill that is always in the prompt, and of all such texts.
 const MAX_ALWAYS: usize = 2_000;
 const MAX_ALL_ALWAYS: usize = 6_000;
+/// The most characters of a skill's line for people.
+const MAX_NAME_LINE: usize = 240;
 /// The most names of skills that cannot be used.
 const MAX_UNAVAILABLE: usize = 10;
 
@@ -50,6 +52,12 @@ pub fn skill_section(list: &SkillList, max_tokens: usize, count: TokenCounter<'_
     section
 }
 
+/// Returns true if [`skill_section`] lists all skills that can be used.
+pub fn is_section_complete(list: &SkillList, max_tokens: usize, count: TokenCounter<'_>) -> bool {
+    let lines = skill_section(list, max_tokens, count).lines().filter(|line| line.starts_with("- **")).count();
+    lines == list.available().count()
+}
+
 /// Returns the instructions of the skills that are always in the prompt; empty without such skills.
 pub fn always_section(list: &SkillList, count: TokenCounter<'_>) -> String {
     let mut section = String::new();
@@ -70,6 +78,18 @@ pub fn always_section(list: &SkillList, count: TokenCounter<'_>) -> String {
         section.push_str(&part);
     }
     section
+}
+
+/// Returns a line for people for each skill, with its description or why it cannot be used.
+pub fn skill_names(list: &SkillList) -> Vec<String> {
+    let line = |skill: &Skill| {
+        let about = match &skill.unavailable {
+            Some(reason) => format!("({})", plain_line(reason)),
+            None => plain_line(&skill.manifest.description),
+        };
+        truncate(&format!("- **{}** - {about}", skill.name()), MAX_NAME_LINE)
+    };
+    list.skills.iter().map(line).collect()
 }
 
 fn more_line(left: usize) -> String {

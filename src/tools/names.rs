@@ -76,6 +76,8 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
         &["schedule", "scheduler", "reminder", "remind", "remind_me", "set_reminder", "schedule_task", "cron_job"],
     ),
     ("spawn", &["subagent", "sub_agent", "delegate", "task"]),
+    ("load_skill", &["skill", "use_skill", "read_skill"]),
+    ("find_skills", &["search_skills", "list_skills"]),
     ("remember", &["save_memory", "add_memory", "memorize", "store_memory"]),
     ("recall", &["search_memory", "memory_search", "recall_memory"]),
     ("forget", &["delete_memory", "remove_memory", "forget_memory"]),
@@ -121,6 +123,9 @@ pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
     ("spawn", "sub-agents"),
     ("forget", ""),
     ("search_history", ""),
+    // Offered when there are skills.
+    ("load_skill", "instructions"),
+    ("find_skills", ""),
 ];
 
 /// The least similarity (1 is equal) for a suggestion.

@@ -14,13 +14,15 @@ use rustix::process::geteuid;
 use super::check::{DoctorCheck, Repair};
 use crate::agent::is_prepared;
 use crate::config::Config;
-use crate::gateway::runtime::PRIVATE;
+use crate::gateway::runtime::{PRIVATE, skill_catalog};
 use crate::guard::stale_temp_folders;
 use crate::home::Home;
 use crate::home::modes::{self, ModeFault, ModeFaultKind};
-use crate::session::commands::SkillFolder;
-use crate::turn::context::system_prompt::SystemPrompt;
+use crate::skills::SkillProblem;
+use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
 
+/// The most problems of skills that are reported.
+const MAX_SKILL_PROBLEMS: usize = 20;
 /// The age of an abandoned draft; a live one is written and moved within moments.
 const STALE_AGE: Duration = Duration::from_secs(60);
 
@@ -203,13 +205,18 @@ pub fn workspace(home: &Home, path: &Path) -> Vec<DoctorCheck> {
     vec![Finding::ok(NAME, shown.to_string()).into()]
 }
 
-/// Reports the files of the workspace that the gateway cannot read, and faulty private folders.
-pub fn unreadable(workspace: &Path) -> Vec<Finding> {
+/// Reports the files of the workspace and the skills that the gateway cannot read, and faulty private folders.
+pub fn unreadable(workspace: &Path, config: &Config) -> Vec<Finding> {
     const NAME: &str = "workspace files";
     let closed = PRIVATE.default_visibility().hidden;
-    let prompt = SystemPrompt::new(workspace, "", &closed).map(|prompt| prompt.faults());
-    let skills = SkillFolder::open(workspace, &closed).map(|skills| skills.list().1);
-    let left_out = prompt.into_iter().chain(skills).flatten().map(|error| {
+    let skills = PromptSkills { catalog: skill_catalog(config, workspace), tokens: 0 };
+    let problems = skills.catalog.look().problems.clone();
+    let skill = |SkillProblem { path, line, problem }: SkillProblem| {
+        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+        Finding::warn("skills", format!("{path}{line}: {problem}"), "daoyou skills check")
+    };
+    let prompt = SystemPrompt::new(workspace, "", &closed, skills).map(|prompt| prompt.faults());
+    let left_out = prompt.into_iter().flatten().map(|error| {
         let mend = format!("put a plain text file there: ls -l {}", workspace.display());
         Finding::warn(NAME, format!("it is not read: {error}"), mend)
     });
@@ -221,7 +228,7 @@ pub fn unreadable(workspace: &Path) -> Vec<Finding> {
             format!("ls -ld {}", workspace.display()),
         )
     });
-    left_out.chain(private).collect()
+    left_out.chain(problems.into_iter().take(MAX_SKILL_PROBLEMS).map(skill)).chain(private).collect()
 }
 
 /// Reports temporary files of killed processes.

@@ -158,6 +158,8 @@ impl Inspect for Inspector {
             GatewayQuery::TestChannel(name) => self.test_channel(&name).await,
             GatewayQuery::Models(scope) => self.model_rows(scope).await,
             GatewayQuery::Tools => self.tool_rows(),
+            GatewayQuery::Skills => self.skill_rows().await,
+            GatewayQuery::Skill(name) => self.skill_text(&name).await,
             GatewayQuery::Prompt { session, message } => self.prompt(session, message).await,
             GatewayQuery::Checks => Ok(json!(Box::pin(self.checks()).await)),
         }

@@ -10,10 +10,11 @@ use super::inspector::Inspector;
 use crate::agent::{commit_effects, prepare_workspace};
 use crate::bus::WeakBus;
 use crate::chat::{ToolCall, without_notes};
-use crate::gateway::runtime::{build_tools, tool_deps};
+use crate::gateway::runtime::{build_tools, skill_catalog, tool_deps};
 use crate::origin::{FollowUpCount, TurnOrigin};
 use crate::postprocess::Question;
 use crate::query::{InspectError, ManualToolRun};
+use crate::skills::{Skill, SkillList, render_skill};
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::now_ms;
 use crate::tools::{OutputRule, ReplayPolicy, Tool, ToolContext, ToolExecutor, ToolResult};
@@ -32,8 +33,54 @@ impl Inspector {
             return Ok(runtime.runner().conversations.tools.all.clone());
         }
         let workspace = self.home.workspace(&self.config.agent.workspace);
-        let deps = tool_deps(&self.config, None, None, None, &WeakBus::default());
+        let skills = skill_catalog(&self.config, &workspace);
+        let deps = tool_deps(&self.config, None, None, None, &WeakBus::default(), &skills);
         build_tools(&self.config, &workspace, &self.home, deps).map_err(|error| error.to_string())
+    }
+
+    /// Returns the skills, what is wrong with others, and those that are not used because an earlier one has their name.
+    pub(super) async fn skill_rows(&self) -> Result<Value, InspectError> {
+        let list = self.skills().await?;
+        let row = |skill: &Skill| {
+            let mut row = json!({
+                "name": skill.name(),
+                "description": skill.manifest.description,
+                "path": skill.path(),
+                "source": &*skill.source,
+                "available": skill.is_available(),
+            });
+            if let Some(reason) = &skill.unavailable {
+                row["reason"] = json!(reason);
+            }
+            row
+        };
+        let shadowed = list.shadowed.iter().map(|one| json!({"name": one.name, "path": one.path, "by": one.by}));
+        Ok(json!({
+            "skills": list.skills.iter().map(row).collect::<Vec<_>>(),
+            "problems": list.problems,
+            "shadowed": shadowed.collect::<Vec<_>>(),
+        }))
+    }
+
+    /// Returns a skill as `load_skill` gives it.
+    pub(super) async fn skill_text(&self, name: &str) -> Result<Value, InspectError> {
+        let list = self.skills().await?;
+        let Some(skill) = list.find(name) else {
+            let names: Vec<&str> = list.skills.iter().map(Skill::name).collect();
+            return Err(InspectError::Unknown(format!("there is no skill {name:?}; there are: {}", names.join(", "))));
+        };
+        let text = render_skill(skill).map_err(InspectError::Failed)?;
+        Ok(json!({"name": skill.name(), "path": skill.path(), "reason": skill.unavailable, "text": text}))
+    }
+
+    /// Looks at the skills on a thread that may block.
+    async fn skills(&self) -> Result<Arc<SkillList>, InspectError> {
+        let catalog = match &self.runtime {
+            Some(runtime) => runtime.skills().clone(),
+            None => skill_catalog(&self.config, &self.home.workspace(&self.config.agent.workspace)),
+        };
+        let look = tokio::task::spawn_blocking(move || catalog.look()).await;
+        look.map_err(|error| InspectError::Failed(error.to_string()))
     }
 
     pub(super) fn tool_rows(&self) -> Result<Value, InspectError> {

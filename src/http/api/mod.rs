@@ -45,6 +45,11 @@ fn gateway_routes() -> Router<Arc<AppState>> {
         )
         .route("/api/models", get(models))
         .route("/api/tools", get(async |state: SharedState| answer(&state, GatewayQuery::Tools).await))
+        .route("/api/skills", get(async |state: SharedState| answer(&state, GatewayQuery::Skills).await))
+        .route(
+            "/api/skills/{name}",
+            get(async |state: SharedState, Path(name)| answer(&state, GatewayQuery::Skill(name)).await),
+        )
         .route("/api/tools/{name}/run", post(run_tool).layer(DefaultBodyLimit::max(ARGUMENTS_LIMIT)))
         .route("/api/prompt", get(prompt))
         .route("/api/checks", get(async |state: SharedState| answer(&state, GatewayQuery::Checks).await))

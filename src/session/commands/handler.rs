@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use daoyou_channels::{InboundMessage, Trust};
 use jiff::Timestamp;
 
-use super::skill_folder::SkillFolder;
 use super::slash_command::{COMMANDS, CommandContext, CommandReply, SessionChange, SlashCommand, nearest_command};
 use super::{approvals, checkpoints, history, memories};
 use crate::bus::{CommandAnswer, ControlCommand, ControlCommands, InboundDraft, MessageBus};
@@ -18,6 +17,7 @@ use crate::store::inbox::{InboxRow, InboxState};
 use crate::store::processes::ProcessRow;
 use crate::store::usage::{self, Costs, TokenCounts, UsageScope, UsageTotal};
 use crate::store::{StoreError, messages, spawns};
+use crate::skills::{SkillCatalog, skill_names};
 use crate::tools::ToolExecutor;
 use crate::turn::error::ErrorCode;
 use crate::turn::limits::wanted_model;
@@ -42,7 +42,7 @@ pub struct CommandHandler {
     pub models: Arc<Models>,
     pub tools: Arc<ToolExecutor>,
     pub jobs: Arc<JobService>,
-    pub skills: Arc<SkillFolder>,
+    pub skills: Arc<SkillCatalog>,
     /// `agent.model`.
     pub configured: String,
     pub started: Instant,
@@ -216,20 +216,16 @@ impl CommandHandler {
     }
 
     async fn skills(&self) -> String {
-        let folder = self.skills.clone();
+        let catalog = self.skills.clone();
         // The agent's commands write there, so reading may block and runs on a blocking thread.
-        let (skills, faults) = match tokio::task::spawn_blocking(move || folder.list()).await {
-            Ok(listed) => listed,
+        let list = match tokio::task::spawn_blocking(move || catalog.look()).await {
+            Ok(list) => list,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
-        for error in faults {
-            tracing::warn!(%error, "a skill of the workspace is left out");
+        if list.skills.is_empty() {
+            return self.context.phrases.no_skills.to_owned();
         }
-        if skills.is_empty() {
-            return fill(self.context.phrases.no_skills, &[&self.skills.path().display().to_string()]);
-        }
-        let lines = skills.iter().map(|skill| format!("- **{}** - {}", skill.name, skill.description));
-        format!("{}\n{}", self.context.phrases.skills_are, lines.collect::<Vec<_>>().join("\n"))
+        format!("{}\n{}", self.context.phrases.skills_are, skill_names(&list).join("\n"))
     }
 
     fn tools(&self) -> String {

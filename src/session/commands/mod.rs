@@ -7,8 +7,6 @@ mod approvals;
 mod checkpoints;
 mod history;
 mod memories;
-mod skill_folder;
 
 pub use handler::CommandHandler;
-pub use skill_folder::SkillFolder;
 pub use slash_command::{CommandContext, CommandReply, SessionChange, SlashCommand};

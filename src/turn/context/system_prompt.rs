@@ -1,5 +1,6 @@
 //! The system prompt, which stays the same from turn to turn so that the model service's cache hits.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +11,9 @@ use parking_lot::Mutex;
 
 use crate::guard::{Jail, JailError};
 use crate::llm::estimate_tokens;
+use crate::skills::{
+    FIND_SKILLS, LOAD_SKILL, SkillCatalog, SkillList, always_section, is_section_complete, skill_section,
+};
 
 /// The workspace's files in the system prompt, in order.
 const BOOTSTRAP_FILES: [&str; 4] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md"];
@@ -34,8 +38,18 @@ pub struct SystemPrompt {
     /// link is followed, and nothing private is read.
     workspace: Jail,
     owner: String,
+    skills: PromptSkills,
+    /// For outside senders.
+    no_skills: Arc<SkillList>,
     /// The usual prompt, and the one for outside senders.
     cached: Mutex<[Option<CachedPrompt>; 2]>,
+}
+
+/// The skills in the prompt.
+pub struct PromptSkills {
+    pub catalog: Arc<SkillCatalog>,
+    /// The most tokens of their list.
+    pub tokens: usize,
 }
 
 /// The system prompt of a turn.
@@ -46,17 +60,20 @@ pub struct SystemText {
     pub hash: Arc<str>,
     /// Estimated tokens of the text.
     pub tokens: usize,
+    /// The tools that the text speaks of, which are offered from the start.
+    pub tools: BTreeSet<String>,
 }
 
 impl SystemText {
     pub fn new(text: String) -> Self {
         let hash = hex(&<sha2::Sha256 as sha2::Digest>::digest(text.as_bytes()));
-        Self { tokens: estimate_tokens(&text), text: text.into(), hash: hash.into() }
+        Self { tokens: estimate_tokens(&text), text: text.into(), hash: hash.into(), tools: BTreeSet::new() }
     }
 }
 
 struct CachedPrompt {
     stamps: FileStamps,
+    skills: Arc<SkillList>,
     system: SystemText,
 }
 
@@ -70,9 +87,9 @@ impl SystemPrompt {
     ///
     /// # Errors
     /// When the workspace is not a folder that can be opened.
-    pub fn new(workspace: &Path, owner: &str, closed: &[PathBuf]) -> std::io::Result<Self> {
+    pub fn new(workspace: &Path, owner: &str, closed: &[PathBuf], skills: PromptSkills) -> std::io::Result<Self> {
         let workspace = Jail::open_strict(workspace, Vec::new(), BOOTSTRAP_FILE_LIMIT)?.with_closed(closed);
-        Ok(Self { workspace, owner: owner.to_owned(), cached: Mutex::default() })
+        Ok(Self { workspace, owner: owner.to_owned(), skills, no_skills: Arc::default(), cached: Mutex::default() })
     }
 
     /// Returns the prompt for a turn of this trust. An untrusted sender could have the agent reveal the
@@ -80,11 +97,16 @@ impl SystemPrompt {
     pub fn current(&self, trust: Trust) -> SystemText {
         let is_private = trust == Trust::Untrusted;
         let stamps = BOOTSTRAP_FILES.map(|name| stamp(&self.workspace.root().join(name)));
+        let skills = self.skills_for(is_private);
         let mut cached = self.cached.lock();
         let cached = &mut cached[usize::from(is_private)];
         let fresh = match cached.take() {
-            Some(known) if known.stamps == stamps => known,
-            _ => CachedPrompt { stamps, system: SystemText::new(self.compose(is_private)) },
+            Some(known) if known.stamps == stamps && Arc::ptr_eq(&known.skills, &skills) => known,
+            _ => {
+                let text = self.sections(is_private, &skills).into_iter().map(|(_, text)| text).collect();
+                let system = SystemText { tools: self.tools_of(&skills), ..SystemText::new(text) };
+                CachedPrompt { stamps, skills, system }
+            }
         };
         let current = fresh.system.clone();
         *cached = Some(fresh);
@@ -99,15 +121,27 @@ impl SystemPrompt {
 
     /// Returns the parts of the prompt for a turn of this trust, each with its name; joined, they are the prompt.
     pub fn parts(&self, trust: Trust) -> Vec<(String, String)> {
-        self.sections(trust == Trust::Untrusted)
+        let is_private = trust == Trust::Untrusted;
+        self.sections(is_private, &self.skills_for(is_private))
     }
 
-    /// Composes the prompt; with `is_private`, without anything about the user.
-    fn compose(&self, is_private: bool) -> String {
-        self.sections(is_private).into_iter().map(|(_, text)| text).collect()
+    /// Returns the skills of the prompt: none if it is for an untrusted sender.
+    fn skills_for(&self, is_private: bool) -> Arc<SkillList> {
+        if is_private { self.no_skills.clone() } else { self.skills.catalog.look() }
     }
 
-    fn sections(&self, is_private: bool) -> Vec<(String, String)> {
+    /// Returns the tools for skills, as far as there is something to load or to find.
+    fn tools_of(&self, skills: &SkillList) -> BTreeSet<String> {
+        let has_some = skills.available().next().is_some();
+        let has_more = has_some && !is_section_complete(skills, self.skills.tokens, &estimate_tokens);
+        [(LOAD_SKILL, has_some), (FIND_SKILLS, has_more)]
+            .into_iter()
+            .filter_map(|(name, is_needed)| is_needed.then(|| name.to_owned()))
+            .collect()
+    }
+
+    /// Composes the parts of the prompt; with `is_private`, without anything about the user.
+    fn sections(&self, is_private: bool, skills: &SkillList) -> Vec<(String, String)> {
         let mut identity = format!("{IDENTITY}\nYour workspace is {}.", self.workspace.root().display());
         if !self.owner.is_empty() && !is_private {
             identity.push_str(&format!("\nYour owner is {}.", self.owner));
@@ -125,6 +159,13 @@ impl SystemPrompt {
             let text = text.trim();
             if !text.is_empty() {
                 let text = &text[..text.floor_char_boundary(BOOTSTRAP_LIMIT)];
+                sections.push((name.to_owned(), format!("{SECTION_BREAK}{text}")));
+            }
+        }
+        let always = always_section(skills, &estimate_tokens);
+        let listed = skill_section(skills, self.skills.tokens, &estimate_tokens);
+        for (name, text) in [("always-skills", always), ("skills", listed)] {
+            if !text.is_empty() {
                 sections.push((name.to_owned(), format!("{SECTION_BREAK}{text}")));
             }
         }

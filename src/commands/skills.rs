@@ -1,0 +1,71 @@
+//! `daoyou skills`.
+
+use std::io::Write;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use super::access::inspect;
+use super::environment::CommandEnvironment;
+use super::output::{print, print_note, tr};
+use super::{CommandExit, render};
+use crate::cli::SkillsCommand;
+use crate::query::GatewayQuery;
+use crate::skills::check_skills;
+
+/// Runs `daoyou skills`.
+///
+/// # Errors
+/// The configuration is invalid, the gateway does not answer, there is no such skill, or a folder cannot be read.
+pub async fn run(command: &SkillsCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    match command {
+        SkillsCommand::List(output) => {
+            let found = inspect(GatewayQuery::Skills, environment).await?;
+            let printed = print(&found["skills"], *output, |out| {
+                render::table(&found["skills"], render::SKILLS, tr("no skills", "没有技能"), out)
+            })?;
+            for problem in found["problems"].as_array().into_iter().flatten() {
+                print_note(&problem_line(problem));
+            }
+            for one in found["shadowed"].as_array().into_iter().flatten() {
+                let (name, path, by) = (render::text(&one["name"]), render::text(&one["path"]), render::text(&one["by"]));
+                print_note(&tr(
+                    format!("{path}: not used, {by} has the name {name}, too"),
+                    format!("{path}：未使用，{by} 也叫 {name}"),
+                ));
+            }
+            Ok(printed)
+        }
+        SkillsCommand::Show { name, output } => {
+            let found = inspect(GatewayQuery::Skill(name.clone()), environment).await?;
+            print(&found, *output, |out| {
+                if let Some(reason) = found["reason"].as_str() {
+                    writeln!(out, "{}: {reason}\n", tr("unavailable", "不可用"))?;
+                }
+                writeln!(out, "{}", render::text(&found["text"]))
+            })
+        }
+        SkillsCommand::Check { folder, output } => {
+            let problems = match folder {
+                Some(folder) => json!(check_skills(folder).with_context(|| folder.display().to_string())?),
+                None => inspect(GatewayQuery::Skills, environment).await?["problems"].take(),
+            };
+            let printed = print(&problems, *output, |out| {
+                for problem in problems.as_array().into_iter().flatten() {
+                    writeln!(out, "{}", problem_line(problem))?;
+                }
+                if problems.as_array().is_none_or(Vec::is_empty) {
+                    writeln!(out, "{}", tr("no problems", "没有问题"))?;
+                }
+                Ok(())
+            })?;
+            Ok(if problems.as_array().is_none_or(Vec::is_empty) { printed } else { CommandExit::Failed })
+        }
+    }
+}
+
+/// Returns a problem as `PATH:LINE: PROBLEM`.
+fn problem_line(problem: &Value) -> String {
+    let line = problem["line"].as_u64().map(|line| format!(":{line}")).unwrap_or_default();
+    format!("{}{line}: {}", render::text(&problem["path"]), render::text(&problem["problem"]))
+}
