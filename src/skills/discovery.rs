@@ -198,7 +198,7 @@ impl Scanner<'_> {
             // A link on the way is refused when the file is read.
             match statat(dir, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(found) => {
-                    let ctime = (i64::from(found.st_ctime), found.st_ctime_nsec.cast_signed());
+                    let ctime = (found.st_ctime, found.st_ctime_nsec.cast_signed());
                     let version = (found.st_dev, found.st_ino, found.st_size, ctime.0, ctime.1);
                     self.scan.files.push(SkillFile { folder: path.to_owned(), name: file, version });
                     return true;

@@ -2,6 +2,8 @@
 //! when it needs them.
 
 mod catalog;
+#[cfg(test)]
+mod catalog_tests;
 mod check;
 mod discovery;
 mod frontmatter;
@@ -9,6 +11,8 @@ mod frontmatter;
 mod frontmatter_tests;
 mod loading;
 mod prompt;
+#[cfg(test)]
+mod prompt_tests;
 mod requirements;
 mod search;
 mod skill;

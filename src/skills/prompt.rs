@@ -67,9 +67,9 @@ pub fn always_section(list: &SkillList, count: TokenCounter<'_>) -> String {
         let title = format!("## Skill: {}\n\n", skill.name());
         let note = format!("\n\n[cut; load_skill({:?}) gives all of it]", skill.name());
         let room = MAX_ALWAYS.min(left);
-        let fitting = |end: &str| fit(text, end, |part| count(&format!("{title}{part}")) <= room);
-        let part =
-            if skill.manifest.is_always_text_cut { fitting(&note) } else { fitting("").or_else(|| fitting(&note)) };
+        let fits = |part: &str| count(&format!("{title}{part}")) <= room;
+        let is_whole = !skill.manifest.is_always_text_cut && fits(text);
+        let part = if is_whole { Some(text.to_owned()) } else { cut_to_fit(text, &note, fits) };
         let Some(part) = part else { break };
         let part = format!("{title}{part}");
         left -= count(&part).min(left);
@@ -102,19 +102,16 @@ pub(super) fn skill_line(skill: &Skill, count: TokenCounter<'_>) -> Option<Strin
     let description = plain_line(&skill.manifest.description);
     let fits = |text: &str| count(text) <= MAX_LINE;
     let begin = format!("{name}: ");
-    let part = fit(&description, "…", |part| fits(&format!("{begin}{part}"))).filter(|part| !part.is_empty());
+    let whole = format!("{begin}{description}");
+    if !description.is_empty() && fits(&whole) {
+        return Some(whole);
+    }
+    let part = cut_to_fit(&description, "…", |part| fits(&format!("{begin}{part}")));
     part.map(|part| format!("{begin}{part}")).or_else(|| fits(&name).then_some(name))
 }
 
-/// Returns the text if it fits, else its longest beginning that ends with a word and fits with `end` behind it. `None` if
-/// nothing fits.
-fn fit(text: &str, end: &str, fits: impl Fn(&str) -> bool) -> Option<String> {
-    if fits(text) {
-        return Some(text.to_owned());
-    }
-    if end.is_empty() {
-        return None;
-    }
+/// Returns the longest beginning of a text that ends with a word and fits with `end` behind it. `None` if nothing fits.
+fn cut_to_fit(text: &str, end: &str, fits: impl Fn(&str) -> bool) -> Option<String> {
     let is_end = |(at, c): &(usize, char)| {
         let before = text[..*at].chars().next_back();
         before.is_some_and(|before| !before.is_whitespace() && (c.is_whitespace() || is_unspaced(before)))
