@@ -420,6 +420,7 @@ mod tests {
             "approvals",
             "memory",
             "tools",
+            "skills",
             "prompt",
             "trash",
             "models",

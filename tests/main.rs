@@ -70,6 +70,7 @@ mod run_test;
 mod scheduling;
 mod secret_leaks;
 mod sessions;
+mod skills;
 mod slash_commands;
 mod soak;
 mod spawn;

@@ -52,7 +52,7 @@ const ENGLISH: Table = &[
     ("/session", &["webhook:in:c", "Messages: 2"]),
     ("/cost", &["1 turn,", "100 tokens in", "7 tokens out"]),
     ("/tools", &["read_file", "exec", "message"]),
-    ("/skills", &["There are no skills in"]),
+    ("/skills", &["There are no skills yet"]),
     ("/history", &["Unknown command `/history`"]),
     ("/stop", &["Nothing is running here."]),
     ("/nonsense", &["Unknown command `/nonsense`", "`/help` lists all"]),

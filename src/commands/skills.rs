@@ -10,8 +10,8 @@ use super::environment::CommandEnvironment;
 use super::output::{print, print_note, tr};
 use super::{CommandExit, render};
 use crate::cli::SkillsCommand;
+use crate::gateway::check_skills;
 use crate::query::GatewayQuery;
-use crate::skills::check_skills;
 
 /// Runs `daoyou skills`.
 ///
@@ -25,11 +25,12 @@ pub async fn run(command: &SkillsCommand, environment: &CommandEnvironment) -> a
                 render::table(&found["skills"], render::SKILLS, tr("no skills", "没有技能"), out)
             })?;
             for problem in found["problems"].as_array().into_iter().flatten() {
-                print_note(&problem_line(problem));
+                print_note(problem_line(problem));
             }
             for one in found["shadowed"].as_array().into_iter().flatten() {
-                let (name, path, by) = (render::text(&one["name"]), render::text(&one["path"]), render::text(&one["by"]));
-                print_note(&tr(
+                let (name, path, by) =
+                    (render::text(&one["name"]), render::text(&one["path"]), render::text(&one["by"]));
+                print_note(tr(
                     format!("{path}: not used, {by} has the name {name}, too"),
                     format!("{path}：未使用，{by} 也叫 {name}"),
                 ));

@@ -1,6 +1,7 @@
 //! The catalog of skills, which is asked at each turn and parses only files that have changed.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,6 +16,9 @@ use crate::guard::Jail;
 
 /// The source of the skills that are part of the program.
 const BUILT_IN_SOURCE: &str = "built-in";
+
+/// The most characters of a description (Agent Skills).
+const MAX_DESCRIPTION: usize = 1_024;
 
 /// The skills that are part of the program: their names and files. There are none yet: each costs tokens in every request.
 pub const BUILT_IN_SKILLS: &[BuiltInSkill] = &[];
@@ -186,4 +190,43 @@ fn log_changes(before: &SkillList, now: &SkillList) {
     for ShadowedSkill { name, path, by } in now.shadowed.iter().filter(|skill| !before.shadowed.contains(skill)) {
         tracing::info!(name, path, by, "a skill is not used: an earlier one has its name");
     }
+}
+
+/// Returns what is wrong with the skills below `folder`, or with the one that it is itself; paths are absolute.
+///
+/// # Errors
+/// `folder` is no folder that can be read.
+pub fn check_skills(folder: &Path) -> io::Result<Vec<SkillProblem>> {
+    std::fs::read_dir(folder)?;
+    let source = SkillSource::named("checked", folder.to_owned());
+    // What this machine lacks is no fault of a skill.
+    let host = SkillHost::new(Vec::new(), |_| false, "");
+    let list = SkillCatalog::new(&SkillsConfig::default(), vec![source], &[], host).look();
+    let SkillList { skills, problems, shadowed } = &*list;
+    let mut problems = problems.clone();
+    problems.extend(skills.iter().flat_map(problems_of));
+    for skill in shadowed {
+        let problem = format!("has the name {}, as {} has: only the first is used", skill.name, skill.by);
+        problems.push(SkillProblem::new(skill.path.as_str(), problem));
+    }
+    if skills.is_empty() && problems.is_empty() {
+        problems.push(SkillProblem::new(folder.display().to_string(), "has no skill: no NAME/SKILL.md is in it"));
+    }
+    problems.sort_by(|one, other| (&one.path, one.line).cmp(&(&other.path, other.line)));
+    Ok(problems)
+}
+
+/// Returns what is wrong with a skill that can be used.
+fn problems_of(skill: &Skill) -> Vec<SkillProblem> {
+    let mut problems = Vec::new();
+    let length = skill.manifest.description_length;
+    if length > MAX_DESCRIPTION {
+        let problem =
+            format!("its description has {length} characters, more than the {MAX_DESCRIPTION} that are usual");
+        problems.push(SkillProblem::new(skill.path(), problem));
+    }
+    if skill.manifest.is_empty {
+        problems.push(SkillProblem::new(skill.path(), "has no instructions"));
+    }
+    problems
 }

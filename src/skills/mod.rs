@@ -4,7 +4,6 @@
 mod catalog;
 #[cfg(test)]
 mod catalog_tests;
-mod check;
 mod discovery;
 mod frontmatter;
 #[cfg(test)]
@@ -18,8 +17,7 @@ mod search;
 mod skill;
 mod tools;
 
-pub use catalog::{BUILT_IN_SKILLS, BuiltInSkill, SkillCatalog};
-pub use check::check_skills;
+pub use catalog::{BUILT_IN_SKILLS, BuiltInSkill, SkillCatalog, check_skills};
 pub use discovery::{SkillSource, SkillsConfig};
 pub use frontmatter::{ManifestFault, SkillManifest, parse_manifest};
 pub use loading::render_skill;

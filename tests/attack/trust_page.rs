@@ -188,6 +188,8 @@ fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
             "",
         ),
         probe("cron", "remove a job of another chat", json!({"action": "remove", "job_id": "elsewhere"}), ""),
+        probe("load_skill", "a skill", json!({"name": "brew"}), "canary-skill"),
+        probe("find_skills", "skills for a task", json!({"query": "brew tea"}), "brew"),
         probe("remember", "a fact", json!({"content": "The tide comes at six."}), ""),
         probe("recall", "what is remembered of the sender", json!({"query": ""}), "canary"),
         probe("recall", "what is remembered of the owner", json!({"query": "sings"}), "sings at noon"),
@@ -288,6 +290,7 @@ impl World {
             ("repo/a.txt", "x\n"),
             ("code/go.mod", ""),
             ("code/a.go", "func canary() {}\n"),
+            ("skills/brew/SKILL.md", "---\nname: brew\ndescription: Brews tea.\n---\ncanary-skill\n"),
             ("code/b.go", "func bird() {}\n"),
             ("code/server.py", LANGUAGE_SERVER),
         ] {

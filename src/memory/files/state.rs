@@ -94,7 +94,10 @@ pub fn read(workspace: &Path, file: &str) -> FileRead {
     };
     let stamp = stamp(workspace);
     let mut opened = jail.read(file);
-    if matches!(opened, Err(JailError::Missing(_))) && !is_missing(workspace, file) {
+    if matches!(opened, Err(JailError::Missing(_))) {
+        if is_missing(workspace, file) {
+            return FileRead::Missing;
+        }
         // Somebody has created it meanwhile, or it is a dangling link.
         opened = jail.read(file);
     }
@@ -106,7 +109,6 @@ pub fn read(workspace: &Path, file: &str) -> FileRead {
             }
             Err(_) => FileRead::Unusable(format!("{file} is not UTF-8 text")),
         },
-        Err(JailError::Missing(_)) if is_missing(workspace, file) => FileRead::Missing,
         Err(error) => FileRead::Unusable(error.to_string()),
     }
 }

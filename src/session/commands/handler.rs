@@ -13,11 +13,11 @@ use crate::bus::{CommandAnswer, ControlCommand, ControlCommands, InboundDraft, M
 use crate::cron::{self, JobScope, JobService};
 use crate::llm::{Models, costs_in_words};
 use crate::phrases::{Phrases, counted, fill};
+use crate::skills::{SkillCatalog, skill_names};
 use crate::store::inbox::{InboxRow, InboxState};
 use crate::store::processes::ProcessRow;
 use crate::store::usage::{self, Costs, TokenCounts, UsageScope, UsageTotal};
 use crate::store::{StoreError, messages, spawns};
-use crate::skills::{SkillCatalog, skill_names};
 use crate::tools::ToolExecutor;
 use crate::turn::error::ErrorCode;
 use crate::turn::limits::wanted_model;

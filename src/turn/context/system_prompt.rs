@@ -134,10 +134,8 @@ impl SystemPrompt {
     fn tools_of(&self, skills: &SkillList) -> BTreeSet<String> {
         let has_some = skills.available().next().is_some();
         let has_more = has_some && !is_section_complete(skills, self.skills.tokens, &estimate_tokens);
-        [(LOAD_SKILL, has_some), (FIND_SKILLS, has_more)]
-            .into_iter()
-            .filter_map(|(name, is_needed)| is_needed.then(|| name.to_owned()))
-            .collect()
+        let tools = [(LOAD_SKILL, has_some), (FIND_SKILLS, has_more)].into_iter();
+        tools.filter(|(_, is_needed)| *is_needed).map(|(name, _)| name.to_owned()).collect()
     }
 
     /// Composes the parts of the prompt; with `is_private`, without anything about the user.

@@ -1,0 +1,147 @@
+//! Skills: the model sees their names and descriptions, loads one when it needs it, and runs its scripts.
+
+use serde_json::{Value, json};
+
+use crate::support::requirements::bubblewrap_is_missing;
+use crate::support::{Gateway, Hook, Model, Reply, Setup};
+
+const WEATHER: &str = "---\nname: weather\ndescription: >\n  Tells the weather\n  of a town.\n---\n# Weather\n\nRun `sh scripts/now.sh TOWN` in the \
+skill's folder. canary-instructions\n";
+const SCRIPT: &str = "# canary-source\necho \"sunny in $1\"\n";
+
+fn write(gateway: &Gateway, path: &str, text: &str) {
+    let path = gateway.workspace().join(path);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+fn system(request: &Value) -> &str {
+    request["messages"][0]["content"].as_str().unwrap()
+}
+
+fn offers(request: &Value, tool: &str) -> bool {
+    request["tools"].as_array().unwrap().iter().any(|one| one["function"]["name"] == tool)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_loads_a_skill_and_runs_its_script_without_seeing_the_source() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    if bubblewrap_is_missing() {
+        return;
+    }
+    assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
+    assert!(!system(&model.requests()[0]).contains("Skills") && !offers(&model.requests()[0], "load_skill"));
+    write(&gateway, "skills/weather/SKILL.md", WEATHER);
+    write(&gateway, "skills/weather/scripts/now.sh", SCRIPT);
+    write(&gateway, "skills/broken/SKILL.md", "---\nname: [\n---\n");
+    let script = gateway.workspace().join("skills/weather/scripts/now.sh");
+    let command = format!("sh {} Lisbon", script.display());
+    let steps = [
+        Reply::tool("load_skill", &json!({"name": "weather"})),
+        Reply::tool("exec", &json!({ "command": command })),
+        Reply::text("It is sunny."),
+    ];
+    model.on("weather of Lisbon", steps);
+    assert_eq!(gateway.run(&["agent", "-m", "the weather of Lisbon?"]).await.stdout, "It is sunny.\n");
+    let requests = model.requests();
+    let first = &requests[1];
+    assert!(system(first).contains("\n- **weather**: Tells the weather of a town."), "{}", system(first));
+    assert!(offers(first, "load_skill") && !offers(first, "find_skills"));
+    assert!(!first.to_string().contains("canary-instructions") && !first.to_string().contains("broken"));
+    let loaded = requests[2]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    assert!(loaded.contains("# Skill: weather") && loaded.contains("canary-instructions"), "{loaded}");
+    assert!(loaded.contains(&script.display().to_string()), "{loaded}");
+    let ran = requests[3]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    assert!(ran.contains("sunny in Lisbon"), "{ran}");
+    assert!(requests.iter().all(|request| !request.to_string().contains("canary-source")));
+    // What changes on disk is seen by the next turn.
+    write(&gateway, "skills/weather/SKILL.md", &WEATHER.replace("of a town", "of a village"));
+    assert_eq!(gateway.run(&["agent", "-m", "hello again"]).await.code, Some(0));
+    assert!(system(model.requests().last().unwrap()).contains("of a village"));
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_neither_see_nor_load_skills() {
+    let model = Model::start().await;
+    model.on("load it", [Reply::tool("load_skill", &json!({"name": "weather"})), Reply::text("done")]);
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&[]))).await;
+    write(&gateway, "skills/weather/SKILL.md", WEATHER);
+    assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
+    assert!(system(&model.requests()[0]).contains("weather"));
+    gateway.ask("in", "c", "load it").await;
+    for request in &model.requests()[1..] {
+        assert!(!request.to_string().contains("canary-instructions") && !system(request).contains("weather"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_skills_stay_within_their_tokens_and_the_rest_is_found() {
+    let model = Model::start().await;
+    model.on("tea", [Reply::tool("find_skills", &json!({"query": "brew tea"})), Reply::text("found")]);
+    let gateway = Gateway::start(Setup::new().model(&model).set("skills.prompt_tokens", 500)).await;
+    for at in 0..60 {
+        let about = if at == 57 { "Brews tea." } else { "Does something of its own with care and patience." };
+        let text = format!("---\nname: skill-{at:02}\ndescription: {about}\n---\nDo it.\n");
+        write(&gateway, &format!("skills/skill-{at:02}/SKILL.md"), &text);
+    }
+    assert_eq!(gateway.run(&["agent", "-m", "make tea"]).await.code, Some(0));
+    let requests = model.requests();
+    let first = system(&requests[0]);
+    assert!(first.contains("- **skill-00**: ") && !first.contains("skill-57"), "{first}");
+    assert!(first.contains(" more: find_skills(query)") && offers(&requests[0], "find_skills"));
+    let found = requests[1]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    assert!(found.contains("skill-57") && !found.contains("skill-58"), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn skills_are_listed_shown_and_checked_with_and_without_a_gateway() {
+    let mut gateway = Gateway::start(Setup::new().set("skills.disabled", vec!["off"])).await;
+    write(&gateway, "skills/weather/SKILL.md", WEATHER);
+    write(&gateway, "skills/off/SKILL.md", "---\nname: off\ndescription: Is disabled.\n---\n");
+    write(
+        &gateway,
+        "skills/needs/SKILL.md",
+        "---\nname: needs\ndescription: x\nrequires:\n  bins: [no-such-program]\n---\n",
+    );
+    write(&gateway, "skills/broken/SKILL.md", "---\nname: a b\ndescription: x\n---\n");
+    write(&gateway, ".claude/skills/weather/SKILL.md", WEATHER);
+    let home_skill = gateway.home().parent().unwrap().join(".claude/skills/own/SKILL.md");
+    std::fs::create_dir_all(home_skill.parent().unwrap()).unwrap();
+    std::fs::write(&home_skill, "---\nname: own\ndescription: Of the user.\n---\n").unwrap();
+    for is_running in [true, false] {
+        if !is_running {
+            gateway.stop().await;
+        }
+        let list = gateway.json(&["skills", "list"]).await;
+        let names: Vec<_> = list
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| (one["name"].as_str().unwrap(), one["available"] == true))
+            .collect();
+        assert_eq!(names, [("needs", false), ("off", false), ("weather", true), ("own", true)], "{is_running}");
+        assert!(list[0]["reason"].as_str().unwrap().contains("no-such-program"), "{list}");
+        assert_eq!(list[3]["path"], home_skill.display().to_string());
+        let told = gateway.run(&["skills", "list"]).await;
+        assert!(
+            told.stderr.contains("broken/SKILL.md:2")
+                && told.stderr.contains(".claude/skills/weather/SKILL.md: not used"),
+            "{told:?}"
+        );
+        let shown = gateway.run(&["skills", "show", "weather"]).await;
+        assert!(shown.stdout.contains("canary-instructions"), "{shown:?}");
+        let unknown = gateway.run(&["skills", "show", "wether"]).await;
+        assert!(unknown.code != Some(0) && unknown.stderr.contains("weather"), "{unknown:?}");
+        let folder = gateway.workspace().join("skills").display().to_string();
+        for arguments in [&["skills", "check", "--json"][..], &["skills", "check", &folder, "--json"]] {
+            let checked = gateway.run(arguments).await;
+            let problems: Value = serde_json::from_str(&checked.stdout).unwrap();
+            assert_eq!(checked.code, Some(1), "{checked:?}");
+            let problems = problems.as_array().unwrap();
+            let broken = problems.iter().find(|one| one["path"].as_str().unwrap().contains("broken")).unwrap();
+            assert!(broken["line"] == 2 && broken["problem"].as_str().unwrap().contains("a b"), "{broken}");
+        }
+    }
+}
