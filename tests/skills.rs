@@ -62,6 +62,41 @@ async fn a_turn_loads_a_skill_and_runs_its_script_without_seeing_the_source() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
+/// The folders of the user's home are readable by commands; a folder below the workspace that became a link is not followed.
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_of_the_users_skills_run_and_links_lead_nowhere() {
+    let model = Model::start().await;
+    let mut gateway = Gateway::start(Setup::new().model(&model).set("skills.paths", vec!["own", "../../shared"])).await;
+    if bubblewrap_is_missing() {
+        return;
+    }
+    let user = gateway.home().parent().unwrap().to_owned();
+    let shared = user.join("shared");
+    for folder in [user.join(".claude/skills/sky"), shared.join("sea"), user.join("private/diary")] {
+        std::fs::create_dir_all(folder.join("scripts")).unwrap();
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        std::fs::write(
+            folder.join("SKILL.md"),
+            format!("\n---\nname: {name}\ndescription: About {name}.\n---\nRun.\n"),
+        )
+        .unwrap();
+        std::fs::write(folder.join("scripts/run.sh"), "echo ran in $1\n").unwrap();
+    }
+    std::os::unix::fs::symlink(user.join("private"), gateway.workspace().join("own")).unwrap();
+    gateway.restart().await;
+    for folder in [user.join(".claude/skills/sky"), shared.join("sea")] {
+        let script = folder.join("scripts/run.sh").display().to_string();
+        let arguments = json!({"command": format!("sh {script} Lisbon")}).to_string();
+        let ran = gateway.run(&["tools", "run", "exec", &arguments]).await;
+        assert!(ran.stdout.contains("ran in Lisbon"), "{script}: {ran:?}");
+    }
+    let list = gateway.json(&["skills", "list"]).await;
+    let names: Vec<_> = list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["sky", "sea"], "{list}");
+    let told = gateway.run(&["skills", "check"]).await;
+    assert!(told.stdout.contains("own: is a link"), "{told:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_neither_see_nor_load_skills() {
     let model = Model::start().await;
@@ -71,6 +106,7 @@ async fn strangers_neither_see_nor_load_skills() {
     assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
     assert!(system(&model.requests()[0]).contains("weather"));
     gateway.ask("in", "c", "load it").await;
+    assert!(model.count() > 1);
     for request in &model.requests()[1..] {
         assert!(!request.to_string().contains("canary-instructions") && !system(request).contains("weather"));
     }
@@ -126,8 +162,7 @@ async fn skills_are_listed_shown_and_checked_with_and_without_a_gateway() {
         assert_eq!(list[3]["path"], home_skill.display().to_string());
         let told = gateway.run(&["skills", "list"]).await;
         assert!(
-            told.stderr.contains("broken/SKILL.md:2")
-                && told.stderr.contains(".claude/skills/weather/SKILL.md: not used"),
+            told.stderr.contains("broken/SKILL.md:2") && told.stderr.contains("only the first is used"),
             "{told:?}"
         );
         let shown = gateway.run(&["skills", "show", "weather"]).await;

@@ -91,7 +91,8 @@ impl ConversationTurn<'_> {
             contexts.memory.import_by_hand().await;
         }
         let tools = self.conversations.tools.of_message(last);
-        let system = contexts.system.current(least_trust(rows));
+        let trust = least_trust(rows);
+        let system = contexts.system.current(trust, contexts.system.skills(trust).await);
         self.state.progress.found_tools.extend(contexts.found_tools(session)?);
         self.state.progress.found_tools.extend(system.tools.iter().cloned());
         let specs = tools.specs(&self.state.progress.found_tools);

@@ -66,7 +66,9 @@ impl TurnRunner {
         let Conversations { contexts, chains, tools, .. } = &self.conversations;
         let session = SessionKey::from(row.session.as_str());
         let tools = tools.of_message(&row);
-        let system = contexts.system.current(least_trust(std::slice::from_ref(&row)));
+        let trust = least_trust(std::slice::from_ref(&row));
+        let skills = contexts.system.skills(trust).await;
+        let system = contexts.system.current(trust, skills.clone());
         let mut found = contexts.found_tools(&session)?;
         found.extend(system.tools.iter().cloned());
         let specs = tools.specs(&found);
@@ -90,7 +92,7 @@ impl TurnRunner {
         let request = model.request.into_inner().unwrap_or_else(PoisonError::into_inner);
         let Some(request) = request else { return Err(TurnError::new(ErrorCode::Internal, "prompt")) };
         let choice = chains.orchestrators.over(chain.current());
-        let sections = contexts.system.parts(least_trust(&started.rows));
+        let sections = contexts.system.parts(trust, &skills);
         let measured = RequestMeasure { provider: choice.provider.as_ref(), request: &request };
         Ok(PromptPreview {
             model: chain.current().to_string(),

@@ -27,14 +27,6 @@ pub async fn run(command: &SkillsCommand, environment: &CommandEnvironment) -> a
             for problem in found["problems"].as_array().into_iter().flatten() {
                 print_note(problem_line(problem));
             }
-            for one in found["shadowed"].as_array().into_iter().flatten() {
-                let (name, path, by) =
-                    (render::text(&one["name"]), render::text(&one["path"]), render::text(&one["by"]));
-                print_note(tr(
-                    format!("{path}: not used, {by} has the name {name}, too"),
-                    format!("{path}：未使用，{by} 也叫 {name}"),
-                ));
-            }
             Ok(printed)
         }
         SkillsCommand::Show { name, output } => {

@@ -295,7 +295,12 @@ pub(super) fn build_tools(
     let exe = PathBuf::from("/proc/self/exe");
     let mut settings = config.tools.clone();
     let sources = SkillSource::all(&config.skills, workspace, std::env::home_dir().as_deref(), &[]);
-    let outside = sources.iter().map(SkillSource::path).filter(|path| !path.starts_with(workspace));
+    let inside = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+    let user_home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+    let folders = sources.iter().filter_map(|source| source.path().canonicalize().ok());
+    // Nobody means all of a home or of the machine by a folder of skills.
+    let is_narrow = |path: &PathBuf| path.parent().is_some() && user_home.as_ref() != Some(path);
+    let outside = folders.filter(|path| !path.starts_with(&inside) && is_narrow(path));
     settings.exec.read_paths.extend(outside.map(|path| path.display().to_string()));
     Ok(Arc::new(tools::build(&settings, workspace, home.dir(), exe, deps)?))
 }

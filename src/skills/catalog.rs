@@ -12,7 +12,7 @@ use super::discovery::{FILE_NAMES, SkillFile, SkillFileVersion, SkillSource, Ski
 use super::frontmatter::{ManifestFault, SkillManifest, parse_manifest};
 use super::requirements::{ProgramSearch, SkillHost};
 use super::skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem};
-use crate::guard::Jail;
+use crate::guard::{Jail, JailError};
 
 /// The source of the skills that are part of the program.
 const BUILT_IN_SOURCE: &str = "built-in";
@@ -122,6 +122,10 @@ impl CatalogLook<'_> {
         self.list.problems.extend(problems);
         for file in files {
             let path = jail.root().join(file.path());
+            // Sources may overlap.
+            if self.parsed.contains_key(&path) {
+                continue;
+            }
             let parsed = self.parse(&jail, &file, &path);
             let SkillFile { folder, name, .. } = file;
             let location = SkillLocation::File { path, source: source.clone(), folder, file: name };
@@ -144,6 +148,10 @@ impl CatalogLook<'_> {
                 self.catalog.parses.fetch_add(1, Ordering::Relaxed);
                 match jail.read(&file.path()) {
                     Ok(content) => parse_manifest(&content.bytes, &file.folder_name(jail)).map(Arc::new),
+                    // It may pass the next time.
+                    Err(error @ (JailError::Io { .. } | JailError::Missing(_))) => {
+                        return Err(ManifestFault::new(None, reason_of(&error)));
+                    }
                     Err(error) => Err(ManifestFault::new(None, reason_of(&error))),
                 }
             }
@@ -183,11 +191,13 @@ impl CatalogLook<'_> {
 
 /// Logs what was not so at the last look.
 fn log_changes(before: &SkillList, now: &SkillList) {
-    for problem in now.problems.iter().filter(|problem| !before.problems.contains(problem)) {
+    let known: HashSet<_> = before.problems.iter().collect();
+    for problem in now.problems.iter().filter(|problem| !known.contains(problem)) {
         let SkillProblem { path, line, problem } = problem;
         tracing::warn!(path, line, problem, "a skill has a problem");
     }
-    for ShadowedSkill { name, path, by } in now.shadowed.iter().filter(|skill| !before.shadowed.contains(skill)) {
+    let known: HashSet<_> = before.shadowed.iter().collect();
+    for ShadowedSkill { name, path, by } in now.shadowed.iter().filter(|skill| !known.contains(skill)) {
         tracing::info!(name, path, by, "a skill is not used: an earlier one has its name");
     }
 }
@@ -202,18 +212,25 @@ pub fn check_skills(folder: &Path) -> io::Result<Vec<SkillProblem>> {
     // What this machine lacks is no fault of a skill.
     let host = SkillHost::new(Vec::new(), |_| false, "");
     let list = SkillCatalog::new(&SkillsConfig::default(), vec![source], &[], host).look();
-    let SkillList { skills, problems, shadowed } = &*list;
+    let mut problems = problems_of_all(&list);
+    if list.skills.is_empty() && problems.is_empty() {
+        problems.push(SkillProblem::new(folder.display().to_string(), "has no skill: no NAME/SKILL.md is in it"));
+    }
+    Ok(problems)
+}
+
+/// Returns what is wrong with files, with skills that can be used all the same, and with names that occur twice, in the order of their
+/// paths.
+pub fn problems_of_all(list: &SkillList) -> Vec<SkillProblem> {
+    let SkillList { skills, problems, shadowed } = list;
     let mut problems = problems.clone();
     problems.extend(skills.iter().flat_map(problems_of));
     for skill in shadowed {
         let problem = format!("has the name {}, as {} has: only the first is used", skill.name, skill.by);
         problems.push(SkillProblem::new(skill.path.as_str(), problem));
     }
-    if skills.is_empty() && problems.is_empty() {
-        problems.push(SkillProblem::new(folder.display().to_string(), "has no skill: no NAME/SKILL.md is in it"));
-    }
     problems.sort_by(|one, other| (&one.path, one.line).cmp(&(&other.path, other.line)));
-    Ok(problems)
+    problems
 }
 
 /// Returns what is wrong with a skill that can be used.

@@ -127,7 +127,7 @@ fn skills_are_found_in_their_folders_and_one_level_of_groups() {
     let problems = problems(&list, &world);
     assert_eq!(problems.len(), 2, "the source named twice is none: {problems:?}");
     assert!(problems[0].0 == "ws/skills/a/skill.md" && problems[0].2.contains("named SKILL.md"), "{problems:?}");
-    assert!(problems[1].0 == "ws/missing" && problems[1].2.contains("No such file"), "{problems:?}");
+    assert!(problems[1].0 == "ws/missing" && problems[1].2.contains("no such file"), "{problems:?}");
     assert_eq!(list.shadowed, []);
 }
 
@@ -245,8 +245,8 @@ async fn load_skill_gives_instructions_and_files() {
     let tool = LoadSkill::new(world.catalog());
     let root = world.path("ws/skills/tea").display().to_string();
     let expected = format!(
-        "# Skill: tea\n\n## Instructions\n\n# Tea\r\n\r\nBoil.\n\n## Files\n\nFolder: {root}\n- {root}/ref.md\n\
-         - {root}/scripts/run.sh\n- {root}/scripts/lib/a.py\nFolders below level 3 are not listed.\nLinks are not listed."
+        "# Skill: tea\n\n## Files\n\nFolder: {root}\n- {root}/ref.md\n- {root}/scripts/run.sh\n- {root}/scripts/lib/a.py\n\
+         Folders below level 3 are not listed.\nLinks are not listed.\n\n## Instructions\n\n# Tea\r\n\r\nBoil."
     );
     assert_eq!(says(&tool, json!({"name": " tea "})).await, expected);
     for number in 0..150 {
@@ -256,14 +256,14 @@ async fn load_skill_gives_instructions_and_files() {
     world.skill("ws/skills/many", "many", "x");
     let text = says(&tool, json!({"name": "many"})).await;
     assert_eq!(text.lines().filter(|line| line.starts_with("- /")).count(), 100);
-    assert!(text.ends_with("There are more files; these are the first 100."), "{text}");
+    assert!(text.contains("\nThere are more files; these are the first 100.\n"), "{text}");
     world.skill("ws/skills/plain", "plain", "x");
-    assert!(says(&tool, json!({"name": "plain"})).await.ends_with("skills/plain\nIt has no other files."));
+    assert!(says(&tool, json!({"name": "plain"})).await.contains("skills/plain\nIt has no other files.\n"));
     let built_in = LoadSkill::new(world.catalog_with(&[("own", "---\ndescription: d\n---\nText")]));
     let text = says(&built_in, json!({"name": "own"})).await;
     assert_eq!(
         text,
-        "# Skill: own\n\n## Instructions\n\nText\n\n## Files\n\nThe skill is part of daoyou and has no files."
+        "# Skill: own\n\n## Files\n\nThe skill is part of daoyou and has no files.\n\n## Instructions\n\nText"
     );
 }
 

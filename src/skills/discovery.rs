@@ -3,7 +3,7 @@
 //! Commands of the agent can write into some of these folders, so no link is followed below the root of a source.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
@@ -20,6 +20,8 @@ pub(super) const MAX_FILE: u64 = 1_000_000;
 const MAX_SKILLS: usize = 1_000;
 /// The most entries of folders that one look at a source examines.
 const MAX_ENTRIES: usize = 10_000;
+/// The most faults of a source that are listed.
+const MAX_FAULTS: usize = 100;
 /// The names of the file. The second is found in the wild.
 pub(super) const FILE_NAMES: [&str; 2] = ["SKILL.md", "skill.md"];
 
@@ -50,7 +52,7 @@ pub struct SkillSource {
     /// The root, which may be named through links.
     root: PathBuf,
     /// The folder of skills below the root; no link is followed on the way.
-    folder: &'static str,
+    folder: String,
     /// Folders that nothing is read from, relative to the root.
     closed: Arc<[PathBuf]>,
     /// The user has named this folder: it has to exist, and may itself be one skill.
@@ -60,30 +62,36 @@ pub struct SkillSource {
 impl SkillSource {
     /// Returns a folder that the user has named.
     pub(super) fn named(label: &str, root: PathBuf) -> Self {
-        Self { label: label.into(), root, folder: ".", closed: Arc::default(), is_named: true }
+        Self { label: label.into(), root, folder: ".".to_owned(), closed: Arc::default(), is_named: true }
     }
 
     /// Returns the sources in order: those of the workspace, of the user's home, and the configured ones. Nothing is read
     /// from the folders `closed`, relative to the workspace.
     pub fn all(config: &SkillsConfig, workspace: &Path, user_home: Option<&Path>, closed: &[PathBuf]) -> Vec<Self> {
         let closed: Arc<[PathBuf]> = closed.into();
-        let in_workspace = ["skills", ".claude/skills", ".agents/skills"].map(|folder| Self {
+        let below = |folder: &str, is_named: bool| Self {
             label: folder.into(),
             root: workspace.to_owned(),
-            folder,
+            folder: folder.to_owned(),
             closed: closed.clone(),
-            is_named: false,
-        });
+            is_named,
+        };
+        let in_workspace = ["skills", ".claude/skills", ".agents/skills"].map(|folder| below(folder, false));
         let in_home = user_home.into_iter().flat_map(|home| {
             [".claude/skills", ".agents/skills"]
                 .map(|folder| Self { is_named: false, ..Self::named(&format!("~/{folder}"), home.join(folder)) })
         });
         let configured = config.paths.iter().map(|path| {
-            let root = match (path.strip_prefix("~/"), user_home) {
-                (Some(below), Some(home)) => home.join(below),
-                _ => workspace.join(path),
-            };
-            Self::named(path, root)
+            if let (Some(of_home), Some(home)) = (path.strip_prefix("~/"), user_home) {
+                return Self::named(path, home.join(of_home));
+            }
+            // Below the workspace, where commands of the agent can put links, none is followed, and closed folders stay closed.
+            let root = without_dots(&workspace.join(path));
+            match root.strip_prefix(without_dots(workspace)).ok().and_then(Path::to_str) {
+                Some("") => below(".", true),
+                Some(folder) => below(folder, true),
+                None => Self::named(path, root),
+            }
         });
         in_workspace.into_iter().chain(in_home).chain(configured).collect()
     }
@@ -103,22 +111,22 @@ impl SkillSource {
 
     /// Returns the path of the folder for messages.
     pub fn path(&self) -> PathBuf {
-        if self.folder == "." { self.root.clone() } else { self.root.join(self.folder) }
+        if self.folder == "." { self.root.clone() } else { self.root.join(&self.folder) }
     }
 
     /// Returns the real path of the folder of skills.
     pub(super) fn real_path(&self, jail: &Jail) -> PathBuf {
-        if self.folder == "." { jail.root().to_owned() } else { jail.root().join(self.folder) }
+        if self.folder == "." { jail.root().to_owned() } else { jail.root().join(&self.folder) }
     }
 
     /// Finds the files of skills. No file is opened.
     pub(super) fn scan(&self, jail: &Jail) -> SourceScan {
         let mut scanner = Scanner { jail, scan: SourceScan::default(), entries_left: MAX_ENTRIES };
-        match jail.folder(self.folder) {
-            Ok((dir, _)) if self.is_named && scanner.add_skill(&dir, self.folder, "") => {}
-            Ok((dir, _)) => scanner.scan_folder(&dir, self.folder, true),
+        match jail.folder(&self.folder) {
+            Ok((dir, _)) if self.is_named && scanner.add_skill(&dir, &self.folder, "") => {}
+            Ok((dir, _)) => scanner.scan_folder(&dir, &self.folder, true),
             Err(JailError::Missing(_)) if !self.is_named => {}
-            Err(error) => scanner.fault(self.folder, reason_of(&error)),
+            Err(error) => scanner.fault(&self.folder, reason_of(&error)),
         }
         scanner.scan
     }
@@ -165,7 +173,11 @@ struct Scanner<'a> {
 
 impl Scanner<'_> {
     fn fault(&mut self, path: &str, reason: impl Into<String>) {
-        self.scan.faults.push((path.to_owned(), reason.into()));
+        match self.scan.faults.len() {
+            0..MAX_FAULTS => self.scan.faults.push((path.to_owned(), reason.into())),
+            MAX_FAULTS => self.scan.faults.push((".".to_owned(), "has more faults than are listed".to_owned())),
+            _ => {}
+        }
     }
 
     /// Finds the skills in a folder, and with `has_groups` those of the folders in it that are no skills.
@@ -238,12 +250,25 @@ impl Scanner<'_> {
     }
 }
 
+/// Resolves `.` and `..` by their names alone.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
 /// Joins a folder of a source and a name.
 pub(super) fn join(folder: &str, name: &str) -> String {
     if folder == "." { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
-/// Returns why the jail serves a path not, without the path.
+/// Returns why the jail does not serve a path, without the path.
 pub(super) fn reason_of(error: &JailError) -> String {
     let text = error.to_string();
     match text.rsplit_once(": ") {

@@ -10,6 +10,8 @@ use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use super::requirements::{InstallHint, SkillRequirements};
 use crate::text::{one_line, truncate};
 
+/// The most warnings about one file.
+const MAX_WARNINGS: usize = 10;
 /// The largest front matter, in bytes.
 const MAX_HEAD: usize = 64 << 10;
 /// The most characters of a description that are kept.
@@ -111,12 +113,14 @@ pub(super) fn decode(bytes: &[u8]) -> Result<&str, ManifestFault> {
 /// # Errors
 /// The front matter has no end, or is too long.
 pub(super) fn split(text: &str) -> Result<SkillText<'_>, ManifestFault> {
-    let mut lines = text.split_inclusive('\n');
+    // Empty lines before it are found in the wild.
+    let blank = text.split_inclusive('\n').take_while(|line| line.trim().is_empty()).map(str::len).sum::<usize>();
+    let mut lines = text[blank..].split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
     if first.trim_end() != "---" {
         return Ok(SkillText { head: None, body: text });
     }
-    let start = first.len();
+    let start = blank + first.len();
     let mut end = start;
     for line in lines {
         if matches!(line.trim_end(), "---" | "...") {
@@ -169,6 +173,7 @@ pub fn parse_manifest(bytes: &[u8], folder: &str) -> Result<SkillManifest, Manif
         manifest.is_always_text_cut = start.len() < body.len();
         manifest.always_text = Some(start.to_owned());
     }
+    manifest.warnings.truncate(MAX_WARNINGS);
     Ok(manifest)
 }
 

@@ -29,8 +29,9 @@ pub fn render_skill(skill: &Skill) -> Result<String, String> {
             (body_of(&content.bytes)?, FileListing::of(&jail, folder, file).render())
         }
     };
+    // Long instructions may be cut at their end.
     let body = if body.is_empty() { "(none)" } else { &body };
-    Ok(format!("# Skill: {}\n\n## Instructions\n\n{body}\n\n## Files\n\n{files}", skill.name()))
+    Ok(format!("# Skill: {}\n\n## Files\n\n{files}\n\n## Instructions\n\n{body}", skill.name()))
 }
 
 /// Returns the text behind the front matter.

@@ -17,7 +17,7 @@ mod search;
 mod skill;
 mod tools;
 
-pub use catalog::{BUILT_IN_SKILLS, BuiltInSkill, SkillCatalog, check_skills};
+pub use catalog::{BUILT_IN_SKILLS, BuiltInSkill, SkillCatalog, check_skills, problems_of_all};
 pub use discovery::{SkillSource, SkillsConfig};
 pub use frontmatter::{ManifestFault, SkillManifest, parse_manifest};
 pub use loading::render_skill;

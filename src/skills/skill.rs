@@ -63,7 +63,7 @@ impl Skill {
 }
 
 /// What is wrong with a file or folder of skills.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct SkillProblem {
     pub path: String,
     /// From 1.
@@ -83,7 +83,7 @@ impl SkillProblem {
 }
 
 /// A skill that is not used because an earlier one has the same name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ShadowedSkill {
     pub name: String,
     pub path: String,

@@ -14,7 +14,7 @@ use crate::gateway::runtime::{build_tools, skill_catalog, tool_deps};
 use crate::origin::{FollowUpCount, TurnOrigin};
 use crate::postprocess::Question;
 use crate::query::{InspectError, ManualToolRun};
-use crate::skills::{Skill, SkillList, render_skill};
+use crate::skills::{Skill, SkillList, problems_of_all, render_skill};
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::now_ms;
 use crate::tools::{OutputRule, ReplayPolicy, Tool, ToolContext, ToolExecutor, ToolResult};
@@ -38,7 +38,7 @@ impl Inspector {
         build_tools(&self.config, &workspace, &self.home, deps).map_err(|error| error.to_string())
     }
 
-    /// Returns the skills, what is wrong with others, and those that are not used because an earlier one has their name.
+    /// Returns the skills, and what is wrong with them and with others.
     pub(super) async fn skill_rows(&self) -> Result<Value, InspectError> {
         let list = self.skills().await?;
         let row = |skill: &Skill| {
@@ -54,11 +54,9 @@ impl Inspector {
             }
             row
         };
-        let shadowed = list.shadowed.iter().map(|one| json!({"name": one.name, "path": one.path, "by": one.by}));
         Ok(json!({
             "skills": list.skills.iter().map(row).collect::<Vec<_>>(),
-            "problems": list.problems,
-            "shadowed": shadowed.collect::<Vec<_>>(),
+            "problems": problems_of_all(&list),
         }))
     }
 

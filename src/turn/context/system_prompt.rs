@@ -94,10 +94,9 @@ impl SystemPrompt {
 
     /// Returns the prompt for a turn of this trust. An untrusted sender could have the agent reveal the
     /// prompt, so that sender's prompt contains nothing about the user.
-    pub fn current(&self, trust: Trust) -> SystemText {
+    pub fn current(&self, trust: Trust, skills: Arc<SkillList>) -> SystemText {
         let is_private = trust == Trust::Untrusted;
         let stamps = BOOTSTRAP_FILES.map(|name| stamp(&self.workspace.root().join(name)));
-        let skills = self.skills_for(is_private);
         let mut cached = self.cached.lock();
         let cached = &mut cached[usize::from(is_private)];
         let fresh = match cached.take() {
@@ -120,14 +119,19 @@ impl SystemPrompt {
     }
 
     /// Returns the parts of the prompt for a turn of this trust, each with its name; joined, they are the prompt.
-    pub fn parts(&self, trust: Trust) -> Vec<(String, String)> {
-        let is_private = trust == Trust::Untrusted;
-        self.sections(is_private, &self.skills_for(is_private))
+    pub fn parts(&self, trust: Trust, skills: &SkillList) -> Vec<(String, String)> {
+        self.sections(trust == Trust::Untrusted, skills)
     }
 
-    /// Returns the skills of the prompt: none if it is for an untrusted sender.
-    fn skills_for(&self, is_private: bool) -> Arc<SkillList> {
-        if is_private { self.no_skills.clone() } else { self.skills.catalog.look() }
+    /// Returns the skills of the prompt as they are on disk now: none if it is for an untrusted sender.
+    pub async fn skills(&self, trust: Trust) -> Arc<SkillList> {
+        if trust == Trust::Untrusted {
+            return self.no_skills.clone();
+        }
+        let catalog = self.skills.catalog.clone();
+        // The agent's commands write there, and homes may be on a network.
+        let looked = tokio::task::spawn_blocking(move || catalog.look()).await;
+        looked.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }
 
     /// Returns the tools for skills, as far as there is something to load or to find.
