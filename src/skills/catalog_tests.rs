@@ -370,3 +370,19 @@ fn settings_have_defaults_and_refuse_unknown_keys() {
     assert_eq!(config, SkillsConfig { paths: vec!["~/x".to_owned()], disabled: Vec::new(), prompt_tokens: 2_000 });
     assert!(toml::from_str::<SkillsConfig>("path = []").is_err());
 }
+
+#[test]
+fn faults_are_bounded_by_source_and_by_file() {
+    let world = SkillWorld::new();
+    std::fs::create_dir_all(world.path("ws/skills")).unwrap();
+    for at in 0..300 {
+        symlink("/nowhere", world.path(&format!("ws/skills/link{at}"))).unwrap();
+    }
+    let parts: Vec<String> = (0..50).map(|at| format!("a{at}: {{requires: x}}")).collect();
+    let head = format!("name: tea\ndescription: x\nmetadata: {{{}}}", parts.join(", "));
+    world.write("ws/.agents/skills/tea/SKILL.md", format!("---\n{head}\n---\nBoil.\n"));
+    let list = world.catalog().look();
+    let of_links = list.problems.iter().filter(|problem| problem.path.contains("ws/skills")).count();
+    let of_tea = list.problems.iter().filter(|problem| problem.path.contains("tea")).count();
+    assert_eq!((of_links, of_tea), (101, 10), "{:?}", &list.problems[..5]);
+}

@@ -175,7 +175,10 @@ impl Scanner<'_> {
     fn fault(&mut self, path: &str, reason: impl Into<String>) {
         match self.scan.faults.len() {
             0..MAX_FAULTS => self.scan.faults.push((path.to_owned(), reason.into())),
-            MAX_FAULTS => self.scan.faults.push((".".to_owned(), "has more faults than are listed".to_owned())),
+            MAX_FAULTS => {
+                let reason = format!("{}; further faults are not listed", reason.into());
+                self.scan.faults.push((path.to_owned(), reason));
+            }
             _ => {}
         }
     }
