@@ -27,7 +27,7 @@ use crate::postprocess::SemanticFilter;
 use crate::query::ModelSelection;
 use crate::session::commands::{CommandContext, CommandHandler};
 use crate::session::lanes::ConcurrencyLimits;
-use crate::skills::{BUILT_IN_SKILLS, FindSkills, LoadSkill, SkillCatalog, SkillHost, SkillSource};
+use crate::skills::{BUILT_IN_SKILLS, SkillCatalog, SkillHost, SkillSource, SkillTool};
 use crate::tools::{self, PrivateFolders, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache};
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
@@ -263,7 +263,7 @@ pub(super) fn tool_deps(
     let is_redacted = config.agent.middleware.contains(&MiddlewareName::Redaction);
     let secrets = memory.filter(|_| is_redacted).map(|memory| (*memory.secrets).clone()).unwrap_or_default();
     let ask_user = AskUserTool::new(bus.clone(), config.approval.expires, secrets.clone());
-    let (load, find) = (LoadSkill::new(skills.clone()), FindSkills::new(skills.clone()));
+    let (load, find) = (SkillTool::load(skills.clone()), SkillTool::find(skills.clone()));
     let mut further: Vec<Arc<dyn Tool>> =
         vec![Arc::new(ask_user), Arc::new(cron), Arc::new(spawn), Arc::new(load), Arc::new(find)];
     further.extend(memory::tools(memory));

@@ -242,7 +242,7 @@ async fn load_skill_gives_instructions_and_files() {
     world.write("secret", "");
     symlink(world.path("secret"), world.path("ws/skills/tea/link")).unwrap();
     mknodat(CWD, world.path("ws/skills/tea/pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
-    let tool = LoadSkill::new(world.catalog());
+    let tool = SkillTool::load(world.catalog());
     let root = world.path("ws/skills/tea").display().to_string();
     let expected = format!(
         "# Skill: tea\n\n## Files\n\nFolder: {root}\n- {root}/ref.md\n- {root}/scripts/run.sh\n- {root}/scripts/lib/a.py\n\
@@ -259,7 +259,7 @@ async fn load_skill_gives_instructions_and_files() {
     assert!(text.contains("\nThere are more files; these are the first 100.\n"), "{text}");
     world.skill("ws/skills/plain", "plain", "x");
     assert!(says(&tool, json!({"name": "plain"})).await.contains("skills/plain\nIt has no other files.\n"));
-    let built_in = LoadSkill::new(world.catalog_with(&[("own", "---\ndescription: d\n---\nText")]));
+    let built_in = SkillTool::load(world.catalog_with(&[("own", "---\ndescription: d\n---\nText")]));
     let text = says(&built_in, json!({"name": "own"})).await;
     assert_eq!(
         text,
@@ -271,7 +271,7 @@ async fn load_skill_gives_instructions_and_files() {
 async fn a_skill_that_cannot_be_loaded_is_an_error_with_what_would_be_right() {
     let mut world = SkillWorld::new();
     world.config.disabled = vec!["off".to_owned()];
-    let tool = LoadSkill::new(world.catalog());
+    let tool = SkillTool::load(world.catalog());
     let none = "Error: Skill 'x' not found. No skills currently available.";
     assert_eq!(says(&tool, json!({"name": "x"})).await, none);
     for name in ["alpha", "beta", "brew", "off"] {
@@ -305,7 +305,7 @@ async fn find_skills_finds_by_words_in_english_and_chinese() {
         "ws/skills/gh/SKILL.md",
         "---\nname: gh\ndescription: Opens issues\ntriggers: [bug report]\nrequires: {bins: [gh]}\n---\n",
     );
-    let tool = FindSkills::new(world.catalog());
+    let tool = SkillTool::find(world.catalog());
     for (query, first) in [
         ("fill a pdf form", "- **pdf-forms**: Fills in forms of PDF files"),
         ("今天天气怎么样", "- **weather**: Gets forecasts. 查询天气预报"),
@@ -321,7 +321,7 @@ async fn find_skills_finds_by_words_in_english_and_chinese() {
     }
     assert_eq!(says(&tool, json!({"query": "count sheep"})).await.lines().count(), 10);
     let context = crate::tools::testing::context();
-    for tool in [&tool as &dyn Tool, &LoadSkill::new(world.catalog())] {
+    for tool in [&tool as &dyn Tool, &SkillTool::load(world.catalog())] {
         assert_eq!((tool.access(), tool.replay()), (ToolAccess::Reads, ReplayPolicy::Idempotent));
         assert!(!tool.allows_untrusted(&json!({}), &context));
     }

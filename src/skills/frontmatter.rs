@@ -70,7 +70,7 @@ impl ManifestFault {
 /// The parts of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SkillText<'a> {
-    /// The YAML, which begins in line 2; `None` without front matter.
+    /// The YAML, which begins in line 2 if no empty lines are above it; `None` without front matter.
     pub head: Option<&'a str>,
     pub body: &'a str,
 }
@@ -139,7 +139,17 @@ pub(super) fn split(text: &str) -> Result<SkillText<'_>, ManifestFault> {
 /// # Errors
 /// There is no name or description, or the name is not valid.
 pub fn parse_manifest(bytes: &[u8], folder: &str) -> Result<SkillManifest, ManifestFault> {
-    let SkillText { head, body } = split(decode(bytes)?)?;
+    let text = decode(bytes)?;
+    let above = text.lines().take_while(|line| line.trim().is_empty()).count();
+    let in_file = |fault: ManifestFault| ManifestFault { line: fault.line.map(|line| line + above), ..fault };
+    let mut manifest = parse_text(text, folder).map_err(in_file)?;
+    manifest.warnings = manifest.warnings.into_iter().map(in_file).collect();
+    Ok(manifest)
+}
+
+/// As [`parse_manifest`]; lines are counted from the first one that is not empty.
+fn parse_text(text: &str, folder: &str) -> Result<SkillManifest, ManifestFault> {
+    let SkillText { head, body } = split(text)?;
     let mut manifest = SkillManifest::default();
     let fields = match head {
         Some(head) => read_fields(head, &mut manifest.warnings)?,

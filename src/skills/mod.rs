@@ -25,4 +25,4 @@ pub use prompt::{TokenCounter, always_section, is_section_complete, skill_names,
 pub use requirements::{InstallHint, SkillHost, SkillRequirements};
 pub use search::find_skills;
 pub use skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem};
-pub use tools::{FIND_SKILLS, FindSkills, LOAD_SKILL, LoadSkill};
+pub use tools::{FIND_SKILLS, LOAD_SKILL, SkillTool};

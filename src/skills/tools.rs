@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::catalog::SkillCatalog;
@@ -17,7 +18,7 @@ use crate::chat::ToolSpec;
 use crate::text::nearest::BY_EDITS;
 use crate::text::truncate;
 use crate::tools::{
-    OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, TruncationStrategy, tool_spec,
+    OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, TruncationStrategy, tool_spec,
 };
 
 /// The tools' names.
@@ -45,20 +46,39 @@ struct FindSkillsArgs {
     query: String,
 }
 
-/// Loads the instructions of a skill.
-pub struct LoadSkill {
-    spec: ToolSpec,
-    catalog: Arc<SkillCatalog>,
+/// What a tool does with skills.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SkillTask {
+    Load,
+    Find,
 }
 
-impl LoadSkill {
-    pub fn new(catalog: Arc<SkillCatalog>) -> Self {
-        Self { spec: tool_spec::<LoadSkillArgs>(LOAD_SKILL, "Get the instructions and files of a skill"), catalog }
+/// Loads the instructions of a skill, or finds the skills for a task.
+pub struct SkillTool {
+    spec: ToolSpec,
+    catalog: Arc<SkillCatalog>,
+    task: SkillTask,
+}
+
+impl SkillTool {
+    /// Returns `load_skill`.
+    pub fn load(catalog: Arc<SkillCatalog>) -> Self {
+        let spec = tool_spec::<LoadSkillArgs>(LOAD_SKILL, "Get the instructions and files of a skill");
+        Self { spec, catalog, task: SkillTask::Load }
+    }
+
+    /// Returns `find_skills`.
+    pub fn find(catalog: Arc<SkillCatalog>) -> Self {
+        Self {
+            spec: tool_spec::<FindSkillsArgs>(FIND_SKILLS, "Find skills for a task"),
+            catalog,
+            task: SkillTask::Find,
+        }
     }
 }
 
 #[async_trait]
-impl Tool for LoadSkill {
+impl Tool for SkillTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -71,65 +91,34 @@ impl Tool for LoadSkill {
         ToolAccess::Reads
     }
 
-    /// Instructions are of little use in parts.
     fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: 100_000, lines: 5_000 }
+        match self.task {
+            // Instructions are of little use in parts.
+            SkillTask::Load => OutputLimit { chars: 100_000, lines: 5_000 },
+            SkillTask::Find => OutputLimit::default(),
+        }
     }
 
     fn output_strategy(&self) -> TruncationStrategy {
-        TruncationStrategy::HeadOnly
+        match self.task {
+            SkillTask::Load => TruncationStrategy::HeadOnly,
+            SkillTask::Find => TruncationStrategy::default(),
+        }
     }
 
     async fn call(&self, arguments: Value, _: &ToolContext) -> ToolOutcome {
-        let args: LoadSkillArgs = match serde_json::from_value(arguments) {
-            Ok(args) => args,
-            Err(error) => return ToolResult::failed(error.to_string()).into(),
-        };
-        let catalog = self.catalog.clone();
-        in_background(move || load(&catalog.look(), args.name.trim())).await
+        let (task, catalog) = (self.task, self.catalog.clone());
+        // Reading the disk may block.
+        let done = tokio::task::spawn_blocking(move || match task {
+            SkillTask::Load => load(&catalog.look(), read::<LoadSkillArgs>(arguments)?.name.trim()),
+            SkillTask::Find => Ok(find(&catalog.look(), &read::<FindSkillsArgs>(arguments)?.query)),
+        });
+        done.await.unwrap_or_else(|error| Err(error.to_string())).into()
     }
 }
 
-/// Finds the skills for a task.
-pub struct FindSkills {
-    spec: ToolSpec,
-    catalog: Arc<SkillCatalog>,
-}
-
-impl FindSkills {
-    pub fn new(catalog: Arc<SkillCatalog>) -> Self {
-        Self { spec: tool_spec::<FindSkillsArgs>(FIND_SKILLS, "Find skills for a task"), catalog }
-    }
-}
-
-#[async_trait]
-impl Tool for FindSkills {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
-    }
-
-    async fn call(&self, arguments: Value, _: &ToolContext) -> ToolOutcome {
-        let args: FindSkillsArgs = match serde_json::from_value(arguments) {
-            Ok(args) => args,
-            Err(error) => return ToolResult::failed(error.to_string()).into(),
-        };
-        let catalog = self.catalog.clone();
-        in_background(move || Ok(find(&catalog.look(), &args.query))).await
-    }
-}
-
-/// Runs what reads the disk outside of the threads of turns.
-async fn in_background(work: impl FnOnce() -> Result<String, String> + Send + 'static) -> ToolOutcome {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(error.to_string())).into()
+fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
+    serde_json::from_value(arguments).map_err(|error| error.to_string())
 }
 
 /// Returns the text of a skill, or why there is none.
