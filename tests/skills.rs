@@ -26,7 +26,7 @@ fn offers(request: &Value, tool: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_loads_a_skill_and_runs_its_script_without_seeing_the_source() {
     let model = Model::start().await;
-    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let gateway = Gateway::start(Setup::new().model(&model).set("skills.built_in", false)).await;
     if bubblewrap_is_missing() {
         return;
     }
@@ -66,7 +66,10 @@ async fn a_turn_loads_a_skill_and_runs_its_script_without_seeing_the_source() {
 #[tokio::test(flavor = "multi_thread")]
 async fn scripts_of_the_users_skills_run_and_links_lead_nowhere() {
     let model = Model::start().await;
-    let mut gateway = Gateway::start(Setup::new().model(&model).set("skills.paths", vec!["own", "../../shared"])).await;
+    let mut gateway = Gateway::start(
+        Setup::new().model(&model).set("skills.built_in", false).set("skills.paths", vec!["own", "../../shared"]),
+    )
+    .await;
     if bubblewrap_is_missing() {
         return;
     }
@@ -101,7 +104,9 @@ async fn scripts_of_the_users_skills_run_and_links_lead_nowhere() {
 async fn strangers_neither_see_nor_load_skills() {
     let model = Model::start().await;
     model.on("load it", [Reply::tool("load_skill", &json!({"name": "weather"})), Reply::text("done")]);
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&[]))).await;
+    let gateway =
+        Gateway::start(Setup::new().model(&model).set("skills.built_in", false).hook(Hook::bearer("in").trusting(&[])))
+            .await;
     write(&gateway, "skills/weather/SKILL.md", WEATHER);
     assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
     assert!(system(&model.requests()[0]).contains("weather"));
@@ -116,7 +121,8 @@ async fn strangers_neither_see_nor_load_skills() {
 async fn many_skills_stay_within_their_tokens_and_the_rest_is_found() {
     let model = Model::start().await;
     model.on("tea", [Reply::tool("find_skills", &json!({"query": "brew tea"})), Reply::text("found")]);
-    let gateway = Gateway::start(Setup::new().model(&model).set("skills.prompt_tokens", 500)).await;
+    let gateway =
+        Gateway::start(Setup::new().model(&model).set("skills.built_in", false).set("skills.prompt_tokens", 500)).await;
     for at in 0..60 {
         let about = if at == 57 { "Brews tea." } else { "Does something of its own with care and patience." };
         let text = format!("---\nname: skill-{at:02}\ndescription: {about}\n---\nDo it.\n");
@@ -133,7 +139,8 @@ async fn many_skills_stay_within_their_tokens_and_the_rest_is_found() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn skills_are_listed_shown_and_checked_with_and_without_a_gateway() {
-    let mut gateway = Gateway::start(Setup::new().set("skills.disabled", vec!["off"])).await;
+    let mut gateway =
+        Gateway::start(Setup::new().set("skills.built_in", false).set("skills.disabled", vec!["off"])).await;
     write(&gateway, "skills/weather/SKILL.md", WEATHER);
     write(&gateway, "skills/off/SKILL.md", "---\nname: off\ndescription: Is disabled.\n---\n");
     write(
@@ -141,7 +148,7 @@ async fn skills_are_listed_shown_and_checked_with_and_without_a_gateway() {
         "skills/needs/SKILL.md",
         "---\nname: needs\ndescription: x\nrequires:\n  bins: [no-such-program]\n---\n",
     );
-    write(&gateway, "skills/broken/SKILL.md", "---\nname: a b\ndescription: x\n---\n");
+    write(&gateway, "skills/broken/SKILL.md", "---\nname: '!'\ndescription: x\n---\n");
     write(&gateway, ".claude/skills/weather/SKILL.md", WEATHER);
     let home_skill = gateway.home().parent().unwrap().join(".claude/skills/own/SKILL.md");
     std::fs::create_dir_all(home_skill.parent().unwrap()).unwrap();
@@ -179,4 +186,57 @@ async fn skills_are_listed_shown_and_checked_with_and_without_a_gateway() {
             assert!(broken["line"] == 2 && broken["problem"].as_str().unwrap().contains("a b"), "{broken}");
         }
     }
+}
+
+/// The skills of the program are in the prompt for few tokens, load, and can be switched off.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_skills_of_the_program_are_there_for_few_tokens() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    model.on("every Monday", [Reply::tool("load_skill", &json!({"name": "scheduling"})), Reply::text("Done.")]);
+    assert_eq!(gateway.run(&["agent", "-m", "watch this every Monday"]).await.stdout, "Done.\n");
+    let requests = model.requests();
+    let names = ["scheduling", "memory-care", "research", "email-manners", "home-server", "skill-writing"];
+    assert!(
+        names.iter().all(|name| system(&requests[0]).contains(&format!("- **{name}**: "))),
+        "{}",
+        system(&requests[0])
+    );
+    let loaded = requests[1]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    assert!(loaded.contains("# Skill: scheduling") && loaded.contains("NO_REPLY"), "{loaded}");
+    let prompt: Value = serde_json::from_str(&gateway.run(&["prompt", "--json"]).await.stdout).unwrap();
+    let skills = prompt["parts"].as_array().unwrap().iter().find(|part| part["name"] == "skills").unwrap();
+    assert!(skills["tokens"].as_u64().unwrap() < 200, "{skills}");
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// A skill with `allowed-tools` limits the turn that has loaded it, also in plans, and no other turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn allowed_tools_limit_the_turn_that_has_loaded_the_skill() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::new().model(&model).set("approval.default", "always")).await;
+    let text = "---\nname: audit\ndescription: Audits notes.\nallowed-tools: Read, Bash(git:*)\n---\nRead only.\n";
+    write(&gateway, "skills/audit/SKILL.md", text);
+    write(&gateway, "note.txt", "canary-note");
+    let writes = json!({"path": "other.txt", "content": "x"});
+    let plan = json!({"calls": [{"tool": "write_file", "arguments": writes}, {"tool": "read_file", "arguments": {"path": "note.txt"}}]});
+    let steps = [
+        Reply::tool("load_skill", &json!({"name": "audit"})),
+        Reply::tool("write_file", &writes),
+        Reply::tool("parallel", &plan),
+        Reply::tool("exec", &json!({"command": "git status; touch other.txt"})),
+        Reply::text("Audited."),
+    ];
+    model.on("audit it", steps);
+    // Nobody is asked to approve what the skill forbids.
+    assert_eq!(gateway.run(&["agent", "-m", "audit it"]).await.stdout, "Audited.\n");
+    let requests = model.requests();
+    let told = |at: usize| requests[at]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    let refused = "the skill \"audit\", which this turn has loaded, allows only Read, Bash(git:*)";
+    assert!(told(2).contains(refused) && told(4).contains(refused), "{} {}", told(2), told(4));
+    assert!(told(3).contains(refused) && told(3).contains("canary-note"), "{}", told(3));
+    assert!(told(4).contains("one plain command"), "{}", told(4));
+    assert!(!gateway.workspace().join("other.txt").exists());
+    let checked = gateway.run(&["skills", "check"]).await;
+    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
 }

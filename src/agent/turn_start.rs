@@ -85,6 +85,7 @@ impl StartedTurn {
             metadata: last.metadata.as_str().into(),
             origin: Arc::new(origin_on_behalf(last)),
             taint: Arc::default(),
+            allow_lists: Arc::default(),
             is_approved: false,
             question: Arc::new(Question::new(asked)),
             cancel: cancel.child_token(),

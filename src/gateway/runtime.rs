@@ -27,7 +27,7 @@ use crate::postprocess::SemanticFilter;
 use crate::query::ModelSelection;
 use crate::session::commands::{CommandContext, CommandHandler};
 use crate::session::lanes::ConcurrencyLimits;
-use crate::skills::{BUILT_IN_SKILLS, SkillCatalog, SkillHost, SkillSource, SkillTool};
+use crate::skills::{BUILT_IN_SKILLS, LOAD_SKILL, SkillCatalog, SkillHost, SkillSource, SkillTool};
 use crate::tools::{self, PrivateFolders, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache};
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
@@ -188,8 +188,10 @@ impl Runtime {
     ) -> anyhow::Result<Conversations> {
         let closed = PRIVATE.default_visibility().hidden;
         let (agent, commands) = (&self.config.agent, &self.commands);
-        let skills =
-            PromptSkills { catalog: commands.skills.clone(), tokens: self.config.skills.prompt_tokens as usize };
+        // A list of what nothing can load would be of no use.
+        let can_load = commands.tools.registry().get(LOAD_SKILL).is_some();
+        let tokens = if can_load { self.config.skills.prompt_tokens as usize } else { 0 };
+        let skills = PromptSkills { catalog: commands.skills.clone(), tokens };
         let system = SystemPrompt::new(workspace, &self.config.owner.name, &closed, skills);
         Ok(Conversations {
             contexts: ContextBuilder {

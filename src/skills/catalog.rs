@@ -13,6 +13,7 @@ use super::frontmatter::{ManifestFault, SkillManifest, parse_manifest};
 use super::requirements::{ProgramSearch, SkillHost};
 use super::skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem};
 use crate::guard::{Jail, JailError};
+use crate::tools::allow_rule_fault;
 
 /// The source of the skills that are part of the program.
 const BUILT_IN_SOURCE: &str = "built-in";
@@ -20,8 +21,17 @@ const BUILT_IN_SOURCE: &str = "built-in";
 /// The most characters of a description (Agent Skills).
 const MAX_DESCRIPTION: usize = 1_024;
 
-/// The skills that are part of the program: their names and files. There are none yet: each costs tokens in every request.
-pub const BUILT_IN_SKILLS: &[BuiltInSkill] = &[];
+/// The skills that are part of the program: their names and files. Each costs tokens in every request, so that their descriptions are
+/// short and there are few of them.
+pub const BUILT_IN_SKILLS: &[BuiltInSkill] = &[
+    ("scheduling", include_str!("built_in/scheduling.md")),
+    ("memory-care", include_str!("built_in/memory-care.md")),
+    ("research", include_str!("built_in/research.md")),
+    ("email-manners", include_str!("built_in/email-manners.md")),
+    ("github", include_str!("built_in/github.md")),
+    ("home-server", include_str!("built_in/home-server.md")),
+    ("skill-writing", include_str!("built_in/skill-writing.md")),
+];
 
 /// The name of a skill and the text of its `SKILL.md`.
 pub type BuiltInSkill = (&'static str, &'static str);
@@ -51,7 +61,7 @@ impl SkillCatalog {
         let parse = |(name, text): &BuiltInSkill| ((*name, *text), parse_manifest(text.as_bytes(), name).map(Arc::new));
         Self {
             sources: sources.into_iter().map(Arc::new).collect(),
-            built_in: built_in.iter().map(parse).collect(),
+            built_in: built_in.iter().filter(|_| config.built_in).map(parse).collect(),
             disabled: config.disabled.iter().cloned().collect(),
             host,
             state: Mutex::default(),
@@ -242,6 +252,8 @@ fn problems_of(skill: &Skill) -> Vec<SkillProblem> {
             format!("its description has {length} characters, more than the {MAX_DESCRIPTION} that are usual");
         problems.push(SkillProblem::new(skill.path(), problem));
     }
+    let faults = skill.manifest.allowed_tools.iter().filter_map(|entry| allow_rule_fault(entry));
+    problems.extend(faults.map(|fault| SkillProblem::new(skill.path(), fault)));
     if skill.manifest.is_empty {
         problems.push(SkillProblem::new(skill.path(), "has no instructions"));
     }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use rustix::fs::{CWD, FileType, mknodat};
 use serde_json::json;
 
+use super::prompt::skill_line;
 use super::*;
+use crate::llm::estimate_tokens;
 use crate::tools::{ReplayPolicy, Tool, ToolAccess};
 
 /// A workspace and a home with skills.
@@ -350,7 +352,7 @@ fn a_check_reports_path_line_and_problem() {
         ("colon", Some(3), "not valid YAML"),
         ("empty", None, "has no instructions"),
         ("long", None, "1025 characters"),
-        ("name", Some(2), "such as Bad-Name"),
+        ("name", Some(2), "read as bad-name"),
         ("twice", None, "only the first is used"),
     ];
     assert_eq!(rows.len(), expected.len(), "{problems:#}");
@@ -365,9 +367,26 @@ fn a_check_reports_path_line_and_problem() {
 }
 
 #[test]
+fn the_built_in_skills_are_short_and_without_faults() {
+    let host = SkillHost::new(vec!["/usr/bin".into()], |_| true, "linux");
+    let list = SkillCatalog::new(&SkillsConfig::default(), Vec::new(), BUILT_IN_SKILLS, host).look();
+    assert_eq!(problems_of_all(&list), []);
+    assert_eq!(list.skills.len(), BUILT_IN_SKILLS.len());
+    for (skill, (name, text)) in list.skills.iter().zip(BUILT_IN_SKILLS) {
+        assert_eq!(skill.name(), *name);
+        assert!(text.lines().count() < 60, "{name}");
+        let tokens = estimate_tokens(&skill_line(skill, &estimate_tokens).unwrap());
+        assert!(tokens <= 25, "{name}: {tokens} tokens");
+    }
+}
+
+#[test]
 fn settings_have_defaults_and_refuse_unknown_keys() {
     let config: SkillsConfig = toml::from_str("paths = [\"~/x\"]").unwrap();
-    assert_eq!(config, SkillsConfig { paths: vec!["~/x".to_owned()], disabled: Vec::new(), prompt_tokens: 2_000 });
+    assert_eq!(
+        config,
+        SkillsConfig { paths: vec!["~/x".to_owned()], built_in: true, disabled: Vec::new(), prompt_tokens: 2_000 }
+    );
     assert!(toml::from_str::<SkillsConfig>("path = []").is_err());
 }
 

@@ -31,6 +31,8 @@ pub(super) const FILE_NAMES: [&str; 2] = ["SKILL.md", "skill.md"];
 pub struct SkillsConfig {
     /// Further folders of skills. `~/` is the home of the user; other relative paths begin at the workspace.
     pub paths: Vec<String>,
+    /// The skills that are part of the program are used.
+    pub built_in: bool,
     /// The names of skills that are not used.
     pub disabled: Vec<String>,
     /// The most tokens of the list of skills in the system prompt, estimated.
@@ -40,7 +42,7 @@ pub struct SkillsConfig {
 
 impl Default for SkillsConfig {
     fn default() -> Self {
-        Self { paths: Vec::new(), disabled: Vec::new(), prompt_tokens: 2_000 }
+        Self { paths: Vec::new(), built_in: true, disabled: Vec::new(), prompt_tokens: 2_000 }
     }
 }
 

@@ -49,7 +49,7 @@ pub struct SkillManifest {
     pub is_empty: bool,
     pub requirements: SkillRequirements,
     pub install_hints: Vec<InstallHint>,
-    /// What is wrong and keeps nobody from using the skill.
+    /// Faults with which the skill can be used all the same.
     pub warnings: Vec<ManifestFault>,
 }
 
@@ -70,7 +70,7 @@ impl ManifestFault {
 /// The parts of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SkillText<'a> {
-    /// The YAML, which begins in line 2 if no empty lines are above it; `None` without front matter.
+    /// The YAML, which begins in line 2 if no empty lines or comments are above it; `None` without front matter.
     pub head: Option<&'a str>,
     pub body: &'a str,
 }
@@ -93,6 +93,44 @@ struct FrontMatter {
     metadata: Value,
 }
 
+impl FrontMatter {
+    /// Reads fields of which at least one has an unusual type; such a one is left out with a warning.
+    fn from_values(mut fields: Map<String, Value>, head: &str, warnings: &mut Vec<ManifestFault>) -> Self {
+        let mut text = |key: &str| match fields.remove(key)? {
+            Value::Null => None,
+            Value::String(text) => Some(text),
+            scalar @ (Value::Bool(_) | Value::Number(_)) => Some(scalar.to_string()),
+            Value::Array(_) | Value::Object(_) => {
+                let reason = format!("`{key}` is not read, since it is no text; write it as `{key}: TEXT`");
+                warnings.push(ManifestFault::new(line_of(head, key), reason));
+                None
+            }
+        };
+        let [name, description, version, license, compatibility] =
+            ["name", "description", "version", "license", "compatibility"].map(&mut text);
+        let mut value = |key: &str| fields.remove(key).unwrap_or_default();
+        let allowed_tools = match value("allowed-tools") {
+            Value::Null => value("allowed_tools"),
+            tools => tools,
+        };
+        let [always, triggers, requires, install, metadata] =
+            ["always", "triggers", "requires", "install", "metadata"].map(value);
+        Self {
+            name,
+            description,
+            version,
+            license,
+            compatibility,
+            allowed_tools,
+            always,
+            triggers,
+            requires,
+            install,
+            metadata,
+        }
+    }
+}
+
 /// Returns the text of a file, without a byte order mark.
 ///
 /// # Errors
@@ -113,8 +151,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<&str, ManifestFault> {
 /// # Errors
 /// The front matter has no end, or is too long.
 pub(super) fn split(text: &str) -> Result<SkillText<'_>, ManifestFault> {
-    // Empty lines before it are found in the wild.
-    let blank = text.split_inclusive('\n').take_while(|line| line.trim().is_empty()).map(str::len).sum::<usize>();
+    // Empty lines and comments before it are found in the wild.
+    let blank = lines_above(text).map(str::len).sum::<usize>();
     let mut lines = text[blank..].split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
     if first.trim_end() != "---" {
@@ -134,20 +172,28 @@ pub(super) fn split(text: &str) -> Result<SkillText<'_>, ManifestFault> {
     Err(ManifestFault::new(1, "the front matter has no end; write a line `---` after its last field"))
 }
 
+/// Returns the empty lines and the comments of HTML, each on one line, that a text begins with.
+fn lines_above(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive('\n').take_while(|line| {
+        let line = line.trim();
+        line.is_empty() || line.strip_prefix("<!--").is_some_and(|rest| rest.ends_with("-->"))
+    })
+}
+
 /// Parses the text of a `SKILL.md`. A file without a name is named after its folder.
 ///
 /// # Errors
 /// There is no name or description, or the name is not valid.
 pub fn parse_manifest(bytes: &[u8], folder: &str) -> Result<SkillManifest, ManifestFault> {
     let text = decode(bytes)?;
-    let above = text.lines().take_while(|line| line.trim().is_empty()).count();
+    let above = lines_above(text).count();
     let in_file = |fault: ManifestFault| ManifestFault { line: fault.line.map(|line| line + above), ..fault };
     let mut manifest = parse_text(text, folder).map_err(in_file)?;
     manifest.warnings = manifest.warnings.into_iter().map(in_file).collect();
     Ok(manifest)
 }
 
-/// As [`parse_manifest`]; lines are counted from the first one that is not empty.
+/// As [`parse_manifest`]; lines are counted from the first one that is neither empty nor a comment.
 fn parse_text(text: &str, folder: &str) -> Result<SkillManifest, ManifestFault> {
     let SkillText { head, body } = split(text)?;
     let mut manifest = SkillManifest::default();
@@ -159,9 +205,8 @@ fn parse_text(text: &str, folder: &str) -> Result<SkillManifest, ManifestFault> 
         }
         None => FrontMatter::default(),
     };
-    let name = fields.name.as_deref().map(str::trim).filter(|name| !name.is_empty());
-    check_name(name, folder, head.unwrap_or_default())?;
-    manifest.name = name.unwrap_or(folder).to_owned();
+    let written = fields.name.as_deref().map(str::trim).filter(|name| !name.is_empty());
+    manifest.name = valid_name(written, folder, head.unwrap_or_default(), &mut manifest.warnings)?;
     let description = fields.description.as_deref().map(one_line).filter(|text| !text.is_empty());
     let description = description.or_else(|| first_paragraph(body)).ok_or_else(|| {
         let line = line_of(head.unwrap_or_default(), "description").unwrap_or(1);
@@ -226,10 +271,13 @@ fn read_fields(head: &str, warnings: &mut Vec<ManifestFault>) -> Result<FrontMat
     };
     // The YAML begins in line 2 of the file.
     let numbered = format!("\n{head}");
-    let error = match serde_saphyr::from_str_with_options(&numbered, options) {
+    let error = match serde_saphyr::from_str_with_options(&numbered, options.clone()) {
         Ok(fields) => return Ok(fields),
         Err(error) => error,
     };
+    if let Ok(fields) = serde_saphyr::from_str_with_options(&numbered, options) {
+        return Ok(FrontMatter::from_values(fields, head, warnings));
+    }
     let line = error.location().and_then(|location| usize::try_from(location.line()).ok()).unwrap_or(1);
     let cause = truncate(&one_line(&error.without_snippet().to_string()), MAX_ENTRY);
     let fields = FrontMatter {
@@ -269,24 +317,31 @@ fn line_of(head: &str, key: &str) -> Option<usize> {
     head.lines().position(|line| after_key(line, key).is_some()).map(|at| at + 2)
 }
 
-/// Checks the name, or that of the folder if the file gives none.
-fn check_name(name: Option<&str>, folder: &str, head: &str) -> Result<(), ManifestFault> {
-    let checked = name.unwrap_or(folder);
+/// Returns the name, or that of the folder if the file gives none. One with spaces or other signs becomes its letters and digits with
+/// hyphens between them, with a warning.
+fn valid_name(
+    name: Option<&str>,
+    folder: &str,
+    head: &str,
+    warnings: &mut Vec<ManifestFault>,
+) -> Result<String, ManifestFault> {
+    let written = name.unwrap_or(folder);
     let is_allowed = |c: char| c.is_alphanumeric() && !BLANK_LETTERS.contains(&c) || matches!(c, '-' | '_');
-    let length = checked.chars().count();
-    if (1..=MAX_NAME).contains(&length) && checked.chars().all(is_allowed) {
-        return Ok(());
+    if (1..=MAX_NAME).contains(&written.chars().count()) && written.chars().all(is_allowed) {
+        return Ok(written.to_owned());
     }
-    let words: Vec<&str> = checked.split(|c: char| !is_allowed(c)).filter(|word| !word.is_empty()).collect();
-    let right: String = words.join("-").chars().take(MAX_NAME).collect();
-    let right = if right.is_empty() { "my-skill" } else { &right };
-    let shown = truncate(&one_line(checked), 80);
-    let rule = format!("a name has 1 to {MAX_NAME} letters, digits, - and _, such as {right}");
-    let reason = match name {
-        Some(_) => format!("the name {shown:?} is not valid: {rule}"),
-        None => format!("has no name, and that of its folder, {shown:?}, is not valid: add `name: {right}`; {rule}"),
-    };
-    Err(ManifestFault::new(line_of(head, "name").unwrap_or(1), reason))
+    let words: Vec<&str> = written.split(|c: char| !is_allowed(c)).filter(|word| !word.is_empty()).collect();
+    let slug = words.join("-").to_lowercase();
+    let shown = truncate(&one_line(written), 80);
+    let rule = format!("a name has 1 to {MAX_NAME} letters, digits, - and _");
+    let owner = if name.is_some() { "the name" } else { "without a name in the file, the folder's name" };
+    let line = line_of(head, "name").unwrap_or(1);
+    if !(1..=MAX_NAME).contains(&slug.chars().count()) {
+        let right = if slug.is_empty() { "my-skill" } else { slug.get(..20).unwrap_or("my-skill") };
+        return Err(ManifestFault::new(line, format!("{owner} {shown:?} is not valid: {rule}, such as {right}")));
+    }
+    warnings.push(ManifestFault::new(line, format!("{owner} {shown:?} is read as {slug}: {rule}")));
+    Ok(slug)
 }
 
 fn is_heading(line: &str) -> bool {

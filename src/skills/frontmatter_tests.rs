@@ -72,10 +72,6 @@ fn broken_files_are_refused_with_line_and_reason() {
         ("---\nname: b\ndescription:\n---\n# Only a heading\n", 3, "has no description"),
         ("---\nname: b\ndescription: \"\\u0007\"\n---\n", 3, "has no description"),
         ("---\nname: b\n---\n", 1, "has no description"),
-        ("---\nlicense: MIT\nname: My Skill!\ndescription: a\n---\n", 3, "such as My-Skill"),
-        ("\n\n---\nlicense: MIT\nname: My Skill!\ndescription: a\n---\n", 5, "such as My-Skill"),
-        ("---\nname: \"a\\n# b\"\ndescription: a\n---\n", 2, "such as a-b"),
-        ("---\nname: ../x\ndescription: a\n---\n", 2, "such as x"),
         ("---\nname: \u{3164}\ndescription: a\n---\n", 2, "such as my-skill"),
         ("---\nname: b\nother: [\n---\n", 3, "not valid YAML"),
         ("---\n- a\n- b\n---\n", 2, "not valid YAML"),
@@ -85,8 +81,32 @@ fn broken_files_are_refused_with_line_and_reason() {
         let fault = parse(text).expect_err(text);
         assert!(fault.line == Some(line) && fault.reason.contains(reason), "{text:?}: {fault:?}");
     }
-    let fault = parse_manifest(b"---\ndescription: a\n---\n", "my skill").unwrap_err();
-    assert!(fault.reason.contains("add `name: my-skill`"), "{fault:?}");
+}
+
+#[test]
+fn names_with_other_signs_become_words_with_hyphens() {
+    for (text, folder, name, line) in [
+        ("---\nlicense: MIT\nname: PDF Processing!\ndescription: a\n---\n", "folder", "pdf-processing", 3),
+        ("\n<!-- licence: MIT -->\n---\nname: My Skill\ndescription: a\n---\n", "folder", "my-skill", 4),
+        ("---\nname: \"a\\n# b\"\ndescription: a\n---\n", "folder", "a-b", 2),
+        ("---\nname: ../x\ndescription: a\n---\n", "folder", "x", 2),
+        ("---\ndescription: a\n---\n", "my skill", "my-skill", 1),
+    ] {
+        let manifest = parse_manifest(text.as_bytes(), folder).unwrap();
+        let [warning] = manifest.warnings.as_slice() else { panic!("{text:?}: {:?}", manifest.warnings) };
+        assert_eq!((manifest.name.as_str(), warning.line), (name, Some(line)), "{text:?}: {warning:?}");
+    }
+}
+
+#[test]
+fn a_field_of_an_unusual_type_is_left_out_alone() {
+    let text = "---\nname: b\ndescription: a\nversion: {major: 1}\ncompatibility: [x]\nlicense: 7\nrequires: {bins: [git]}\n\
+                allowed-tools: [Read]\n---\n";
+    let manifest = parsed(text);
+    let lines: Vec<_> = manifest.warnings.iter().map(|warning| warning.line).collect();
+    assert_eq!(lines, [Some(4), Some(5)]);
+    assert_eq!((manifest.version, manifest.compatibility, manifest.license.as_deref()), (None, None, Some("7")));
+    assert_eq!((manifest.requirements.bins, manifest.allowed_tools), (vec!["git".to_owned()], vec!["Read".to_owned()]));
 }
 
 #[test]

@@ -41,7 +41,8 @@ pub fn skill_section(list: &SkillList, max_tokens: usize, count: TokenCounter<'_
         return String::new();
     }
     section.push_str(&more_line(skills.len() - shown));
-    let is_named = |skill: &&Skill| !skill.is_available() && !skill.is_disabled;
+    // Those of the program are nobody's expectation.
+    let is_named = |skill: &&Skill| !skill.is_available() && !skill.is_disabled && !skill.location.is_built_in();
     let unavailable: Vec<_> = list.skills.iter().filter(is_named).map(Skill::name).collect();
     if !unavailable.is_empty() && unavailable.len() <= MAX_UNAVAILABLE {
         let line = format!("\nUnavailable now, load_skill tells why: {}.", unavailable.join(", "));

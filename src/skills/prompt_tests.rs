@@ -1,10 +1,12 @@
 //! Tests of the skills in the prompt.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::prompt::*;
 use super::skill::{Skill, SkillList, SkillLocation};
-use super::{SkillManifest, parse_manifest};
+use super::{SkillManifest, SkillSource, parse_manifest};
 use crate::llm::estimate_tokens;
 
 fn skill(name: &str, description: &str) -> Skill {
@@ -15,7 +17,12 @@ fn skill_of(manifest: SkillManifest) -> Skill {
     Skill {
         manifest: manifest.into(),
         source: "skills".into(),
-        location: SkillLocation::BuiltIn { name: "x", text: "" },
+        location: SkillLocation::File {
+            path: "/x/SKILL.md".into(),
+            source: Arc::new(SkillSource::named("skills", "/x".into())),
+            folder: "x".to_owned(),
+            file: "SKILL.md",
+        },
         unavailable: None,
         is_disabled: false,
     }

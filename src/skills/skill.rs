@@ -38,6 +38,10 @@ pub enum SkillLocation {
 }
 
 impl SkillLocation {
+    pub fn is_built_in(&self) -> bool {
+        matches!(self, Self::BuiltIn { .. })
+    }
+
     /// Returns the absolute path of the skill's file, or `built-in:NAME`.
     pub fn shown(&self) -> String {
         match self {

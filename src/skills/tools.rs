@@ -18,7 +18,8 @@ use crate::chat::ToolSpec;
 use crate::text::nearest::BY_EDITS;
 use crate::text::truncate;
 use crate::tools::{
-    OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, TruncationStrategy, tool_spec,
+    OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolAllowList, ToolContext, ToolOutcome, ToolResult,
+    TruncationStrategy, tool_spec,
 };
 
 /// The tools' names.
@@ -111,9 +112,9 @@ impl Tool for SkillTool {
         // Reading the disk may block.
         let done = tokio::task::spawn_blocking(move || match task {
             SkillTask::Load => load(&catalog.look(), read::<LoadSkillArgs>(arguments)?.name.trim()),
-            SkillTask::Find => Ok(find(&catalog.look(), &read::<FindSkillsArgs>(arguments)?.query)),
+            SkillTask::Find => Ok(ToolResult::ok(find(&catalog.look(), &read::<FindSkillsArgs>(arguments)?.query))),
         });
-        done.await.unwrap_or_else(|error| Err(error.to_string())).into()
+        done.await.unwrap_or_else(|error| Err(error.to_string())).unwrap_or_else(ToolResult::failed).into()
     }
 }
 
@@ -121,14 +122,21 @@ fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
     serde_json::from_value(arguments).map_err(|error| error.to_string())
 }
 
-/// Returns the text of a skill, or why there is none.
-fn load(list: &SkillList, name: &str) -> Result<String, String> {
+/// Returns the text of a skill and the tools that it allows, or why there is no text.
+fn load(list: &SkillList, name: &str) -> Result<ToolResult, String> {
     let Some(skill) = list.find(name) else { return Err(not_found(list, name)) };
     match &skill.unavailable {
         Some(reason) => {
             Err(format!("Skill '{}' is unavailable: {}", skill.name(), truncate(&plain_line(reason), MAX_LINE)))
         }
-        None => render_skill(skill).map_err(|reason| format!("Skill '{}' cannot be read: {reason}", skill.name())),
+        None => {
+            let text = render_skill(skill);
+            let text = text.map_err(|reason| format!("Skill '{}' cannot be read: {reason}", skill.name()))?;
+            let entries = skill.manifest.allowed_tools.clone();
+            let allow_list = ToolAllowList { skill: skill.name().to_owned(), entries };
+            let allow_lists = if allow_list.entries.is_empty() { Vec::new() } else { vec![allow_list] };
+            Ok(ToolResult { allow_lists, ..ToolResult::ok(text) })
+        }
     }
 }
 

@@ -165,6 +165,13 @@ impl ToolExecutor {
     /// Returns what the owner may have to approve before `call` runs; `None` if there is nothing, or the call fails anyway.
     pub fn restriction(&self, call: &ToolCall, context: &ToolContext) -> Option<Restriction> {
         let (tool, arguments) = self.validate(self.registry.get(&call.name), call, context).ok()?;
+        let is_forbidden = |tool: &dyn Tool, arguments: &Value| {
+            let (name, aliases) = (&tool.spec().name, tool.aliases());
+            context.allow_lists.iter().any(|list| list.refusal(name, aliases, arguments).is_some())
+        };
+        if is_forbidden(tool, &arguments) {
+            return None;
+        }
         let mut restriction = Restriction::default();
         restriction.add(tool, &arguments, context);
         // What a call reads concerns the calls after it, which a plan alone has.
@@ -173,7 +180,9 @@ impl ToolExecutor {
             let Some(nested) = self.registry.get(&name) else { continue };
             // Arguments that do not fit fail when they are filled in, except for those that a result fills in.
             let parsed = parse_arguments(nested.spec(), &arguments.to_string()).unwrap_or(arguments);
-            restriction.add(nested.as_ref(), &parsed, context);
+            if !is_forbidden(nested.as_ref(), &parsed) {
+                restriction.add(nested.as_ref(), &parsed, context);
+            }
         }
         (!restriction.tools.is_empty() || !restriction.urls.is_empty()).then_some(restriction)
     }

@@ -1,5 +1,6 @@
 //! The tools that models call, their registry, and the executor that runs them.
 
+mod allow_list;
 mod arguments;
 mod build;
 mod code;
@@ -35,6 +36,7 @@ mod trash;
 mod truncation;
 mod web;
 
+pub use allow_list::{ToolAllowList, allow_rule_fault};
 pub use arguments::parse_arguments;
 pub use build::{ToolDeps, build};
 pub use config::{ExecConfig, ToolsConfig};

@@ -8,18 +8,24 @@ use super::registry::ToolRegistry;
 use super::tool::{Tool, ToolContext};
 use crate::chat::ToolCall;
 
-/// Returns why a call must not run in this turn, in words for the model, or `None` if it may. A withheld tool runs for nobody, and
-/// only a tool that allows it runs for an untrusted sender ([`Tool::allows_untrusted`](super::Tool::allows_untrusted)).
+/// Returns why a call must not run in this turn, in words for the model, or `None` if it may. A withheld tool runs for nobody, one
+/// that a loaded skill does not allow runs for nobody in this turn, and only a tool that allows it runs for an untrusted sender ([`Tool::allows_untrusted`](super::Tool::allows_untrusted)).
 pub(super) fn refusal(registry: &ToolRegistry, call: &ToolCall, context: &ToolContext) -> Option<String> {
     if registry.is_withheld(&call.name) {
         return Some(registry.unknown_tool_error(&call.name));
     }
-    if context.trust != Trust::Untrusted || context.is_approved {
+    let is_trusted = context.trust != Trust::Untrusted || context.is_approved;
+    if is_trusted && context.allow_lists.is_empty() {
         return None;
     }
     // A call of an unknown tool, or with invalid arguments, fails anyway.
     let tool = registry.get(&call.name)?;
     let arguments = parse_arguments(tool.spec(), &call.arguments).unwrap_or(Value::Null);
+    let refused =
+        context.allow_lists.iter().find_map(|list| list.refusal(&tool.spec().name, tool.aliases(), &arguments));
+    if refused.is_some() || is_trusted {
+        return refused;
+    }
     if tool.allows_untrusted(&arguments, context) {
         return None;
     }

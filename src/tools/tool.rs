@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::allow_list::ToolAllowList;
 use super::names::{RARELY_NEEDED, aliases_of};
 use super::tool_result::ToolResult;
 use crate::chat::{ToolCall, ToolSpec};
@@ -159,6 +160,8 @@ pub struct ToolContext {
     pub origin: Arc<TurnOrigin>,
     /// What the turn has read from others than the owner.
     pub taint: Arc<Taint>,
+    /// What the skills that the turn has loaded allow; each of them has to allow a call.
+    pub allow_lists: Arc<[ToolAllowList]>,
     /// The owner has approved this call.
     pub is_approved: bool,
     /// What the result is for.

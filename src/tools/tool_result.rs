@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use super::allow_list::ToolAllowList;
 use crate::chat::ImageRef;
 use crate::guard::Taint;
 use crate::postprocess::ModelUse;
@@ -13,6 +14,7 @@ use crate::postprocess::ModelUse;
 /// The keys of the typed fields in [`ToolResult::shown_metadata`].
 const TAINT_KEY: &str = "taint";
 const FOUND_KEY: &str = "found";
+const ALLOW_KEY: &str = "allowed_tools";
 const PRIVATE_KEY: &str = "private";
 const SPILL_KEY: &str = "spill";
 const PLANNED_CALLS_KEY: &str = "calls";
@@ -34,6 +36,9 @@ pub struct ToolResult {
     /// The tools that the call found: the conversation has them from now on.
     #[serde(skip)]
     pub found_tools: BTreeSet<String>,
+    /// What skills that the call loaded allow: the turn's later calls keep to it.
+    #[serde(skip)]
+    pub allow_lists: Vec<ToolAllowList>,
     /// The result is for this turn alone, so no spill file holds it.
     #[serde(skip)]
     pub is_private: bool,
@@ -122,6 +127,7 @@ impl ToolResult {
         for (key, is_set, value) in [
             (TAINT_KEY, !self.taint.is_empty(), json!(self.taint)),
             (FOUND_KEY, !self.found_tools.is_empty(), json!(self.found_tools)),
+            (ALLOW_KEY, !self.allow_lists.is_empty(), json!(self.allow_lists)),
             (PRIVATE_KEY, self.is_private, json!(true)),
             (SPILL_KEY, self.spill.is_some(), json!(self.spill)),
             (PLANNED_CALLS_KEY, !self.planned_calls.is_empty(), json!(self.planned_calls)),
@@ -150,6 +156,7 @@ impl<'de> Deserialize<'de> for ToolResult {
             value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
         };
         (result.taint, result.found_tools) = (names(take(TAINT_KEY)), names(take(FOUND_KEY)));
+        result.allow_lists = serde_json::from_value(take(ALLOW_KEY)).unwrap_or_default();
         result.is_private = take(PRIVATE_KEY) == true;
         result.spill = take(SPILL_KEY).as_str().map(str::to_owned);
         result.planned_calls = serde_json::from_value(take(PLANNED_CALLS_KEY)).unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::guard::Taint;
 use crate::llm::ChatResponse;
 use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::usage::Costs;
-use crate::tools::ToolResult;
+use crate::tools::{ToolAllowList, ToolResult};
 
 /// The result of a call that the end of the process cut off.
 pub const INTERRUPTED: &str = "interrupted: the gateway stopped while this ran; whether it took effect is unknown";
@@ -139,6 +139,8 @@ pub struct TurnProgress {
     pub active: Duration,
     /// The tools that the conversation has found, at its start or since.
     pub found_tools: BTreeSet<String>,
+    /// What the skills that the turn has loaded allow.
+    pub allow_lists: Vec<ToolAllowList>,
     /// A response without tool calls: the turn only has to end.
     pub answer: Option<ChatResponse>,
     repeats: RepeatedCalls,
@@ -194,6 +196,9 @@ impl TurnProgress {
                 self.active = Duration::from_millis(active_ms);
                 self.taint.extend(result.taint.iter().cloned());
                 self.found_tools.extend(result.found_tools.iter().cloned());
+                let new = result.allow_lists.iter().filter(|list| !self.allow_lists.contains(list));
+                let new: Vec<_> = new.cloned().collect();
+                self.allow_lists.extend(new);
                 for used in &result.model_use {
                     self.spending.add(&used.model, used.usage, used.cost.as_ref());
                 }

@@ -17,7 +17,9 @@ use super::turn_loop::{ActiveClock, Turn};
 use crate::chat::{ChatMessage, ToolCall, without_notes};
 use crate::guard::Taint;
 use crate::postprocess::Question;
-use crate::tools::{PlannedCallState, ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolOutcome, ToolResult};
+use crate::tools::{
+    PlannedCallState, ReplayPolicy, Restriction, ToolAccess, ToolAllowList, ToolContext, ToolOutcome, ToolResult,
+};
 
 /// The progress of a turn, shared by calls that run at the same time.
 struct SharedProgress<'a> {
@@ -38,6 +40,11 @@ impl SharedProgress<'_> {
     /// Returns what the turn has read from others than the owner.
     fn taint(&self) -> Taint {
         self.progress.lock().taint.clone()
+    }
+
+    /// Returns what the skills that the turn has loaded allow.
+    fn allow_lists(&self) -> Arc<[ToolAllowList]> {
+        self.progress.lock().allow_lists.as_slice().into()
     }
 
     /// Returns what the model wrote beside its last calls.
@@ -159,9 +166,10 @@ impl Turn<'_> {
     }
 
     async fn outcome_of(&self, call: &ToolCall, interrupted: bool, progress: &SharedProgress<'_>) -> ToolOutcome {
-        let taint = Arc::new(progress.taint());
+        let (taint, allow_lists) = (Arc::new(progress.taint()), progress.allow_lists());
         let question = Arc::new(Question { aim: progress.aim(), ..(*self.tool_context.question).clone() });
-        let mut context = ToolContext { call_id: call.id.clone(), taint, question, ..self.tool_context.clone() };
+        let mut context =
+            ToolContext { call_id: call.id.clone(), taint, allow_lists, question, ..self.tool_context.clone() };
         // Checked first: a refused call is not recorded as started, and is not answered from the cache.
         if let Some(restriction) = self.restriction(call, &context, progress) {
             match self.approvals.decide(call, &restriction, &context).await {

@@ -135,6 +135,7 @@ impl Inspector {
             metadata: "{}".into(),
             origin: Arc::default(),
             taint: Arc::default(),
+            allow_lists: Arc::default(),
             is_approved: false,
             question: Arc::new(Question::new(run.question)),
             cancel,

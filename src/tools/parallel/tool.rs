@@ -141,6 +141,8 @@ impl ParallelTool {
         }
         result.planned_calls = (0..).zip(&ends).map(|(node, end)| plan_runner.call_report(node, end)).collect();
         result.is_private = ends.iter().filter_map(NodeOutcome::result).any(|result| result.is_private);
+        result.allow_lists =
+            ends.iter().filter_map(NodeOutcome::result).flat_map(|result| result.allow_lists.clone()).collect();
         result.taint.extend(ends.iter().filter_map(NodeOutcome::result).flat_map(|result| result.taint.clone()));
         let effects = ends.into_iter().flat_map(|end| match end {
             NodeOutcome::Done(outcome) | NodeOutcome::Failed(outcome) => outcome.effects,
