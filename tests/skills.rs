@@ -1,7 +1,9 @@
 //! Skills: the model sees their names and descriptions, loads one when it needs it, and runs its scripts.
 
 use serde_json::{Value, json};
+use tokio::task::block_in_place;
 
+use crate::support::pty::Terminal;
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gateway, Hook, Model, Reply, Setup};
 
@@ -183,7 +185,7 @@ async fn skills_are_listed_shown_and_checked_with_and_without_a_gateway() {
             assert_eq!(checked.code, Some(1), "{checked:?}");
             let problems = problems.as_array().unwrap();
             let broken = problems.iter().find(|one| one["path"].as_str().unwrap().contains("broken")).unwrap();
-            assert!(broken["line"] == 2 && broken["problem"].as_str().unwrap().contains("a b"), "{broken}");
+            assert!(broken["line"] == 2 && broken["problem"].as_str().unwrap().contains("the name \"!\""), "{broken}");
         }
     }
 }
@@ -239,4 +241,81 @@ async fn allowed_tools_limit_the_turn_that_has_loaded_the_skill() {
     assert!(!gateway.workspace().join("other.txt").exists());
     let checked = gateway.run(&["skills", "check"]).await;
     assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+}
+
+/// A skill is shown before it is installed, and is used until somebody changes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn installed_skills_are_reviewed_pinned_accepted_and_removed() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::new().model(&model).set("skills.built_in", false)).await;
+    let folder = gateway.home().parent().unwrap().join("downloads");
+    let source = folder.display().to_string();
+    for (path, text) in
+        [("weather/SKILL.md", WEATHER), ("weather/scripts/now.sh", SCRIPT), ("tea/SKILL.md", "# Tea\n\nMakes tea.\n")]
+    {
+        std::fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
+        std::fs::write(folder.join(path), text).unwrap();
+    }
+    write(&gateway, "skills/own/SKILL.md", "# Own\n\nIs the agent's own.\n");
+    // Nobody is there to say yes.
+    let told = gateway.run(&["skills", "install", &source]).await;
+    assert!(
+        told.code == Some(1) && told.stderr.contains("there are 2 skills") && told.stderr.contains("tea, weather"),
+        "{told:?}"
+    );
+    let told = gateway.run(&["skills", "install", &source, "weather"]).await;
+    assert!(
+        told.code == Some(1) && told.stderr.contains("scripts/now.sh  script") && told.stderr.contains("not installed"),
+        "{told:?}"
+    );
+    assert!(!gateway.workspace().join("skills/weather").exists());
+    // At a terminal there is a question.
+    block_in_place(|| {
+        let mut terminal = Terminal::start(&gateway, &["skills", "install", &source, "weather"]);
+        terminal.expect("Install weather? [y/N] ");
+        terminal.line("y");
+        terminal.expect("installed: weather");
+        assert_eq!(terminal.wait_exit(), Some(0));
+    });
+    let told = gateway.run(&["skills", "install", &source, "weather", "--yes"]).await;
+    assert!(told.code == Some(1) && told.stderr.contains("--replace"), "{told:?}");
+
+    let system_now = async || {
+        assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
+        system(model.requests().last().unwrap()).to_owned()
+    };
+    assert!(system_now().await.contains("- **weather**: "));
+    write(&gateway, "skills/weather/scripts/now.sh", "echo changed");
+    let prompt = system_now().await;
+    assert!(
+        !prompt.contains("- **weather**") && prompt.contains("Unavailable now, load_skill tells why: weather"),
+        "{prompt}"
+    );
+    model.on("load it", [Reply::tool("load_skill", &json!({"name": "weather"})), Reply::text("No.")]);
+    assert_eq!(gateway.run(&["agent", "-m", "load it"]).await.code, Some(0));
+    let refused =
+        model.requests().last().unwrap()["messages"].as_array().unwrap().last().unwrap()["content"].to_string();
+    assert!(refused.contains("differs from what was installed (changed: scripts/now.sh)"), "{refused}");
+    let told = gateway.run(&["skills", "accept", "weather"]).await;
+    assert!(told.code == Some(1) && told.stderr.contains("changed: scripts/now.sh"), "{told:?}");
+    assert_eq!(gateway.run(&["skills", "accept", "weather", "--yes"]).await.code, Some(0));
+    assert!(system_now().await.contains("- **weather**: "));
+
+    let replaced = gateway.json(&["skills", "install", &source, "--all", "--replace", "--yes"]).await;
+    let rows: Vec<_> = replaced
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap(), row["changes"].as_str(), row["installed"] == true))
+        .collect();
+    assert_eq!(rows, [("tea", None, true), ("weather", Some("changed: scripts/now.sh"), true)]);
+    assert_eq!(std::fs::read_to_string(gateway.workspace().join("skills/weather/scripts/now.sh")).unwrap(), SCRIPT);
+    let removed = gateway.json(&["skills", "remove", "weather"]).await;
+    assert!(!system_now().await.contains("weather"));
+    let restored = gateway.run(&["trash", "restore", removed["trash"].as_str().unwrap()]).await;
+    assert!(restored.code == Some(0) && system_now().await.contains("- **weather**: "), "{restored:?}");
+    for (name, expected) in [("no-such", "there is no skill"), ("../memory", "there is no skill")] {
+        let told = gateway.run(&["skills", "remove", name]).await;
+        assert!(told.code == Some(1) && told.stderr.contains(expected), "{told:?}");
+    }
 }

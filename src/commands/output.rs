@@ -95,6 +95,13 @@ pub fn print_note(line: impl Display) {
     let _ = writeln!(stderr(), "{line}");
 }
 
+/// Prints a question on standard error; the answer is written behind it.
+pub fn print_prompt(question: &str) {
+    let mut out = stderr();
+    // Nobody who reads standard error is there to answer.
+    let _ = write!(out, "{question}").and_then(|()| out.flush());
+}
+
 /// Returns one cleaned field for people. An unfinished escape sequence in it must not affect its neighbours.
 pub fn field(text: &str) -> String {
     if IS_RAW.load(Ordering::Relaxed) { text.to_owned() } else { clean(text) }

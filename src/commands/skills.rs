@@ -1,16 +1,18 @@
 //! `daoyou skills`.
 
-use std::io::Write;
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 
 use super::access::inspect;
 use super::environment::CommandEnvironment;
-use super::output::{print, print_note, tr};
+use super::output::{print, print_note, print_prompt, stderr_is_terminal, tr};
 use super::{CommandExit, render};
 use crate::cli::SkillsCommand;
-use crate::gateway::check_skills;
+use crate::gateway::{
+    FoundSkills, ReviewedFileKind, SkillCandidate, SkillInstaller, SkillProblem, SkillReview, check_skills,
+};
 use crate::query::GatewayQuery;
 
 /// Runs `daoyou skills`.
@@ -24,8 +26,8 @@ pub async fn run(command: &SkillsCommand, environment: &CommandEnvironment) -> a
             let printed = print(&found["skills"], *output, |out| {
                 render::table(&found["skills"], render::SKILLS, tr("no skills", "没有技能"), out)
             })?;
-            for problem in found["problems"].as_array().into_iter().flatten() {
-                print_note(problem_line(problem));
+            for problem in read_problems(&found["problems"])? {
+                print_note(problem);
             }
             Ok(printed)
         }
@@ -40,25 +42,161 @@ pub async fn run(command: &SkillsCommand, environment: &CommandEnvironment) -> a
         }
         SkillsCommand::Check { folder, output } => {
             let problems = match folder {
-                Some(folder) => json!(check_skills(folder).with_context(|| folder.display().to_string())?),
-                None => inspect(GatewayQuery::Skills, environment).await?["problems"].take(),
+                Some(folder) => check_skills(folder).with_context(|| folder.display().to_string())?,
+                None => read_problems(&inspect(GatewayQuery::Skills, environment).await?["problems"])?,
             };
-            let printed = print(&problems, *output, |out| {
-                for problem in problems.as_array().into_iter().flatten() {
-                    writeln!(out, "{}", problem_line(problem))?;
-                }
-                if problems.as_array().is_none_or(Vec::is_empty) {
+            let printed = print(&json!(problems), *output, |out| {
+                problems.iter().try_for_each(|problem| writeln!(out, "{problem}"))?;
+                if problems.is_empty() {
                     writeln!(out, "{}", tr("no problems", "没有问题"))?;
                 }
                 Ok(())
             })?;
-            Ok(if problems.as_array().is_none_or(Vec::is_empty) { printed } else { CommandExit::Failed })
+            Ok(if problems.is_empty() { printed } else { CommandExit::Failed })
+        }
+        SkillsCommand::Install { .. } => install(command, environment).await,
+        SkillsCommand::Accept { name, yes, output } => {
+            let installer = installer(environment)?;
+            let (skill, review) = installer.installed(name).await?;
+            let Some(changes) = &review.changes else {
+                return print(&json!({"name": name, "accepted": true}), *output, |out| {
+                    writeln!(out, "{name}: {}", tr("unchanged since it was installed", "安装后没有改动"))
+                });
+            };
+            if !*yes {
+                print_review(&review);
+            }
+            let question = format!("{} {name} ({changes})?", tr("Accept", "接受"));
+            if !(*yes || asks_yes(&question)?) {
+                return Ok(not_done(tr("nothing is accepted; with --yes it is", "没有接受；加 --yes 即接受")));
+            }
+            installer.accept(name, &skill)?;
+            print(&json!({"name": name, "accepted": true}), *output, |out| {
+                writeln!(out, "{}: {name}", tr("accepted", "已接受"))
+            })
+        }
+        SkillsCommand::Remove { name, output } => {
+            let id = installer(environment)?.remove(name)?;
+            print(&json!({"name": name, "trash": id}), *output, |out| {
+                writeln!(out, "{}: {name} (daoyou trash restore {id})", tr("removed", "已移除"))
+            })
         }
     }
 }
 
-/// Returns a problem as `PATH:LINE: PROBLEM`.
-fn problem_line(problem: &Value) -> String {
-    let line = problem["line"].as_u64().map(|line| format!(":{line}")).unwrap_or_default();
-    format!("{}{line}: {}", render::text(&problem["path"]), render::text(&problem["problem"]))
+fn installer(environment: &CommandEnvironment) -> anyhow::Result<SkillInstaller> {
+    SkillInstaller::new(&environment.home, &environment.without_secrets()?.config)
+}
+
+/// Shows the chosen skills of a package, and installs those that the owner says yes to.
+async fn install(command: &SkillsCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    let SkillsCommand::Install { source, names, reference, all, replace, yes, output } = command else {
+        return Ok(CommandExit::Usage);
+    };
+    let installer = installer(environment)?;
+    let found = installer.find(source, reference.as_deref()).await?;
+    found.faults.iter().for_each(print_note);
+    let chosen = choose(&found, names, *all)?;
+    let taken: Vec<&str> = chosen.iter().map(|skill| skill.name()).filter(|name| installer.is_taken(name)).collect();
+    if !taken.is_empty() && !*replace {
+        bail!("{}: {}", taken.join(", "), tr("already there; --replace replaces it", "已存在；用 --replace 替换"));
+    }
+    let mut rows = Vec::new();
+    for skill in chosen {
+        let review = installer.review(&found, skill)?;
+        if !output.json {
+            print_review(&review);
+        }
+        let question = format!("{} {}?", tr("Install", "安装"), review.name);
+        let agreed = *yes || (!output.json && asks_yes(&question)?);
+        if agreed {
+            installer.install(&found, skill)?;
+        }
+        let mut row = json!(review);
+        row["installed"] = agreed.into();
+        rows.push(row);
+    }
+    let names = |installed: bool| {
+        let rows = rows.iter().filter(|row| row["installed"] == installed);
+        rows.map(|row| render::text(&row["name"])).collect::<Vec<_>>().join(", ")
+    };
+    let (done, left) = (names(true), names(false));
+    let printed = print(&json!(rows), *output, |out| match done.as_str() {
+        "" => Ok(()),
+        done => writeln!(out, "{}: {done}", tr("installed", "已安装")),
+    })?;
+    if left.is_empty() {
+        return Ok(printed);
+    }
+    Ok(not_done(&format!(
+        "{}: {left}",
+        tr("not installed (--yes installs without a question)", "未安装（--yes 则不询问直接安装）")
+    )))
+}
+
+/// Returns the skills that are named, or the only one.
+fn choose<'a>(found: &'a FoundSkills, names: &[String], all: bool) -> anyhow::Result<Vec<&'a SkillCandidate>> {
+    let known = || found.skills.iter().map(SkillCandidate::name).collect::<Vec<_>>().join(", ");
+    if names.is_empty() {
+        if found.skills.len() > 1 && !all {
+            bail!("there are {} skills: name those to install, or --all: {}", found.skills.len(), known());
+        }
+        return Ok(found.skills.iter().collect());
+    }
+    let find = |name: &String| {
+        let skill = found.skills.iter().find(|skill| skill.name() == name);
+        skill.ok_or_else(|| anyhow!("there is no skill {name:?} in it; there are: {}", known()))
+    };
+    names.iter().map(find).collect()
+}
+
+/// Prints what a skill brings.
+fn print_review(review: &SkillReview) {
+    let SkillReview { name, description, source, files, .. } = review;
+    let version = review.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
+    let license = review.license.as_ref().map(|license| format!(" ({license})")).unwrap_or_default();
+    print_note(format!("{name}{version}{license}: {description}"));
+    let revision = review.revision.as_ref().map(|revision| format!(" @ {revision}")).unwrap_or_default();
+    print_note(format!("  {}: {source}{revision}", tr("from", "来源")));
+    if !review.allowed_tools.is_empty() {
+        print_note(format!("  {}: {}", tr("limits a turn to", "使用时仅限工具"), review.allowed_tools.join(", ")));
+    }
+    for (what, text) in
+        [(tr("unavailable here", "本机不可用"), &review.unmet), (tr("changes", "改动"), &review.changes)]
+    {
+        if let Some(text) = text {
+            print_note(format!("  {what}: {text}"));
+        }
+    }
+    for warning in &review.warnings {
+        print_note(format!("  {}: {warning}", tr("warning", "警告")));
+    }
+    for file in files {
+        let kind = match file.kind {
+            ReviewedFileKind::Text => "",
+            ReviewedFileKind::Script => tr("  script", "  脚本"),
+            ReviewedFileKind::Binary => tr("  binary", "  二进制"),
+        };
+        print_note(format!("  {:>10}  {}{kind}", file.bytes, file.path));
+    }
+}
+
+/// Asks on the terminal; without one, the answer is no.
+fn asks_yes(question: &str) -> anyhow::Result<bool> {
+    if !(io::stdin().is_terminal() && stderr_is_terminal()) {
+        return Ok(false);
+    }
+    print_prompt(&format!("{question} [y/N] "));
+    let mut answer = String::new();
+    io::stdin().lock().take(100).read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes" | "是"))
+}
+
+fn not_done(note: &str) -> CommandExit {
+    print_note(note);
+    CommandExit::Failed
+}
+
+fn read_problems(problems: &Value) -> anyhow::Result<Vec<SkillProblem>> {
+    serde_json::from_value(problems.clone()).context("the gateway's answer cannot be read")
 }

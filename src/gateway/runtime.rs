@@ -27,7 +27,7 @@ use crate::postprocess::SemanticFilter;
 use crate::query::ModelSelection;
 use crate::session::commands::{CommandContext, CommandHandler};
 use crate::session::lanes::ConcurrencyLimits;
-use crate::skills::{BUILT_IN_SKILLS, LOAD_SKILL, SkillCatalog, SkillHost, SkillSource, SkillTool};
+use crate::skills::{BUILT_IN_SKILLS, LOAD_SKILL, SkillCatalog, SkillHost, SkillPins, SkillSource, SkillTool};
 use crate::tools::{self, PrivateFolders, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache};
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
@@ -87,7 +87,7 @@ impl Runtime {
         let memory = memory.with_secrets(secrets(loaded, &fixed.home)?);
         let memory = Arc::new(memory.with_embedder(embedder(config, &models, &fixed.metrics)));
         let jobs = Arc::new(fixed.jobs.with_context(job_context(config)?));
-        let skills = skill_catalog(config, &fixed.workspace);
+        let skills = skill_catalog(config, &fixed.workspace, fixed.home.dir());
         let mut deps = tool_deps(config, Some(&jobs), Some(&memory), Some(&fixed.processes), &fixed.bus, &skills);
         if config.agent.middleware.contains(&MiddlewareName::Cache) {
             deps.cache = Some(ToolResultCache::new(config.agent.cache.capacity, fixed.metrics.clone()));
@@ -279,11 +279,12 @@ pub(super) fn tool_deps(
     }
 }
 
-/// Returns the catalog of the skills that a gateway over `workspace` has.
-pub(super) fn skill_catalog(config: &Config, workspace: &Path) -> Arc<SkillCatalog> {
+/// Returns the catalog of the skills that a gateway of the folder `home` over `workspace` has.
+pub(super) fn skill_catalog(config: &Config, workspace: &Path, home: &Path) -> Arc<SkillCatalog> {
     let closed = PRIVATE.default_visibility().hidden;
     let sources = SkillSource::all(&config.skills, workspace, std::env::home_dir().as_deref(), &closed);
-    Arc::new(SkillCatalog::new(&config.skills, sources, BUILT_IN_SKILLS, SkillHost::of_process()))
+    let catalog = SkillCatalog::new(&config.skills, sources, BUILT_IN_SKILLS, SkillHost::of_process());
+    Arc::new(catalog.with_pins(SkillPins::in_home(home)))
 }
 
 /// Builds the tools over `workspace`. Commands can read the folders of skills.
@@ -318,7 +319,8 @@ mod tests {
         let workspace = folder.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
         let config = Config::default();
-        let deps = tool_deps(&config, None, None, None, &WeakBus::default(), &skill_catalog(&config, &workspace));
+        let deps =
+            tool_deps(&config, None, None, None, &WeakBus::default(), &skill_catalog(&config, &workspace, home.dir()));
         let built = build_tools(&config, &workspace, &home, deps).unwrap();
         let built: Vec<_> =
             built.registry().all().map(|(tool, _)| (tool.spec().name.clone(), tool.aliases())).collect();

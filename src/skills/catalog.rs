@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::discovery::{FILE_NAMES, SkillFile, SkillFileVersion, SkillSource, SkillsConfig, SourceScan, reason_of};
 use super::frontmatter::{ManifestFault, SkillManifest, parse_manifest};
+use super::install::{FileDigests, FolderListing, PinsByFolder, SkillPins, differences};
 use super::requirements::{ProgramSearch, SkillHost};
 use super::skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem};
 use crate::guard::{Jail, JailError};
@@ -44,6 +45,7 @@ pub struct SkillCatalog {
     sources: Vec<Arc<SkillSource>>,
     built_in: Vec<(BuiltInSkill, ParsedSkill)>,
     disabled: HashSet<String>,
+    pins: Option<SkillPins>,
     host: SkillHost,
     state: Mutex<CatalogState>,
     parses: AtomicUsize,
@@ -52,6 +54,7 @@ pub struct SkillCatalog {
 #[derive(Default)]
 struct CatalogState {
     parsed: HashMap<PathBuf, (SkillFileVersion, ParsedSkill)>,
+    pins: KnownPins,
     list: Arc<SkillList>,
 }
 
@@ -63,10 +66,16 @@ impl SkillCatalog {
             sources: sources.into_iter().map(Arc::new).collect(),
             built_in: built_in.iter().filter(|_| config.built_in).map(parse).collect(),
             disabled: config.disabled.iter().cloned().collect(),
+            pins: None,
             host,
             state: Mutex::default(),
             parses: AtomicUsize::new(0),
         }
+    }
+
+    /// Returns the same catalog; of the skills with a pin, it uses those whose files are still the same.
+    pub fn with_pins(self, pins: SkillPins) -> Self {
+        Self { pins: Some(pins), ..self }
     }
 
     /// Returns how many files were parsed.
@@ -78,11 +87,15 @@ impl SkillCatalog {
     pub fn look(&self) -> Arc<SkillList> {
         let mut state = self.state.lock();
         let before = std::mem::take(&mut state.parsed);
+        if let Some(pins) = &self.pins {
+            state.pins.refresh(pins);
+        }
         let mut look = CatalogLook {
             catalog: self,
             before,
             parsed: HashMap::new(),
             programs: ProgramSearch::new(&self.host),
+            pins: std::mem::take(&mut state.pins),
             used: HashMap::new(),
             list: SkillList::default(),
         };
@@ -91,8 +104,8 @@ impl SkillCatalog {
             look.add_source(source, &mut seen);
         }
         look.add_built_in();
-        let (list, parsed) = (look.list, look.parsed);
-        state.parsed = parsed;
+        let (list, parsed, pins) = (look.list, look.parsed, look.pins);
+        (state.parsed, state.pins) = (parsed, pins);
         if *state.list != list {
             log_changes(&state.list, &list);
             state.list = Arc::new(list);
@@ -107,6 +120,7 @@ struct CatalogLook<'a> {
     before: HashMap<PathBuf, (SkillFileVersion, ParsedSkill)>,
     parsed: HashMap<PathBuf, (SkillFileVersion, ParsedSkill)>,
     programs: ProgramSearch<'a>,
+    pins: KnownPins,
     /// The path of the skill of each name.
     used: HashMap<String, String>,
     list: SkillList,
@@ -193,9 +207,58 @@ impl CatalogLook<'_> {
         let unavailable = if is_disabled {
             Some("disabled by skills.disabled in the configuration".to_owned())
         } else {
-            self.programs.unmet(&manifest.requirements, &manifest.install_hints)
+            let unmet = self.programs.unmet(&manifest.requirements, &manifest.install_hints);
+            unmet.or_else(|| {
+                let difference = self.pins.difference(&location)?;
+                let path = location.shown();
+                self.list.problems.push(SkillProblem::new(path, difference.as_str()));
+                Some(difference)
+            })
         };
         self.list.skills.push(Skill { manifest, source, location, unavailable, is_disabled });
+    }
+}
+
+/// The pins, and the files of pinned skills as they were at the last look.
+struct KnownPins {
+    version: Option<SkillFileVersion>,
+    /// The pins, or why they cannot be read.
+    pins: Result<PinsByFolder, String>,
+    folders: HashMap<String, (FolderListing, FileDigests)>,
+}
+
+impl Default for KnownPins {
+    fn default() -> Self {
+        Self { version: None, pins: Ok(PinsByFolder::new()), folders: HashMap::new() }
+    }
+}
+
+impl KnownPins {
+    /// Reads the pins again if their file has changed.
+    fn refresh(&mut self, file: &SkillPins) {
+        let version = file.version();
+        if self.version != version || self.pins.is_err() {
+            self.pins = file.read().map_err(|error| format!("{}: {error}", file.path().display()));
+            self.version = version;
+        }
+    }
+
+    /// Returns why a skill with a pin is not used: its files differ from the ones that the owner has accepted.
+    fn difference(&mut self, location: &SkillLocation) -> Option<String> {
+        let SkillLocation::File { source, folder, .. } = location else { return None };
+        let name = source.installed_name(folder)?;
+        let pin = match &self.pins {
+            Ok(pins) => pins.get(name)?,
+            Err(error) => return Some(format!("it may have changed since it was installed: {error}")),
+        };
+        let Some(jail) = source.open_unbounded() else { return Some("its folder cannot be opened".to_owned()) };
+        let listing = FolderListing::of(&jail, folder);
+        let known = self.folders.get(name).filter(|(known, _)| *known == listing);
+        let digests = known.map_or_else(|| listing.digests(&jail, folder), |(_, digests)| digests.clone());
+        let differences = differences(&pin.files, &digests);
+        self.folders.insert(name.to_owned(), (listing, digests));
+        let remedy = format!("daoyou skills accept {name} accepts it as it is now");
+        differences.map(|differences| format!("differs from what was installed ({differences}); {remedy}"))
     }
 }
 
@@ -234,7 +297,10 @@ pub fn check_skills(folder: &Path) -> io::Result<Vec<SkillProblem>> {
 pub fn problems_of_all(list: &SkillList) -> Vec<SkillProblem> {
     let SkillList { skills, problems, shadowed } = list;
     let mut problems = problems.clone();
-    problems.extend(skills.iter().flat_map(problems_of));
+    for skill in skills {
+        let found = manifest_problems(&skill.manifest).into_iter();
+        problems.extend(found.map(|problem| SkillProblem::new(skill.path(), problem)));
+    }
     for skill in shadowed {
         let problem = format!("has the name {}, as {} has: only the first is used", skill.name, skill.by);
         problems.push(SkillProblem::new(skill.path.as_str(), problem));
@@ -244,18 +310,16 @@ pub fn problems_of_all(list: &SkillList) -> Vec<SkillProblem> {
 }
 
 /// Returns what is wrong with a skill that can be used.
-fn problems_of(skill: &Skill) -> Vec<SkillProblem> {
+pub(super) fn manifest_problems(manifest: &SkillManifest) -> Vec<String> {
     let mut problems = Vec::new();
-    let length = skill.manifest.description_length;
+    let length = manifest.description_length;
     if length > MAX_DESCRIPTION {
-        let problem =
-            format!("its description has {length} characters, more than the {MAX_DESCRIPTION} that are usual");
-        problems.push(SkillProblem::new(skill.path(), problem));
+        problems
+            .push(format!("its description has {length} characters, more than the {MAX_DESCRIPTION} that are usual"));
     }
-    let faults = skill.manifest.allowed_tools.iter().filter_map(|entry| allow_rule_fault(entry));
-    problems.extend(faults.map(|fault| SkillProblem::new(skill.path(), fault)));
-    if skill.manifest.is_empty {
-        problems.push(SkillProblem::new(skill.path(), "has no instructions"));
+    problems.extend(manifest.allowed_tools.iter().filter_map(|entry| allow_rule_fault(entry)));
+    if manifest.is_empty {
+        problems.push("has no instructions".to_owned());
     }
     problems
 }

@@ -7,13 +7,15 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
-use rustix::fs::{AtFlags, statat};
+use rustix::fs::{AtFlags, Stat, statat};
 use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::guard::{Jail, JailError};
 
+/// The folder of the workspace that skills are installed into.
+pub const INSTALL_FOLDER: &str = "skills";
 /// The largest `SKILL.md`, in bytes.
 pub(super) const MAX_FILE: u64 = 1_000_000;
 /// The most skills of a source.
@@ -78,7 +80,7 @@ impl SkillSource {
             closed: closed.clone(),
             is_named,
         };
-        let in_workspace = ["skills", ".claude/skills", ".agents/skills"].map(|folder| below(folder, false));
+        let in_workspace = [INSTALL_FOLDER, ".claude/skills", ".agents/skills"].map(|folder| below(folder, false));
         let in_home = user_home.into_iter().flat_map(|home| {
             [".claude/skills", ".agents/skills"]
                 .map(|folder| Self { is_named: false, ..Self::named(&format!("~/{folder}"), home.join(folder)) })
@@ -111,6 +113,19 @@ impl SkillSource {
         }
     }
 
+    /// Returns the name of the folder of a skill that this source has if skills are installed there.
+    pub fn installed_name<'a>(&self, folder: &'a str) -> Option<&'a str> {
+        (self.label.as_ref() == INSTALL_FOLDER)
+            .then(|| folder.strip_prefix(INSTALL_FOLDER)?.strip_prefix('/'))
+            .flatten()
+    }
+
+    /// As [`Self::open`], for files of any size; `None` if the root cannot be opened.
+    pub(super) fn open_unbounded(&self) -> Option<Jail> {
+        let jail = Jail::open_strict(&self.root, Vec::new(), u64::MAX).ok()?;
+        Some(jail.with_closed(&self.closed))
+    }
+
     /// Returns the path of the folder for messages.
     pub fn path(&self) -> PathBuf {
         if self.folder == "." { self.root.clone() } else { self.root.join(&self.folder) }
@@ -135,7 +150,11 @@ impl SkillSource {
 }
 
 /// The version of a file: device, inode, size and the time of the last change (ctime), which programs cannot set.
-pub(super) type SkillFileVersion = (u64, u64, i64, i64, i64);
+pub(crate) type SkillFileVersion = (u64, u64, i64, i64, i64);
+
+pub(super) fn version_of(found: &Stat) -> SkillFileVersion {
+    (found.st_dev, found.st_ino, found.st_size, found.st_ctime, found.st_ctime_nsec.cast_signed())
+}
 
 /// A file of a skill that was found. It may be anything, such as a link or a pipe.
 #[derive(Debug)]
@@ -215,8 +234,7 @@ impl Scanner<'_> {
             // A link on the way is refused when the file is read.
             match statat(dir, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(found) => {
-                    let ctime = (found.st_ctime, found.st_ctime_nsec.cast_signed());
-                    let version = (found.st_dev, found.st_ino, found.st_size, ctime.0, ctime.1);
+                    let version = version_of(&found);
                     self.scan.files.push(SkillFile { folder: path.to_owned(), name: file, version });
                     return true;
                 }

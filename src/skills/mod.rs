@@ -8,6 +8,7 @@ mod discovery;
 mod frontmatter;
 #[cfg(test)]
 mod frontmatter_tests;
+mod install;
 mod loading;
 mod prompt;
 #[cfg(test)]
@@ -18,8 +19,9 @@ mod skill;
 mod tools;
 
 pub use catalog::{BUILT_IN_SKILLS, BuiltInSkill, SkillCatalog, check_skills, problems_of_all};
-pub use discovery::{SkillSource, SkillsConfig};
+pub use discovery::{INSTALL_FOLDER, SkillSource, SkillsConfig};
 pub use frontmatter::{ManifestFault, SkillManifest, parse_manifest};
+pub use install::{InstalledSkills, ReviewedFileKind, SkillCandidate, SkillPackage, SkillPins, SkillReview};
 pub use loading::render_skill;
 pub use prompt::{TokenCounter, always_section, is_section_complete, skill_names, skill_section};
 pub use requirements::{InstallHint, SkillHost, SkillRequirements};

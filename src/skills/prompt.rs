@@ -153,7 +153,7 @@ fn without_bracket(c: char) -> char {
 }
 
 /// Characters that are not seen and can carry a hidden text: soft hyphens, invisible operators, tags, selectors of variants.
-fn is_hidden(c: char) -> bool {
+pub(super) fn is_hidden(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
 }
 

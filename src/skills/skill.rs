@@ -1,9 +1,10 @@
 //! A skill, and the list of all skills with what is wrong with others.
 
+use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::discovery::SkillSource;
 use super::frontmatter::{ManifestFault, SkillManifest};
@@ -66,8 +67,8 @@ impl Skill {
     }
 }
 
-/// What is wrong with a file or folder of skills.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+/// What is wrong with a file or folder of skills; for people it is `PATH:LINE: PROBLEM`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SkillProblem {
     pub path: String,
     /// From 1.
@@ -83,6 +84,13 @@ impl SkillProblem {
 
     pub(super) fn of_fault(path: impl Into<String>, fault: &ManifestFault) -> Self {
         Self { line: fault.line, ..Self::new(path, fault.reason.clone()) }
+    }
+}
+
+impl Display for SkillProblem {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
+        write!(f, "{}{line}: {}", self.path, self.problem)
     }
 }
 

@@ -59,6 +59,6 @@ pub use tool::{
     TruncationStrategy, WriteRows,
 };
 pub use tool_result::{PlannedCallReport, PlannedCallState, ToolResult};
-pub use trash::Trash;
+pub use trash::{Trash, TrashRecord};
 pub use truncation::truncate_middle;
 pub use web::WebConfig;

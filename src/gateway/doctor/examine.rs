@@ -75,7 +75,7 @@ pub async fn examine(input: DoctorInput) -> DoctorReport {
         database::checks(home, &holder, &identities).await.into_iter().for_each(&mut add);
         files::workspace(home, &workspace).into_iter().for_each(&mut add);
         memory::memory_file(&workspace).into_iter().for_each(|finding| add(finding.into()));
-        files::unreadable(&workspace, &config).into_iter().for_each(|finding| add(finding.into()));
+        files::unreadable(&workspace, home, &config).into_iter().for_each(|finding| add(finding.into()));
         files::leftovers(home).into_iter().for_each(&mut add);
     }
     machine::checks(home, config.store.reserve.0.0).into_iter().for_each(&mut add);

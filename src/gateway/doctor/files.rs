@@ -206,15 +206,12 @@ pub fn workspace(home: &Home, path: &Path) -> Vec<DoctorCheck> {
 }
 
 /// Reports the files of the workspace and the skills that the gateway cannot read, and faulty private folders.
-pub fn unreadable(workspace: &Path, config: &Config) -> Vec<Finding> {
+pub fn unreadable(workspace: &Path, home: &Home, config: &Config) -> Vec<Finding> {
     const NAME: &str = "workspace files";
     let closed = PRIVATE.default_visibility().hidden;
-    let skills = PromptSkills { catalog: skill_catalog(config, workspace), tokens: 0 };
+    let skills = PromptSkills { catalog: skill_catalog(config, workspace, home.dir()), tokens: 0 };
     let problems = skills.catalog.look().problems.clone();
-    let skill = |SkillProblem { path, line, problem }: SkillProblem| {
-        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
-        Finding::warn("skills", format!("{path}{line}: {problem}"), "daoyou skills check")
-    };
+    let skill = |problem: SkillProblem| Finding::warn("skills", problem.to_string(), "daoyou skills check");
     let prompt = SystemPrompt::new(workspace, "", &closed, skills).map(|prompt| prompt.faults());
     let left_out = prompt.into_iter().flatten().map(|error| {
         let mend = format!("put a plain text file there: ls -l {}", workspace.display());

@@ -33,7 +33,7 @@ impl Inspector {
             return Ok(runtime.runner().conversations.tools.all.clone());
         }
         let workspace = self.home.workspace(&self.config.agent.workspace);
-        let skills = skill_catalog(&self.config, &workspace);
+        let skills = skill_catalog(&self.config, &workspace, self.home.dir());
         let deps = tool_deps(&self.config, None, None, None, &WeakBus::default(), &skills);
         build_tools(&self.config, &workspace, &self.home, deps).map_err(|error| error.to_string())
     }
@@ -75,7 +75,7 @@ impl Inspector {
     async fn skills(&self) -> Result<Arc<SkillList>, InspectError> {
         let catalog = match &self.runtime {
             Some(runtime) => runtime.skills().clone(),
-            None => skill_catalog(&self.config, &self.home.workspace(&self.config.agent.workspace)),
+            None => skill_catalog(&self.config, &self.home.workspace(&self.config.agent.workspace), self.home.dir()),
         };
         let look = tokio::task::spawn_blocking(move || catalog.look()).await;
         look.map_err(|error| InspectError::Failed(error.to_string()))

@@ -1,0 +1,177 @@
+//! The commands' access to installed skills. It needs no store and no running gateway: a gateway sees changed files at its next turn.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use daoyou_channels::new_id;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::runtime::skill_catalog;
+use crate::agent::prepare_workspace;
+use crate::config::Config;
+use crate::guard::{Jail, protected_paths};
+use crate::home::Home;
+use crate::skills::{
+    INSTALL_FOLDER, InstalledSkills, SkillCandidate, SkillHost, SkillList, SkillLocation, SkillPackage, SkillReview,
+};
+use crate::tools::{Trash, TrashRecord};
+
+/// The session that the trash names for what a command removes.
+const COMMAND_SESSION: &str = "cli:skills";
+
+/// Installs, accepts and removes skills of a workspace.
+pub struct SkillInstaller {
+    config: Config,
+    home: PathBuf,
+    workspace: PathBuf,
+    installed: InstalledSkills,
+}
+
+/// The skills of a package.
+pub struct FoundSkills {
+    source: String,
+    revision: Option<String>,
+    pub skills: Vec<SkillCandidate>,
+    /// Why others cannot be installed.
+    pub faults: Vec<String>,
+}
+
+impl SkillInstaller {
+    /// # Errors
+    /// The workspace cannot be prepared.
+    pub fn new(home: &Home, config: &Config) -> anyhow::Result<Self> {
+        let workspace = home.workspace(&config.agent.workspace);
+        prepare_workspace(&workspace)
+            .with_context(|| format!("the workspace {} cannot be prepared", workspace.display()))?;
+        let installed = InstalledSkills::new(&workspace, home.dir());
+        Ok(Self { config: config.clone(), home: home.dir().to_owned(), workspace, installed })
+    }
+
+    /// Reads the skills of a folder, a ZIP archive or a repository.
+    ///
+    /// # Errors
+    /// It cannot be read, or has no skill that can be installed.
+    pub async fn find(&self, source: &str, reference: Option<&str>) -> anyhow::Result<FoundSkills> {
+        let package = SkillPackage::read(source, reference).await.map_err(|reason| anyhow!(reason))?;
+        let path = Path::new(source);
+        let name = path.canonicalize().ok().and_then(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+        let name = name.or_else(|| Some(path.file_stem()?.to_str()?.to_owned())).unwrap_or_default();
+        let (skills, faults): (Vec<_>, Vec<_>) =
+            SkillCandidate::find(&package, &name).into_iter().partition(Result::is_ok);
+        let faults: Vec<String> = faults.into_iter().filter_map(Result::err).collect();
+        let skills: Vec<SkillCandidate> = skills.into_iter().filter_map(Result::ok).collect();
+        if skills.is_empty() {
+            let reasons =
+                if faults.is_empty() { "no folder in it has a SKILL.md".to_owned() } else { faults.join("\n") };
+            bail!("{source} has no skill that can be installed: {reasons}");
+        }
+        let source = path.canonicalize().map_or_else(|_| source.to_owned(), |path| path.display().to_string());
+        Ok(FoundSkills { source, revision: package.revision, skills, faults })
+    }
+
+    /// Returns what the owner has to know before `skill` is installed.
+    ///
+    /// # Errors
+    /// The pins cannot be read.
+    pub fn review(&self, found: &FoundSkills, skill: &SkillCandidate) -> anyhow::Result<SkillReview> {
+        let pins = self.installed.pins().map_err(|reason| anyhow!(reason))?;
+        let before = pins.get(skill.name()).map(|pin| &pin.files);
+        Ok(skill.review(&found.source, found.revision.as_deref(), &SkillHost::of_process(), before))
+    }
+
+    /// Returns true if the workspace has something in the place of this skill.
+    pub fn is_taken(&self, name: &str) -> bool {
+        self.installed.is_taken(name)
+    }
+
+    /// Installs a skill. What has its place is moved to the trash.
+    ///
+    /// # Errors
+    /// The workspace or the pins cannot be written.
+    pub fn install(&self, found: &FoundSkills, skill: &SkillCandidate) -> anyhow::Result<()> {
+        if self.is_taken(skill.name()) {
+            self.discard(skill.name())?;
+        }
+        self.installed.install(skill, &found.source, found.revision.as_deref()).map_err(|reason| anyhow!(reason))
+    }
+
+    /// Returns an installed skill as it is now, and what the owner has to know before its change is accepted.
+    ///
+    /// # Errors
+    /// It is not installed, or cannot be read.
+    pub async fn installed(&self, name: &str) -> anyhow::Result<(SkillCandidate, SkillReview)> {
+        let pins = self.installed.pins().map_err(|reason| anyhow!(reason))?;
+        let Some(pin) = pins.get(name) else {
+            let known: Vec<&str> = pins.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            bail!("{name} was not installed by daoyou skills install; installed are: {known}");
+        };
+        let skill = self.installed.candidate(name).await.map_err(|reason| anyhow!(reason))?;
+        let host = SkillHost::of_process();
+        let review = skill.review(&pin.source, pin.revision.as_deref(), &host, Some(&pin.files));
+        Ok((skill, review))
+    }
+
+    /// Accepts an installed skill as [`Self::installed`] has read it.
+    ///
+    /// # Errors
+    /// The pins cannot be written.
+    pub fn accept(&self, name: &str, skill: &SkillCandidate) -> anyhow::Result<()> {
+        self.installed.accept(name, skill).map_err(|reason| anyhow!(reason))
+    }
+
+    /// Moves the folder of a skill to the trash and removes its pin. Returns the id of the entry in the trash.
+    ///
+    /// # Errors
+    /// There is no such skill in the workspace's folder of skills, or it cannot be moved.
+    pub fn remove(&self, name: &str) -> anyhow::Result<Uuid> {
+        let list = skill_catalog(&self.config, &self.workspace, &self.home).look();
+        let folder = removable_folder(&list, name);
+        let folder = match folder {
+            Ok(folder) => folder,
+            // A broken skill is in no list.
+            Err(_) if !name.contains('/') && self.is_taken(name) => name.to_owned(),
+            Err(reason) => bail!(reason),
+        };
+        let id = self.discard(&folder)?;
+        self.installed.unpin(&folder).map_err(|reason| anyhow!(reason))?;
+        Ok(id)
+    }
+
+    fn discard(&self, folder: &str) -> anyhow::Result<Uuid> {
+        let path = format!("{INSTALL_FOLDER}/{folder}");
+        let jail = Jail::open_strict(&self.workspace, protected_paths(&self.home), u64::MAX)?;
+        let record = TrashRecord {
+            id: new_id(),
+            path: path.clone(),
+            kind: "folder".to_owned(),
+            size: None,
+            deleted_at: Timestamp::now(),
+            session: COMMAND_SESSION.to_owned(),
+            turn: Uuid::nil(),
+            call: String::new(),
+        };
+        Trash::open(&self.workspace)?.take(&jail.entry(&path)?, &record)?;
+        Ok(record.id)
+    }
+}
+
+/// Returns the folder of a skill below the workspace's folder of skills.
+fn removable_folder(list: &SkillList, name: &str) -> Result<String, String> {
+    let Some(skill) = list.find(name) else {
+        let names: Vec<&str> = list.skills.iter().map(crate::skills::Skill::name).collect();
+        return Err(format!("there is no skill {name:?}; there are: {}", names.join(", ")));
+    };
+    match &skill.location {
+        SkillLocation::BuiltIn { .. } => {
+            Err(format!("{name} is part of daoyou; skills.disabled = [{name:?}] in config.toml switches it off"))
+        }
+        SkillLocation::File { source, folder, path, .. } => {
+            let folder = source.installed_name(folder).map(str::to_owned);
+            folder.ok_or_else(|| {
+                format!("{name} is at {}, where other programs use it too; remove its folder yourself", path.display())
+            })
+        }
+    }
+}

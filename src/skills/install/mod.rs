@@ -1,0 +1,320 @@
+//! Installs skills into the folder `skills/` of a workspace. What is installed is shown first, nothing of it is run, and its files are
+//! pinned: an installed skill whose files have changed is not used until the owner accepts the change.
+
+mod package;
+mod pins;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use jiff::Timestamp;
+use rustix::fs::{Mode, OFlags, RenameFlags, openat, renameat_with};
+use serde::Serialize;
+
+pub use package::{PackageFile, SkillPackage};
+pub use pins::{FileDigests, FolderListing, PinsByFolder, SkillPin, SkillPins, differences};
+
+use super::catalog::manifest_problems;
+use super::discovery::{FILE_NAMES, INSTALL_FOLDER};
+use super::frontmatter::{SkillManifest, parse_manifest};
+use super::prompt::is_hidden;
+use super::requirements::{ProgramSearch, SkillHost};
+use crate::guard::{create_dir_beneath, sync_folder};
+
+/// The most files of one skill, and their bytes together.
+const MAX_FILES: usize = 1_000;
+const MAX_BYTES: usize = 20_000_000;
+/// The largest `SKILL.md`, in bytes.
+const MAX_SKILL_FILE: usize = 1_000_000;
+/// The endings of scripts.
+const SCRIPT_ENDINGS: &[&str] =
+    &["sh", "bash", "zsh", "fish", "py", "js", "mjs", "cjs", "ts", "rb", "pl", "php", "lua", "ps1", "bat", "cmd"];
+
+/// A skill in a package, which can be installed.
+#[derive(Debug)]
+pub struct SkillCandidate {
+    pub manifest: SkillManifest,
+    /// Its folder in the package; empty for the package itself.
+    pub folder: String,
+    /// By their paths in the folder of the skill.
+    files: BTreeMap<String, PackageFile>,
+}
+
+/// What the owner has to know before a skill is installed or its change accepted.
+#[derive(Debug, Serialize)]
+pub struct SkillReview {
+    pub name: String,
+    pub description: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub license: Option<String>,
+    pub source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// The tools that a turn is limited to; empty for no limit.
+    pub allowed_tools: Vec<String>,
+    /// Why it could not be used on this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unmet: Option<String>,
+    pub files: Vec<ReviewedFile>,
+    pub warnings: Vec<String>,
+    /// How the files differ from those that are installed under this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<String>,
+}
+
+/// A file of a skill, as the owner sees it.
+#[derive(Debug, Serialize)]
+pub struct ReviewedFile {
+    pub path: String,
+    pub bytes: usize,
+    pub kind: ReviewedFileKind,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReviewedFileKind {
+    Text,
+    Script,
+    Binary,
+}
+
+impl PackageFile {
+    fn kind(&self, path: &str) -> ReviewedFileKind {
+        let ending = Path::new(path).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        let is_script = self.is_executable || self.bytes.starts_with(b"#!") || SCRIPT_ENDINGS.contains(&ending);
+        match std::str::from_utf8(&self.bytes) {
+            Ok(text) if !text.contains('\0') => {
+                if is_script {
+                    ReviewedFileKind::Script
+                } else {
+                    ReviewedFileKind::Text
+                }
+            }
+            _ => ReviewedFileKind::Binary,
+        }
+    }
+}
+
+impl SkillCandidate {
+    /// Finds the skills of a package: each folder with a `SKILL.md` that is not within another skill. A skill that cannot be used is
+    /// an error in its place.
+    pub fn find(package: &SkillPackage, fallback_name: &str) -> Vec<Result<Self, String>> {
+        let mut folders: Vec<&str> = package.files.keys().filter_map(|path| skill_folder(path)).collect();
+        folders.sort_unstable();
+        folders.dedup();
+        let is_within = |folder: &str, outer: &str| folder != outer && below(folder, outer).is_some();
+        let outermost: Vec<&str> =
+            folders.iter().filter(|folder| !folders.iter().any(|outer| is_within(folder, outer))).copied().collect();
+        outermost.into_iter().map(|folder| Self::of_folder(package, folder, fallback_name)).collect()
+    }
+
+    fn of_folder(package: &SkillPackage, folder: &str, fallback_name: &str) -> Result<Self, String> {
+        let files: BTreeMap<String, PackageFile> = package
+            .files
+            .iter()
+            .filter_map(|(path, file)| Some((below(path, folder)?.to_owned(), file.clone())))
+            .collect();
+        let name = folder.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(fallback_name);
+        let shown = if folder.is_empty() { FILE_NAMES[0].to_owned() } else { format!("{folder}/{}", FILE_NAMES[0]) };
+        let skill_file =
+            FILE_NAMES.iter().find_map(|name| files.get(*name)).ok_or_else(|| format!("{shown}: missing"))?;
+        if skill_file.bytes.len() > MAX_SKILL_FILE {
+            return Err(format!("{shown}: larger than {} MB", MAX_SKILL_FILE / 1_000_000));
+        }
+        let manifest = parse_manifest(&skill_file.bytes, name).map_err(|fault| {
+            let line = fault.line.map(|line| format!(":{line}")).unwrap_or_default();
+            format!("{shown}{line}: {}", fault.reason)
+        })?;
+        if let Some(other) = package.others.iter().find(|path| below(path, folder).is_some()) {
+            return Err(format!("{other}: is a link or no file, and a skill has to consist of files alone"));
+        }
+        let bytes: usize = files.values().map(|file| file.bytes.len()).sum();
+        if files.len() > MAX_FILES || bytes > MAX_BYTES {
+            let limits = format!("{MAX_FILES} files and {} MB", MAX_BYTES / 1_000_000);
+            return Err(format!("{shown}: the skill has {} files of {bytes} bytes, more than {limits}", files.len()));
+        }
+        if let Some(path) = files.keys().find(|path| path.chars().any(char::is_control)) {
+            return Err(format!("{path:?}: has control characters in its name"));
+        }
+        Ok(Self { manifest, folder: folder.to_owned(), files })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.manifest.name
+    }
+
+    /// Returns the digests of its files.
+    pub fn digests(&self) -> FileDigests {
+        self.files.iter().map(|(path, file)| (path.clone(), file.digest())).collect()
+    }
+
+    /// Returns what the owner has to know. `before` are the files that have been accepted under this name.
+    pub fn review(
+        &self,
+        source: &str,
+        revision: Option<&str>,
+        host: &SkillHost,
+        before: Option<&FileDigests>,
+    ) -> SkillReview {
+        let manifest = &self.manifest;
+        let mut warnings: Vec<String> = manifest.warnings.iter().map(|warning| warning.reason.clone()).collect();
+        warnings.extend(manifest_problems(manifest));
+        for (path, file) in &self.files {
+            // Emoji have selectors of variants.
+            let hides = |c: char| {
+                is_hidden(c) && !matches!(c, '\u{fe00}'..='\u{fe0f}')
+                    || matches!(c, '\u{200b}' | '\u{202a}'..='\u{202e}')
+            };
+            if std::str::from_utf8(&file.bytes).is_ok_and(|text| text.chars().any(hides)) {
+                warnings.push(format!("{path} has characters that are not shown, which can hide text"));
+            }
+        }
+        let file = |(path, file): (&String, &PackageFile)| ReviewedFile {
+            path: path.clone(),
+            bytes: file.bytes.len(),
+            kind: file.kind(path),
+        };
+        SkillReview {
+            name: manifest.name.clone(),
+            description: manifest.description.clone(),
+            version: manifest.version.clone(),
+            license: manifest.license.clone(),
+            source: source.to_owned(),
+            revision: revision.map(str::to_owned),
+            allowed_tools: manifest.allowed_tools.clone(),
+            unmet: ProgramSearch::new(host).unmet(&manifest.requirements, &manifest.install_hints),
+            files: self.files.iter().map(file).collect(),
+            warnings,
+            changes: before.and_then(|before| differences(before, &self.digests())),
+        }
+    }
+}
+
+/// Returns the folder of a skill if `path` is its `SKILL.md`.
+fn skill_folder(path: &str) -> Option<&str> {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    FILE_NAMES.contains(&name).then_some(folder)
+}
+
+/// Returns `path` relative to `folder`, if it is below it.
+fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    if folder.is_empty() { Some(path) } else { path.strip_prefix(folder)?.strip_prefix('/') }
+}
+
+/// The installed skills of a workspace.
+pub struct InstalledSkills {
+    workspace: PathBuf,
+    pins: SkillPins,
+}
+
+impl InstalledSkills {
+    pub fn new(workspace: &Path, home: &Path) -> Self {
+        Self { workspace: workspace.to_owned(), pins: SkillPins::in_home(home) }
+    }
+
+    /// Returns the pins.
+    ///
+    /// # Errors
+    /// The file of pins cannot be read.
+    pub fn pins(&self) -> Result<PinsByFolder, String> {
+        self.pins.read().map_err(|error| format!("{}: {error}", self.pins.path().display()))
+    }
+
+    /// Returns true if something has the place of this skill.
+    pub fn is_taken(&self, name: &str) -> bool {
+        self.workspace.join(INSTALL_FOLDER).join(name).symlink_metadata().is_ok()
+    }
+
+    /// Reads the files of an installed skill as they are now.
+    ///
+    /// # Errors
+    /// They cannot be read, or are no skill.
+    pub async fn candidate(&self, name: &str) -> Result<SkillCandidate, String> {
+        let folder = self.workspace.join(INSTALL_FOLDER).join(name);
+        let package = SkillPackage::read(&folder.display().to_string(), None).await?;
+        SkillCandidate::of_folder(&package, "", name)
+    }
+
+    /// Writes the files of a skill into the workspace and pins them. The place of the skill has to be free.
+    ///
+    /// # Errors
+    /// The workspace or the pins cannot be written.
+    pub fn install(&self, skill: &SkillCandidate, source: &str, revision: Option<&str>) -> Result<(), String> {
+        let name = skill.name();
+        let failed =
+            |error: io::Error| format!("{}: {error}", self.workspace.join(INSTALL_FOLDER).join(name).display());
+        let workspace = Dir::open_ambient_dir(&self.workspace, ambient_authority()).map_err(failed)?;
+        let skills = create_dir_beneath(&workspace, Path::new(INSTALL_FOLDER)).map_err(failed)?;
+        // Names with a dot are not looked at until all files are there.
+        let incoming = format!(".{}", daoyou_channels::new_id());
+        let written = self.write_files(skill, &skills, &incoming).and_then(|()| {
+            self.pin(name, skill.digests(), source, revision)?;
+            renameat_with(&skills, &incoming, &skills, name, RenameFlags::NOREPLACE)?;
+            sync_folder(&skills);
+            Ok(())
+        });
+        written.map_err(|error| {
+            // The error of the installation is the one to report.
+            drop(skills.remove_dir_all(&incoming));
+            failed(error)
+        })
+    }
+
+    fn write_files(&self, skill: &SkillCandidate, skills: &Dir, incoming: &str) -> io::Result<()> {
+        let folder = create_dir_beneath(skills, Path::new(incoming))?;
+        for (path, content) in &skill.files {
+            let path = Path::new(path);
+            let parent = create_dir_beneath(&folder, path.parent().unwrap_or(Path::new("")))?;
+            let name = path.file_name().ok_or_else(|| io::Error::other("a file without a name"))?;
+            let mode = if content.is_executable { 0o700 } else { 0o600 };
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let mut file = std::fs::File::from(openat(parent.as_fd(), name, flags, Mode::from_bits_truncate(mode))?);
+            file.write_all(&content.bytes)?;
+            file.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Pins files, or pins them anew.
+    fn pin(&self, name: &str, files: FileDigests, source: &str, revision: Option<&str>) -> io::Result<()> {
+        let mut pins = self.pins.read()?;
+        let pin = SkillPin {
+            source: source.to_owned(),
+            revision: revision.map(str::to_owned),
+            installed_at: Timestamp::now(),
+            files,
+        };
+        pins.insert(name.to_owned(), pin);
+        self.pins.write(&pins)
+    }
+
+    /// Accepts the files of an installed skill as they are now.
+    ///
+    /// # Errors
+    /// The pins cannot be written, or there is no pin.
+    pub fn accept(&self, name: &str, skill: &SkillCandidate) -> Result<(), String> {
+        let pin = self.pins()?.remove(name).ok_or_else(|| format!("{name} is not pinned"))?;
+        self.pin(name, skill.digests(), &pin.source, pin.revision.as_deref()).map_err(|error| error.to_string())
+    }
+
+    /// Removes the pin of a skill that has been removed.
+    ///
+    /// # Errors
+    /// The pins cannot be written.
+    pub fn unpin(&self, name: &str) -> Result<(), String> {
+        let mut pins = self.pins()?;
+        if pins.remove(name).is_some() {
+            self.pins.write(&pins).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,187 @@
+//! The pins of installed skills: the digests of their files as the owner has reviewed them. They are in the home, which the agent's
+//! commands cannot write, and a skill whose files differ is not used.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use rustix::fs::{AtFlags, FileType, statat};
+use serde::{Deserialize, Serialize};
+
+use super::package::{MAX_BYTES, digest_of};
+use crate::guard::{Jail, JailError, OpenFile};
+use crate::skills::discovery::{SkillFileVersion, join, version_of};
+
+/// The file in the home.
+const FILE: &str = "skills.json";
+/// The largest file of pins, in bytes.
+const MAX_FILE: u64 = 10_000_000;
+/// The most entries of an installed skill's folder that are examined, and the deepest folder.
+const MAX_ENTRIES: usize = 2_000;
+const MAX_LEVELS: usize = 12;
+/// The most names in a reason.
+const MAX_NAMES: usize = 3;
+
+/// An installed skill.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkillPin {
+    /// What it was installed from.
+    pub source: String,
+    /// The commit of a repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    pub installed_at: Timestamp,
+    /// The digest of each file.
+    pub files: FileDigests,
+}
+
+/// The digests of the files of a folder by their paths in it.
+pub type FileDigests = BTreeMap<String, String>;
+
+/// The pins of all installed skills, by the names of their folders in `skills/`.
+pub type PinsByFolder = BTreeMap<String, SkillPin>;
+
+/// The file of pins.
+#[derive(Clone, Debug)]
+pub struct SkillPins {
+    path: PathBuf,
+}
+
+impl SkillPins {
+    pub fn in_home(home: &Path) -> Self {
+        Self { path: home.join(FILE) }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the version of the file; `None` if there is none.
+    pub(crate) fn version(&self) -> Option<SkillFileVersion> {
+        let file = self.path.file_name()?;
+        let folder = fs::File::open(self.path.parent()?).ok()?;
+        statat(folder, file, AtFlags::SYMLINK_NOFOLLOW).ok().map(|found| version_of(&found))
+    }
+
+    /// Reads the pins; none without a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not what daoyou has written.
+    pub fn read(&self) -> io::Result<PinsByFolder> {
+        match fs::metadata(&self.path) {
+            Ok(found) if found.len() > MAX_FILE => Err(io::Error::other("the file is too large")),
+            Ok(_) => serde_json::from_slice(&fs::read(&self.path)?).map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PinsByFolder::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces the pins in one step.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, pins: &PinsByFolder) -> io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        serde_json::to_writer_pretty(&mut file, pins)?;
+        file.write_all(b"\n")?;
+        file.as_file().sync_all()?;
+        file.persist(&self.path).map_err(|error| error.error)?;
+        fs::File::open(folder)?.sync_all()
+    }
+}
+
+/// The files of a folder with their versions, without their content.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FolderListing {
+    files: Vec<(String, SkillFileVersion)>,
+    /// Links, pipes and the like, and what could not be read.
+    others: Vec<String>,
+}
+
+impl FolderListing {
+    /// Lists all files below `folder`, hidden ones included.
+    pub fn of(jail: &Jail, folder: &str) -> Self {
+        let mut listing = Self::default();
+        let mut left = MAX_ENTRIES;
+        if let Err(error) = listing.add(jail, folder, "", 1, &mut left) {
+            listing.others.push(error.to_string());
+        }
+        listing.files.sort();
+        listing.others.sort();
+        listing
+    }
+
+    fn add(
+        &mut self,
+        jail: &Jail,
+        folder: &str,
+        prefix: &str,
+        level: usize,
+        left: &mut usize,
+    ) -> Result<(), JailError> {
+        let (dir, shown) = jail.folder(folder)?;
+        let failed = |error| JailError::Io { path: shown.clone(), error };
+        for entry in dir.entries().map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let shown_name = format!("{prefix}{}", name.to_string_lossy());
+            *left = left.saturating_sub(1);
+            let (Some(name), true) = (name.to_str(), *left > 0 && level <= MAX_LEVELS) else {
+                self.others.push(shown_name);
+                return Ok(());
+            };
+            let found = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| failed(error.into()))?;
+            match FileType::from_raw_mode(found.st_mode) {
+                FileType::RegularFile => self.files.push((shown_name, version_of(&found))),
+                FileType::Directory => {
+                    self.add(jail, &join(folder, name), &format!("{shown_name}/"), level + 1, left)?;
+                }
+                _ => self.others.push(shown_name),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the files and returns their digests. What is no file has a digest that no file has.
+    pub fn digests(&self, jail: &Jail, folder: &str) -> FileDigests {
+        let of_file = |path: &String| file_digest(jail, &join(folder, path)).unwrap_or_else(|reason| reason);
+        let files = self.files.iter().map(|(path, _)| (path.clone(), of_file(path)));
+        files.chain(self.others.iter().map(|path| (path.clone(), "no file".to_owned()))).collect()
+    }
+}
+
+fn file_digest(jail: &Jail, path: &str) -> Result<String, String> {
+    let OpenFile { mut file, size, .. } = jail.open_file(path).map_err(|error| error.to_string())?;
+    if size > MAX_BYTES {
+        return Err("too large".to_owned());
+    }
+    let mode = file.metadata().map_err(|error| error.to_string())?.permissions().mode();
+    let mut bytes = Vec::new();
+    (&mut file).take(MAX_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(digest_of(&bytes, mode & 0o111 != 0))
+}
+
+/// Returns how files differ from those that were reviewed, such as `changed: a.sh; new: b`; `None` if they are the same.
+pub fn differences(reviewed: &FileDigests, now: &FileDigests) -> Option<String> {
+    let changed: Vec<&String> = now
+        .iter()
+        .filter(|(path, digest)| reviewed.get(*path).is_some_and(|old| old != *digest))
+        .map(|(path, _)| path)
+        .collect();
+    let new: Vec<&String> = now.keys().filter(|path| !reviewed.contains_key(*path)).collect();
+    let missing: Vec<&String> = reviewed.keys().filter(|path| !now.contains_key(*path)).collect();
+    let parts: Vec<String> = [("changed", changed), ("new", new), ("missing", missing)]
+        .into_iter()
+        .filter(|(_, paths)| !paths.is_empty())
+        .map(|(what, paths)| {
+            let more =
+                if paths.len() > MAX_NAMES { format!(" and {} more", paths.len() - MAX_NAMES) } else { String::new() };
+            let names: Vec<&str> = paths.iter().take(MAX_NAMES).map(|path| path.as_str()).collect();
+            format!("{what}: {}{more}", names.join(", "))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
