@@ -275,11 +275,17 @@ fn read_fields(head: &str, warnings: &mut Vec<ManifestFault>) -> Result<FrontMat
         Ok(fields) => return Ok(fields),
         Err(error) => error,
     };
-    if let Ok(fields) = serde_saphyr::from_str_with_options(&numbered, options) {
+    if let Ok(fields) = serde_saphyr::from_str_with_options(&numbered, options.clone()) {
         return Ok(FrontMatter::from_values(fields, head, warnings));
     }
     let line = error.location().and_then(|location| usize::try_from(location.line()).ok()).unwrap_or(1);
     let cause = truncate(&one_line(&error.without_snippet().to_string()), MAX_ENTRY);
+    if let Ok(fields) = serde_saphyr::from_str_with_options::<FrontMatter>(&format!("\n{}", quoted(head)), options) {
+        let reason =
+            format!("the front matter is not valid YAML, so its texts are read as they stand; quote them: {cause}");
+        warnings.push(ManifestFault::new(line, reason));
+        return Ok(fields);
+    }
     let fields = FrontMatter {
         name: plain_field(head, "name"),
         description: plain_field(head, "description"),
@@ -292,6 +298,21 @@ fn read_fields(head: &str, warnings: &mut Vec<ManifestFault>) -> Result<FrontMat
         format!("the front matter is not valid YAML, so only name and description are read; quote the text: {cause}");
     warnings.push(ManifestFault::new(line, reason));
     Ok(fields)
+}
+
+/// Returns front matter with quotes around the texts of fields that are on one line and have none: an unquoted colon is common.
+fn quoted(head: &str) -> String {
+    let lines: Vec<&str> = head.lines().collect();
+    let quote = |at: usize, line: &str| {
+        let (key, value) = line.split_once(": ")?;
+        let is_key = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_'));
+        let goes_on = lines.get(at + 1).is_some_and(|next| next.starts_with([' ', '\t']));
+        let value = value.trim();
+        let is_plain = !value.is_empty() && !value.starts_with(['"', '\'', '[', '{', '|', '>', '#']);
+        (is_key && is_plain && !goes_on).then(|| format!("{key}: '{}'", value.replace('\'', "''")))
+    };
+    let quoted = lines.iter().enumerate().map(|(at, line)| quote(at, line).unwrap_or_else(|| (*line).to_owned()));
+    quoted.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the text of a field that begins a line and goes on in indented ones.

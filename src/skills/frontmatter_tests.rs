@@ -99,6 +99,16 @@ fn names_with_other_signs_become_words_with_hyphens() {
 }
 
 #[test]
+fn an_unquoted_text_does_not_cost_the_other_fields() {
+    let manifest = parsed(
+        "---\nname: b\ndescription: Use for: tea, it's *good*\nlicense: @x\nrequires: {bins: [git]}\nallowed-tools: Read\n---\n",
+    );
+    assert_eq!(manifest.description, "Use for: tea, it's *good*");
+    assert_eq!((manifest.license.as_deref(), manifest.requirements.bins), (Some("@x"), vec!["git".to_owned()]));
+    assert_eq!((manifest.allowed_tools, manifest.warnings.len()), (vec!["Read".to_owned()], 1));
+}
+
+#[test]
 fn a_field_of_an_unusual_type_is_left_out_alone() {
     let text = "---\nname: b\ndescription: a\nversion: {major: 1}\ncompatibility: [x]\nlicense: 7\nrequires: {bins: [git]}\n\
                 allowed-tools: [Read]\n---\n";
@@ -215,8 +225,8 @@ fn hostile_yaml_is_bounded() {
     let deep_json = format!("---\nname: b\ndescription: tea\nmetadata: '{}'\n---\n", "[".repeat(9_000));
     for text in [bomb, deep, deep_json] {
         let manifest = parsed(&text);
-        assert_eq!(manifest.description, "tea");
-        assert_eq!(manifest.warnings.len(), 1, "{:?}", manifest.warnings);
+        assert_eq!((manifest.description.as_str(), &manifest.requirements.bins), ("tea", &Vec::new()));
+        assert!((1..=2).contains(&manifest.warnings.len()), "{:?}", manifest.warnings);
     }
     let many = format!("---\nname: b\ndescription: tea\nrequires: {{bins: [{}]}}\n---\n", "a,".repeat(200));
     assert_eq!(parsed(&many).requirements.bins, ["a"]);
