@@ -2,7 +2,8 @@
 //! `docs/benchmarks.md`. With `--quick` there are few turns and one run, the numbers are rough, and nothing is
 //! written. `--only PART` measures one part, `--set KEY=VALUE` measures with a configuration key set; both write nothing. `--against PROGRAM
 //! --against-name NAME` also measures starts, idling and speeds of another build, alternating between the two.
-//! `--growth MESSAGES` lets one owner send that many messages and prints a section of its own, `--tools` measures the tools.
+//! `--growth MESSAGES` lets one owner send that many messages and prints a section of its own, `--tools` measures the tools,
+//! `--skills [--folder DIR]` skills and MCP servers.
 
 #[expect(clippy::allow_attributes, reason = "the stories use the rest")]
 #[allow(dead_code, unused_imports, clippy::print_stdout, reason = "a tool box: the bench uses a part of it")]
@@ -14,6 +15,7 @@ mod fill;
 mod growth;
 mod load;
 mod report;
+mod skills;
 mod talk;
 mod tools;
 
@@ -164,6 +166,9 @@ fn speed(measured: &Measured) -> Vec<Figure> {
 async fn main() {
     if std::env::args().any(|argument| argument == "--tools") {
         return tools::tools().await;
+    }
+    if std::env::args().any(|argument| argument == "--skills") {
+        return skills::skills().await;
     }
     if let Some(messages) = arguments("--growth").next() {
         return growth::growth(messages.parse().expect("--growth takes a number of messages")).await;

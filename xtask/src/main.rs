@@ -31,6 +31,8 @@ usage: cargo xtask CHORE
                                  hours); writes that section alone, where N is 36,000 or more
   bench tools                    the tools: grep and glob beside rg, pages of a large file, a web page, the parts of a first
                                  request; writes that section alone
+  bench skills [--folder DIR]    skills and MCP servers: tokens in each request, starts, turns, calls; replaces their section of
+                                 docs/benchmarks.md
   bench results [--embeddings URL --embeddings-model NAME] [--chat URL --chat-model NAME] [--cases]
                                  what post-processing saves and loses over a labelled corpus, and with models of a service;
                                  writes that section alone, unless --cases, which lists each case
@@ -112,6 +114,7 @@ fn main() -> ExitCode {
         ["bench", "memory", rest @ ..] => bench_memory(rest),
         ["bench", "growth", rest @ ..] => bench_growth(rest),
         ["bench", "tools"] => bench_tools(),
+        ["bench", "skills", rest @ ..] => bench_skills(rest),
         ["bench", "results", rest @ ..] => bench_results(rest),
         ["bench", rest @ ..] => bench(rest),
         ["man"] => run(cargo(&["run", "--locked", "--package", "daoyou", "--", "man", "target/man"])),
@@ -433,6 +436,21 @@ fn bench_tools() -> Result<()> {
     let page = root().join("docs/benchmarks.md");
     let text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
     fs::write(&page, with_section(&text, TOOLS, &section)).context("docs/benchmarks.md")
+}
+
+/// The heading of the section that [`bench_skills`] writes.
+const SKILLS: &str = "## Skills and MCP servers\n";
+
+/// Measures skills and MCP servers, and replaces their section of the page.
+fn bench_skills(args: &[&str]) -> Result<()> {
+    let mut command = cargo(&["bench", "--locked", "--bench", "gateway", "--", "--skills"]);
+    let section = {
+        command.args(args);
+        output_of(command)?
+    };
+    let page = root().join("docs/benchmarks.md");
+    let text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
+    fs::write(&page, with_section(&text, SKILLS, &section)).context("docs/benchmarks.md")
 }
 
 /// The heading of the section that [`bench_results`] writes.
