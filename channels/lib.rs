@@ -12,6 +12,7 @@ pub mod finding;
 pub mod inbox;
 
 pub mod allow;
+pub mod attachment_folder;
 pub mod backoff;
 pub mod body_budget;
 pub mod clean;
@@ -22,6 +23,7 @@ pub mod jinja;
 pub mod json;
 pub mod outgoing;
 pub mod rate_limit;
+pub mod sanitize;
 pub mod settings;
 pub mod text;
 pub mod trust;

@@ -11,8 +11,7 @@ use tokio::task::JoinSet;
 
 use super::account::Account;
 use super::auth::TrustedAuthserv;
-use super::config::{EmailConfig, NAME, TrustBy};
-use super::files::MailFiles;
+use super::config::{ATTACHMENTS, EmailConfig, NAME, TrustBy};
 use super::imap::{self, SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
 use super::intake::{MailIntake, NOTE_AGES, inline_code};
 use super::mail::{Intake, ReplyContext};
@@ -21,6 +20,7 @@ use super::self_test::{
 };
 use super::smtp::{Mailer, RecipientPolicy, SentCopy, SentMail};
 use super::texts::{MailLanguage, MailTexts, NoticeTexts, fill};
+use crate::attachment_folder::AttachmentFolder;
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 use crate::finding::Finding;
@@ -47,7 +47,7 @@ pub struct EmailSetup<'a> {
 pub struct EmailChannel {
     config: EmailConfig,
     account: Arc<Account>,
-    files: Arc<MailFiles>,
+    files: Arc<AttachmentFolder>,
     mailer: Mailer,
     lists: TrustLists,
     language: MailLanguage,
@@ -64,7 +64,8 @@ impl EmailChannel {
     pub fn new(config: EmailConfig, setup: EmailSetup<'_>) -> Result<Self, String> {
         let invalid = |words: String| format!("channels.email: {words}");
         let account = Arc::new(Account::new(&config).map_err(invalid)?);
-        let files = MailFiles::open(setup.workspace).map_err(|error| invalid(format!("the workspace: {error}")))?;
+        let files = AttachmentFolder::open(setup.workspace, ATTACHMENTS)
+            .map_err(|error| invalid(format!("the workspace: {error}")))?;
         let files = Arc::new(files);
         let texts = MailTexts::of(setup.language);
         let mut mailer = Mailer::new(account.clone(), &config, texts, setup.outgoing.clone()).map_err(invalid)?;

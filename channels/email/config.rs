@@ -11,6 +11,8 @@ use crate::trust::Author;
 
 /// The name of the channel.
 pub const NAME: &str = "email";
+/// The folder of the workspace for attachments.
+pub const ATTACHMENTS: &str = "mail";
 
 /// The encryption of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

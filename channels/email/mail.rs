@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::attachment_folder::IncomingFile;
 use crate::inbox::{Cursor, Refusal};
 
 /// A mail in a mailbox, as fetched.
@@ -59,16 +60,6 @@ pub struct NamedAddress {
     pub address: String,
 }
 
-/// A file that came with a mail.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MailAttachment {
-    /// The name that the sender gave; not safe as a file name.
-    pub name: String,
-    /// The media type, e.g. `image/png`.
-    pub media_type: String,
-    pub bytes: Vec<u8>,
-}
-
 /// A mail: decoded, bounded, and without active content. Message-IDs keep their angle brackets: `<left@right>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedMail {
@@ -91,7 +82,7 @@ pub struct ParsedMail {
     pub cut: String,
     /// The mail forwards, or asks about, somebody else's words: [`ParsedMail::text`] holds more than its sender's own words.
     pub is_forward: bool,
-    pub attachments: Vec<MailAttachment>,
+    pub attachments: Vec<IncomingFile>,
     /// What could not be read or was left out, one sentence each: "encrypted, unreadable".
     pub remarks: Vec<String>,
 }

@@ -21,7 +21,6 @@ mod imap;
 pub mod parse;
 
 mod auth;
-pub mod files;
 mod threads;
 
 mod intake;
@@ -33,6 +32,6 @@ mod self_test;
 
 pub use address::is_address;
 pub use channel::{EmailChannel, EmailSetup};
-pub use config::{DoneAction, EmailConfig, EmailFault, Mailboxes, NAME, StrangerPolicy, Tls, TrustBy};
-pub use mail::{MailAttachment, NamedAddress, ParsedMail};
+pub use config::{ATTACHMENTS, DoneAction, EmailConfig, EmailFault, Mailboxes, NAME, StrangerPolicy, Tls, TrustBy};
+pub use mail::{NamedAddress, ParsedMail};
 pub use texts::MailLanguage;

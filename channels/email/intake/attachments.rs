@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::failures::IntakeError;
 use super::identity::MailIdentity;
-use crate::email::files::{MailFiles, SavedFiles};
+use crate::attachment_folder::{AttachmentFolder, SavedFiles};
 use crate::email::mail::ParsedMail;
 use crate::email::threads::hash;
 use crate::inbox::Refusal;
@@ -17,13 +17,13 @@ const SAVE_AGAIN: Duration = Duration::from_secs(30);
 
 /// Saves what came with a mail.
 pub async fn save_attachments(
-    files: Arc<MailFiles>,
+    files: Arc<AttachmentFolder>,
     session: SessionKey,
     identity: &MailIdentity,
     mail: Arc<ParsedMail>,
 ) -> Result<SavedFiles, IntakeError> {
     let key = hash(&[&identity.external_id]);
-    let saving = tokio::task::spawn_blocking(move || files.save(&session, &key, &mail));
+    let saving = tokio::task::spawn_blocking(move || files.save(&session, &key, &mail.attachments, &mail.cut));
     let saved = saving.await.map_err(|error| IntakeError::Failed(format!("saving its files failed: {error}")))?;
     saved.map_err(|error| {
         let reason = format!("its files could not be saved: {error}");

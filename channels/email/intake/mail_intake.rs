@@ -17,10 +17,10 @@ use super::identity::{ArrivedMail, MailIdentity, header_key, header_of, inline_c
 use super::notes::{BOUNCED, HOURLY, MailNotes, REFUSED, SENDER, SILENT, SPOT, THREAD};
 use super::quota::{HourlyQuota, QuotaState};
 use super::reply_context::{replies_elsewhere, reply_context};
+use crate::attachment_folder::AttachmentFolder;
 use crate::email::address::EmailAddress;
 use crate::email::auth::{Bounce, SenderAuthenticator, SenderDecision, classify_bounce};
 use crate::email::config::EmailConfig;
-use crate::email::files::MailFiles;
 use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome, ParsedMail, ReplyContext};
 use crate::email::parse::{ParseLimits, parse_mail};
 use crate::email::subject::BaseSubject;
@@ -45,7 +45,7 @@ pub struct MailIntake {
     max_size: u64,
     quote: bool,
     notes: MailNotes,
-    files: Arc<MailFiles>,
+    files: Arc<AttachmentFolder>,
     texts: NoticeTexts,
     /// Serializes the mailboxes, so that two of them do not use up the last mail of a limit together.
     lock: Mutex<()>,
@@ -67,7 +67,7 @@ impl MailIntake {
         lists: TrustLists,
         channel: String,
         inbox: Arc<dyn Inbox>,
-        files: Arc<MailFiles>,
+        files: Arc<AttachmentFolder>,
         texts: NoticeTexts,
     ) -> Self {
         Self {

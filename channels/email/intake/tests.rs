@@ -7,11 +7,11 @@ use jiff::Timestamp;
 
 use super::MailIntake;
 use crate::allow::AllowList;
+use crate::attachment_folder::AttachmentFolder;
 use crate::conformance::{ScriptedAnswer, ScriptedInbox};
 use crate::email::auth::SenderAuthenticator;
 use crate::email::auth::verifier_tests::with_failing_dns;
-use crate::email::config::{EmailConfig, StrangerPolicy, TrustBy};
-use crate::email::files::MailFiles;
+use crate::email::config::{ATTACHMENTS, EmailConfig, StrangerPolicy, TrustBy};
 use crate::email::mail::ReplyContext;
 use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome};
 use crate::email::message_id::message_id;
@@ -53,7 +53,7 @@ impl Post {
         };
         change(&mut config);
         let workspace = tempfile::tempdir().unwrap();
-        let files = Arc::new(MailFiles::open(workspace.path()).unwrap());
+        let files = Arc::new(AttachmentFolder::open(workspace.path(), ATTACHMENTS).unwrap());
         let intake = MailIntake::new(
             &config,
             TrustLists::default(),

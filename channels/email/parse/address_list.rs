@@ -5,8 +5,8 @@
 //! addresses in brackets to one, reads addresses from comments and broken quotes, and drops quoted local parts.
 
 use super::encoded_words::{self, encoded_word_len};
-use super::sanitize::{sanitize_line, truncate};
 use crate::email::mail::NamedAddress;
+use crate::sanitize::{sanitize_line, truncate};
 
 /// Longest address in bytes (RFC 5321, section 4.5.3.1): 64 before the `@`, 255 after it.
 const MAX_ADDRESS: usize = 320;

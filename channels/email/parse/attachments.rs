@@ -2,8 +2,8 @@
 
 use super::limits::ParseLimits;
 use super::mime::MimePart;
-use super::sanitize::{sanitize_line, truncate};
-use crate::email::mail::MailAttachment;
+use crate::attachment_folder::IncomingFile;
+use crate::sanitize::{sanitize_line, truncate};
 use crate::text::format_size;
 
 /// Smaller images that only the HTML displays count as decoration, in bytes.
@@ -16,7 +16,7 @@ const MAX_NAME: usize = 300;
 /// Attachments and remarks of a mail and the mails in it.
 pub struct AttachmentCollector<'l> {
     limits: &'l ParseLimits,
-    files: Vec<MailAttachment>,
+    files: Vec<IncomingFile>,
     size: usize,
     remarks: Vec<String>,
 }
@@ -26,7 +26,7 @@ impl<'l> AttachmentCollector<'l> {
         Self { limits, files: Vec::new(), size: 0, remarks: Vec::new() }
     }
 
-    pub fn finish(self) -> (Vec<MailAttachment>, Vec<String>) {
+    pub fn finish(self) -> (Vec<IncomingFile>, Vec<String>) {
         (self.files, self.remarks)
     }
 
@@ -75,7 +75,7 @@ impl<'l> AttachmentCollector<'l> {
             let mut bytes = transfer_encoding.decode(part.body, self.limits.file_size);
             bytes.shrink_to_fit();
             self.size += bytes.len();
-            self.files.push(MailAttachment { name, media_type, bytes });
+            self.files.push(IncomingFile { name, media_type, bytes });
         }
     }
 

@@ -6,9 +6,9 @@ use super::limits::ParseLimits;
 use super::mime::{MimePart, MimeTree};
 use super::plain_text::{strip_pgp_armor, unflow};
 use super::quote::{StrippedText, is_forwarding_subject, strip_quotes};
-use super::sanitize::{sanitize_text, truncate};
 use super::transfer_encoding::TransferEncoding;
 use super::{calendar, charset, html};
+use crate::sanitize::{sanitize_text, truncate};
 
 /// Longest report of a mail server in bytes; the rest is cut.
 const MAX_REPORT: usize = 5_000;

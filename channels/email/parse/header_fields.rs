@@ -2,7 +2,7 @@
 
 use super::charset;
 use super::limits::ParseLimits;
-use super::sanitize::sanitize_line;
+use crate::sanitize::sanitize_line;
 
 /// Fields that are read even beyond the limit: many other fields must not hide a second From.
 const ALWAYS: &[&str] = &["from", "sender", "reply-to"];

@@ -8,8 +8,8 @@ use super::body::BodyReader;
 use super::header_fields::{HeaderFields, decode_unstructured, parse_message_ids};
 use super::limits::ParseLimits;
 use super::quote::is_reply_subject;
-use super::sanitize::{sanitize_line, truncate};
 use crate::email::mail::{NamedAddress, ParsedMail};
+use crate::sanitize::{sanitize_line, truncate};
 
 /// Longest subject in bytes; the rest is cut.
 const MAX_SUBJECT: usize = 1_000;

@@ -19,7 +19,6 @@ mod charset;
 mod encoded_words;
 mod html;
 mod plain_text;
-mod sanitize;
 mod transfer_encoding;
 
 #[cfg(test)]
@@ -29,4 +28,3 @@ mod mail_tests;
 
 pub use limits::ParseLimits;
 pub use mail::parse_mail;
-pub(super) use sanitize::sanitize_line;

@@ -2,9 +2,9 @@
 //! and encodings of RFC 2231. mail-parser does not serve: it decodes each continuation separately, and loses names with
 //! spaces, line breaks or backslashes.
 
-use super::sanitize::sanitize_line;
 use super::transfer_encoding::decode_hex_escapes;
 use super::{charset, encoded_words};
+use crate::sanitize::sanitize_line;
 
 /// Largest number of parameters and continuations.
 const MAX_PARAMS: usize = 100;

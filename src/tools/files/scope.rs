@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use daoyou_channels::Trust;
-use daoyou_channels::email::files::FOLDER as MAIL_FOLDER;
+use daoyou_channels::email::ATTACHMENTS as MAIL_FOLDER;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

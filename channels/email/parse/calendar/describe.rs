@@ -4,7 +4,7 @@ use jiff::tz::TimeZone;
 
 use super::ical::{CalendarEvent, CalendarObject, CalendarProperty, DateOrTime, format_time, parse_date_or_time};
 use super::recurrence::describe_recurrence;
-use crate::email::parse::sanitize::{sanitize_line, sanitize_text, truncate};
+use crate::sanitize::{sanitize_line, sanitize_text, truncate};
 
 /// Longest line of the description in bytes.
 const MAX_LINE: usize = 500;

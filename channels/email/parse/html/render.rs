@@ -4,7 +4,7 @@ use super::table::DataTable;
 use super::tree::{HtmlNode, HtmlTree, is_block};
 use super::visibility::{has_zero_size, is_hidden, is_tracker};
 use super::writer::{LINK, MarkdownWriter};
-use crate::email::parse::sanitize::{marker, sanitize_line, sanitize_text};
+use crate::sanitize::{marker, sanitize_line, sanitize_text};
 
 /// Deepest indentation of quotations and lists.
 const MAX_INDENT: usize = 12;

@@ -4,7 +4,7 @@ use super::phrases::{
     is_closing, is_contact, is_field_block, is_footer, is_forward_line, is_original_line, is_rule, is_sentence,
     parse_introduction,
 };
-use crate::email::parse::sanitize::marker;
+use crate::sanitize::marker;
 
 /// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

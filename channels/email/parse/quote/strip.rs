@@ -2,7 +2,7 @@
 
 use super::line_kinds::{LineKind, classify_lines};
 use super::phrases::{is_request_about_text, is_rule};
-use crate::email::parse::sanitize::marker;
+use crate::sanitize::marker;
 
 /// Longest quotation in lines that stays above an answer, which may depend on it.
 const SHORT_QUOTE: usize = 12;

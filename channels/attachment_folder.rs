@@ -1,4 +1,4 @@
-//! The attachments of mails, saved in the workspace.
+//! The files that come with messages, saved in the workspace.
 //!
 //! The agent's commands write into the same folder and may change it at any time, so no link is followed.
 
@@ -12,27 +12,36 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
 
-use super::mail::ParsedMail;
-use super::parse::sanitize_line;
 use crate::message::{Attachment, SessionKey};
+use crate::sanitize::sanitize_line;
 use crate::text::hex;
 
-/// The folder in the workspace.
-pub const FOLDER: &str = "mail";
 /// The file with the removed part of a mail's text.
 const QUOTED: &str = "quoted.md";
 /// In bytes; file systems allow 255.
 const MAX_NAME: usize = 120;
 const MAX_ENDING: usize = 16;
 
-/// The folder of mail attachments in a workspace. Its functions block.
-pub struct MailFiles {
+/// A file that came with a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncomingFile {
+    /// The name that the sender gave; not safe as a file name.
+    pub name: String,
+    /// The media type, e.g. `image/png`.
+    pub media_type: String,
+    pub bytes: Vec<u8>,
+}
+
+/// A folder of a workspace for the files that come with the messages of a channel. Its functions block.
+pub struct AttachmentFolder {
     path: PathBuf,
+    /// Its name in the workspace.
+    name: &'static str,
     /// Opened when the workspace first exists.
     folder: OnceLock<Dir>,
 }
 
-/// What was saved of a mail.
+/// What was saved of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedFiles {
     pub attachments: Vec<Attachment>,
@@ -40,13 +49,13 @@ pub struct SavedFiles {
     pub cut: Option<String>,
 }
 
-impl MailFiles {
+impl AttachmentFolder {
     /// Opens a workspace. A missing workspace, as before the first start, is opened when it is needed.
     ///
     /// # Errors
     /// The path is not a folder, or cannot be read.
-    pub fn open(workspace: &Path) -> io::Result<Self> {
-        let files = Self { path: workspace.to_owned(), folder: OnceLock::new() };
+    pub fn open(workspace: &Path, name: &'static str) -> io::Result<Self> {
+        let files = Self { path: workspace.to_owned(), name, folder: OnceLock::new() };
         match files.workspace() {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(files),
@@ -63,17 +72,22 @@ impl MailFiles {
         Ok(self.folder.get_or_init(|| Dir::from_std_file(folder)))
     }
 
-    /// Saves the attachments of a mail as `mail/SESSION/MAIL/NAME`, and the removed part of its text beside them.
-    /// Everything is on disk when this returns. Saving the same mail again gives the same paths, and completes what a
-    /// crash interrupted.
+    /// Saves the files of a message as `FOLDER/SESSION/MESSAGE/NAME`, and the removed part of its text, `cut`, beside them. Everything
+    /// is on disk when this returns. Saving the same message again gives the same paths, and completes what a crash interrupted.
     ///
     /// # Errors
     /// The error of a write, or of an object that is in the way, which is named.
-    pub fn save(&self, session: &SessionKey, mail_key: &str, mail: &ParsedMail) -> io::Result<SavedFiles> {
-        if mail.attachments.is_empty() && mail.cut.is_empty() {
+    pub fn save(
+        &self,
+        session: &SessionKey,
+        message_key: &str,
+        files: &[IncomingFile],
+        cut: &str,
+    ) -> io::Result<SavedFiles> {
+        if files.is_empty() && cut.is_empty() {
             return Ok(SavedFiles::default());
         }
-        let names = [FOLDER.to_owned(), hash(session.as_str(), 16), hash(mail_key, 12)];
+        let names = [self.name.to_owned(), hash(session.as_str(), 16), hash(message_key, 12)];
         let mut folder = self.workspace()?.try_clone()?;
         for name in &names {
             folder = open_subfolder(&folder, name)?;
@@ -81,7 +95,7 @@ impl MailFiles {
         let path = names.join("/");
         let mut saved = SavedFiles::default();
         let mut taken = vec![QUOTED.to_owned()];
-        for enclosed in &mail.attachments {
+        for enclosed in files {
             let name = free_name(&safe_name(&enclosed.name), &mut taken);
             write_file(&folder, &name, &enclosed.bytes)?;
             saved.attachments.push(Attachment {
@@ -92,8 +106,8 @@ impl MailFiles {
                 digest: String::new(),
             });
         }
-        if !mail.cut.is_empty() {
-            write_file(&folder, QUOTED, mail.cut.as_bytes())?;
+        if !cut.is_empty() {
+            write_file(&folder, QUOTED, cut.as_bytes())?;
             saved.cut = Some(format!("{path}/{QUOTED}"));
         }
         rustix::fs::fsync(&folder)?;
@@ -122,7 +136,7 @@ fn open_subfolder(parent: &Dir, name: &str) -> io::Result<Dir> {
         Err(fault @ (rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP)) => {
             let fault = io::Error::from(fault);
             let told = format!(
-                "{name:?} in the workspace is not a folder ({fault}); the attachments of mails go there: move it away"
+                "{name:?} in the workspace is not a folder ({fault}); the files of messages go there: move it away"
             );
             Err(io::Error::new(fault.kind(), told))
         }
@@ -225,15 +239,14 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
-    use crate::email::mail::MailAttachment;
 
-    fn mail(files: &[(&str, &[u8])], cut: &str) -> ParsedMail {
-        let enclosed = |(name, bytes): &(&str, &[u8])| MailAttachment {
+    fn incoming(files: &[(&str, &[u8])]) -> Vec<IncomingFile> {
+        let enclosed = |(name, bytes): &(&str, &[u8])| IncomingFile {
             name: (*name).to_owned(),
             media_type: "text/plain".to_owned(),
             bytes: bytes.to_vec(),
         };
-        ParsedMail { attachments: files.iter().map(enclosed).collect(), cut: cut.to_owned(), ..ParsedMail::default() }
+        files.iter().map(enclosed).collect()
     }
 
     #[test]
@@ -266,10 +279,10 @@ mod tests {
     #[test]
     fn attachments_are_saved_once_into_private_folders() {
         let home = tempfile::tempdir().unwrap();
-        let files = MailFiles::open(home.path()).unwrap();
+        let files = AttachmentFolder::open(home.path(), "mail").unwrap();
         let session = SessionKey::from("email:<a@b>");
-        let mail = mail(&[("a.txt", b"one"), ("A.TXT", b"two"), ("quoted.md", b"three"), ("a.txt", b"one")], "> old");
-        let saved = files.save(&session, "<1@x> a@x.org", &mail).unwrap();
+        let mail = incoming(&[("a.txt", b"one"), ("A.TXT", b"two"), ("quoted.md", b"three"), ("a.txt", b"one")]);
+        let saved = files.save(&session, "<1@x> a@x.org", &mail, "> old").unwrap();
         let paths: Vec<_> =
             saved.attachments.iter().map(|file| file.path.rsplit('/').next().unwrap().to_owned()).collect();
         assert_eq!(paths, ["a.txt", "A-2.TXT", "quoted-2.md", "a-3.txt"]);
@@ -285,11 +298,11 @@ mod tests {
         // A crash in the middle of saving.
         fs::write(home.path().join(&folder).join("a.txt"), b"on").unwrap();
         fs::write(home.path().join(&folder).join(".a.txt.part"), b"o").unwrap();
-        assert_eq!(files.save(&session, "<1@x> a@x.org", &mail).unwrap(), saved);
+        assert_eq!(files.save(&session, "<1@x> a@x.org", &mail, "> old").unwrap(), saved);
         assert_eq!(fs::read(home.path().join(&folder).join("a.txt")).unwrap(), b"one");
         assert_eq!(fs::read_dir(home.path().join(&folder)).unwrap().count(), 5);
-        assert_ne!(files.save(&session, "<2@x> a@x.org", &mail).unwrap(), saved);
-        assert_eq!(files.save(&session, "none", &ParsedMail::default()).unwrap(), SavedFiles::default());
+        assert_ne!(files.save(&session, "<2@x> a@x.org", &mail, "> old").unwrap(), saved);
+        assert_eq!(files.save(&session, "none", &[], "").unwrap(), SavedFiles::default());
     }
 
     #[test]
@@ -297,23 +310,23 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "s").unwrap();
-        let files = MailFiles::open(home.path()).unwrap();
+        let files = AttachmentFolder::open(home.path(), "mail").unwrap();
         let session = SessionKey::from("email:<a@b>");
-        let mail = mail(&[("a.txt", b"one")], "");
-        let saved = files.save(&session, "1", &mail).unwrap();
+        let mail = incoming(&[("a.txt", b"one")]);
+        let saved = files.save(&session, "1", &mail, "").unwrap();
         let path = home.path().join(&saved.attachments[0].path);
 
         // A link in place of the file is replaced, not followed.
         fs::remove_file(&path).unwrap();
         symlink(outside.path().join("secret"), &path).unwrap();
-        files.save(&session, "1", &mail).unwrap();
+        files.save(&session, "1", &mail, "").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"one");
         assert_eq!(fs::read(outside.path().join("secret")).unwrap(), b"s");
 
         // A link in place of the folder is an error.
         fs::remove_dir_all(home.path().join("mail")).unwrap();
         symlink(outside.path(), home.path().join("mail")).unwrap();
-        let fault = files.save(&session, "1", &mail).unwrap_err().to_string();
+        let fault = files.save(&session, "1", &mail, "").unwrap_err().to_string();
         assert!(fault.contains("\"mail\"") && fault.contains("not a folder"), "{fault}");
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
     }
