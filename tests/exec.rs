@@ -136,8 +136,21 @@ async fn a_command_returns_its_output_in_order_and_its_exit_code() {
 async fn only_listed_environment_variables_reach_a_command() {
     let world = World::new(ExecConfig { env: vec!["CARGO_MANIFEST_DIR".to_owned()], ..unprotected() });
     let got = world.run("env | cut -d= -f1 | sort").await;
-    let allowed =
-        ["CARGO_MANIFEST_DIR", "HOME", "LANG", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "TZ", "USER", "_", "OLDPWD"];
+    let allowed = [
+        "CARGO_MANIFEST_DIR",
+        "HOME",
+        "LANG",
+        "PATH",
+        "PWD",
+        "PYTHONDONTWRITEBYTECODE",
+        "SHLVL",
+        "TERM",
+        "TMPDIR",
+        "TZ",
+        "USER",
+        "_",
+        "OLDPWD",
+    ];
     let extra: Vec<_> = got.lines().filter(|name| !allowed.contains(name) && !name.starts_with("LC_")).collect();
     assert_eq!(extra, Vec::<&str>::new());
     assert!(got.contains("CARGO_MANIFEST_DIR\n") && !got.contains("CARGO_PKG_NAME"), "{got}");

@@ -227,6 +227,7 @@ async fn allowed_tools_limit_the_turn_that_has_loaded_the_skill() {
         Reply::tool("write_file", &writes),
         Reply::tool("parallel", &plan),
         Reply::tool("exec", &json!({"command": "git status; touch other.txt"})),
+        Reply::tool("spawn", &json!({"task": "write other.txt"})),
         Reply::text("Audited."),
     ];
     model.on("audit it", steps);
@@ -237,7 +238,7 @@ async fn allowed_tools_limit_the_turn_that_has_loaded_the_skill() {
     let refused = "the skill \"audit\", which this turn has loaded, allows only Read, Bash(git:*)";
     assert!(told(2).contains(refused) && told(4).contains(refused), "{} {}", told(2), told(4));
     assert!(told(3).contains(refused) && told(3).contains("canary-note"), "{}", told(3));
-    assert!(told(4).contains("one plain command"), "{}", told(4));
+    assert!(told(4).contains("one plain command") && told(5).contains("would be unlimited"), "{} {}", told(4), told(5));
     assert!(!gateway.workspace().join("other.txt").exists());
     let checked = gateway.run(&["skills", "check"]).await;
     assert_eq!(checked.code, Some(0), "{}", checked.stdout);
@@ -314,7 +315,9 @@ async fn installed_skills_are_reviewed_pinned_accepted_and_removed() {
     assert!(!system_now().await.contains("weather"));
     let restored = gateway.run(&["trash", "restore", removed["trash"].as_str().unwrap()]).await;
     assert!(restored.code == Some(0) && system_now().await.contains("- **weather**: "), "{restored:?}");
-    for (name, expected) in [("no-such", "there is no skill"), ("../memory", "there is no skill")] {
+    for (name, expected) in
+        [("no-such", "there is no skill"), ("../memory", "there is no skill"), ("", "there is no skill")]
+    {
         let told = gateway.run(&["skills", "remove", name]).await;
         assert!(told.code == Some(1) && told.stderr.contains(expected), "{told:?}");
     }

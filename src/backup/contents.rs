@@ -11,7 +11,8 @@ const LIMIT: usize = 1_000_000;
 
 /// Names at the top of the home that are not archived as they are, since they are recreated or copied separately.
 /// `EXCLUDED_PREFIXES` covers the database's own files and what was moved aside.
-const EXCLUDED: [&str; 6] = ["daoyou.lock", "daoyou.sock", "daoyou.mark", "daoyou.flight", "daoyou.suspect", "tmp"];
+const EXCLUDED: [&str; 7] =
+    ["skills.json.lock", "daoyou.lock", "daoyou.sock", "daoyou.mark", "daoyou.flight", "daoyou.suspect", "tmp"];
 const EXCLUDED_PREFIXES: [&str; 4] = ["daoyou.db", "daoyou.before-restore-", "daoyou.restoring", "code-cache.db"];
 
 /// An entry of the home.

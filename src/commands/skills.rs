@@ -57,7 +57,7 @@ pub async fn run(command: &SkillsCommand, environment: &CommandEnvironment) -> a
         SkillsCommand::Install { .. } => install(command, environment).await,
         SkillsCommand::Accept { name, yes, output } => {
             let installer = installer(environment)?;
-            let (skill, review) = installer.installed(name).await?;
+            let (skill, review) = installer.installed(name)?;
             let Some(changes) = &review.changes else {
                 return print(&json!({"name": name, "accepted": true}), *output, |out| {
                     writeln!(out, "{name}: {}", tr("unchanged since it was installed", "安装后没有改动"))
@@ -78,7 +78,8 @@ pub async fn run(command: &SkillsCommand, environment: &CommandEnvironment) -> a
         SkillsCommand::Remove { name, output } => {
             let id = installer(environment)?.remove(name)?;
             print(&json!({"name": name, "trash": id}), *output, |out| {
-                writeln!(out, "{}: {name} (daoyou trash restore {id})", tr("removed", "已移除"))
+                let restore = id.map(|id| format!(" (daoyou trash restore {id})")).unwrap_or_default();
+                writeln!(out, "{}: {name}{restore}", tr("removed", "已移除"))
             })
         }
     }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::runtime::skill_catalog;
 use crate::agent::prepare_workspace;
 use crate::config::Config;
-use crate::guard::{Jail, protected_paths};
+use crate::guard::{Jail, mask_url, protected_paths};
 use crate::home::Home;
 use crate::skills::{
     INSTALL_FOLDER, InstalledSkills, SkillCandidate, SkillHost, SkillList, SkillLocation, SkillPackage, SkillReview,
@@ -66,7 +66,7 @@ impl SkillInstaller {
                 if faults.is_empty() { "no folder in it has a SKILL.md".to_owned() } else { faults.join("\n") };
             bail!("{source} has no skill that can be installed: {reasons}");
         }
-        let source = path.canonicalize().map_or_else(|_| source.to_owned(), |path| path.display().to_string());
+        let source = path.canonicalize().map_or_else(|_| mask_url(source), |path| path.display().to_string());
         Ok(FoundSkills { source, revision: package.revision, skills, faults })
     }
 
@@ -90,24 +90,26 @@ impl SkillInstaller {
     /// # Errors
     /// The workspace or the pins cannot be written.
     pub fn install(&self, found: &FoundSkills, skill: &SkillCandidate) -> anyhow::Result<()> {
-        if self.is_taken(skill.name()) {
-            self.discard(skill.name())?;
-        }
-        self.installed.install(skill, &found.source, found.revision.as_deref()).map_err(|reason| anyhow!(reason))
+        let discard = || {
+            let id = self.discard(skill.name()).map_err(|error| format!("{error:#}"))?;
+            Ok(format!("daoyou trash restore {id}"))
+        };
+        let origin = (found.source.as_str(), found.revision.as_deref());
+        self.installed.install(skill, origin, discard).map_err(|reason| anyhow!(reason))
     }
 
     /// Returns an installed skill as it is now, and what the owner has to know before its change is accepted.
     ///
     /// # Errors
     /// It is not installed, or cannot be read.
-    pub async fn installed(&self, name: &str) -> anyhow::Result<(SkillCandidate, SkillReview)> {
+    pub fn installed(&self, name: &str) -> anyhow::Result<(SkillCandidate, SkillReview)> {
         let pins = self.installed.pins().map_err(|reason| anyhow!(reason))?;
         let Some(pin) = pins.get(name) else {
             let known: Vec<&str> = pins.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             bail!("{name} was not installed by daoyou skills install; installed are: {known}");
         };
-        let skill = self.installed.candidate(name).await.map_err(|reason| anyhow!(reason))?;
+        let skill = self.installed.candidate(name).map_err(|reason| anyhow!(reason))?;
         let host = SkillHost::of_process();
         let review = skill.review(&pin.source, pin.revision.as_deref(), &host, Some(&pin.files));
         Ok((skill, review))
@@ -121,22 +123,25 @@ impl SkillInstaller {
         self.installed.accept(name, skill).map_err(|reason| anyhow!(reason))
     }
 
-    /// Moves the folder of a skill to the trash and removes its pin. Returns the id of the entry in the trash.
+    /// Moves the folder of a skill to the trash and removes its pin. Returns the id of the entry in the trash; `None` if only the pin was left.
     ///
     /// # Errors
     /// There is no such skill in the workspace's folder of skills, or it cannot be moved.
-    pub fn remove(&self, name: &str) -> anyhow::Result<Uuid> {
+    pub fn remove(&self, name: &str) -> anyhow::Result<Option<Uuid>> {
         let list = skill_catalog(&self.config, &self.workspace, &self.home).look();
         let folder = removable_folder(&list, name);
         let folder = match folder {
             Ok(folder) => folder,
             // A broken skill is in no list.
-            Err(_) if !name.contains('/') && self.is_taken(name) => name.to_owned(),
+            Err(_) if !name.is_empty() && !name.starts_with('.') && !name.contains('/') && self.is_taken(name) => {
+                name.to_owned()
+            }
+            Err(_) if self.installed.unpin(name).map_err(|reason| anyhow!(reason))? => return Ok(None),
             Err(reason) => bail!(reason),
         };
         let id = self.discard(&folder)?;
         self.installed.unpin(&folder).map_err(|reason| anyhow!(reason))?;
-        Ok(id)
+        Ok(Some(id))
     }
 
     fn discard(&self, folder: &str) -> anyhow::Result<Uuid> {

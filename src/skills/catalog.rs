@@ -19,6 +19,8 @@ use crate::tools::allow_rule_fault;
 /// The source of the skills that are part of the program.
 const BUILT_IN_SOURCE: &str = "built-in";
 
+/// The most names of files in a reason.
+const MAX_NAMES: usize = 3;
 /// The most characters of a description (Agent Skills).
 const MAX_DESCRIPTION: usize = 1_024;
 
@@ -78,6 +80,26 @@ impl SkillCatalog {
         Self { pins: Some(pins), ..self }
     }
 
+    /// Reads all files of a skill with a pin, and returns the digests that it is pinned to; `None` without a pin. What the list says of a
+    /// skill relies on the times of files.
+    ///
+    /// # Errors
+    /// In words for the model: a file differs, or cannot be read.
+    pub fn verify(&self, skill: &Skill) -> Result<Option<FileDigests>, String> {
+        let (Some(file), SkillLocation::File { source, folder, .. }) = (&self.pins, &skill.location) else {
+            return Ok(None);
+        };
+        let Some(name) = source.installed_name(folder) else { return Ok(None) };
+        let mut pins = file.read().map_err(|error| format!("{}: {error}", file.path().display()))?;
+        let Some(pin) = pins.remove(name) else { return Ok(None) };
+        let jail = source.open_unbounded().ok_or("its folder cannot be opened")?;
+        let (digests, _) = FolderListing::of(&jail, folder).digests(&jail, folder);
+        match differences(&pin.files, &digests, MAX_NAMES) {
+            None => Ok(Some(pin.files)),
+            Some(differences) => Err(difference_text(name, &differences)),
+        }
+    }
+
     /// Returns how many files were parsed.
     pub fn parses(&self) -> usize {
         self.parses.load(Ordering::Relaxed)
@@ -96,6 +118,7 @@ impl SkillCatalog {
             parsed: HashMap::new(),
             programs: ProgramSearch::new(&self.host),
             pins: std::mem::take(&mut state.pins),
+            pinned_seen: HashSet::new(),
             used: HashMap::new(),
             list: SkillList::default(),
         };
@@ -104,6 +127,7 @@ impl SkillCatalog {
             look.add_source(source, &mut seen);
         }
         look.add_built_in();
+        look.add_missing();
         let (list, parsed, pins) = (look.list, look.parsed, look.pins);
         (state.parsed, state.pins) = (parsed, pins);
         if *state.list != list {
@@ -121,6 +145,8 @@ struct CatalogLook<'a> {
     parsed: HashMap<PathBuf, (SkillFileVersion, ParsedSkill)>,
     programs: ProgramSearch<'a>,
     pins: KnownPins,
+    /// The folders of installed skills that are there.
+    pinned_seen: HashSet<String>,
     /// The path of the skill of each name.
     used: HashMap<String, String>,
     list: SkillList,
@@ -153,14 +179,25 @@ impl CatalogLook<'_> {
             let parsed = self.parse(&jail, &file, &path);
             let SkillFile { folder, name, .. } = file;
             let location = SkillLocation::File { path, source: source.clone(), folder, file: name };
-            self.add(parsed, source.label.clone(), location);
+            self.add(parsed, source.label.clone(), location, Some(&jail));
+        }
+    }
+
+    /// Reports the installed skills that are gone.
+    fn add_missing(&mut self) {
+        let Some(file) = &self.catalog.pins else { return };
+        for name in self.pins.names().filter(|name| !self.pinned_seen.contains(*name)) {
+            let problem = format!(
+                "the installed skill {name} is gone from skills/{name}; daoyou skills remove {name} forgets it"
+            );
+            self.list.problems.push(SkillProblem::new(file.path().display().to_string(), problem));
         }
     }
 
     fn add_built_in(&mut self) {
         for ((name, text), parsed) in &self.catalog.built_in {
             let location = SkillLocation::BuiltIn { name, text };
-            self.add(parsed.clone(), BUILT_IN_SOURCE.into(), location);
+            self.add(parsed.clone(), BUILT_IN_SOURCE.into(), location, None);
         }
     }
 
@@ -185,8 +222,10 @@ impl CatalogLook<'_> {
     }
 
     /// Adds a skill, or what is wrong with it.
-    fn add(&mut self, parsed: ParsedSkill, source: Arc<str>, location: SkillLocation) {
+    fn add(&mut self, parsed: ParsedSkill, source: Arc<str>, location: SkillLocation, jail: Option<&Jail>) {
         let path = location.shown();
+        let pinned = self.pins.name_of(&location);
+        self.pinned_seen.extend(pinned.clone());
         let manifest = match parsed {
             Ok(manifest) => manifest,
             Err(fault) => return self.list.problems.push(SkillProblem::of_fault(path, &fault)),
@@ -197,6 +236,11 @@ impl CatalogLook<'_> {
             self.list
                 .problems
                 .push(SkillProblem::new(path.as_str(), "is better named SKILL.md: others do not find it"));
+        }
+        if jail.is_some() && pinned.as_ref() != Some(&manifest.name) && self.pins.has(&manifest.name) {
+            let problem =
+                format!("has the name of the installed skill {}, so it is not used; rename it", manifest.name);
+            return self.list.problems.push(SkillProblem::new(path, problem));
         }
         if let Some(by) = self.used.get(&manifest.name) {
             let (name, by) = (manifest.name.clone(), by.clone());
@@ -209,7 +253,7 @@ impl CatalogLook<'_> {
         } else {
             let unmet = self.programs.unmet(&manifest.requirements, &manifest.install_hints);
             unmet.or_else(|| {
-                let difference = self.pins.difference(&location)?;
+                let difference = self.pins.difference(&location, jail?)?;
                 let path = location.shown();
                 self.list.problems.push(SkillProblem::new(path, difference.as_str()));
                 Some(difference)
@@ -219,12 +263,12 @@ impl CatalogLook<'_> {
     }
 }
 
-/// The pins, and the files of pinned skills as they were at the last look.
+/// The pins, and how the files of pinned skills differed at the last look.
 struct KnownPins {
     version: Option<SkillFileVersion>,
     /// The pins, or why they cannot be read.
     pins: Result<PinsByFolder, String>,
-    folders: HashMap<String, (FolderListing, FileDigests)>,
+    folders: HashMap<String, (FolderListing, Option<String>)>,
 }
 
 impl Default for KnownPins {
@@ -238,28 +282,52 @@ impl KnownPins {
     fn refresh(&mut self, file: &SkillPins) {
         let version = file.version();
         if self.version != version || self.pins.is_err() {
-            self.pins = file.read().map_err(|error| format!("{}: {error}", file.path().display()));
-            self.version = version;
+            let pins = file.read().map_err(|error| format!("{}: {error}", file.path().display()));
+            *self = Self { version, pins, folders: HashMap::new() };
         }
     }
 
+    fn has(&self, name: &str) -> bool {
+        self.pins.as_ref().is_ok_and(|pins| pins.contains_key(name))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &String> {
+        self.pins.iter().flat_map(PinsByFolder::keys)
+    }
+
+    /// Returns the name that a skill is pinned by.
+    fn name_of(&self, location: &SkillLocation) -> Option<String> {
+        let SkillLocation::File { source, folder, .. } = location else { return None };
+        source.installed_name(folder).filter(|name| self.has(name)).map(str::to_owned)
+    }
+
     /// Returns why a skill with a pin is not used: its files differ from the ones that the owner has accepted.
-    fn difference(&mut self, location: &SkillLocation) -> Option<String> {
+    fn difference(&mut self, location: &SkillLocation, jail: &Jail) -> Option<String> {
         let SkillLocation::File { source, folder, .. } = location else { return None };
         let name = source.installed_name(folder)?;
         let pin = match &self.pins {
             Ok(pins) => pins.get(name)?,
             Err(error) => return Some(format!("it may have changed since it was installed: {error}")),
         };
+        let listing = FolderListing::of(jail, folder);
+        if let Some((known, difference)) = self.folders.get(name)
+            && *known == listing
+        {
+            return difference.clone();
+        }
         let Some(jail) = source.open_unbounded() else { return Some("its folder cannot be opened".to_owned()) };
-        let listing = FolderListing::of(&jail, folder);
-        let known = self.folders.get(name).filter(|(known, _)| *known == listing);
-        let digests = known.map_or_else(|| listing.digests(&jail, folder), |(_, digests)| digests.clone());
-        let differences = differences(&pin.files, &digests);
-        self.folders.insert(name.to_owned(), (listing, digests));
-        let remedy = format!("daoyou skills accept {name} accepts it as it is now");
-        differences.map(|differences| format!("differs from what was installed ({differences}); {remedy}"))
+        let (digests, is_complete) = listing.digests(&jail, folder);
+        let difference = differences(&pin.files, &digests, MAX_NAMES).map(|text| difference_text(name, &text));
+        // What could not be read may be read the next time.
+        if is_complete {
+            self.folders.insert(name.to_owned(), (listing, difference.clone()));
+        }
+        difference
     }
+}
+
+fn difference_text(name: &str, differences: &str) -> String {
+    format!("differs from what was installed ({differences}); daoyou skills accept {name} accepts it as it is now")
 }
 
 /// Logs what was not so at the last look.

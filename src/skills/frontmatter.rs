@@ -219,6 +219,19 @@ fn parse_text(text: &str, folder: &str) -> Result<SkillManifest, ManifestFault> 
     manifest.license = short(&fields.license);
     manifest.compatibility = short(&fields.compatibility);
     manifest.allowed_tools = strings(&fields.allowed_tools, |c| c == ',' || c.is_whitespace());
+    let is_blank = match &fields.allowed_tools {
+        Value::Null => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => false,
+    };
+    if manifest.allowed_tools.is_empty() && !is_blank {
+        let line = line_of(head.unwrap_or_default(), "allowed-tools").unwrap_or(1);
+        return Err(ManifestFault::new(
+            line,
+            "`allowed-tools` is not understood; write it as `allowed-tools: Read Grep`",
+        ));
+    }
     manifest.triggers = strings(&fields.triggers, |c| matches!(c, ',' | '，' | '\n'));
     let is_always = add_metadata(&fields, head.unwrap_or_default(), &mut manifest);
     manifest.is_empty = body.trim().is_empty();
@@ -289,13 +302,15 @@ fn read_fields(head: &str, warnings: &mut Vec<ManifestFault>) -> Result<FrontMat
     let fields = FrontMatter {
         name: plain_field(head, "name"),
         description: plain_field(head, "description"),
+        allowed_tools: plain_field(head, "allowed-tools").or_else(|| plain_field(head, "allowed_tools")).into(),
         ..FrontMatter::default()
     };
     if fields.description.is_none() {
         return Err(ManifestFault::new(line, format!("the front matter is not valid YAML: {cause}")));
     }
-    let reason =
-        format!("the front matter is not valid YAML, so only name and description are read; quote the text: {cause}");
+    let reason = format!(
+        "the front matter is not valid YAML, so only name, description and allowed-tools are read; quote the text: {cause}"
+    );
     warnings.push(ManifestFault::new(line, reason));
     Ok(fields)
 }

@@ -74,6 +74,7 @@ fn broken_files_are_refused_with_line_and_reason() {
         ("---\nname: b\n---\n", 1, "has no description"),
         ("---\nname: \u{3164}\ndescription: a\n---\n", 2, "such as my-skill"),
         ("---\nname: b\nother: [\n---\n", 3, "not valid YAML"),
+        ("---\nname: b\ndescription: a\nallowed-tools: {Read: true}\n---\n", 4, "`allowed-tools` is not understood"),
         ("---\n- a\n- b\n---\n", 2, "not valid YAML"),
         (long.as_str(), 2, "1 to 64 letters"),
         (huge.as_str(), 1, "longer than 65536 bytes"),
@@ -106,6 +107,12 @@ fn an_unquoted_text_does_not_cost_the_other_fields() {
     assert_eq!(manifest.description, "Use for: tea, it's *good*");
     assert_eq!((manifest.license.as_deref(), manifest.requirements.bins), (Some("@x"), vec!["git".to_owned()]));
     assert_eq!((manifest.allowed_tools, manifest.warnings.len()), (vec!["Read".to_owned()], 1));
+}
+
+#[test]
+fn a_limit_of_tools_survives_broken_front_matter() {
+    let manifest = parsed("---\nname: b\ndescription: a\nmetadata: {a: b\nallowed-tools: Read Grep\n---\n");
+    assert_eq!((manifest.allowed_tools, manifest.warnings.len()), (vec!["Read".to_owned(), "Grep".to_owned()], 1));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::guard::{Jail, JailError, quote_controls};
 
 use super::discovery::join;
 use super::frontmatter::{decode, split};
+use super::install::{FileDigests, digest_of};
 use super::skill::{Skill, SkillLocation};
 
 /// The most files that are listed, and how deep.
@@ -14,11 +15,11 @@ const MAX_LEVELS: usize = 3;
 /// The most entries of folders that are examined.
 const MAX_ENTRIES: usize = 5_000;
 
-/// Returns the instructions and files of a skill, as the model reads them.
+/// Returns the instructions and files of a skill, as the model reads them. With `pinned`, the instructions have to be the pinned ones.
 ///
 /// # Errors
-/// The file cannot be read any more.
-pub fn render_skill(skill: &Skill) -> Result<String, String> {
+/// The file cannot be read any more, or has changed.
+pub fn render_skill(skill: &Skill, pinned: Option<&FileDigests>) -> Result<String, String> {
     let (body, files) = match &skill.location {
         SkillLocation::BuiltIn { text, .. } => {
             (body_of(text.as_bytes())?, "The skill is part of daoyou and has no files.".to_owned())
@@ -26,6 +27,13 @@ pub fn render_skill(skill: &Skill) -> Result<String, String> {
         SkillLocation::File { source, folder, file, .. } => {
             let jail = source.open().map_err(|error| error.to_string())?.ok_or("its folder is gone")?;
             let content = jail.read(&join(folder, file)).map_err(|error| error.to_string())?;
+            let is_pinned = |pinned: &FileDigests| {
+                let digest = pinned.get(*file).and_then(|digest| digest.split(' ').next());
+                digest == Some(digest_of(&content.bytes, false).as_str())
+            };
+            if pinned.is_some_and(|pinned| !is_pinned(pinned)) {
+                return Err("it has just changed".to_owned());
+            }
             (body_of(&content.bytes)?, FileListing::of(&jail, folder, file).render())
         }
     };

@@ -111,7 +111,7 @@ impl Tool for SkillTool {
         let (task, catalog) = (self.task, self.catalog.clone());
         // Reading the disk may block.
         let done = tokio::task::spawn_blocking(move || match task {
-            SkillTask::Load => load(&catalog.look(), read::<LoadSkillArgs>(arguments)?.name.trim()),
+            SkillTask::Load => load(&catalog, read::<LoadSkillArgs>(arguments)?.name.trim()),
             SkillTask::Find => Ok(ToolResult::ok(find(&catalog.look(), &read::<FindSkillsArgs>(arguments)?.query))),
         });
         done.await.unwrap_or_else(|error| Err(error.to_string())).unwrap_or_else(ToolResult::failed).into()
@@ -123,14 +123,15 @@ fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
 }
 
 /// Returns the text of a skill and the tools that it allows, or why there is no text.
-fn load(list: &SkillList, name: &str) -> Result<ToolResult, String> {
-    let Some(skill) = list.find(name) else { return Err(not_found(list, name)) };
+fn load(catalog: &SkillCatalog, name: &str) -> Result<ToolResult, String> {
+    let list = catalog.look();
+    let Some(skill) = list.find(name) else { return Err(not_found(&list, name)) };
     match &skill.unavailable {
         Some(reason) => {
             Err(format!("Skill '{}' is unavailable: {}", skill.name(), truncate(&plain_line(reason), MAX_LINE)))
         }
         None => {
-            let text = render_skill(skill);
+            let text = catalog.verify(skill).and_then(|pinned| render_skill(skill, pinned.as_ref()));
             let text = text.map_err(|reason| format!("Skill '{}' cannot be read: {reason}", skill.name()))?;
             let entries = skill.manifest.allowed_tools.clone();
             let allow_list = ToolAllowList { skill: skill.name().to_owned(), entries };

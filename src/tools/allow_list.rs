@@ -1,4 +1,5 @@
-//! The tools that a loaded skill allows (`allowed-tools` of Agent Skills): the turn's other calls are refused.
+//! The tools that a loaded skill allows (`allowed-tools`, as Claude Code reads it): the turn's other calls are refused. The limit keeps a model to
+//! its task; it is no fence around programs that start others, such as `git -c alias.x=!sh`, which is what the sandbox is for.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,13 +11,15 @@ use crate::text::truncate;
 const ALWAYS_ALLOWED: &[&str] = &[FIND_TOOLS, "load_skill", "find_skills", "ask_user", "parallel"];
 /// The tool for the background commands that `exec` starts.
 const PROCESS: &str = "process";
-/// What separates, combines, redirects or substitutes commands in a shell.
-const SHELL_OPERATORS: &[&str] = &[";", "&", "|", "<", ">", "`", "$(", "\n", "\r"];
+/// Tools that start turns of their own, which no list would limit.
+const STARTS_TURNS: &[&str] = &["spawn", "cron"];
+/// What separates, combines, redirects, substitutes or expands in a shell.
+const SHELL_OPERATORS: &[char] = &[';', '&', '|', '<', '>', '`', '$', '\n', '\r'];
 /// The most characters of the list in an error.
 const MAX_SHOWN: usize = 300;
 
 /// What one skill allows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolAllowList {
     /// The name of the skill.
     pub skill: String,
@@ -30,14 +33,21 @@ impl ToolAllowList {
         if ALWAYS_ALLOWED.contains(&name) {
             return None;
         }
+        if STARTS_TURNS.contains(&name) {
+            return Some(format!(
+                "{name} is refused: the skill {:?}, which this turn has loaded, limits the tools of this turn, and those of another turn would be \
+                 unlimited",
+                self.skill
+            ));
+        }
         let rules: Vec<AllowRule<'_>> = self.entries.iter().map(|entry| AllowRule::parse(entry)).collect();
         if rules.iter().any(|rule| rule.allows(name, aliases, arguments)) {
             return None;
         }
-        let list = if rules.is_empty() { "no tools".to_owned() } else { truncate(&self.entries.join(", "), MAX_SHOWN) };
+        let list = truncate(&self.entries.join(", "), MAX_SHOWN);
         let has_commands = name == EXEC && rules.iter().any(|rule| rule.names(name, aliases));
         let hint = if has_commands {
-            "; a command has to be one plain command without ; & | < > ` $( or line breaks"
+            "; a command has to be one plain command without ; & | < > ` $ or line breaks"
         } else {
             ""
         };
@@ -99,7 +109,7 @@ fn plain_name(name: &str) -> String {
 /// Returns true if a command fits a pattern: `git:*` and `git *` are all commands that begin with the word `git`, others are one command.
 fn fits(pattern: &str, command: &str) -> bool {
     let command = command.trim();
-    if SHELL_OPERATORS.iter().any(|operator| command.contains(operator)) {
+    if command.contains(SHELL_OPERATORS) {
         return false;
     }
     match pattern.strip_suffix(":*").or_else(|| pattern.strip_suffix(" *")) {
@@ -137,7 +147,6 @@ mod tests {
             (&["Read"], "find_tools", json!({"query": "glob"}), true),
             (&["Write", "LS"], "list_dir", json!({}), true),
             (&["*"], "list_dir", json!({}), true),
-            (&[], "list_dir", json!({}), false),
             (&["Read(docs/**)"], "read_file", read.clone(), false),
             (&["Read(*)"], "read_file", read, true),
             (&["Bash(echo:*)"], "exec", exec("echo one"), true),
@@ -145,6 +154,7 @@ mod tests {
             (&["Bash(echo:*)"], "exec", exec("echoes"), false),
             (&["Bash(echo:*)"], "exec", exec("echo one; id"), false),
             (&["Bash(echo:*)"], "exec", exec("echo $(id)"), false),
+            (&["Bash(echo:*)"], "exec", exec("echo ${x@P}"), false),
             (&["Bash(echo:*)"], "exec", exec("echo one\nid"), false),
             (&["Bash(echo one)"], "exec", exec("echo one"), true),
             (&["Bash(echo one)"], "exec", exec("echo two"), false),

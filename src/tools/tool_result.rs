@@ -156,7 +156,11 @@ impl<'de> Deserialize<'de> for ToolResult {
             value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
         };
         (result.taint, result.found_tools) = (names(take(TAINT_KEY)), names(take(FOUND_KEY)));
-        result.allow_lists = serde_json::from_value(take(ALLOW_KEY)).unwrap_or_default();
+        result.allow_lists = match take(ALLOW_KEY) {
+            Value::Null => Vec::new(),
+            // What cannot be read allows nothing.
+            lists => serde_json::from_value(lists).unwrap_or_else(|_| vec![ToolAllowList::default()]),
+        };
         result.is_private = take(PRIVATE_KEY) == true;
         result.spill = take(SPILL_KEY).as_str().map(str::to_owned);
         result.planned_calls = serde_json::from_value(take(PLANNED_CALLS_KEY)).unwrap_or_default();
@@ -201,7 +205,7 @@ mod tests {
         assert_eq!(Value::from(result.shown_metadata()), json!({"taint": ["web_search:brave"], "a": 1}));
         for (metadata, taint) in [
             (json!({"taint": "x", "found": 1, "private": 1, "spill": 1, "calls": [{}]}), &[][..]),
-            (json!({"taint": ["a", 1, null]}), &["a"]),
+            (json!({"taint": ["a", 1, null], "allowed_tools": null}), &["a"]),
         ] {
             let row = json!({"success": true, "content": "", "metadata": metadata});
             let read: ToolResult = serde_json::from_value(row).unwrap();

@@ -67,7 +67,7 @@ impl Inspector {
             let names: Vec<&str> = list.skills.iter().map(Skill::name).collect();
             return Err(InspectError::Unknown(format!("there is no skill {name:?}; there are: {}", names.join(", "))));
         };
-        let text = render_skill(skill).map_err(InspectError::Failed)?;
+        let text = render_skill(skill, None).map_err(InspectError::Failed)?;
         Ok(json!({"name": skill.name(), "path": skill.path(), "reason": skill.unavailable, "text": text}))
     }
 

@@ -6,7 +6,7 @@ mod pins;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,11 @@ use std::path::{Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use jiff::Timestamp;
-use rustix::fs::{Mode, OFlags, RenameFlags, openat, renameat_with};
+use rustix::fs::{Mode, OFlags, RenameFlags, openat, renameat, renameat_with};
+use rustix::io::Errno;
 use serde::Serialize;
 
+pub(super) use package::digest_of;
 pub use package::{PackageFile, SkillPackage};
 pub use pins::{FileDigests, FolderListing, PinsByFolder, SkillPin, SkillPins, differences};
 
@@ -32,6 +34,8 @@ const MAX_FILES: usize = 1_000;
 const MAX_BYTES: usize = 20_000_000;
 /// The largest `SKILL.md`, in bytes.
 const MAX_SKILL_FILE: usize = 1_000_000;
+/// The beginning of the names of folders whose files are still being written; the catalog looks at none with a dot.
+const INCOMING: &str = ".installing-";
 /// The endings of scripts.
 const SCRIPT_ENDINGS: &[&str] =
     &["sh", "bash", "zsh", "fish", "py", "js", "mjs", "cjs", "ts", "rb", "pl", "php", "lua", "ps1", "bat", "cmd"];
@@ -114,7 +118,15 @@ impl SkillCandidate {
         let is_within = |folder: &str, outer: &str| folder != outer && below(folder, outer).is_some();
         let outermost: Vec<&str> =
             folders.iter().filter(|folder| !folders.iter().any(|outer| is_within(folder, outer))).copied().collect();
-        outermost.into_iter().map(|folder| Self::of_folder(package, folder, fallback_name)).collect()
+        let mut names = HashSet::new();
+        let found = outermost.into_iter().map(|folder| Self::of_folder(package, folder, fallback_name));
+        let once = found.map(|found| match found {
+            Ok(skill) if !names.insert(skill.name().to_owned()) => {
+                Err(format!("{}: another skill of the package has the name {} already", skill.folder, skill.name()))
+            }
+            found => found,
+        });
+        once.collect()
     }
 
     fn of_folder(package: &SkillPackage, folder: &str, fallback_name: &str) -> Result<Self, String> {
@@ -194,7 +206,7 @@ impl SkillCandidate {
             unmet: ProgramSearch::new(host).unmet(&manifest.requirements, &manifest.install_hints),
             files: self.files.iter().map(file).collect(),
             warnings,
-            changes: before.and_then(|before| differences(before, &self.digests())),
+            changes: before.and_then(|before| differences(before, &self.digests(), MAX_FILES)),
         }
     }
 }
@@ -208,6 +220,15 @@ fn skill_folder(path: &str) -> Option<&str> {
 /// Returns `path` relative to `folder`, if it is below it.
 fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     if folder.is_empty() { Some(path) } else { path.strip_prefix(folder)?.strip_prefix('/') }
+}
+
+/// Gives a folder its name, which nothing has.
+fn rename_to_new(folder: &Dir, from: &str, to: &str) -> Result<(), Errno> {
+    match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
+        // Some file systems cannot tell; a folder that has files is not replaced in any case.
+        Err(Errno::INVAL | Errno::NOSYS) => renameat(folder, from, folder, to),
+        done => done,
+    }
 }
 
 /// The installed skills of a workspace.
@@ -238,34 +259,50 @@ impl InstalledSkills {
     ///
     /// # Errors
     /// They cannot be read, or are no skill.
-    pub async fn candidate(&self, name: &str) -> Result<SkillCandidate, String> {
-        let folder = self.workspace.join(INSTALL_FOLDER).join(name);
-        let package = SkillPackage::read(&folder.display().to_string(), None).await?;
+    pub fn candidate(&self, name: &str) -> Result<SkillCandidate, String> {
+        let package = SkillPackage::of_installed(&self.workspace.join(INSTALL_FOLDER).join(name))?;
         SkillCandidate::of_folder(&package, "", name)
     }
 
-    /// Writes the files of a skill into the workspace and pins them. The place of the skill has to be free.
+    /// Writes the files of a skill into the workspace and pins them. What has its place is moved away by `discard`, which returns how it can
+    /// be restored, once the new files are written.
     ///
     /// # Errors
     /// The workspace or the pins cannot be written.
-    pub fn install(&self, skill: &SkillCandidate, source: &str, revision: Option<&str>) -> Result<(), String> {
+    pub fn install(
+        &self,
+        skill: &SkillCandidate,
+        (source, revision): (&str, Option<&str>),
+        discard: impl FnOnce() -> Result<String, String>,
+    ) -> Result<(), String> {
         let name = skill.name();
-        let failed =
-            |error: io::Error| format!("{}: {error}", self.workspace.join(INSTALL_FOLDER).join(name).display());
+        let place = self.workspace.join(INSTALL_FOLDER).join(name);
+        let failed = |error: io::Error| format!("{}: {error}", place.display());
+        let _lock = self.pins.lock().map_err(failed)?;
         let workspace = Dir::open_ambient_dir(&self.workspace, ambient_authority()).map_err(failed)?;
         let skills = create_dir_beneath(&workspace, Path::new(INSTALL_FOLDER)).map_err(failed)?;
-        // Names with a dot are not looked at until all files are there.
-        let incoming = format!(".{}", daoyou_channels::new_id());
-        let written = self.write_files(skill, &skills, &incoming).and_then(|()| {
-            self.pin(name, skill.digests(), source, revision)?;
-            renameat_with(&skills, &incoming, &skills, name, RenameFlags::NOREPLACE)?;
+        // What an interrupted installation has left: nobody else installs now.
+        for entry in skills.entries().map_err(failed)?.flatten() {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| name.starts_with(INCOMING)) {
+                skills.remove_dir_all(&name).map_err(failed)?;
+            }
+        }
+        let incoming = format!("{INCOMING}{}", daoyou_channels::new_id());
+        let mut hint = String::new();
+        let written = self.write_files(skill, &skills, &incoming).map_err(failed).and_then(|()| {
+            if self.is_taken(name) {
+                hint = format!("; the earlier one: {}", discard()?);
+            }
+            self.pin(name, skill.digests(), source, revision).map_err(failed)?;
+            rename_to_new(&skills, &incoming, name).map_err(|error| failed(error.into()))?;
             sync_folder(&skills);
             Ok(())
         });
         written.map_err(|error| {
             // The error of the installation is the one to report.
             drop(skills.remove_dir_all(&incoming));
-            failed(error)
+            error + &hint
         })
     }
 
@@ -302,19 +339,22 @@ impl InstalledSkills {
     /// # Errors
     /// The pins cannot be written, or there is no pin.
     pub fn accept(&self, name: &str, skill: &SkillCandidate) -> Result<(), String> {
+        let _lock = self.pins.lock().map_err(|error| error.to_string())?;
         let pin = self.pins()?.remove(name).ok_or_else(|| format!("{name} is not pinned"))?;
         self.pin(name, skill.digests(), &pin.source, pin.revision.as_deref()).map_err(|error| error.to_string())
     }
 
-    /// Removes the pin of a skill that has been removed.
+    /// Removes the pin of a skill that has been removed. Returns false if there was none.
     ///
     /// # Errors
     /// The pins cannot be written.
-    pub fn unpin(&self, name: &str) -> Result<(), String> {
+    pub fn unpin(&self, name: &str) -> Result<bool, String> {
+        let _lock = self.pins.lock().map_err(|error| error.to_string())?;
         let mut pins = self.pins()?;
-        if pins.remove(name).is_some() {
+        let was_pinned = pins.remove(name).is_some();
+        if was_pinned {
             self.pins.write(&pins).map_err(|error| error.to_string())?;
         }
-        Ok(())
+        Ok(was_pinned)
     }
 }

@@ -6,9 +6,11 @@ use std::fs::{self, File};
 use std::io::{self, Cursor, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path};
+use std::process::Stdio;
 use std::time::Duration;
 
 use daoyou_channels::text::hex;
+use rustix::process::{Pid, Signal, kill_process_group};
 use sha2::{Digest, Sha256};
 use tokio::process::Command;
 use zip::ZipArchive;
@@ -24,6 +26,12 @@ const MAX_LEVELS: usize = 10;
 const GIT_TIMEOUT: Duration = Duration::from_secs(180);
 /// The largest file that Git may write, in blocks of 512 bytes: 200 MB.
 const GIT_BLOCKS: &str = "400000";
+/// The folder of a repository.
+const GIT_FOLDER: &str = ".git";
+/// Turns off what the attributes of a repository change in its archive, filters of the user among them.
+const PLAIN_ATTRIBUTES: &str = "* -filter -text -ident -export-ignore -export-subst -working-tree-encoding\n";
+/// The most of Git's last output that is read, in bytes.
+const MAX_OUTPUT: u64 = 64 << 10;
 /// The protocols of repositories.
 const GIT_PROTOCOLS: &str = "https:ssh:file";
 
@@ -42,7 +50,7 @@ impl PackageFile {
 }
 
 /// Returns the digest of a file with this content, as [`PackageFile::digest`].
-pub(super) fn digest_of(bytes: &[u8], is_executable: bool) -> String {
+pub(in crate::skills) fn digest_of(bytes: &[u8], is_executable: bool) -> String {
     format!("{}{}", hex(&Sha256::digest(bytes)), if is_executable { " x" } else { "" })
 }
 
@@ -76,7 +84,7 @@ impl SkillPackage {
         let kind = fs::metadata(path).map_err(|error| format!("{source}: {error}"))?;
         if kind.is_dir() {
             let mut package = Self::default();
-            package.add_folder(path, "", 1)?;
+            package.add_folder(path, "", 1, true)?;
             return Ok(package);
         }
         let mut bytes = Vec::new();
@@ -90,8 +98,18 @@ impl SkillPackage {
         Self::of_archive(&bytes).map_err(|reason| format!("{source}: {reason}"))
     }
 
-    /// Adds the files of a folder. Those of Git itself are left out.
-    fn add_folder(&mut self, folder: &Path, prefix: &str, level: usize) -> Result<(), String> {
+    /// Reads all files of an installed skill.
+    ///
+    /// # Errors
+    /// As [`Self::read`], and for a folder `.git`, which no skill may have.
+    pub fn of_installed(folder: &Path) -> Result<Self, String> {
+        let mut package = Self::default();
+        package.add_folder(folder, "", 1, false)?;
+        Ok(package)
+    }
+
+    /// Adds the files of a folder. The folder `.git` of a source is left out, and refused anywhere else: programs that meet it run what it says.
+    fn add_folder(&mut self, folder: &Path, prefix: &str, level: usize, is_source: bool) -> Result<(), String> {
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
         if level > MAX_LEVELS {
             return Err(format!("{}: folders are nested deeper than {MAX_LEVELS} levels", folder.display()));
@@ -102,13 +120,19 @@ impl SkillPackage {
             let name = name.map_err(|name| format!("{}: {name:?} is not UTF-8", folder.display()))?;
             let path = format!("{prefix}{name}");
             let kind = entry.file_type().map_err(failed)?;
-            if kind.is_dir() && name != ".git" {
-                self.add_folder(&entry.path(), &format!("{path}/"), level + 1)?;
+            if name.eq_ignore_ascii_case(GIT_FOLDER) {
+                if level == 1 && is_source {
+                    continue;
+                }
+                return Err(holds_git(&path));
+            }
+            if kind.is_dir() {
+                self.add_folder(&entry.path(), &format!("{path}/"), level + 1, is_source)?;
             } else if kind.is_file() {
                 let file = File::open(entry.path()).map_err(failed)?;
                 let mode = file.metadata().map_err(failed)?.permissions().mode();
                 self.add_file(path, file, mode)?;
-            } else if !kind.is_dir() {
+            } else {
                 self.add_other(path)?;
             }
         }
@@ -129,6 +153,9 @@ impl SkillPackage {
                     truncate(&one_line(&name), 80)
                 )
             })?;
+            if path.split('/').any(|part| part.eq_ignore_ascii_case(GIT_FOLDER)) {
+                return Err(holds_git(&path));
+            }
             if file.is_dir() {
                 continue;
             }
@@ -153,7 +180,9 @@ impl SkillPackage {
         let archive = folder.path().join("archive.zip");
         git(folder.path(), &["init", "-q", "--bare", "."]).await?;
         git(folder.path(), &["fetch", "-q", "--depth=1", "--no-tags", "--", address, reference]).await?;
-        let revision = git(folder.path(), &["rev-parse", "FETCH_HEAD"]).await?.trim().to_owned();
+        let revision = git(folder.path(), &["rev-parse", "FETCH_HEAD^{commit}"]).await?.trim().to_owned();
+        fs::create_dir_all(folder.path().join("info")).map_err(|error| error.to_string())?;
+        fs::write(folder.path().join("info/attributes"), PLAIN_ATTRIBUTES).map_err(|error| error.to_string())?;
         git(folder.path(), &["archive", "--format=zip", "--output", "archive.zip", &revision]).await?;
         let size = fs::metadata(&archive).map_err(|error| error.to_string())?.len();
         if size > MAX_BYTES {
@@ -188,6 +217,10 @@ impl SkillPackage {
         }
         Ok(())
     }
+}
+
+fn holds_git(path: &str) -> String {
+    format!("{path}: a skill may not hold a Git repository, whose settings name programs to run; remove it")
 }
 
 fn too_large() -> String {
@@ -228,18 +261,33 @@ fn git_address(source: &str) -> Result<Option<&str>, String> {
 async fn git(folder: &Path, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "ulimit -f \"$0\"; exec git -c core.hooksPath=/dev/null \"$@\"", GIT_BLOCKS]).args(arguments);
-    command.current_dir(folder).kill_on_drop(true).stdin(std::process::Stdio::null());
+    command.current_dir(folder).process_group(0).kill_on_drop(true).stdin(Stdio::null());
     command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ALLOW_PROTOCOL", GIT_PROTOCOLS);
     for inherited in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_CONFIG"] {
         command.env_remove(inherited);
     }
-    let done = tokio::time::timeout(GIT_TIMEOUT, command.output()).await;
-    let done = done.map_err(|_| format!("git took longer than {} s", GIT_TIMEOUT.as_secs()))?;
-    let done = done.map_err(|error| format!("git cannot be started: {error}"))?;
-    if done.status.success() {
-        return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
+    let failed = |error: io::Error| format!("git cannot be started: {error}");
+    // Files, which are bounded as everything that it writes.
+    let [stdout, stderr] = ["stdout", "stderr"].map(|name| folder.join(name));
+    command.stdout(File::create(&stdout).map_err(failed)?).stderr(File::create(&stderr).map_err(failed)?);
+    let mut child = command.spawn().map_err(failed)?;
+    let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    let Ok(status) = tokio::time::timeout(GIT_TIMEOUT, child.wait()).await else {
+        if let Some(group) = group {
+            // Its helpers, too. They may have ended by themselves.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        return Err(format!("git took longer than {} s", GIT_TIMEOUT.as_secs()));
+    };
+    let read = |path: &Path| {
+        let mut text = Vec::new();
+        File::open(path).and_then(|file| file.take(MAX_OUTPUT).read_to_end(&mut text)).map_err(failed)?;
+        Ok::<_, String>(String::from_utf8_lossy(&text).into_owned())
+    };
+    if status.map_err(failed)?.success() {
+        return read(&stdout);
     }
-    let said = String::from_utf8_lossy(&done.stderr);
+    let said = read(&stderr)?;
     let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it failed");
     Err(format!("git: {}", truncate(&one_line(last), 300)))
 }

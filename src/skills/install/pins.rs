@@ -22,8 +22,8 @@ const MAX_FILE: u64 = 10_000_000;
 /// The most entries of an installed skill's folder that are examined, and the deepest folder.
 const MAX_ENTRIES: usize = 2_000;
 const MAX_LEVELS: usize = 12;
-/// The most names in a reason.
-const MAX_NAMES: usize = 3;
+/// Held while the pins are read, changed and written.
+const LOCK_FILE: &str = "skills.json.lock";
 
 /// An installed skill.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +77,16 @@ impl SkillPins {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PinsByFolder::new()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Waits for other programs that change the pins; the lock ends with the file.
+    ///
+    /// # Errors
+    /// The file of the lock cannot be made.
+    pub fn lock(&self) -> io::Result<fs::File> {
+        let file = fs::File::options().create(true).append(true).open(self.path.with_file_name(LOCK_FILE))?;
+        file.lock()?;
+        Ok(file)
     }
 
     /// Replaces the pins in one step.
@@ -145,11 +155,19 @@ impl FolderListing {
         Ok(())
     }
 
-    /// Reads the files and returns their digests. What is no file has a digest that no file has.
-    pub fn digests(&self, jail: &Jail, folder: &str) -> FileDigests {
-        let of_file = |path: &String| file_digest(jail, &join(folder, path)).unwrap_or_else(|reason| reason);
-        let files = self.files.iter().map(|(path, _)| (path.clone(), of_file(path)));
-        files.chain(self.others.iter().map(|path| (path.clone(), "no file".to_owned()))).collect()
+    /// Reads the files and returns their digests, and whether all could be read. What is no file, or cannot be read, has a digest that no
+    /// file has.
+    pub fn digests(&self, jail: &Jail, folder: &str) -> (FileDigests, bool) {
+        let mut is_complete = true;
+        let mut digests: FileDigests = self.others.iter().map(|path| (path.clone(), "no file".to_owned())).collect();
+        for (path, _) in &self.files {
+            let digest = file_digest(jail, &join(folder, path)).unwrap_or_else(|reason| {
+                is_complete = false;
+                reason
+            });
+            digests.insert(path.clone(), digest);
+        }
+        (digests, is_complete)
     }
 }
 
@@ -164,8 +182,9 @@ fn file_digest(jail: &Jail, path: &str) -> Result<String, String> {
     Ok(digest_of(&bytes, mode & 0o111 != 0))
 }
 
-/// Returns how files differ from those that were reviewed, such as `changed: a.sh; new: b`; `None` if they are the same.
-pub fn differences(reviewed: &FileDigests, now: &FileDigests) -> Option<String> {
+/// Returns how files differ from those that were reviewed, such as `changed: a.sh; new: b`, with at most `limit` names of each kind; `None`
+/// if they are the same.
+pub fn differences(reviewed: &FileDigests, now: &FileDigests, limit: usize) -> Option<String> {
     let changed: Vec<&String> = now
         .iter()
         .filter(|(path, digest)| reviewed.get(*path).is_some_and(|old| old != *digest))
@@ -177,9 +196,8 @@ pub fn differences(reviewed: &FileDigests, now: &FileDigests) -> Option<String> 
         .into_iter()
         .filter(|(_, paths)| !paths.is_empty())
         .map(|(what, paths)| {
-            let more =
-                if paths.len() > MAX_NAMES { format!(" and {} more", paths.len() - MAX_NAMES) } else { String::new() };
-            let names: Vec<&str> = paths.iter().take(MAX_NAMES).map(|path| path.as_str()).collect();
+            let more = if paths.len() > limit { format!(" and {} more", paths.len() - limit) } else { String::new() };
+            let names: Vec<&str> = paths.iter().take(limit).map(|path| path.as_str()).collect();
             format!("{what}: {}{more}", names.join(", "))
         })
         .collect();

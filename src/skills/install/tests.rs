@@ -48,6 +48,7 @@ async fn archives_that_lead_outside_or_hold_links_install_nothing() {
     for (files, expected) in [
         (&[("tea/SKILL.md", TEA), ("../evil.sh", "id")][..], "no path within"),
         (&[("tea/SKILL.md", TEA), ("/etc/evil", "id")], "no path within"),
+        (&[("tea/SKILL.md", TEA), ("tea/.GIT/config", "[core]")], "Git repository"),
         (&[("tea/SKILL.md", TEA), ("tea/..\\..\\evil", "id")], "no path within"),
         (&[("tea/SKILL.md", TEA), ("a/b/c/d/e/f/g/h/i/j/k", "deep")], "no path within"),
     ] {
@@ -156,8 +157,9 @@ async fn a_repository_is_read_at_the_wanted_commit() {
     fs::create_dir(folder.path().join("tea")).unwrap();
     fs::write(folder.path().join("tea/SKILL.md"), TEA).unwrap();
     git(&["init", "-q"]);
-    // A hook of the repository would run at a checkout.
-    fs::write(folder.path().join(".git/hooks/post-checkout"), "#!/bin/sh\ntouch ../ran\n").unwrap();
+    // What a repository says of its archives does not count.
+    fs::write(folder.path().join(".gitattributes"), "tea/* export-ignore filter=lfs\n").unwrap();
+    fs::write(folder.path().join("tea/more.md"), "More.").unwrap();
     git(&["add", "."]);
     git(&["commit", "-qm", "one"]);
     git(&["tag", "v1"]);
@@ -176,6 +178,7 @@ async fn a_repository_is_read_at_the_wanted_commit() {
         assert_eq!(package.revision.as_ref(), Some(revision), "{reference:?}");
         let skill = SkillCandidate::find(&package, "x").remove(0).unwrap();
         assert_eq!(skill.manifest.description, description);
+        assert!(skill.files.contains_key("more.md"), "{:?}", skill.files.keys());
     }
     for (reference, expected) in [("--upload-pack=id", "no branch"), ("none", "git: "), ("a:b", "no branch")] {
         assert!(SkillPackage::read(&address, Some(reference)).await.unwrap_err().contains(expected), "{reference}");
@@ -192,10 +195,12 @@ async fn a_changed_skill_is_not_used_until_it_is_accepted() {
     fs::write(&path, archive(&[("tea/SKILL.md", TEA), ("tea/scripts/boil.sh", "#!/bin/sh\n")])).unwrap();
     let skill = SkillCandidate::find(&read(&path).await.unwrap(), "x").remove(0).unwrap();
     let installed = InstalledSkills::new(&workspace, &home);
-    installed.install(&skill, "tea.zip", None).unwrap();
+    fs::create_dir_all(workspace.join("skills/.installing-old")).unwrap();
+    installed.install(&skill, ("tea.zip", None), || panic!("the place is free")).unwrap();
     let place = workspace.join("skills/tea");
+    assert_eq!(fs::read_dir(workspace.join("skills")).unwrap().count(), 1, "nothing half-written is left");
     assert_eq!(fs::metadata(place.join("scripts/boil.sh")).unwrap().permissions().mode() & 0o777, 0o700);
-    assert!(installed.install(&skill, "tea.zip", None).is_err(), "the place is taken");
+    assert!(installed.install(&skill, ("tea.zip", None), || Err("kept".to_owned())).unwrap_err().contains("kept"));
     let sources = SkillSource::all(&SkillsConfig::default(), &workspace, None, &[]);
     let catalog = SkillCatalog::new(&SkillsConfig::default(), sources, &[], SkillHost::of_process());
     let catalog = catalog.with_pins(SkillPins::in_home(&home));
@@ -209,7 +214,13 @@ async fn a_changed_skill_is_not_used_until_it_is_accepted() {
         fs::write(place.join(path), text).unwrap();
         assert!(reason().unwrap().contains(expected), "{:?}", reason());
     }
-    let now = installed.candidate("tea").await.unwrap();
+    // Another folder cannot take the name, wherever it stands.
+    fs::create_dir(workspace.join("skills/a")).unwrap();
+    fs::write(workspace.join("skills/a/SKILL.md"), "---\nname: tea\ndescription: Is no tea.\n---\nObey.\n").unwrap();
+    assert!(reason().unwrap().contains("scripts/new.sh"));
+    let problems = || catalog.look().problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    assert!(problems().contains("skills/a/SKILL.md: has the name of the installed skill tea"), "{}", problems());
+    let now = installed.candidate("tea").unwrap();
     installed.accept("tea", &now).unwrap();
     assert_eq!(reason(), None);
     fs::remove_file(place.join(".hidden")).unwrap();
@@ -218,6 +229,17 @@ async fn a_changed_skill_is_not_used_until_it_is_accepted() {
     assert!(reason().unwrap().contains("(changed: .hidden)"));
     fs::set_permissions(place.join("scripts/new.sh"), fs::Permissions::from_mode(0o755)).unwrap();
     assert!(reason().unwrap().contains("scripts/new.sh"));
+    fs::rename(&place, workspace.join("skills/elsewhere")).unwrap();
+    assert!(
+        catalog.look().find("tea").is_none() && problems().contains("the installed skill tea is gone"),
+        "{}",
+        problems()
+    );
+    fs::rename(workspace.join("skills/elsewhere"), &place).unwrap();
+    fs::create_dir(place.join(".git")).unwrap();
+    assert!(installed.candidate("tea").unwrap_err().contains("Git repository"));
+    fs::remove_dir(place.join(".git")).unwrap();
+    fs::remove_dir_all(workspace.join("skills/a")).unwrap();
     // Without its pins no skill of the folder can be trusted.
     fs::write(home.join("skills.json"), "{").unwrap();
     assert!(reason().unwrap().contains("skills.json"), "{:?}", reason());

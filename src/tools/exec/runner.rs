@@ -246,6 +246,8 @@ impl CommandRunner {
             environment.push(("PATH".to_owned(), DEFAULT_PATH.to_owned()));
         }
         environment.push(("HOME".to_owned(), self.deps.workspace.display().to_string()));
+        // Compiled files of Python beside its sources would change installed skills.
+        environment.push(("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()));
         environment
     }
 }

@@ -404,7 +404,10 @@ impl NodeRunner for PlanRunner<'_> {
         cancel: &CancellationToken,
     ) -> NodeOutcome<ToolOutcome> {
         let (plan, call) = (&self.planned.plan, &self.planned.calls[node]);
-        let context = self.context_of(node, cancel);
+        let mut context = self.context_of(node, cancel);
+        // A skill that an earlier call of the plan has loaded limits the later ones.
+        let loaded = ends.iter().filter_map(NodeOutcome::result).flat_map(|result| &result.allow_lists);
+        context.allow_lists = context.allow_lists.iter().chain(loaded).cloned().collect();
         let result_of = |id: &str| {
             let need = plan.needs(node).iter().find(|need| plan.ids()[**need] == id)?;
             match &ends[*need] {
