@@ -18,7 +18,7 @@ mod skill;
 mod tools;
 
 pub use catalog::{BUILT_IN_SKILLS, BuiltInSkill, SkillCatalog, check_skills, problems_of_all};
-pub use discovery::{SkillSource, SkillsConfig};
+pub use discovery::{SkillFile, SkillSource, SkillsConfig, SourceScan};
 pub use frontmatter::{ManifestFault, SkillManifest, parse_manifest};
 pub use loading::render_skill;
 pub use prompt::{TokenCounter, always_section, is_section_complete, skill_names, skill_section};

@@ -42,7 +42,7 @@ pub use documents::{EXTRACT_COMMAND, extract_main};
 pub use exec::sandbox_of;
 pub use executor::{ExecutorLimits, ToolExecutor};
 pub use lsp::LspConfig;
-pub use names::{TOOL_NAMES, is_tool, nearest_tool};
+pub use names::{TOOL_NAMES, canonical_name, is_tool, nearest_tool};
 pub use output_limits::{OutputConfig, OutputRule};
 pub use parallel::is_plan;
 pub use private_folders::PrivateFolders;
