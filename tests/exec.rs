@@ -69,6 +69,7 @@ fn context(cancel: &CancellationToken) -> ToolContext {
         metadata: "{}".into(),
         origin: Arc::default(),
         taint: Arc::default(),
+        agent: Arc::default(),
         is_approved: false,
         question: Arc::default(),
         cancel: cancel.clone(),

@@ -168,6 +168,7 @@ fn context(trust: Trust) -> ToolContext {
         metadata: "{}".into(),
         origin: Arc::default(),
         taint: Arc::default(),
+        agent: Arc::default(),
         is_approved: false,
         question: Arc::default(),
         cancel: CancellationToken::new(),

@@ -53,6 +53,7 @@ impl World {
             metadata: "{}".into(),
             origin: Arc::default(),
             taint: Arc::default(),
+            agent: Arc::default(),
             is_approved: false,
             question: Arc::default(),
             cancel: CancellationToken::new(),

@@ -16,6 +16,7 @@ pub mod config;
 mod cron;
 mod dispatch;
 mod doctor;
+mod agents;
 mod gateway;
 mod memory;
 mod service;

@@ -83,6 +83,13 @@ pub const SKILLS: TableColumns = &[
     ("WHAT IT IS FOR", "description"),
     ("REASON", "reason"),
 ];
+pub const AGENTS: TableColumns = &[
+    ("AGENT", "name"),
+    ("WHAT IT IS FOR", "description"),
+    ("MODEL", "model"),
+    ("TOOLS", "tool_count"),
+    ("SOURCE", "source"),
+];
 pub const CHANNELS: TableColumns = &[
     ("CHANNEL", "name"),
     ("KIND", "kind"),
@@ -254,11 +261,18 @@ pub fn print_fields(answer: &Value, format: Output) -> anyhow::Result<CommandExi
     print(answer, format, |out| fields(answer, out))
 }
 
+/// Returns a problem as `PATH:LINE: PROBLEM`.
+pub fn problem_line(problem: &Value) -> String {
+    let line = problem["line"].as_u64().map(|line| format!(":{line}")).unwrap_or_default();
+    format!("{}{line}: {}", text(&problem["path"]), text(&problem["problem"]))
+}
+
 fn summary(step: &Value) -> String {
     let body = &step["body"];
     match step["kind"].as_str() {
         Some("context") => {
-            format!("model {}, messages {}..{}", text(&body["model"]), text(&body["from"]), text(&body["to"]))
+            let agent = body["agent"].as_str().map(|agent| format!("agent {agent}, ")).unwrap_or_default();
+            format!("{agent}model {}, messages {}..{}", text(&body["model"]), text(&body["from"]), text(&body["to"]))
         }
         Some("response") => {
             let response = &body["response"];

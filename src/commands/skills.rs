@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::access::inspect;
 use super::environment::CommandEnvironment;
@@ -25,7 +25,7 @@ pub async fn run(command: &SkillsCommand, environment: &CommandEnvironment) -> a
                 render::table(&found["skills"], render::SKILLS, tr("no skills", "没有技能"), out)
             })?;
             for problem in found["problems"].as_array().into_iter().flatten() {
-                print_note(problem_line(problem));
+                print_note(render::problem_line(problem));
             }
             Ok(printed)
         }
@@ -45,7 +45,7 @@ pub async fn run(command: &SkillsCommand, environment: &CommandEnvironment) -> a
             };
             let printed = print(&problems, *output, |out| {
                 for problem in problems.as_array().into_iter().flatten() {
-                    writeln!(out, "{}", problem_line(problem))?;
+                    writeln!(out, "{}", render::problem_line(problem))?;
                 }
                 if problems.as_array().is_none_or(Vec::is_empty) {
                     writeln!(out, "{}", tr("no problems", "没有问题"))?;
@@ -55,10 +55,4 @@ pub async fn run(command: &SkillsCommand, environment: &CommandEnvironment) -> a
             Ok(if problems.as_array().is_none_or(Vec::is_empty) { printed } else { CommandExit::Failed })
         }
     }
-}
-
-/// Returns a problem as `PATH:LINE: PROBLEM`.
-fn problem_line(problem: &Value) -> String {
-    let line = problem["line"].as_u64().map(|line| format!(":{line}")).unwrap_or_default();
-    format!("{}{line}: {}", render::text(&problem["path"]), render::text(&problem["problem"]))
 }

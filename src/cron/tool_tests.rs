@@ -73,6 +73,7 @@ fn context(trust: Trust, chat: &str) -> ToolContext {
         metadata: r#"{"thread":"t"}"#.into(),
         origin: Arc::new(TurnOrigin::parse(r#"{"settings":{"model":"a/b","requested_model":"c/d"}}"#)),
         taint: Arc::default(),
+        agent: Arc::default(),
         is_approved: false,
         question: Arc::default(),
         cancel: CancellationToken::new(),

@@ -22,6 +22,7 @@ use crate::llm::{Embedder, Models, OFFLINE, SERVICES};
 use crate::memory::{Identities, MemorySettings};
 use crate::metrics::Metrics;
 use crate::phrases::{Locale, Phrases};
+use crate::profiles::AgentDirectory;
 use crate::postprocess::{ModelUse, ResultSummarizer};
 use crate::session::resets::SessionScope;
 
@@ -111,10 +112,11 @@ fn terminal() -> (String, String) {
 }
 
 /// Returns the context in which jobs are created and listed.
-pub(super) fn job_context(config: &Config) -> anyhow::Result<JobContext> {
+pub(super) fn job_context(config: &Config, agents: &AgentDirectory) -> anyhow::Result<JobContext> {
     Ok(JobContext {
         settings: Arc::new(cron_settings(config)?),
         providers: providers(config),
+        agents: agents.names().into_iter().map(str::to_owned).collect(),
         language: language(config),
     })
 }

@@ -69,6 +69,14 @@ impl AgentPrompt {
         Ok(Self::PerMessage { source: source.to_owned(), template })
     }
 
+    /// Returns the text, as written if it is different for each message.
+    pub fn source(&self) -> &str {
+        match self {
+            Self::Fixed(text) => text,
+            Self::PerMessage { source, .. } => source,
+        }
+    }
+
     /// Returns the part of the system prompt.
     pub fn fixed(&self) -> Option<&str> {
         match self {

@@ -106,12 +106,13 @@ impl Tool for SkillTool {
         }
     }
 
-    async fn call(&self, arguments: Value, _: &ToolContext) -> ToolOutcome {
-        let (task, catalog) = (self.task, self.catalog.clone());
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let (task, catalog, agent) = (self.task, self.catalog.clone(), context.agent.clone());
+        let look = move || catalog.look().seen_by(agent.skills.as_ref());
         // Reading the disk may block.
         let done = tokio::task::spawn_blocking(move || match task {
-            SkillTask::Load => load(&catalog.look(), read::<LoadSkillArgs>(arguments)?.name.trim()),
-            SkillTask::Find => Ok(find(&catalog.look(), &read::<FindSkillsArgs>(arguments)?.query)),
+            SkillTask::Load => load(&look(), read::<LoadSkillArgs>(arguments)?.name.trim()),
+            SkillTask::Find => Ok(find(&look(), &read::<FindSkillsArgs>(arguments)?.query)),
         });
         done.await.unwrap_or_else(|error| Err(error.to_string())).into()
     }

@@ -1,5 +1,6 @@
 //! The tools that models call, their registry, and the executor that runs them.
 
+mod agent_scope;
 mod arguments;
 mod build;
 mod code;
@@ -42,6 +43,7 @@ pub use documents::{EXTRACT_COMMAND, extract_main};
 pub use exec::sandbox_of;
 pub use executor::{ExecutorLimits, ToolExecutor};
 pub use lsp::LspConfig;
+pub use agent_scope::AgentScope;
 pub use names::{TOOL_NAMES, canonical_name, is_tool, nearest_tool};
 pub use output_limits::{OutputConfig, OutputRule};
 pub use parallel::is_plan;

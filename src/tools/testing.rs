@@ -23,6 +23,7 @@ pub(crate) fn context() -> ToolContext {
         metadata: "{}".into(),
         origin: Arc::default(),
         taint: Arc::default(),
+        agent: Arc::default(),
         is_approved: false,
         question: Arc::default(),
         cancel: CancellationToken::new(),

@@ -93,6 +93,7 @@ impl Inspector {
             metadata: "{}".into(),
             origin: Arc::default(),
             taint: Arc::default(),
+            agent: Arc::default(),
             is_approved: false,
             question: Arc::default(),
             cancel: CancellationToken::new(),
