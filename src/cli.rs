@@ -1,7 +1,7 @@
 //! The command line.
 
-mod cron;
 mod agents;
+mod cron;
 mod memory;
 mod output;
 mod queue;
@@ -16,8 +16,8 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use daoyou_channels::settings::Span;
 
-pub use cron::{CronAdd, CronCommand, CronJob};
 pub use agents::AgentsCommand;
+pub use cron::{CronAdd, CronCommand, CronJob};
 pub use memory::{MemoryCommand, MemoryOwner};
 pub use output::Output;
 pub use queue::{ApprovalsCommand, QueueCommand, QueueItem, RetryArgs};

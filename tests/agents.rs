@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toml::Table;
 
 use crate::support::gateway::Message;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
 fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
@@ -29,7 +29,11 @@ fn tools(request: &Value) -> Vec<&str> {
 
 /// Returns the last message of a request.
 fn last(request: &Value) -> &str {
-    request["messages"].as_array().and_then(|all| all.last()).and_then(|last| last["content"].as_str()).expect("a message")
+    request["messages"]
+        .as_array()
+        .and_then(|all| all.last())
+        .and_then(|last| last["content"].as_str())
+        .expect("a message")
 }
 
 fn write(gateway: &Gateway, path: &str, text: &str) {
@@ -67,7 +71,8 @@ async fn a_route_chooses_the_agent_with_its_prompt_tools_and_model() {
     assert!(of_assistant.get("temperature").is_none());
     let turns = gateway.json(&["turns", "list"]).await;
     let turn = turns.as_array().unwrap().iter().find(|turn| turn["session"] == "webhook:docs:c").unwrap();
-    let shown = gateway.run(&["turns", "show", turn["turn"].as_str().unwrap_or_else(|| turn["id"].as_str().unwrap())]).await;
+    let shown =
+        gateway.run(&["turns", "show", turn["turn"].as_str().unwrap_or_else(|| turn["id"].as_str().unwrap())]).await;
     assert!(shown.stdout.contains("agent scribe, model other/large"), "{shown:?}");
     let prompt = gateway.json(&["prompt", "--session", "webhook:docs:c"]).await;
     assert_eq!((&prompt["agent"], &prompt["model"]), (&json!("scribe"), &json!("other/large")));
@@ -167,19 +172,29 @@ async fn a_sub_agent_is_of_the_named_agent_within_the_limits_of_its_maker() {
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_are_answered_by_their_agent() {
     let model = Model::start().await;
-    model.on("schedule it", [
-        Reply::tool("cron", &json!({"action": "add", "message": "tool job", "every": "24h", "agent": "reviewer"})),
-        Reply::text("scheduled"),
-    ]);
-    let gateway = Gateway::start(setup(&model)).await;
+    model.on(
+        "schedule it",
+        [
+            Reply::tool("cron", &json!({"action": "add", "message": "tool job", "every": "24h", "agent": "reviewer"})),
+            Reply::text("scheduled"),
+        ],
+    );
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink));
+    let gateway = Gateway::start(setup).await;
     let add = ["cron", "add", "--name", "n", "--every", "12h", "--prompt", "review all", "--agent"];
     let unknown = gateway.run(&[&add[..], &["nobody"]].concat()).await;
-    assert!(unknown.code == Some(1) && unknown.stderr.contains("Agent 'nobody' not found; agents: assistant, coder"), "{unknown:?}");
+    assert!(
+        unknown.code == Some(1) && unknown.stderr.contains("Agent 'nobody' not found; agents: assistant, coder"),
+        "{unknown:?}"
+    );
     assert_eq!(gateway.run(&[&add[..], &["Translator"]].concat()).await.code, Some(0));
     assert_eq!(gateway.json(&["cron", "show", "n"]).await["agent"], "translator");
     assert_eq!(gateway.run(&["cron", "run", "n"]).await.code, Some(0));
     model.wait_requests(1).await;
-    assert!(system(&model.requests()[0]).starts_with("You are a translator.") && tools(&model.requests()[0]).is_empty());
+    assert!(
+        system(&model.requests()[0]).starts_with("You are a translator.") && tools(&model.requests()[0]).is_empty()
+    );
     gateway.ask("in", "c", "schedule it").await;
     let jobs = gateway.json(&["cron", "list"]).await;
     let job = jobs.as_array().unwrap().iter().find(|job| job["agent"] == "reviewer").unwrap();
@@ -210,14 +225,21 @@ async fn a_broken_profile_is_rejected_alone_and_others_answer() {
     gateway.stop().await;
     gateway.setup().clone_from(&setup(&model).set("agents.broken.description", "x"));
     let check = gateway.run(&["config", "check"]).await;
-    assert!(check.code == Some(78) && check.stderr.contains("agents.broken") && check.stderr.contains("no description"), "{check:?}");
+    assert!(
+        check.code == Some(78) && check.stderr.contains("agents.broken") && check.stderr.contains("no description"),
+        "{check:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_an_agent_is_said_at_the_start() {
     let model = Model::start().await;
     for (key, value, expected) in [
-        ("agents.a.prompt", "Hi {{ weather }}", "agents.a.prompt: the prompt has no name \"weather\"; there are user_input,"),
+        (
+            "agents.a.prompt",
+            "Hi {{ weather }}",
+            "agents.a.prompt: the prompt has no name \"weather\"; there are user_input,",
+        ),
         ("agents.a.prompt", "file:no-such.md", "agents.a.prompt: "),
         ("agents.a.profile", "nobody", "agents.a.profile: Skill 'nobody' not found"),
         ("agents.a.orchestrator", "magic", "agents.a.orchestrator: \"magic\" is not known"),
@@ -276,18 +298,31 @@ async fn a_template_is_put_in_the_place_of_the_message() {
     let model = Model::start().await;
     let template = "Files: {{ files | length }}. Before: {% for m in conversation_history %}[{{ m.role }}: {{ m.content }}]{% endfor %}\n\
                     Asked: {{ user_input }}";
-    let gateway =
-        Gateway::start(setup(&model).set("agents.form.prompt", template).set("agents.form.rounds", 1).set("routes", routes(&[&[("agent", "form")]])))
-            .await;
+    let gateway = Gateway::start(
+        setup(&model)
+            .set("agents.form.prompt", template)
+            .set("agents.form.rounds", 1)
+            .set("routes", routes(&[&[("agent", "form")]])),
+    )
+    .await;
     for text in ["one {{ x }}", "two", "three"] {
         gateway.ask("in", "c", text).await;
     }
     let requests = model.requests();
-    assert!(last(&requests[0]).starts_with("Files: 0. Before: \nAsked: one {{ x }}\n\n[Runtime Context]\n"), "{}", last(&requests[0]));
+    assert!(
+        last(&requests[0]).starts_with("Files: 0. Before: \nAsked: one {{ x }}\n\n[Runtime Context]\n"),
+        "{}",
+        last(&requests[0])
+    );
     assert!(!system(&requests[0]).contains("Files:") && !system(&requests[0]).contains("You are daoyou"));
-    assert!(last(&requests[2]).contains("Asked: two]") && last(&requests[2]).contains("\nAsked: three\n\n"), "{}", last(&requests[2]));
+    assert!(
+        last(&requests[2]).contains("Asked: two]") && last(&requests[2]).contains("\nAsked: three\n\n"),
+        "{}",
+        last(&requests[2])
+    );
     // One round: the message before, its answer, and this message.
-    let roles: Vec<_> = requests[2]["messages"].as_array().unwrap().iter().map(|one| one["role"].as_str().unwrap()).collect();
+    let roles: Vec<_> =
+        requests[2]["messages"].as_array().unwrap().iter().map(|one| one["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "user"]);
     assert_eq!(system(&requests[0]), system(&requests[2]), "what changes is behind what stays");
 }
@@ -316,7 +351,13 @@ async fn permissions_narrow_files_and_commands() {
     let requests = model.requests();
     assert!(!tools(&requests[0]).contains(&"exec"), "a command would obey no pattern");
     let results: Vec<_> = requests[1..].iter().map(|request| last(request)).collect();
-    for (result, expected) in results.iter().zip(["permissions do not allow it", "canary two", "permissions do not allow it", "x.md", "docs/a.md"]) {
+    for (result, expected) in results.iter().zip([
+        "permissions do not allow it",
+        "canary two",
+        "permissions do not allow it",
+        "x.md",
+        "docs/a.md",
+    ]) {
         assert!(result.contains(expected), "{result}");
     }
     assert!(!results[4].contains("a.env"), "{}", results[4]);

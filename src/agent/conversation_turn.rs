@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use daoyou_channels::{SessionKey, Trust};
 use daoyou_channels::settings::Span;
+use daoyou_channels::{SessionKey, Trust};
 
 use super::approval_gate::ApprovalGate;
 use super::parking::{ModelOutage, Parking};
@@ -149,7 +149,8 @@ impl ConversationTurn<'_> {
         let mut history = context.messages;
         let outcome = loop {
             history.extend(self.state.progress.context.as_ref().map(ContextStep::message));
-            let outcome = self.attend((&chain, &agent), &tools, std::mem::take(&mut history), with_memory.text.clone()).await;
+            let outcome =
+                self.attend((&chain, &agent), &tools, std::mem::take(&mut history), with_memory.text.clone()).await;
             self.state.model = chain.current().to_string();
             let is_the_models = matches!(&outcome, Err(TurnError { code: ErrorCode::Model(_), .. }));
             match chain.failure().filter(|_| is_the_models) {

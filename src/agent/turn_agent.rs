@@ -138,10 +138,13 @@ impl TurnAgent {
         let needs = |name: &str| prompt.needed().iter().any(|needed| needed == name);
         let owner = owners.first().filter(|owner| **owner != Owner::everyone());
         let rows = |kind: MemoryKind, limit: u32| match owner {
-            Some(owner) => store.read_here(|connection| memories::current(connection, owner.as_str(), kind.as_str(), limit)),
+            Some(owner) => {
+                store.read_here(|connection| memories::current(connection, owner.as_str(), kind.as_str(), limit))
+            }
             None => Ok(Vec::new()),
         };
-        let mut values = PromptValues { user_input: written.to_owned(), files: files.to_vec(), ..PromptValues::default() };
+        let mut values =
+            PromptValues { user_input: written.to_owned(), files: files.to_vec(), ..PromptValues::default() };
         if needs("conversation_history") {
             values.conversation_history = past_messages(history);
         }
@@ -167,8 +170,12 @@ fn find(agents: &AgentDirectory, name: &str) -> Result<Arc<AgentProfile>, TurnEr
 
 /// Returns what people and the agent said in the last rounds.
 fn past_messages(history: &[ChatMessage]) -> Vec<PastMessage> {
-    let begins: Vec<usize> =
-        history.iter().enumerate().filter(|(_, said)| matches!(said, ChatMessage::User { .. })).map(|(at, _)| at).collect();
+    let begins: Vec<usize> = history
+        .iter()
+        .enumerate()
+        .filter(|(_, said)| matches!(said, ChatMessage::User { .. }))
+        .map(|(at, _)| at)
+        .collect();
     let first = begins.len().checked_sub(PAST_ROUNDS).and_then(|at| begins.get(at)).copied().unwrap_or(0);
     let past = history.iter().skip(first).filter_map(|said| {
         let content = match said {

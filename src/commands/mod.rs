@@ -16,7 +16,6 @@ pub mod config;
 mod cron;
 mod dispatch;
 mod doctor;
-mod agents;
 mod gateway;
 mod memory;
 mod service;

@@ -80,7 +80,11 @@ impl JobContext {
         let found = self.agents.iter().find(|known| known.eq_ignore_ascii_case(name)).cloned();
         found.ok_or_else(|| {
             let known: Vec<_> = self.agents.iter().map(String::as_str).collect();
-            JobError::Invalid(format!("Agent '{}' not found; agents: {}", truncate(&one_line(name), 80), known.join(", ")))
+            JobError::Invalid(format!(
+                "Agent '{}' not found; agents: {}",
+                truncate(&one_line(name), 80),
+                known.join(", ")
+            ))
         })
     }
 }

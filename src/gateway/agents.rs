@@ -1,17 +1,12 @@
 //! The agents of a configuration.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context;
-
-use super::runtime::{PRIVATE, build_tools};
-use crate::config::{Config, ConfigFault, ConfigFaults, LoadedConfig};
+use super::settings::PRIVATE;
+use crate::config::{ConfigFault, ConfigFaults, LoadedConfig};
 use crate::home::Home;
 use crate::profiles::{AgentDirectory, AgentFault, AgentSources};
 use crate::skills::{SkillProblem, SkillSource};
-use crate::tools::{ToolDeps, ToolExecutor};
 
 /// Reads all agents; returns them with the faults of the configuration.
 pub(super) fn load_agents(loaded: &LoadedConfig, home: &Home) -> (AgentDirectory, Vec<ConfigFault>) {
@@ -44,25 +39,4 @@ pub(super) fn agent_directory(loaded: &LoadedConfig, home: &Home) -> Result<Arc<
         tracing::error!(path, line, problem, "a profile has a problem");
     }
     Ok(Arc::new(directory))
-}
-
-/// Builds the tools over the folders of agents that have one of their own. A folder below the workspace is made.
-///
-/// # Errors
-/// A folder cannot be used; the error names it.
-pub(super) fn tools_elsewhere(
-    config: &Config,
-    home: &Home,
-    agents: &AgentDirectory,
-    deps: impl Fn() -> ToolDeps,
-) -> anyhow::Result<HashMap<PathBuf, Arc<ToolExecutor>>> {
-    let mut elsewhere = HashMap::new();
-    for path in agents.all().filter_map(|agent| agent.workspace.as_ref()) {
-        if elsewhere.contains_key(path) {
-            continue;
-        }
-        std::fs::create_dir_all(path).with_context(|| path.display().to_string())?;
-        elsewhere.insert(path.clone(), build_tools(config, path, home, deps())?);
-    }
-    Ok(elsewhere)
 }

@@ -86,7 +86,8 @@ fn named_models(loaded: &LoadedConfig, models: &Models) -> impl Iterator<Item = 
     let of_agents = of_agents.map(|(name, agent)| (join(&join("agents", name), "model"), agent.model.as_str()));
     let agent = &loaded.config.agent;
     let fallback = agent.fallback.iter().map(|model| ("agent.fallback".to_owned(), model.as_str()));
-    let named = std::iter::once(("agent.model".to_owned(), agent.model.as_str())).chain(fallback).chain(hooks).chain(of_agents);
+    let named =
+        std::iter::once(("agent.model".to_owned(), agent.model.as_str())).chain(fallback).chain(hooks).chain(of_agents);
     let named = named.chain([("memory.model".to_owned(), loaded.config.memory.model.as_str())]);
     let named =
         named.map(|(key, model)| (key, model.to_owned(), models.check(model).map_err(|error| error.to_string())));

@@ -8,10 +8,10 @@ use std::time::Instant;
 use anyhow::Context;
 use daoyou_channels::trust::SenderLists;
 
-use super::agents::{agent_directory, tools_elsewhere};
+use super::agents::agent_directory;
 use super::settings::{
-    bus_settings, embedder, job_context, memory_settings, result_embedder, result_summarizer, secrets, size, timezone,
-    trust_lists,
+    PRIVATE, bus_settings, embedder, job_context, memory_settings, result_embedder, result_summarizer, secrets, size,
+    timezone, trust_lists,
 };
 use crate::agent::{
     ApprovalGate, AskUserTool, Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools,
@@ -30,7 +30,7 @@ use crate::query::ModelSelection;
 use crate::session::commands::{CommandContext, CommandHandler};
 use crate::session::lanes::ConcurrencyLimits;
 use crate::skills::{BUILT_IN_SKILLS, SkillCatalog, SkillHost, SkillSource, SkillTool};
-use crate::tools::{self, PrivateFolders, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache};
+use crate::tools::{self, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache};
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
 use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
@@ -39,9 +39,6 @@ use crate::turn::middleware::{MiddlewareName, MiddlewareParts, MiddlewareSetting
 use crate::turn::model_chains::ModelChains;
 use crate::turn::orchestrators::Orchestrators;
 use crate::turn::token_budget::TokenBudget;
-
-/// The folders of the workspace that are not open to every turn.
-pub(super) const PRIVATE: PrivateFolders = PrivateFolders::new(&[memory::FOLDER]);
 
 /// A snapshot of everything that depends on the configuration. A reload builds a new one and stores it once, in the gateway's
 /// `Live<Runtime>`; nothing in a snapshot changes. Whatever begins takes what it needs from one snapshot: the agent loop takes
@@ -314,6 +311,27 @@ pub(super) fn skill_catalog(config: &Config, workspace: &Path) -> Arc<SkillCatal
     let closed = PRIVATE.default_visibility().hidden;
     let sources = SkillSource::all(&config.skills, workspace, std::env::home_dir().as_deref(), &closed);
     Arc::new(SkillCatalog::new(&config.skills, sources, BUILT_IN_SKILLS, SkillHost::of_process()))
+}
+
+/// Builds the tools over the folders of agents that have one of their own. A folder below the workspace is made.
+///
+/// # Errors
+/// A folder cannot be used; the error names it.
+fn tools_elsewhere(
+    config: &Config,
+    home: &Home,
+    agents: &AgentDirectory,
+    deps: impl Fn() -> ToolDeps,
+) -> anyhow::Result<HashMap<PathBuf, Arc<ToolExecutor>>> {
+    let mut elsewhere = HashMap::new();
+    for path in agents.all().filter_map(|agent| agent.workspace.as_ref()) {
+        if elsewhere.contains_key(path) {
+            continue;
+        }
+        std::fs::create_dir_all(path).with_context(|| path.display().to_string())?;
+        elsewhere.insert(path.clone(), build_tools(config, path, home, deps())?);
+    }
+    Ok(elsewhere)
 }
 
 /// Builds the tools over `workspace`. Commands can read the folders of skills.

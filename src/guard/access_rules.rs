@@ -75,9 +75,10 @@ impl AccessRules {
     /// # Errors
     /// A pattern is not valid; returns the list (`read`, `write` or `execute`) and what is wrong.
     pub fn new(settings: &AccessSettings) -> Result<Self, (&'static str, String)> {
-        let compile = |name: &'static str, rules: &[AccessRule], build: fn(&str) -> Result<Vec<Glob>, globset::Error>| {
-            PatternRules::new(rules, build).map_err(|wrong| (name, wrong))
-        };
+        let compile =
+            |name: &'static str, rules: &[AccessRule], build: fn(&str) -> Result<Vec<Glob>, globset::Error>| {
+                PatternRules::new(rules, build).map_err(|wrong| (name, wrong))
+            };
         Ok(Self {
             read: compile("read", &settings.read, path_globs)?,
             write: compile("write", &settings.write, path_globs)?,
@@ -111,7 +112,9 @@ impl AccessRules {
         }
         let command = command.trim();
         if command.contains(SHELL_OPERATORS) {
-            return Err("this agent runs single commands only, without ; & | < > $ ` ( ) { } and line breaks".to_owned());
+            return Err(
+                "this agent runs single commands only, without ; & | < > $ ` ( ) { } and line breaks".to_owned()
+            );
         }
         if self.execute.allows(Path::new(command)) {
             return Ok(());
@@ -180,7 +183,8 @@ mod tests {
         let deny = |pattern: &str| json!({"pattern": pattern, "permission": "deny"});
         for (list, path, expected) in [
             (json!([]), "a/b", true),
-            (json!([deny("*.env")]), "a/.env", true),
+            (json!([deny("*.env")]), "a/.env", false),
+            (json!([deny("*.env")]), "a/env", true),
             (json!([deny("*.env")]), "a/x.env", false),
             (json!([deny("*.env"), allow("*")]), "x.env", false),
             (json!([allow("*"), deny("*.env")]), "x.env", false),
@@ -196,7 +200,11 @@ mod tests {
         ] {
             let read = rules(&json!({ "read": list }));
             assert_eq!(read.allows_path(Path::new(path), AccessKind::Read), expected, "{list} {path}");
-            assert_eq!(read.allows_path(Path::new(path), AccessKind::Write), expected, "what cannot be read is not changed");
+            assert_eq!(
+                read.allows_path(Path::new(path), AccessKind::Write),
+                expected,
+                "what cannot be read is not changed"
+            );
             let write = rules(&json!({ "write": list }));
             assert!(write.allows_path(Path::new(path), AccessKind::Read));
             assert_eq!(write.allows_path(Path::new(path), AccessKind::Write), expected, "{list} {path}");

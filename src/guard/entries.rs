@@ -93,7 +93,9 @@ impl Jail {
         let lies_below = |path: &PathBuf| path.starts_with(&entry.real);
         // What the rules say of files is not known of a folder.
         let is_folder = || entry.facts().is_ok_and(|facts| facts.kind == FileType::Directory);
-        self.protected.iter().any(lies_below) || self.closed.paths().any(lies_below) || self.check_rules(&entry.real, "").is_err()
+        self.protected.iter().any(lies_below)
+            || self.closed.paths().any(lies_below)
+            || self.check_rules(&entry.real, "").is_err()
             || self.has_path_rules() && is_folder()
     }
 

@@ -22,8 +22,8 @@ use rustix::fs::{OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use uuid::Uuid;
 
-use super::beneath::{create_dir_beneath, open_beneath, sync_folder};
 use super::access_rules::{AccessKind, AccessRules};
+use super::beneath::{create_dir_beneath, open_beneath, sync_folder};
 use super::closed_folders::ClosedFolders;
 use super::jail_error::JailError;
 use super::path_rules::resolve_links;

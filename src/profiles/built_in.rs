@@ -1,9 +1,10 @@
 //! The agents that are part of the program.
 
+use std::path::Path;
+
 use include_dir::{Dir, include_dir};
 
 use super::manifest::{PROFILE_FILE, ProfileManifest};
-use super::resolve::{FoundProfile, ProfileFiles};
 
 static FOLDER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/profiles/built_in");
 
@@ -20,27 +21,26 @@ pub(super) const OTHER_NAMES: [(&str, &str); 6] = [
     ("test_expert", "tester"),
 ];
 
-/// Returns the built-in profiles, by name.
-pub(super) fn built_in_profiles() -> Vec<FoundProfile> {
+/// Returns the built-in profiles, by name, each with its folder.
+pub(super) fn built_in_profiles() -> Vec<(ProfileManifest, &'static Path)> {
     let mut profiles = Vec::new();
     for folder in FOLDER.dirs() {
         let text = |name: &str| FOLDER.get_file(folder.path().join(name)).and_then(|file| file.contents_utf8());
         let manifest = text(PROFILE_FILE).ok_or_else(|| (None, "has no skill.yaml".to_owned()));
         match manifest.and_then(|text| ProfileManifest::parse(text.as_bytes())) {
-            Ok(manifest) => {
-                let files = ProfileFiles::BuiltIn(folder.path());
-                profiles.push(FoundProfile { manifest, source: BUILT_IN.to_owned(), files });
-            }
+            Ok(manifest) => profiles.push((manifest, folder.path())),
             // A test reads all of them.
-            Err((line, reason)) => tracing::error!(folder = %folder.path().display(), ?line, reason, "a built-in profile is broken"),
+            Err((line, reason)) => {
+                tracing::error!(folder = %folder.path().display(), ?line, reason, "a built-in profile is broken")
+            }
         }
     }
-    profiles.sort_by(|one, other| one.manifest.name.cmp(&other.manifest.name));
+    profiles.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     profiles
 }
 
 /// Returns the text of a file in the folder of a built-in profile.
-pub(super) fn built_in_text(folder: &std::path::Path, file: &str) -> Option<&'static str> {
+pub(super) fn built_in_text(folder: &Path, file: &str) -> Option<&'static str> {
     FOLDER.get_file(folder.join(file)).and_then(|file| file.contents_utf8())
 }
 
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn all_built_in_profiles_are_valid() {
-        let names: Vec<_> = built_in_profiles().into_iter().map(|profile| profile.manifest.name).collect();
+        let names: Vec<_> = built_in_profiles().into_iter().map(|(manifest, _)| manifest.name).collect();
         assert_eq!(names, ["assistant", "coder", "explorer", "researcher", "reviewer", "tester", "translator"]);
         assert_eq!(names.len(), FOLDER.dirs().count());
         assert!(OTHER_NAMES.iter().all(|(_, name)| names.iter().any(|known| known == name)));

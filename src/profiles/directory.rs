@@ -8,7 +8,7 @@ use super::built_in::{BUILT_IN, built_in_profiles};
 use super::definition::AgentDefinition;
 use super::manifest::{PROFILE_FILE, is_name};
 use super::profile::{AgentProfile, DEFAULT_AGENT};
-use super::resolve::{FoundProfile, agent_of, other_name, override_by, profiles_of};
+use super::resolve::{FoundProfile, ProfileFiles, agent_of, other_name, override_by, profiles_of};
 use super::routes::{AgentRoute, RouteConfig};
 use crate::skills::{SkillProblem, SkillSource};
 use crate::text::nearest::{BY_EDITS, nearest};
@@ -52,11 +52,20 @@ impl AgentDirectory {
     /// Reads and checks all agents. With faults, the directory holds what is valid.
     pub fn load(sources: &AgentSources<'_>) -> (Self, Vec<AgentFault>) {
         let (mut found, mut problems) = profiles_of(&sources.skills);
-        found.extend(built_in_profiles());
+        let built_in = built_in_profiles().into_iter().map(|(manifest, folder)| FoundProfile {
+            manifest,
+            source: BUILT_IN.to_owned(),
+            files: ProfileFiles::BuiltIn(folder),
+        });
+        found.extend(built_in);
         let mut profiles = BTreeMap::<String, FoundProfile>::new();
         for profile in found {
             if let Some(first) = profiles.get(&profile.manifest.name) {
-                tracing::info!(name = profile.manifest.name, by = first.source, "a built-in profile is not used: another has its name");
+                tracing::info!(
+                    name = profile.manifest.name,
+                    by = first.source,
+                    "a built-in profile is not used: another has its name"
+                );
                 continue;
             }
             profiles.insert(profile.manifest.name.clone(), profile);
@@ -71,7 +80,8 @@ impl AgentDirectory {
         let mut directory = Self { agents, routes: Vec::new(), problems };
         let mut faults = Vec::new();
         for (name, definition) in sources.definitions {
-            let fault_of = |key: &str, wrong: String| AgentFault { key: key_of(name, key), wrong, allowed: String::new() };
+            let fault_of =
+                |key: &str, wrong: String| AgentFault { key: key_of(name, key), wrong, allowed: String::new() };
             match directory.define(name, definition, &profiles, sources) {
                 Ok(agent) => drop(directory.agents.insert(name.clone(), Arc::new(agent))),
                 Err(found) => faults.extend(found.into_iter().map(|(key, wrong)| fault_of(&key, wrong))),
@@ -95,13 +105,21 @@ impl AgentDirectory {
         let wanted = if definition.profile.is_empty() { name } else { definition.profile.as_str() };
         let base = match profiles.get(wanted).or_else(|| profiles.get(other_name(wanted)?)) {
             Some(profile) => agent_of(profile, profiles).map_err(|(_, wrong)| {
-                vec![("profile".to_owned(), format!("the profile {wanted:?} ({}) is rejected: {wrong}", profile.source))]
+                vec![(
+                    "profile".to_owned(),
+                    format!("the profile {wanted:?} ({}) is rejected: {wrong}", profile.source),
+                )]
             })?,
             // A broken file must not become an agent without its limits.
             None if let Some(problem) = self.rejected(wanted) => {
-                return Err(vec![("profile".to_owned(), format!("the profile {} is rejected: {}", problem.path, problem.problem))]);
+                return Err(vec![(
+                    "profile".to_owned(),
+                    format!("the profile {} is rejected: {}", problem.path, problem.problem),
+                )]);
             }
-            None if definition.profile.is_empty() => AgentProfile { source: CONFIGURED.to_owned(), ..AgentProfile::default() },
+            None if definition.profile.is_empty() => {
+                AgentProfile { source: CONFIGURED.to_owned(), ..AgentProfile::default() }
+            }
             None => {
                 let names: Vec<&str> = profiles.keys().map(String::as_str).collect();
                 let wrong = format!("Skill '{wanted}' not found; there are the profiles {}", names.join(", "));
@@ -147,7 +165,8 @@ impl AgentDirectory {
     /// Returns the agent with this name, in any case, or the one that does the work of an agent of another system.
     pub fn find(&self, name: &str) -> Option<&Arc<AgentProfile>> {
         let name = name.trim();
-        let any_case = || self.agents.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, agent)| agent);
+        let any_case =
+            || self.agents.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, agent)| agent);
         self.agents.get(name).or_else(any_case).or_else(|| self.agents.get(other_name(name)?))
     }
 
@@ -221,7 +240,11 @@ impl Default for AgentDirectory {
     fn default() -> Self {
         let agents = BTreeMap::from([(
             DEFAULT_AGENT.to_owned(),
-            Arc::new(AgentProfile { name: DEFAULT_AGENT.to_owned(), source: BUILT_IN.to_owned(), ..AgentProfile::default() }),
+            Arc::new(AgentProfile {
+                name: DEFAULT_AGENT.to_owned(),
+                source: BUILT_IN.to_owned(),
+                ..AgentProfile::default()
+            }),
         )]);
         Self { agents, routes: Vec::new(), problems: Vec::new() }
     }
@@ -280,23 +303,32 @@ mod tests {
         assert!(assistant.prompt.is_none() && !assistant.is_restricted());
         for name in ["explorer", "reviewer"] {
             let tools = directory.find(name).unwrap().tools.clone().unwrap();
-            for changing in ["write_file", "edit_file", "apply_patch", "exec", "git_commit", "message", "spawn", "cron", "remember"] {
+            for changing in
+                ["write_file", "edit_file", "apply_patch", "exec", "git_commit", "message", "spawn", "cron", "remember"]
+            {
                 assert!(!tools.iter().any(|tool| tool == changing), "{name}: {changing}");
             }
         }
         assert_eq!(directory.find("translator").unwrap().tools, Some(Vec::new()));
-        for (other, own) in [("MainAgent", "assistant"), ("test_expert", "tester"), ("Coder", "coder"), ("programmer", "coder")] {
+        for (other, own) in
+            [("MainAgent", "assistant"), ("test_expert", "tester"), ("Coder", "coder"), ("programmer", "coder")]
+        {
             assert_eq!(directory.find(other).unwrap().name, own);
         }
         assert!(directory.find("nobody").is_none());
-        assert!(directory.unknown("codr").contains("Agent 'codr' not found. Did you mean coder? Agents: assistant, coder,"));
+        assert!(
+            directory.unknown("codr").contains("Agent 'codr' not found. Did you mean coder? Agents: assistant, coder,")
+        );
     }
 
     #[test]
     fn profiles_of_folders_are_loaded_alone_and_the_first_of_a_name_counts() {
         let world = World::new();
         let head = |name: &str| format!("name: {name}\nversion: 1\ndescription: d\n");
-        world.write("workspace/skills/poet/skill.yaml", &format!("{}prompt:\n  file: p/poet.md\ntools: [list_files]\n", head("poet")));
+        world.write(
+            "workspace/skills/poet/skill.yaml",
+            &format!("{}prompt:\n  file: p/poet.md\ntools: [list_files]\n", head("poet")),
+        );
         world.write("workspace/skills/poet/p/poet.md", "You rhyme.");
         world.write("workspace/.claude/skills/poet/skill.yaml", &head("poet"));
         world.write("workspace/skills/_draft/skill.yaml", &head("draft"));
@@ -347,10 +379,16 @@ mod tests {
         );
         assert_eq!(faults, Vec::<String>::new());
         let poet = directory.find("poet").unwrap();
-        assert_eq!((poet.prompt.as_ref().unwrap().fixed(), poet.source.as_str()), (Some("Own prompt."), "configuration"));
+        assert_eq!(
+            (poet.prompt.as_ref().unwrap().fixed(), poet.source.as_str()),
+            (Some("Own prompt."), "configuration")
+        );
         assert!(poet.workspace.as_ref().unwrap().ends_with("workspace/poems"));
         let reader = directory.find("reader").unwrap();
-        assert_eq!((reader.name.as_str(), reader.rounds, reader.workspace.as_ref()), ("reader", Some(3), Some(&project)));
+        assert_eq!(
+            (reader.name.as_str(), reader.rounds, reader.workspace.as_ref()),
+            ("reader", Some(3), Some(&project))
+        );
         assert!(reader.tools.as_ref().unwrap().contains(&"grep".to_owned()));
         assert_eq!(directory.find("coder").unwrap().model.as_deref(), Some("a/b"));
         for (channel, sender, expected) in

@@ -23,8 +23,24 @@ const MAX_ENTRIES: usize = 200;
 /// The fields that say nothing to daoyou, and are for people.
 const DESCRIPTIVE: [&str; 3] = ["metadata", "inputs", "outputs"];
 const KNOWN: [&str; 18] = [
-    "name", "version", "description", "orchestrator", "agent", "prompt", "llm", "tools", "permissions", "skills", "rounds",
-    "memory", "max_iterations", "middleware", "hooks", "metadata", "inputs", "outputs",
+    "name",
+    "version",
+    "description",
+    "orchestrator",
+    "agent",
+    "prompt",
+    "llm",
+    "tools",
+    "permissions",
+    "skills",
+    "rounds",
+    "memory",
+    "max_iterations",
+    "middleware",
+    "hooks",
+    "metadata",
+    "inputs",
+    "outputs",
 ];
 
 /// The line in the file, if known, and what is wrong.
@@ -86,7 +102,10 @@ impl ProfileManifest {
             "hooks",
             "daoyou runs no hooks of profiles; say in the prompt what is to be done before and after, and remove them",
         )?;
-        fields.refuse("middleware", "middleware is set for all agents, by agent.middleware in config.toml; remove it here")?;
+        fields.refuse(
+            "middleware",
+            "middleware is set for all agents, by agent.middleware in config.toml; remove it here",
+        )?;
         let llm: LlmFields = fields.field("llm")?.unwrap_or_default();
         let manifest = Self {
             version: required("version")?,
@@ -174,7 +193,10 @@ impl ProfileFields<'_> {
     fn field<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, ManifestProblem> {
         let Some(value) = self.get(key) else { return Ok(None) };
         serde_json::from_value(value.clone()).map(Some).map_err(|error| {
-            (self.line(key), format!("{key} is not valid: {}", truncate(&one_line(&error.to_string()), MAX_DESCRIPTION)))
+            (
+                self.line(key),
+                format!("{key} is not valid: {}", truncate(&one_line(&error.to_string()), MAX_DESCRIPTION)),
+            )
         })
     }
 
@@ -281,9 +303,12 @@ mod tests {
         let read = ProfileManifest::parse(text.as_bytes()).unwrap();
         assert_eq!((read.name.as_str(), read.version.as_str()), ("chat_assistant", "1.0.0"));
         assert_eq!((read.orchestrator, read.agent.as_deref()), (AgentOrchestrator::React, Some("MainAgent")));
-        assert_eq!((read.model.as_deref(), read.temperature, read.max_tokens), (Some("qwen-max"), Some(0.7), Some(4000)));
+        assert_eq!(
+            (read.model.as_deref(), read.temperature, read.max_tokens),
+            (Some("qwen-max"), Some(0.7), Some(4000))
+        );
         assert_eq!((read.prompt, read.tools.map(|tools| tools.len())), (PromptSource::OfAgent, Some(2)));
         let warnings: Vec<_> = read.warnings.iter().map(|(line, _)| *line).collect();
-        assert_eq!(warnings, [Some(24), Some(20)], "{:?}", read.warnings);
+        assert_eq!(warnings, [Some(25), Some(21)], "{:?}", read.warnings);
     }
 }

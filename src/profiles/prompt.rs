@@ -147,10 +147,15 @@ mod tests {
         let values = PromptValues { user_input: "hello {{ x }}".to_owned(), ..PromptValues::default() };
         for (source, expected) in [
             ("Q: {{ user_input }}", "Q: hello {{ x }}"),
-            ("{% for t in recent_tasks %}{{ t.input }}{% else %}none{% endfor %}: {{ user_input }}", "none: hello {{ x }}"),
+            (
+                "{% for t in recent_tasks %}{{ t.input }}{% else %}none{% endfor %}: {{ user_input }}",
+                "none: hello {{ x }}",
+            ),
             // The example has a preference, and these values have none.
-            ("{{ user_preferences[0].value }} {{user_input}} {{ user_input }}",
-             "{{ user_preferences[0].value }} hello {{ x }} hello {{ x }}"),
+            (
+                "{{ user_preferences[0].value }} {{user_input}} {{ user_input }}",
+                "{{ user_preferences[0].value }} hello {{ x }} hello {{ x }}",
+            ),
         ] {
             let prompt = AgentPrompt::new(source).unwrap();
             assert_eq!((prompt.fixed(), prompt.render(&values).as_deref()), (None, Some(expected)), "{source}");

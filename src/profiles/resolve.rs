@@ -38,12 +38,15 @@ pub(super) enum ProfileFiles {
 
 impl ProfileFiles {
     fn read(&self, file: &str) -> Result<String, String> {
-        let is_plain = Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        let is_plain =
+            Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         if !is_plain || file.trim().is_empty() {
             return Err(format!("{file:?} is no file of the profile's folder"));
         }
         match self {
-            Self::BuiltIn(folder) => built_in_text(folder, file).map(str::to_owned).ok_or_else(|| format!("{file}: no such file")),
+            Self::BuiltIn(folder) => {
+                built_in_text(folder, file).map(str::to_owned).ok_or_else(|| format!("{file}: no such file"))
+            }
             Self::Folder { jail, folder } => {
                 let content = jail.read(&format!("{folder}/{file}")).map_err(|error| error.to_string())?;
                 String::from_utf8(content.bytes).map_err(|_| format!("{file}: is not valid UTF-8"))
@@ -98,11 +101,16 @@ pub(super) fn profiles_of(sources: &[SkillSource]) -> (Vec<FoundProfile>, Vec<Sk
 
 /// Returns true for a folder whose name begins with `_` or `.`.
 fn is_left_out(file: &SkillFile) -> bool {
-    file.folder.split('/').any(|name| name.starts_with(['_', '.']) && name != "." && !matches!(name, ".claude" | ".agents"))
+    file.folder
+        .split('/')
+        .any(|name| name.starts_with(['_', '.']) && name != "." && !matches!(name, ".claude" | ".agents"))
 }
 
 /// Makes an agent of a profile. `all` are the profiles by name.
-pub(super) fn agent_of(profile: &FoundProfile, all: &BTreeMap<String, FoundProfile>) -> Result<AgentProfile, ManifestProblem> {
+pub(super) fn agent_of(
+    profile: &FoundProfile,
+    all: &BTreeMap<String, FoundProfile>,
+) -> Result<AgentProfile, ManifestProblem> {
     let FoundProfile { manifest, source, .. } = profile;
     let prompt = prompt_of(profile, all, 0)?;
     let prompt = prompt.as_deref().map(AgentPrompt::new).transpose().map_err(|wrong| (None, wrong))?;

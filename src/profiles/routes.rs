@@ -46,11 +46,8 @@ impl AgentRoute {
             Ok(glob) => Ok(glob.compile_matcher()),
             Err(error) => Err((key, format!("{pattern:?} is no pattern: {}", error.kind()))),
         };
-        let patterns = [
-            compile("channel", &config.channel)?,
-            compile("chat", &config.chat)?,
-            compile("sender", &config.sender)?,
-        ];
+        let patterns =
+            [compile("channel", &config.channel)?, compile("chat", &config.chat)?, compile("sender", &config.sender)?];
         Ok(Self { patterns, agent })
     }
 

@@ -38,7 +38,9 @@ impl BoundedTemplate {
     /// Explains the fault to the author of the template.
     pub fn new(source: &str, owner: &str, names: &[&str]) -> Result<Self, String> {
         if source.len() > MAX_SOURCE {
-            return Err(format!("the prompt is longer than {MAX_SOURCE} bytes; put what is long into a file of the workspace"));
+            return Err(format!(
+                "the prompt is longer than {MAX_SOURCE} bytes; put what is long into a file of the workspace"
+            ));
         }
         check_code(source, owner)?;
         let mut environment = Environment::empty();
@@ -75,11 +77,14 @@ impl BoundedTemplate {
     /// Explains the fault in one line.
     pub fn render(&self, values: impl Serialize) -> Result<String, String> {
         let mut output = BoundedOutput::new(MAX_OUTPUT);
-        let rendered = self.environment.get_template(TEMPLATE).and_then(|template| {
-            template.render_captured_to(Value::from(Serde(values)), &mut output).map(drop)
-        });
+        let rendered = self
+            .environment
+            .get_template(TEMPLATE)
+            .and_then(|template| template.render_captured_to(Value::from(Serde(values)), &mut output).map(drop));
         match rendered {
-            Ok(()) => String::from_utf8(output.into_bytes()).map_err(|_| "the prompt's template made no text".to_owned()),
+            Ok(()) => {
+                String::from_utf8(output.into_bytes()).map_err(|_| "the prompt's template made no text".to_owned())
+            }
             Err(_) if output.is_full() => Err(format!("the prompt makes more than {MAX_OUTPUT} bytes of text")),
             Err(error) => Err(describe(&error)),
         }

@@ -11,8 +11,8 @@ mod segment;
 mod stem;
 pub mod time_expression;
 
-pub use daoyou_channels::text::{Language, format_size, is_invisible, one_line, panic_message, truncate};
 pub use bounded_template::BoundedTemplate;
+pub use daoyou_channels::text::{Language, format_size, is_invisible, one_line, panic_message, truncate};
 pub use line::{is_sentence_mark, sentences, without_line_numbers};
 pub use normalize::{comparison_key, narrow};
 pub(crate) use pattern::pattern;

@@ -33,7 +33,6 @@ impl AgentScope {
         let limits = own.filter(|own| self.is_restricted && settings.agent.as_deref() != Some(own));
         settings.within.extend(limits.filter(|own| !self.within.contains(own)));
     }
-
 }
 
 #[cfg(test)]
@@ -60,7 +59,11 @@ mod tests {
         ] {
             let mut settings = TurnSettings::default();
             parent.delegate(agent, &mut settings);
-            assert_eq!((settings.agent.as_deref(), settings.within), (expected, within.into_iter().map(str::to_owned).collect()), "{parent:?}");
+            assert_eq!(
+                (settings.agent.as_deref(), settings.within),
+                (expected, within.into_iter().map(str::to_owned).collect()),
+                "{parent:?}"
+            );
         }
     }
 }

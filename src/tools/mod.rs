@@ -36,6 +36,7 @@ mod trash;
 mod truncation;
 mod web;
 
+pub use agent_scope::AgentScope;
 pub use arguments::parse_arguments;
 pub use build::{ToolDeps, build};
 pub use config::{ExecConfig, ToolsConfig};
@@ -43,7 +44,6 @@ pub use documents::{EXTRACT_COMMAND, extract_main};
 pub use exec::sandbox_of;
 pub use executor::{ExecutorLimits, ToolExecutor};
 pub use lsp::LspConfig;
-pub use agent_scope::AgentScope;
 pub use names::{TOOL_NAMES, canonical_name, is_tool, nearest_tool};
 pub use output_limits::{OutputConfig, OutputRule};
 pub use parallel::is_plan;

@@ -113,7 +113,10 @@ impl SpawnTool {
         let agent = self.agents.find(name).ok_or_else(unknown)?;
         let here = self.agents.find(&context.agent.name).unwrap_or(self.agents.default_agent());
         if here.is_restricted() && agent.workspace != here.workspace {
-            return Err(format!("Nothing was started: {} works in another folder, and yours is your limit", agent.name));
+            return Err(format!(
+                "Nothing was started: {} works in another folder, and yours is your limit",
+                agent.name
+            ));
         }
         Ok(agent.name.clone())
     }
@@ -264,7 +267,10 @@ mod tests {
             (json!({"task": "x".repeat(20_001)}), "longer than 20000 characters"),
             (json!({"command": "sleep 9"}), "exec with background = true"),
             (json!({"task": "x", "tools": ["no_such"]}), "no tool \"no_such\" to give; yours are read_file,"),
-            (json!({"task": "x", "agent": "nobody"}), "Nothing was started: Agent 'nobody' not found. Agents: assistant"),
+            (
+                json!({"task": "x", "agent": "nobody"}),
+                "Nothing was started: Agent 'nobody' not found. Agents: assistant",
+            ),
             (json!({"task": "x"}), "the gateway does not run"),
         ] {
             let call = ToolCall { id: "c".to_owned(), name: "spawn".to_owned(), arguments: arguments.to_string() };

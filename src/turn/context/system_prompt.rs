@@ -169,9 +169,8 @@ impl SystemPrompt {
             identity.push_str(&format!("\nYour owner is {}.", self.owner));
         }
         let mut sections = vec![("identity".to_owned(), identity)];
-        let is_left_out = |name: &str| {
-            knows_no_user && name == OF_THE_USER || agent.text.is_some() && name == OF_THE_ASSISTANT
-        };
+        let is_left_out =
+            |name: &str| knows_no_user && name == OF_THE_USER || agent.text.is_some() && name == OF_THE_ASSISTANT;
         for name in BOOTSTRAP_FILES.into_iter().filter(|name| !is_left_out(name)) {
             let text = match self.workspace.read(name) {
                 Ok(opened) => String::from_utf8_lossy(&opened.bytes).into_owned(),

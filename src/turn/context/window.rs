@@ -172,7 +172,12 @@ mod tests {
             let HistorySlice { from, rows, .. } = store
                 .read(|connection| {
                     let head = messages::session(connection, "cli:direct")?;
-                    choose(connection, "cli:direct", &head, HistoryWindow { messages: 16, tokens: 10_000, rounds: None })
+                    choose(
+                        connection,
+                        "cli:direct",
+                        &head,
+                        HistoryWindow { messages: 16, tokens: 10_000, rounds: None },
+                    )
                 })
                 .await
                 .unwrap();
