@@ -426,6 +426,7 @@ mod tests {
             "memory",
             "tools",
             "skills",
+            "agents",
             "prompt",
             "trash",
             "models",

@@ -409,3 +409,72 @@ async fn an_agent_knows_what_its_memory_allows() {
         assert_eq!(tools(&request).contains(&"remember"), chat != "none", "{chat}");
     }
 }
+
+/// A lead hands tasks to its agents, and gathers their answers in one turn, also after a kill.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lead_gathers_the_answers_of_its_team() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    let task = |task: &str, agent: &str| json!({ "task": task, "agent": agent });
+    let both = Reply::tool("spawn", &task("find the door", "explorer")).call_id("a");
+    let both = both.and_tool("spawn", &task("paint the door", "coder")).call_id("b");
+    model.on("the door", [both, Reply::text("all is done")]);
+    model.on("find the door", [Reply::text("it is north").held_by(&gate)]);
+    model.on("paint the door", [Reply::text("it is red").held_by(&gate)]);
+    let team = |setup: Setup| {
+        setup
+            .set("agents.lead.orchestrator", "multi_agent")
+            .set("agents.lead.agents", vec!["explorer", "coder"])
+            .set("agents.lead.tools", vec!["read_file"])
+            .set("routes", routes(&[&[("agent", "lead")]]))
+    };
+    let mut gateway = Gateway::start(team(setup(&model))).await;
+    let id = gateway.accept("in", &Message::new("open the door").chat("c")).await;
+    gate.wait_arrived(2).await;
+    gateway.kill9().await;
+    gate.open();
+    gateway.up().await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "all is done");
+    let lead = &model.requests_about("open the door")[0];
+    assert!(system(lead).contains("You lead the agents below") && system(lead).contains("\n- explorer: Explores code"));
+    assert_eq!(tools(lead), ["read_file", "spawn"]);
+    let end = model.requests_about("open the door").last().unwrap()["messages"].to_string();
+    assert!(end.contains("it is north") && end.contains("it is red"), "{end}");
+    let painter = &model.requests_about("paint the door")[0];
+    assert!(system(painter).starts_with("You are a software engineer.") && tools(painter).contains(&"write_file"));
+    // Others than its own agents it cannot ask.
+    let other = Reply::tool("spawn", &task("x", "tester"));
+    model.on("ask the tester", [other, Reply::text("no")]);
+    gateway.ask("in", "d", "ask the tester").await;
+    let told = last(model.requests().last().unwrap()).to_owned();
+    assert!(told.contains("name the agent, one of explorer, coder"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conditional_agent_chooses_by_the_message() {
+    let model = Model::start().await;
+    let branch = |pairs: &[(&str, &str)]| {
+        toml::Value::Table(
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), toml::Value::from(*value))).collect::<Table>(),
+        )
+    };
+    let branches = vec![
+        branch(&[("when", "'translate' in user_input | lower"), ("agent", "translator")]),
+        branch(&[("when", "sender == 'dev' and channel == 'webhook:in'"), ("agent", "coder")]),
+        branch(&[("agent", "assistant")]),
+    ];
+    let setup = setup(&model)
+        .set("agents.gate.orchestrator", "conditional")
+        .set("agents.gate.branches", branches)
+        .set("routes", routes(&[&[("agent", "gate")]]));
+    let gateway = Gateway::start(setup).await;
+    for (sender, text, expected) in [
+        ("ann", "Translate this", "You are a translator."),
+        ("dev", "fix it", "You are a software engineer."),
+        ("ann", "hello", "You are daoyou"),
+    ] {
+        let message = Message::new(text).chat("c").sender(sender);
+        gateway.wait_done("in", &gateway.accept("in", &message).await).await;
+        assert!(system(model.requests().last().unwrap()).starts_with(expected), "{sender} {text}");
+    }
+}

@@ -8,12 +8,14 @@ use crate::chat::ChatMessage;
 use crate::memory::{MemoryKind, Owner, RUNTIME_CONTEXT, sender_of, written};
 use crate::origin::TurnOrigin;
 use crate::profiles::{
-    AgentDirectory, AgentProfile, DEFAULT_AGENT, MemoryScope, PastMessage, PastTask, PromptValues, UserPreference,
+    AgentDirectory, AgentProfile, BranchValues, DEFAULT_AGENT, MemoryScope, PastMessage, PastTask, PromptValues,
+    UserPreference,
 };
 use crate::store::inbox::InboxRow;
 use crate::store::{Store, StoreError, memories};
 use crate::text::{one_line, truncate};
 use crate::tools::AgentScope;
+use crate::turn::context::attachments;
 use crate::turn::context::conversation_context::{AgentContext, AgentMemory};
 use crate::turn::context::system_prompt::PromptAgent;
 use crate::turn::error::{ErrorCode, TurnError};
@@ -47,6 +49,18 @@ impl TurnAgent {
         let profile = match settings.agent.as_deref().or(chosen) {
             Some(name) => find(agents, name)?,
             None => agents.route(&last.channel, &last.chat_id, &sender_of(last)).clone(),
+        };
+        let files = attachments::paths(std::slice::from_ref(last));
+        let values = BranchValues {
+            user_input: &last.content,
+            channel: &last.channel,
+            chat: &last.chat_id,
+            sender: &sender_of(last),
+            files: &files,
+        };
+        let profile = match profile.chosen(values) {
+            Some(name) => find(agents, name)?,
+            None => profile,
         };
         Self::new(agents, profile, &settings.within)
     }
@@ -98,16 +112,18 @@ impl TurnAgent {
             skills: skills.cloned().reduce(|seen, others| seen.intersection(&others).cloned().collect()),
             has_own_memory: matches!(self.memory(), AgentMemory::Own(_)),
             within: self.within.iter().map(|agent| agent.name.clone()).collect(),
+            team: self.profile.team.clone(),
             is_restricted: self.profile.is_restricted(),
         }
     }
 
     /// Returns what it changes about the system prompt.
     pub fn prompt(&self) -> PromptAgent<'_> {
-        let AgentProfile { name, prompt, skills, workspace, .. } = self.profile.as_ref();
+        let AgentProfile { name, prompt, guidance, skills, workspace, .. } = self.profile.as_ref();
         PromptAgent {
             name,
             text: prompt.as_ref().map(|prompt| prompt.fixed().unwrap_or_default()),
+            guidance: guidance.as_deref(),
             skills: skills.as_ref(),
             workspace: workspace.as_deref(),
             is_without_memory: self.memory() == AgentMemory::None,

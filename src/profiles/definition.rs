@@ -19,13 +19,29 @@ pub enum AgentOrchestrator {
     Plain,
     /// The same as `tools`: independent calls of one response always run side by side.
     Parallel,
+    /// The agent leads those of `agents`: it hands tasks to them and gathers their answers.
+    MultiAgent,
+    /// As `multi_agent`, for questions that several explorers answer in parts.
+    ParallelExplore,
+    /// The agent answers nothing itself: the first of `branches` that fits the message names who does.
+    Conditional,
+}
+
+/// An agent, and when it answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentBranch {
+    /// A Jinja expression over `user_input`, `channel`, `chat`, `sender` and `files`; empty: always.
+    pub when: String,
+    /// The name of the agent.
+    pub agent: String,
 }
 
 impl AgentOrchestrator {
     /// Returns the orchestrator of the agent's model; `None`: that of the configuration.
     pub fn of_model(self) -> Option<Orchestrator> {
         match self {
-            Self::Simple => None,
+            Self::Simple | Self::MultiAgent | Self::ParallelExplore | Self::Conditional => None,
             Self::Auto => Some(Orchestrator::Auto),
             Self::Tools | Self::Parallel => Some(Orchestrator::Tools),
             Self::React => Some(Orchestrator::React),
@@ -69,6 +85,12 @@ pub struct AgentDefinition {
     /// The skills that it sees, by name; absent: the profile's, else all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skills: Option<Vec<String>>,
+    /// With `multi_agent` and `parallel_explore`: the agents that it leads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agents: Option<Vec<String>>,
+    /// With `conditional`: who answers; the first that fits.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub branches: Vec<AgentBranch>,
     /// What its tools may read, write and run; only narrows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<AccessSettings>,

@@ -10,6 +10,7 @@ use super::manifest::{PROFILE_FILE, is_name};
 use super::profile::{AgentProfile, DEFAULT_AGENT};
 use super::resolve::{FoundProfile, ProfileFiles, agent_of, other_name, override_by, profiles_of};
 use super::routes::{AgentRoute, RouteConfig};
+use super::team::complete;
 use crate::skills::{SkillProblem, SkillSource};
 use crate::text::nearest::{BY_EDITS, nearest};
 
@@ -87,6 +88,7 @@ impl AgentDirectory {
                 Err(found) => faults.extend(found.into_iter().map(|(key, wrong)| fault_of(&key, wrong))),
             }
         }
+        directory.complete(sources, &mut faults);
         directory.add_routes(sources, &mut faults);
         (directory, faults)
     }
@@ -135,6 +137,33 @@ impl AgentDirectory {
             }
         }
         if faults.is_empty() { Ok(agent) } else { Err(faults) }
+    }
+
+    /// Tells agents of the agents that they lead or choose. A profile with a fault is rejected.
+    fn complete(&mut self, sources: &AgentSources<'_>, faults: &mut Vec<AgentFault>) {
+        let is_alone = |agent: &AgentProfile| {
+            agent.team.is_empty() && agent.branches.is_empty() && agent.orchestrator.of_model().is_some()
+        };
+        let names: Vec<String> = self.agents.keys().cloned().collect();
+        for name in names {
+            let Some(agent) = self.agents.remove(&name) else { continue };
+            if is_alone(&agent) {
+                self.agents.insert(name, agent);
+                continue;
+            }
+            let source = agent.source.clone();
+            // Nobody else holds it yet.
+            let Some(agent) = Arc::into_inner(agent) else { continue };
+            match complete(agent, &self.agents) {
+                Ok(agent) => drop(self.agents.insert(name, Arc::new(agent))),
+                Err((key, wrong)) if sources.definitions.contains_key(&name) => {
+                    faults.push(AgentFault { key: key_of(&name, key), wrong, allowed: String::new() });
+                }
+                Err((key, wrong)) => {
+                    self.problems.push(SkillProblem { path: source, line: None, problem: format!("{key}: {wrong}") });
+                }
+            }
+        }
     }
 
     /// Returns what is wrong with the profile in the folder of this name.
@@ -407,6 +436,10 @@ mod tests {
                 "g": {"workspace": world.folder.path().join("home")},
                 "h": {"permissions": {"read": [{"pattern": "a["}]}},
                 "i j": {},
+                "k": {"orchestrator": "multi_agent", "agents": ["coder", "nobody"]},
+                "l": {"orchestrator": "conditional", "branches": [{"when": "x in user_input", "agent": "coder"}]},
+                "m": {"orchestrator": "conditional", "branches": [{"agent": "coder"}], "tools": []},
+                "n": {"agents": ["coder"]},
             }),
             &json!([{"agent": "nobody"}, {"channel": "a[", "agent": "coder"}]),
         );
@@ -420,6 +453,10 @@ mod tests {
             "agents.g.workspace: ",
             "agents.h.permissions.read: \"a[\" is no pattern",
             "agents.\"i j\": the name of an agent",
+            "agents.k.agents: Agent 'nobody' not found",
+            "agents.l.branches: when = \"x in user_input\": the prompt has no name \"x\"",
+            "agents.m.orchestrator: is conditional, which only chooses",
+            "agents.n.agents: is for orchestrator",
             "routes[0].agent: Agent 'nobody' not found",
             "routes[1].channel: \"a[\" is no pattern",
         ];

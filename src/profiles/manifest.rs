@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use serde_saphyr::options::DuplicateKeyPolicy;
 
-use super::definition::{AgentOrchestrator, MemoryScope};
+use super::definition::{AgentBranch, AgentOrchestrator, MemoryScope};
 use crate::guard::AccessSettings;
 use crate::text::{one_line, truncate};
 
@@ -22,7 +22,9 @@ const MAX_ENTRY: usize = 200;
 const MAX_ENTRIES: usize = 200;
 /// The fields that say nothing to daoyou, and are for people.
 const DESCRIPTIVE: [&str; 3] = ["metadata", "inputs", "outputs"];
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 20] = [
+    "agents",
+    "branches",
     "name",
     "version",
     "description",
@@ -62,6 +64,8 @@ pub(super) struct ProfileManifest {
     pub max_iterations: Option<u32>,
     pub tools: Option<Vec<String>>,
     pub skills: Option<Vec<String>>,
+    pub team: Vec<String>,
+    pub branches: Vec<AgentBranch>,
     pub access: Option<AccessSettings>,
     pub rounds: Option<u32>,
     pub memory: MemoryScope,
@@ -120,6 +124,8 @@ impl ProfileManifest {
             max_iterations: fields.field("max_iterations")?,
             tools: fields.list("tools")?,
             skills: fields.list("skills")?,
+            team: fields.list("agents")?.unwrap_or_default(),
+            branches: fields.field("branches")?.unwrap_or_default(),
             access: fields.field("permissions")?,
             rounds: fields.field("rounds")?,
             memory: fields.field("memory")?.unwrap_or_default(),

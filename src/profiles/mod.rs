@@ -10,10 +10,11 @@ mod profile;
 mod prompt;
 mod resolve;
 mod routes;
+mod team;
 
-pub use definition::{AgentDefinition, AgentOrchestrator, MemoryScope};
+pub use definition::{AgentBranch, AgentDefinition, AgentOrchestrator, MemoryScope};
 pub use directory::{AgentDirectory, AgentFault, AgentSources};
 pub use manifest::PROFILE_FILE;
-pub use profile::{AgentProfile, DEFAULT_AGENT};
+pub use profile::{AgentProfile, BranchValues, DEFAULT_AGENT};
 pub use prompt::{AgentPrompt, PastMessage, PastTask, PromptValues, UserPreference};
 pub use routes::RouteConfig;

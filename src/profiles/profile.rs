@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::definition::{AgentOrchestrator, MemoryScope};
+use super::definition::{AgentBranch, AgentOrchestrator, MemoryScope};
 use super::prompt::AgentPrompt;
 use crate::guard::{AccessRules, AccessSettings};
+use crate::text::BoundedTemplate;
 
 /// The agent that answers where no other is chosen.
 pub const DEFAULT_AGENT: &str = "assistant";
@@ -32,6 +34,13 @@ pub struct AgentProfile {
     pub tools: Option<Vec<String>>,
     /// The skills that it sees; `None`: all.
     pub skills: Option<BTreeSet<String>>,
+    /// The agents that it leads.
+    pub team: Vec<String>,
+    /// What it is told of them.
+    pub guidance: Option<String>,
+    pub branches: Vec<AgentBranch>,
+    /// The compiled `branches`.
+    pub choices: Vec<BranchChoice>,
     pub access: Option<(AccessSettings, Arc<AccessRules>)>,
     pub rounds: Option<u32>,
     pub memory: MemoryScope,
@@ -39,7 +48,42 @@ pub struct AgentProfile {
     pub workspace: Option<PathBuf>,
 }
 
+/// A branch of an agent that chooses.
+#[derive(Debug)]
+pub struct BranchChoice {
+    /// `None`: always.
+    pub when: Option<BoundedTemplate>,
+    pub agent: String,
+}
+
+/// The values of the names in `when`.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct BranchValues<'a> {
+    pub user_input: &'a str,
+    pub channel: &'a str,
+    pub chat: &'a str,
+    pub sender: &'a str,
+    pub files: &'a [String],
+}
+
 impl AgentProfile {
+    /// Returns the name of the agent that answers instead; `None` if this one answers itself. A condition that cannot be
+    /// evaluated does not fit, and that is logged.
+    pub fn chosen(&self, values: BranchValues<'_>) -> Option<&str> {
+        let fits = |choice: &&BranchChoice| match &choice.when {
+            None => true,
+            Some(when) => when.render(values).map(|text| !text.is_empty()).unwrap_or_else(|error| {
+                tracing::error!(
+                    agent = self.name,
+                    error,
+                    "the condition of a branch could not be evaluated; it does not fit"
+                );
+                false
+            }),
+        };
+        self.choices.iter().find(fits).map(|choice| choice.agent.as_str())
+    }
+
     /// Returns true if its turns may do less than those of the assistant, so that what they start may not do more.
     pub fn is_restricted(&self) -> bool {
         self.tools.is_some()
@@ -67,6 +111,8 @@ impl AgentProfile {
             ("rounds", self.rounds.map(|number| json!(number))),
             ("tools", self.tools.as_ref().map(|tools| json!(tools))),
             ("skills", self.skills.as_ref().map(|skills| json!(skills))),
+            ("agents", (!self.team.is_empty()).then(|| json!(self.team))),
+            ("branches", (!self.branches.is_empty()).then(|| json!(self.branches))),
             ("permissions", self.access.as_ref().map(|(settings, _)| json!(settings))),
             ("workspace", self.workspace.as_ref().map(|path| json!(path.display().to_string()))),
         ];

@@ -128,6 +128,10 @@ pub(super) fn agent_of(
         orchestrator: manifest.orchestrator,
         prompt,
         tools: tools.map_err(|wrong| (None, format!("tools: {wrong}")))?,
+        team: manifest.team.clone(),
+        branches: manifest.branches.clone(),
+        guidance: None,
+        choices: Vec::new(),
         skills: manifest.skills.clone().map(|skills| skills.into_iter().collect()),
         access: access.map_err(|(list, wrong)| (None, format!("permissions.{list}: {wrong}")))?,
         rounds: manifest.rounds,
@@ -224,6 +228,12 @@ pub(super) fn override_by(
             Ok(access) => agent.access = Some(access),
             Err((list, wrong)) => fault(&format!("permissions.{list}"), wrong),
         }
+    }
+    if let Some(team) = &definition.agents {
+        agent.team.clone_from(team);
+    }
+    if !definition.branches.is_empty() {
+        agent.branches.clone_from(&definition.branches);
     }
     agent.orchestrator = definition.orchestrator.unwrap_or(agent.orchestrator);
     agent.rounds = definition.rounds.or(agent.rounds);

@@ -20,6 +20,8 @@ pub struct AgentScope {
     pub has_own_memory: bool,
     /// The agents that it works for, whose limits hold for it.
     pub within: Vec<String>,
+    /// The agents that it leads, which have limits of their own; empty: it leads nobody.
+    pub team: Vec<String>,
     /// It has limits itself.
     pub is_restricted: bool,
 }
@@ -30,7 +32,9 @@ impl AgentScope {
         let own = Some(self.name.clone()).filter(|name| !name.is_empty());
         settings.agent = agent.map(str::to_owned).or_else(|| own.clone());
         settings.within.clone_from(&self.within);
-        let limits = own.filter(|own| self.is_restricted && settings.agent.as_deref() != Some(own));
+        // The owner has given the members of a team their limits.
+        let is_member = agent.is_some_and(|agent| self.team.iter().any(|member| member == agent));
+        let limits = own.filter(|own| self.is_restricted && !is_member && settings.agent.as_deref() != Some(own));
         settings.within.extend(limits.filter(|own| !self.within.contains(own)));
     }
 }
@@ -47,7 +51,10 @@ mod tests {
             is_restricted,
             ..AgentScope::default()
         };
+        let lead = AgentScope { team: vec!["coder".to_owned()], ..scope("lead", &["docs"], true) };
         for (parent, agent, expected, within) in [
+            (lead.clone(), Some("coder"), Some("coder"), vec!["docs"]),
+            (lead, Some("tester"), Some("tester"), vec!["docs", "lead"]),
             (scope("", &[], false), None, None, vec![]),
             (scope("", &[], false), Some("coder"), Some("coder"), vec![]),
             (scope("docs", &[], true), None, Some("docs"), vec![]),

@@ -103,6 +103,10 @@ impl SpawnTool {
             Some(names) => Some(names.iter().map(|name| known(name, runner)).collect::<Result<Vec<_>, _>>()?),
         };
         let agent = text(args.agent).map(|name| self.agent(&name, context)).transpose()?;
+        let team = &context.agent.team;
+        if !team.is_empty() && agent.as_ref().is_none_or(|agent| !team.contains(agent)) {
+            return Err(format!("Nothing was started: name the agent, one of {}", team.join(", ")));
+        }
         let label = label_of(&text(args.label).unwrap_or_else(|| args.task.clone()));
         Ok(SubAgentTask { label, agent, model: text(args.model), tools: named, waits, task: args.task })
     }
@@ -112,7 +116,8 @@ impl SpawnTool {
         let unknown = || format!("Nothing was started: {}", self.agents.unknown(name));
         let agent = self.agents.find(name).ok_or_else(unknown)?;
         let here = self.agents.find(&context.agent.name).unwrap_or(self.agents.default_agent());
-        if here.is_restricted() && agent.workspace != here.workspace {
+        let is_member = here.team.contains(&agent.name);
+        if here.is_restricted() && !is_member && agent.workspace != here.workspace {
             return Err(format!(
                 "Nothing was started: {} works in another folder, and yours is your limit",
                 agent.name
@@ -220,7 +225,10 @@ impl Tool for SpawnTool {
 
     /// Somebody waits for the end of a turn on an errand, so its sub-agents end before it.
     fn may_wait(&self, arguments: &Value, context: &ToolContext) -> bool {
-        arguments.get("wait").and_then(Value::as_bool).unwrap_or(false) || context.origin.runs_for_job_or_agent()
+        // A lead gathers the answers in its own turn.
+        let is_lead = !context.agent.team.is_empty();
+        let asks = arguments.get("wait").and_then(Value::as_bool).unwrap_or(false);
+        asks || is_lead || context.origin.runs_for_job_or_agent()
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {

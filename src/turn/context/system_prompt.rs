@@ -52,6 +52,8 @@ pub struct PromptAgent<'a> {
     pub name: &'a str,
     /// Its prompt, in the place of the assistant's; `None`: the assistant's.
     pub text: Option<&'a str>,
+    /// What it is told of the agents that it leads.
+    pub guidance: Option<&'a str>,
     /// The skills that it sees; `None`: all.
     pub skills: Option<&'a BTreeSet<String>>,
     /// Its own folder.
@@ -169,6 +171,7 @@ impl SystemPrompt {
             identity.push_str(&format!("\nYour owner is {}.", self.owner));
         }
         let mut sections = vec![("identity".to_owned(), identity)];
+        sections.extend(agent.guidance.map(|text| ("agents".to_owned(), format!("{SECTION_BREAK}{text}"))));
         let is_left_out =
             |name: &str| knows_no_user && name == OF_THE_USER || agent.text.is_some() && name == OF_THE_ASSISTANT;
         for name in BOOTSTRAP_FILES.into_iter().filter(|name| !is_left_out(name)) {
