@@ -31,7 +31,7 @@ pub(super) fn built_in_profiles() -> Vec<(ProfileManifest, &'static Path)> {
             Ok(manifest) => profiles.push((manifest, folder.path())),
             // A test reads all of them.
             Err((line, reason)) => {
-                tracing::error!(folder = %folder.path().display(), ?line, reason, "a built-in profile is broken")
+                tracing::error!(folder = %folder.path().display(), ?line, reason, "a built-in profile is broken");
             }
         }
     }

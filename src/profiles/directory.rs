@@ -393,6 +393,25 @@ mod tests {
     }
 
     #[test]
+    fn a_lead_is_told_of_its_team_and_can_hand_out_tasks() {
+        let (directory, faults) = World::new().load(
+            &json!({
+                "scout": {"orchestrator": "parallel_explore", "tools": []},
+                "lead": {"orchestrator": "multi_agent", "agents": ["scout", "coder"]},
+            }),
+            &json!([]),
+        );
+        assert_eq!(faults, Vec::<String>::new());
+        let scout = directory.find("scout").unwrap();
+        assert_eq!((&scout.team, &scout.tools), (&vec!["explorer".to_owned()], &Some(vec!["spawn".to_owned()])));
+        let guidance = scout.guidance.as_ref().unwrap();
+        assert!(guidance.starts_with("You answer a question by exploring its parts side by side."), "{guidance}");
+        let lead = directory.find("lead").unwrap();
+        assert!(lead.tools.is_none() && lead.guidance.as_ref().unwrap().contains("\n- coder: Writes and changes code"));
+        assert_eq!(directory.names().len(), 9, "nobody gets lost");
+    }
+
+    #[test]
     fn the_configuration_overrides_profiles_and_faults_have_keys() {
         let world = World::new();
         world.write("prompts/own.md", "Own prompt.");

@@ -15,7 +15,7 @@ pub enum AgentPrompt {
     /// The same for each message: it is part of the system prompt, which model services cache.
     Fixed(Arc<str>),
     /// Different for each message: it is rendered in the place of the message.
-    PerMessage { source: String, template: BoundedTemplate },
+    PerMessage { source: String, template: Box<BoundedTemplate> },
 }
 
 /// The values of the names.
@@ -66,7 +66,7 @@ impl AgentPrompt {
         if template.used().is_empty() {
             return Ok(Self::Fixed(example.trim().into()));
         }
-        Ok(Self::PerMessage { source: source.to_owned(), template })
+        Ok(Self::PerMessage { source: source.to_owned(), template: Box::new(template) })
     }
 
     /// Returns the text, as written if it is different for each message.

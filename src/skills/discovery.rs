@@ -221,7 +221,7 @@ impl Scanner<'_> {
                 Ok(found) => {
                     let ctime = (found.st_ctime, found.st_ctime_nsec.cast_signed());
                     let version = (found.st_dev, found.st_ino, found.st_size, ctime.0, ctime.1);
-                    self.scan.files.push(SkillFile { folder: path.to_owned(), name: *file, version });
+                    self.scan.files.push(SkillFile { folder: path.to_owned(), name: file, version });
                     return true;
                 }
                 Err(Errno::NOENT | Errno::NOTDIR) => {}
