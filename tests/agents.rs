@@ -350,7 +350,7 @@ async fn permissions_narrow_files_and_commands() {
     assert_eq!(gateway.ask("in", "c", "work").await, "done");
     let requests = model.requests();
     assert!(!tools(&requests[0]).contains(&"exec"), "a command would obey no pattern");
-    let results: Vec<_> = requests[1..].iter().map(|request| last(request)).collect();
+    let results: Vec<_> = requests[1..].iter().map(last).collect();
     for (result, expected) in results.iter().zip([
         "permissions do not allow it",
         "canary two",
