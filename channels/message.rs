@@ -179,6 +179,12 @@ pub struct TurnSettings {
     /// The tools that the turn has, by name; absent is all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
+    /// The agent that answers, by name; absent is that of the session or the chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The agents that this one works for, whose limits hold as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub within: Vec<String>,
     /// How far the turn may go; absent is as far as any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bounds: Option<TurnBounds>,

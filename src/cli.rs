@@ -1,5 +1,6 @@
 //! The command line.
 
+mod agents;
 mod cron;
 mod memory;
 mod output;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use daoyou_channels::settings::Span;
 
+pub use agents::AgentsCommand;
 pub use cron::{CronAdd, CronCommand, CronJob};
 pub use memory::{MemoryCommand, MemoryOwner};
 pub use output::Output;
@@ -108,6 +110,9 @@ pub enum Command {
     /// List, show or check the skills of the agent
     #[command(subcommand, after_help = "Example:\n  daoyou skills list")]
     Skills(SkillsCommand),
+    /// List or show the agents
+    #[command(subcommand, after_help = "Example:\n  daoyou agents list")]
+    Agents(AgentsCommand),
     /// Show the next request to the model, and how many bytes and tokens each part of it takes
     #[command(
         after_help = "Examples:\n  daoyou prompt\n  daoyou prompt --session cli:work --message 'How are you?'\n  \
@@ -421,6 +426,7 @@ mod tests {
             "memory",
             "tools",
             "skills",
+            "agents",
             "prompt",
             "trash",
             "models",

@@ -28,6 +28,7 @@ pub mod memory;
 pub mod llm;
 pub mod offline;
 pub mod postprocess;
+pub mod profiles;
 pub mod skills;
 pub mod tools;
 

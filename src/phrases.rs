@@ -64,6 +64,8 @@ pub struct Phrases {
     pub state_corrupted: &'static str,
     pub poison: &'static str,
     pub no_model: &'static str,
+    /// What is wrong with the chosen agent.
+    pub no_agent: &'static str,
     pub unknown_command: &'static str,
     /// The command as written, and the nearest that there is.
     pub unknown_command_near: &'static str,
@@ -73,6 +75,9 @@ pub struct Phrases {
     pub help_strangers: &'static str,
     pub trusted_command: &'static str,
     pub nothing_of_yours: &'static str,
+    pub agent_is: &'static str,
+    pub agent_set: &'static str,
+    pub agent_reset: &'static str,
     pub model_is: &'static str,
     pub model_set: &'static str,
     pub model_reset: &'static str,
@@ -247,6 +252,7 @@ static EN: Phrases = Phrases {
     state_corrupted: "The record of this turn is damaged, so I did not go on with it. Please send your message again.",
     poison: "This message stopped the gateway each time I worked on it, so I have set it aside. The owner can see it with `daoyou queue list`.",
     no_model: "The model {} cannot be used: {}",
+    no_agent: "{}\nChoose one with `/agent NAME`, or go back with `/agent default`.",
     unknown_command: "Unknown command {}; `/help` lists all.",
     unknown_command_near: "Unknown command {}: did you mean {}? `/help` lists all.",
     below_command: "The text below the command was not read; send it as a separate message: {}",
@@ -256,6 +262,7 @@ static EN: Phrases = Phrases {
         - `/approve ID [session]`, `/deny ID [reason]` - answer what waits for your approval\n\
         - `/status` - how the gateway is\n\
         - `/model [name]` - show or choose the model of this session\n\
+        - `/agent [name]` - show or choose the agent of this session\n\
         - `/session` - show this session\n\
         - `/cost` - tokens used, and what they cost\n\
         - `/cron` - reminders and scheduled prompts\n\
@@ -269,6 +276,9 @@ static EN: Phrases = Phrases {
     help_strangers: "- `/stop` - stop what your message started\n- `/help` - this list",
     trusted_command: "That command is for the owner of this assistant and for trusted senders.",
     nothing_of_yours: "No message of yours is being answered here.",
+    agent_is: "Agent: {}\nAvailable:\n{}\nChoose one with `/agent NAME`, go back with `/agent default`.",
+    agent_set: "This session is now answered by {}: {}",
+    agent_reset: "This session is answered by its usual agent again.",
     model_is: "Model: {}\nAvailable: {}\nChoose one with `/model NAME`, go back with `/model auto`.",
     model_set: "This session now uses {}.",
     model_reset: "This session uses the configured model again.",
@@ -388,6 +398,7 @@ static ZH: Phrases = Phrases {
     state_corrupted: "这一轮的记录已损坏，我没有继续处理。请重新发送消息。",
     poison: "这条消息每次处理都会使网关停止，因此已被搁置。所有者可用 `daoyou queue list` 查看。",
     no_model: "无法使用模型 {}：{}",
+    no_agent: "{}\n用 `/agent 名称` 选择智能体，用 `/agent default` 恢复默认。",
     unknown_command: "没有 {} 这个命令；输入 `/help` 查看全部命令。",
     unknown_command_near: "没有 {} 这个命令，是不是想用 {}？输入 `/help` 查看全部命令。",
     below_command: "命令下面的文字没有读取，请另发一条消息：{}",
@@ -397,6 +408,7 @@ static ZH: Phrases = Phrases {
         - `/approve 编号 [session]`、`/deny 编号 [理由]` - 答复等待批准的操作\n\
         - `/status` - 网关状态\n\
         - `/model [名称]` - 查看或选择本会话的模型\n\
+        - `/agent [名称]` - 查看或选择本会话的智能体\n\
         - `/session` - 查看本会话\n\
         - `/cost` - 已用 token 与费用\n\
         - `/cron` - 提醒和定时任务\n\
@@ -410,6 +422,9 @@ static ZH: Phrases = Phrases {
     help_strangers: "- `/stop` - 停止由您的消息启动的任务\n- `/help` - 显示此帮助",
     trusted_command: "该命令仅供此助手的主人和受信任的发送者使用。",
     nothing_of_yours: "这里没有正在处理的您的消息。",
+    agent_is: "智能体：{}\n可用：\n{}\n用 `/agent 名称` 选择，用 `/agent default` 恢复默认。",
+    agent_set: "本会话现在由 {} 回答：{}",
+    agent_reset: "本会话恢复由默认智能体回答。",
     model_is: "模型：{}\n可用：{}\n用 `/model 名称` 选择，用 `/model auto` 恢复默认。",
     model_set: "本会话现在使用 {}。",
     model_reset: "本会话恢复使用配置的模型。",

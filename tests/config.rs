@@ -36,7 +36,11 @@ type Row = (&'static str, &'static [(&'static str, &'static str)], &'static str)
 const WRONG: &[Row] = &[
     // Keys.
     ("colour = 1", &[], "C:1: colour: unknown key; the nearest known key is "),
-    ("[agnet]", &[], "C:1: agnet: unknown key; the nearest known key is agent; allowed: agent, approval, channels, "),
+    (
+        "[agnet]",
+        &[],
+        "C:1: agnet: unknown key; the nearest known key is agent; allowed: agent, agents, approval, channels, ",
+    ),
     ("[agent]\nmodle = \"x\"", &[], "C:2: agent.modle: unknown key; the nearest known key is agent.model; allowed: "),
     (
         "[tools.exec]\ntimout = 1",

@@ -70,6 +70,7 @@ fn context(cancel: &CancellationToken) -> ToolContext {
         origin: Arc::default(),
         taint: Arc::default(),
         allow_lists: Arc::default(),
+        agent: Arc::default(),
         is_approved: false,
         question: Arc::default(),
         cancel: cancel.clone(),

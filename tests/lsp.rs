@@ -169,6 +169,7 @@ fn context(trust: Trust) -> ToolContext {
         origin: Arc::default(),
         taint: Arc::default(),
         allow_lists: Arc::default(),
+        agent: Arc::default(),
         is_approved: false,
         question: Arc::default(),
         cancel: CancellationToken::new(),

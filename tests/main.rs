@@ -11,6 +11,7 @@ mod support;
 
 mod tidy;
 
+mod agents;
 mod anthropic;
 mod approval;
 mod attack;

@@ -54,6 +54,7 @@ impl World {
             origin: Arc::default(),
             taint: Arc::default(),
             allow_lists: Arc::default(),
+            agent: Arc::default(),
             is_approved: false,
             question: Arc::default(),
             cancel: CancellationToken::new(),

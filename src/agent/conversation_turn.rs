@@ -4,18 +4,22 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use daoyou_channels::Trust;
 use daoyou_channels::settings::Span;
+use daoyou_channels::{SessionKey, Trust};
 
 use super::approval_gate::ApprovalGate;
 use super::parking::{ModelOutage, Parking};
 use super::store_journal::StoreJournal;
+use super::turn_agent::TurnAgent;
 use super::turn_start::StartedTurn;
 use super::turn_tools::TurnTools;
 use crate::chat::ChatMessage;
 use crate::guard::Taint;
 use crate::llm::{FallbackChain, LlmErrorKind, ModelError};
 use crate::origin::TurnOrigin;
+use crate::profiles::AgentDirectory;
+use crate::store::inbox::InboxRow;
+use crate::store::{Connection, messages};
 use crate::tools::ToolExecutor;
 use crate::turn::context::attachments;
 use crate::turn::context::compaction::compact;
@@ -40,6 +44,7 @@ pub struct Conversations {
     pub contexts: ContextBuilder,
     pub chains: ModelChains,
     pub tools: TurnTools,
+    pub agents: Arc<AgentDirectory>,
     pub images: ImageLoader,
     pub middleware: Arc<MiddlewareStack>,
     pub parking: Parking,
@@ -49,12 +54,36 @@ pub struct Conversations {
     pub temperature: Option<f64>,
 }
 
+impl Conversations {
+    /// Returns the agent that answers `last`: the one with which its turn began, if it resumes from `context`.
+    ///
+    /// # Errors
+    /// The store cannot be read, or the agent does not exist any more.
+    pub fn agent_of(
+        &self,
+        session: &SessionKey,
+        last: &InboxRow,
+        context: Option<&ContextStep>,
+    ) -> Result<TurnAgent, TurnError> {
+        match context {
+            Some(context) => TurnAgent::resumed(&self.agents, last, context.agent.as_deref()),
+            None => {
+                let head = |connection: &Connection| messages::session(connection, session.as_str());
+                let head = self.contexts.store.read_here(head)?;
+                TurnAgent::of_message(&self.agents, last, head.agent.as_deref())
+            }
+        }
+    }
+}
+
 /// How far a turn came; it survives a panic.
 #[derive(Debug, Default)]
 pub struct RunState {
     /// The start of the turn was emitted as an event.
     pub has_begun: bool,
     pub progress: TurnProgress,
+    /// The agent that answers, once it is known.
+    pub agent: Option<TurnAgent>,
     /// `PROVIDER/MODEL`, once one is asked.
     pub model: String,
 }
@@ -90,16 +119,21 @@ impl ConversationTurn<'_> {
         if self.state.progress.context.is_none() {
             contexts.memory.import_by_hand().await;
         }
-        let tools = self.conversations.tools.of_message(last);
+        let agent = self.conversations.agent_of(session, last, self.state.progress.context.as_ref())?;
+        self.state.agent = Some(agent.clone());
+        let tools = self.conversations.tools.of_message(last, &agent);
         let trust = least_trust(rows);
-        let system = contexts.system.current(trust, contexts.system.skills(trust).await);
+        let system = contexts.system.current(trust, contexts.system.skills(trust).await, agent.prompt());
         self.state.progress.found_tools.extend(contexts.found_tools(session)?);
         self.state.progress.found_tools.extend(system.tools.iter().cloned());
         let specs = tools.specs(&self.state.progress.found_tools);
-        let context = contexts.load(session, last, (&system, &specs), self.state.progress.context.as_ref())?;
-        let wanted = wanted_model(last, context.head.model.as_deref(), &contexts.settings.model);
+        let own = agent.context();
+        let context = contexts.load(session, last, (&system, &specs, own), self.state.progress.context.as_ref())?;
+        let configured = own.model.unwrap_or(&contexts.settings.model);
+        let wanted = wanted_model(last, context.head.model.as_deref(), configured);
         // Taken before any model is asked, so that an answer which comes meanwhile is not missed.
         let mark = parking.retries.answer_count();
+        let chains = chains.led_by(agent.profile.orchestrator.of_model());
         let chain = match chains.open(&wanted, self.state.progress.provider(), parking.on_answer()).await {
             Ok(chain) => chain,
             Err(error) => return self.without_model(wanted, error, mark).await,
@@ -107,12 +141,16 @@ impl ConversationTurn<'_> {
         self.state.model = chain.current().to_string();
         let with_memory = context.memory.in_prompt(system.clone());
         if self.state.progress.context.is_none() {
+            let files = attachments::paths(rows);
+            let known = (&contexts.store, &context.owners[..], &context.messages[..], &files[..]);
+            let text = agent.message_text(text, known)?;
             self.begin(&context, text, &with_memory.hash).await;
         }
         let mut history = context.messages;
         let outcome = loop {
             history.extend(self.state.progress.context.as_ref().map(ContextStep::message));
-            let outcome = self.attend(&chain, &tools, std::mem::take(&mut history), with_memory.text.clone()).await;
+            let outcome =
+                self.attend((&chain, &agent), &tools, std::mem::take(&mut history), with_memory.text.clone()).await;
             self.state.model = chain.current().to_string();
             let is_the_models = matches!(&outcome, Err(TurnError { code: ErrorCode::Model(_), .. }));
             match chain.failure().filter(|_| is_the_models) {
@@ -123,7 +161,7 @@ impl ConversationTurn<'_> {
                     };
                     self.note(smaller).await;
                     let context = self.state.progress.context.as_ref();
-                    history = contexts.load(session, last, (&system, &specs), context)?.messages;
+                    history = contexts.load(session, last, (&system, &specs, own), context)?.messages;
                 }
                 Some(error) if error.is_service_condition() && self.may_wait() => {
                     let (failures, providers) = (chain.failures(), chain.providers());
@@ -175,6 +213,7 @@ impl ConversationTurn<'_> {
             user: text,
             images: attachments::images(rows),
             model: self.state.model.clone(),
+            agent: self.state.agent.as_ref().and_then(TurnAgent::recorded_name).map(str::to_owned),
             squeezed: 0,
             snapshot: context.memory.snapshot.as_ref().map(|snapshot| snapshot.hash.clone()),
             summary: context.memory.summary.as_ref().map(|(id, _)| *id),
@@ -211,7 +250,7 @@ impl ConversationTurn<'_> {
     /// Runs the turn until it ends, is stopped, or times out.
     async fn attend(
         &mut self,
-        chain: &FallbackChain,
+        (chain, agent): (&FallbackChain, &TurnAgent),
         executor: &ToolExecutor,
         conversation: Vec<ChatMessage>,
         system: Arc<str>,
@@ -220,18 +259,18 @@ impl ConversationTurn<'_> {
         let (scope, cancel) = (self.scope, &self.started.cancel);
         let model = LayeredModel { chain, middleware, tokens: &contexts.tokens, models: &chains.models, scope };
         let tools = LayeredTools { executor, middleware, scope };
-        let limits = self.conversations.limits.of_message(&self.started.last);
+        let limits = self.conversations.limits.of_agent(agent.profile.max_iterations).of_message(&self.started.last);
         let turn = Turn {
             scope,
             system,
             conversation,
             model: &model,
             tools: &tools,
-            tool_context: self.started.tool_context(),
+            tool_context: self.started.tool_context(agent.scope()),
             image_loader: images,
             images: LoadedImages::default(),
-            temperature: *temperature,
-            max_tokens: contexts.settings.max_tokens,
+            temperature: agent.profile.temperature.or(*temperature),
+            max_tokens: agent.profile.max_tokens.or(contexts.settings.max_tokens),
             limits,
             journal: self.journal,
             approvals: &self.conversations.approvals,

@@ -9,6 +9,7 @@ use crate::memory::learned::{FinishedTurn, as_preferences, task_of};
 use crate::memory::{MemoryService, MemorySource, Owner, is_by_person, remember};
 use crate::store::inbox::InboxRow;
 use crate::store::{Connection, StoreError};
+use crate::turn::context::conversation_context::AgentMemory;
 
 /// The person for whom a turn ran, and the question.
 #[derive(Clone, Debug)]
@@ -34,11 +35,11 @@ pub struct TurnRecord<'a> {
 }
 
 impl TurnLearning {
-    /// Returns `None` if nothing is remembered automatically, or the sender has no memory.
-    pub fn of(service: &Arc<MemoryService>, rows: &[InboxRow]) -> Option<Self> {
+    /// Returns `None` if nothing is remembered automatically, or the sender or the agent has no memory.
+    pub fn of(service: &Arc<MemoryService>, rows: &[InboxRow], memory: AgentMemory<'_>) -> Option<Self> {
         let settings = service.settings.clone();
         let last = rows.last().filter(|_| settings.config.enabled)?;
-        let owner = settings.identities.owner_of_row(last)?;
+        let owner = memory.owner(settings.identities.owner_of_row(last)?)?;
         let asked = rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>().join("\n\n");
         Some(Self { service: service.clone(), owner, asked, is_written: is_by_person(last) })
     }

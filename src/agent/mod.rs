@@ -15,6 +15,7 @@ mod conversation_turn;
 mod parking;
 mod prompt_preview;
 mod store_journal;
+mod turn_agent;
 mod turn_start;
 mod turn_tools;
 

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::conversation_turn::Conversations;
+use super::turn_agent::TurnAgent;
 use super::turn_runner::TurnRunner;
 use super::turn_start::StartedTurn;
 use crate::bus::EventHub;
@@ -20,6 +21,7 @@ use crate::llm::{
 use crate::metrics::Metrics;
 use crate::store::inbox::InboxRow;
 use crate::tools::ToolEffect;
+use crate::turn::context::attachments;
 use crate::turn::context::images::LoadedImages;
 use crate::turn::context::relevant_memories::relevant_memories;
 use crate::turn::context::user_message::{least_trust, user_text};
@@ -39,6 +41,8 @@ const TIME: Duration = Duration::from_secs(60);
 /// A request that was not sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PromptPreview {
+    /// The agent that would answer.
+    pub agent: String,
     /// `PROVIDER/MODEL`.
     pub model: String,
     /// The body, as the provider would send it.
@@ -65,21 +69,27 @@ impl TurnRunner {
     pub async fn preview(&self, row: InboxRow) -> Result<PromptPreview, TurnError> {
         let Conversations { contexts, chains, tools, .. } = &self.conversations;
         let session = SessionKey::from(row.session.as_str());
-        let tools = tools.of_message(&row);
+        let agent = self.conversations.agent_of(&session, &row, None)?;
+        let own = agent.context();
+        let tools = tools.of_message(&row, &agent);
         let trust = least_trust(std::slice::from_ref(&row));
         let skills = contexts.system.skills(trust).await;
-        let system = contexts.system.current(trust, skills.clone());
+        let system = contexts.system.current(trust, skills.clone(), agent.prompt());
         let mut found = contexts.found_tools(&session)?;
         found.extend(system.tools.iter().cloned());
         let specs = tools.specs(&found);
-        let context = contexts.load(&session, &row, (&system, &specs), None)?;
-        let wanted = wanted_model(&row, context.head.model.as_deref(), &contexts.settings.model);
+        let context = contexts.load(&session, &row, (&system, &specs, own), None)?;
+        let configured = own.model.unwrap_or(&contexts.settings.model);
+        let wanted = wanted_model(&row, context.head.model.as_deref(), configured);
+        let chains = chains.led_by(agent.profile.orchestrator.of_model());
         let chain = chains.open(&wanted, "", |_| {}).await.map_err(|error| {
             let values = [wanted.clone(), error.to_public()];
             TurnError::new(ErrorCode::NoModel, "prompt").with(values).caused_by(error)
         })?;
         let rows = vec![row];
-        let mut text = user_text(&rows, &self.timezone);
+        let files = attachments::paths(&rows);
+        let known = (&contexts.store, &context.owners[..], &context.messages[..], &files[..]);
+        let mut text = agent.message_text(user_text(&rows, &self.timezone), known)?;
         text.push_str(&relevant_memories(&contexts.memory, &rows, &context).await);
         let with_memory = context.memory.in_prompt(system.clone());
         let mut conversation = context.messages;
@@ -88,13 +98,14 @@ impl TurnRunner {
         let started =
             StartedTurn { turn: last.turn, session, rows, last, steps: Vec::new(), cancel: CancellationToken::new() };
         let model = CapturingModel { chain: &chain, request: Mutex::default() };
-        self.run_captured(&started, &model, &tools, (with_memory.text, conversation), found).await;
+        self.run_captured((&started, &agent), &model, &tools, (with_memory.text, conversation), found).await;
         let request = model.request.into_inner().unwrap_or_else(PoisonError::into_inner);
         let Some(request) = request else { return Err(TurnError::new(ErrorCode::Internal, "prompt")) };
         let choice = chains.orchestrators.over(chain.current());
-        let sections = contexts.system.parts(trust, &skills);
+        let sections = contexts.system.parts(trust, skills, agent.prompt());
         let measured = RequestMeasure { provider: choice.provider.as_ref(), request: &request };
         Ok(PromptPreview {
+            agent: agent.profile.name.clone(),
             model: chain.current().to_string(),
             body: serde_json::from_slice(&measured.body(&request)?).unwrap_or_default(),
             bytes: measured.body(&request)?.len(),
@@ -105,7 +116,7 @@ impl TurnRunner {
     /// Runs a turn whose model takes the request down and answers nothing.
     async fn run_captured(
         &self,
-        started: &StartedTurn,
+        (started, agent): (&StartedTurn, &TurnAgent),
         model: &CapturingModel<'_>,
         executor: &crate::tools::ToolExecutor,
         (system, conversation): (Arc<str>, Vec<ChatMessage>),
@@ -126,11 +137,11 @@ impl TurnRunner {
             conversation,
             model,
             tools: &tools,
-            tool_context: started.tool_context(),
+            tool_context: started.tool_context(agent.scope()),
             image_loader: images,
             images: LoadedImages::default(),
-            temperature: *temperature,
-            max_tokens: contexts.settings.max_tokens,
+            temperature: agent.profile.temperature.or(*temperature),
+            max_tokens: agent.profile.max_tokens.or(contexts.settings.max_tokens),
             limits: self.conversations.limits.of_message(last),
             journal: &NoJournal,
             approvals,

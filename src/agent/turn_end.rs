@@ -202,6 +202,7 @@ impl TurnEnd {
             SessionChange::None => {}
             SessionChange::NewEpoch => messages::new_epoch(connection, &last.session)?,
             SessionChange::Model(model) => messages::set_model(connection, &last.session, model.as_deref())?,
+            SessionChange::Agent(agent) => messages::set_agent(connection, &last.session, agent.as_deref())?,
             SessionChange::NameCheckpoint { turn, name } => {
                 checkpoints::set_name(connection, &last.session, *turn, name)?;
             }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::conversation_turn::{ConversationTurn, Conversations, RunState};
 use super::learning::TurnLearning;
 use super::store_journal::StoreJournal;
+use super::turn_agent::TurnAgent;
 use super::turn_end::{EndResult, SessionAppend, TurnEnd};
 use super::turn_start::{RunningTurns, StartedTurn, TurnStarter, command_of};
 use crate::bus::MessageBus;
@@ -28,6 +29,7 @@ use crate::session::commands::{CommandHandler, CommandReply};
 use crate::session::lanes::{ConcurrencyLimits, Isolation};
 use crate::session::session_ownership::{SessionMemoryUpdate, is_conversation, is_written};
 use crate::store::inbox::{InboxRow, InboxState};
+use crate::turn::context::conversation_context::AgentMemory;
 use crate::turn::context::{attachments, user_message};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::event_emitter::EventEmitter;
@@ -166,7 +168,12 @@ impl TurnRunner {
         let StartedTurn { turn, session, rows, .. } = started;
         let mut end =
             TurnEnd { memory_update: self.memory_update(started), ..TurnEnd::bare(*turn, rows.clone(), self.phrases) };
-        end.learning = TurnLearning::of(&self.memory, rows);
+        let memory = state.agent.as_ref().map_or(AgentMemory::Shared, TurnAgent::memory);
+        end.learning = TurnLearning::of(&self.memory, rows, memory);
+        if memory != AgentMemory::Shared {
+            // Facts that are found later are facts about the person, for all agents.
+            end.memory_update = end.memory_update.map(SessionMemoryUpdate::without_consolidation);
+        }
         end.model.clone_from(&state.model);
         let (reply, code) = match outcome {
             Ok(MessageOutcome::Note(note)) => {

@@ -21,7 +21,7 @@ use crate::session::session_ownership;
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::{Connection, Durability, Store, StoreError, meta};
-use crate::tools::ToolContext;
+use crate::tools::{AgentScope, ToolContext};
 use crate::turn::context::attachments;
 use crate::turn::context::user_message::least_trust;
 use crate::turn::flight_recorder::FlightRecorder;
@@ -68,11 +68,16 @@ pub struct StartedTurn {
 }
 
 impl StartedTurn {
-    /// Returns the context of the turn's calls.
-    pub fn tool_context(&self) -> ToolContext {
+    /// Returns the context of the turn's calls, which `agent` answers.
+    pub fn tool_context(&self, agent: AgentScope) -> ToolContext {
         let Self { turn, session, rows, last, cancel, .. } = self;
         let asked: Vec<&str> = rows.iter().map(|row| row.content.as_str()).collect();
         let asked = asked.join("\n");
+        let mut origin = origin_on_behalf(last);
+        if !agent.name.is_empty() {
+            // What follows from the turn is of the same agent.
+            origin.settings.agent = Some(agent.name.clone());
+        }
         ToolContext {
             session: session.clone(),
             turn: *turn,
@@ -83,7 +88,8 @@ impl StartedTurn {
             trust: least_trust(rows),
             files: attachments::paths(rows),
             metadata: last.metadata.as_str().into(),
-            origin: Arc::new(origin_on_behalf(last)),
+            origin: Arc::new(origin),
+            agent: Arc::new(agent),
             taint: Arc::default(),
             allow_lists: Arc::default(),
             is_approved: false,

@@ -1,32 +1,69 @@
 //! The tools of a turn, which its message may restrict.
 
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::sub_agents::SPAWN;
+use super::turn_agent::TurnAgent;
 use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
 use crate::tools::ToolExecutor;
+use crate::turn::context::conversation_context::AgentMemory;
+
+/// The tools that run programs, which obey no rules for paths.
+const RUNS_PROGRAMS: [&str; 13] = [
+    "exec",
+    "process",
+    "run_test",
+    "git_status",
+    "git_diff",
+    "git_log",
+    "git_commit",
+    "lsp_diagnostics",
+    "lsp_definition",
+    "lsp_references",
+    "lsp_symbols",
+    "lsp_rename",
+    "lsp_code_actions",
+];
+const MEMORY_TOOLS: [&str; 4] = ["remember", "recall", "forget", "search_history"];
 
 /// All tools, from which each turn gets its own.
 pub struct TurnTools {
     pub all: Arc<ToolExecutor>,
+    /// Those over the folders of agents that have one of their own.
+    pub elsewhere: HashMap<PathBuf, Arc<ToolExecutor>>,
     /// `agent.spawn.depth`.
     pub spawn_depth: u32,
 }
 
 impl TurnTools {
-    /// Returns the tools that the turn of this message has.
-    pub fn of_message(&self, row: &InboxRow) -> Arc<ToolExecutor> {
+    /// Returns the tools that the turn of this message has with its agent.
+    pub fn of_message(&self, row: &InboxRow, agent: &TurnAgent) -> Arc<ToolExecutor> {
         let origin = TurnOrigin::parse(&row.origin);
         let is_deep = origin.depth() >= self.spawn_depth;
-        match (origin.settings.tools, is_deep) {
-            (None, false) => self.all.clone(),
-            (None, true) => Arc::new(self.all.filtered(|name| name != SPAWN)),
-            (Some(listed), _) => {
-                let listed = only(&self.all, &listed);
-                Arc::new(if is_deep { listed.filtered(|name| name != SPAWN) } else { listed })
-            }
+        let mut tools = self.in_workspace(agent.profile.workspace.as_deref());
+        for listed in agent.all().filter_map(|agent| agent.tools.as_ref()).chain(&origin.settings.tools) {
+            tools = Arc::new(only(&tools, listed));
         }
+        let rules = || agent.all().filter_map(|agent| agent.access.as_ref()).map(|(_, rules)| rules);
+        let withheld: [(bool, &[&str]); 3] = [
+            (is_deep, &[SPAWN]),
+            (agent.memory() == AgentMemory::None, &MEMORY_TOOLS),
+            // With rules for commands, the owner has decided what `exec` may run.
+            (rules().any(|rules| rules.has_paths() && !rules.has_commands()), &RUNS_PROGRAMS),
+        ];
+        for (_, names) in withheld.into_iter().filter(|(is_withheld, _)| *is_withheld) {
+            tools = Arc::new(tools.filtered(|name| !names.contains(&name)));
+        }
+        tools
+    }
+
+    /// Returns the tools over the folder of an agent; `None` is the workspace.
+    fn in_workspace(&self, workspace: Option<&Path>) -> Arc<ToolExecutor> {
+        // Each folder of an agent has its tools since the start.
+        workspace.and_then(|path| self.elsewhere.get(path)).unwrap_or(&self.all).clone()
     }
 }
 

@@ -101,7 +101,7 @@ pub struct CronAdd {
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
     /// A text that is sent unchanged, without a model
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["session", "model", "deliver"])]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["session", "model", "agent", "deliver"])]
     pub message: Option<String>,
     /// The channel that gets the result, e.g. email or webhook:phone [default: cli]
     #[arg(long)]
@@ -115,6 +115,9 @@ pub struct CronAdd {
     /// The model, e.g. openai/gpt-4o [default: agent.model]
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
+    /// The agent that answers, e.g. researcher [default: that of the chat]
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
     /// When the answer is sent: always, on_change, or when_asked (unless it is NO_REPLY) [default: always]
     #[arg(long, value_name = "WHEN", value_parser = ["always", "on_change", "when_asked"], hide_possible_values = true)]
     pub deliver: Option<String>,

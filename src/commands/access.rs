@@ -149,6 +149,8 @@ pub async fn inspect(query: GatewayQuery, environment: &CommandEnvironment) -> a
                 | GatewayQuery::Tools
                 | GatewayQuery::Skills
                 | GatewayQuery::Skill(_)
+                | GatewayQuery::Agents
+                | GatewayQuery::Agent(_)
                 | GatewayQuery::Models(ProbeScope::None) => environment.without_secrets()?,
                 GatewayQuery::TestChannel(_)
                 | GatewayQuery::Models(_)

@@ -37,7 +37,7 @@ pub fn read(globals: &Globals, home: &Home, env: &BTreeMap<String, String>) -> C
 /// # Errors
 /// All faults.
 pub fn load(globals: &Globals, home: &Home, env: &BTreeMap<String, String>) -> Result<LoadedConfig, Vec<ConfigFault>> {
-    read(globals, home, env).checked(|loaded| gateway::check(loaded, env)).complete()
+    read(globals, home, env).checked(|loaded| gateway::check(loaded, home, env)).complete()
 }
 
 /// Writes the faults, one a line, and returns the exit code.
@@ -67,7 +67,7 @@ pub fn run(
     let draft = read(globals, home, env);
     super::output::set_locale(&draft.loaded.config);
     let loaded = match command {
-        ConfigCommand::Check { .. } => draft.checked(|loaded| gateway::check(loaded, env)).complete(),
+        ConfigCommand::Check { .. } => draft.checked(|loaded| gateway::check(loaded, home, env)).complete(),
         // Secrets are not shown, so they may be missing.
         _ => draft.without_secrets(),
     };

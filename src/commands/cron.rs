@@ -95,6 +95,7 @@ fn job_fields(args: &CronAdd) -> Value {
         "chat_id": args.chat,
         "session": args.session,
         "model": args.model,
+        "agent": args.agent,
         "deliver": args.deliver,
         "misfire": args.misfire,
         "stale_after": args.stale_after,

@@ -100,6 +100,7 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         Command::Queue(command) => queue(command, &environment.home).await,
         Command::Approvals(command) => approvals(command, &environment.home).await,
         Command::Skills(command) => skills::run(command, &environment).await,
+        Command::Agents(command) => skills::run_agents(command, &environment).await,
         Command::Tools(command) => Box::pin(tools::run(command, cli.globals.raw, &environment)).await,
         Command::Trash(command) => trash(command, &environment).await,
         Command::Prompt(args) => Box::pin(tools::prompt(args, &environment)).await,

@@ -43,7 +43,7 @@ impl CommandEnvironment {
         let draft = super::config::read(&cli.globals, &home, &env);
         let is_valid = draft.clone().complete().is_ok();
         let checked = match is_gateway {
-            true => draft.checked(|loaded| gateway::check(loaded, &env)),
+            true => draft.checked(|loaded| gateway::check(loaded, &home, &env)),
             false => draft,
         };
         let mut loaded = checked.loaded.clone();

@@ -83,6 +83,13 @@ pub const SKILLS: TableColumns = &[
     ("WHAT IT IS FOR", "description"),
     ("REASON", "reason"),
 ];
+pub const AGENTS: TableColumns = &[
+    ("AGENT", "name"),
+    ("WHAT IT IS FOR", "description"),
+    ("MODEL", "model"),
+    ("TOOLS", "tool_count"),
+    ("SOURCE", "source"),
+];
 pub const CHANNELS: TableColumns = &[
     ("CHANNEL", "name"),
     ("KIND", "kind"),
@@ -258,7 +265,8 @@ fn summary(step: &Value) -> String {
     let body = &step["body"];
     match step["kind"].as_str() {
         Some("context") => {
-            format!("model {}, messages {}..{}", text(&body["model"]), text(&body["from"]), text(&body["to"]))
+            let agent = body["agent"].as_str().map(|agent| format!("agent {agent}, ")).unwrap_or_default();
+            format!("{agent}model {}, messages {}..{}", text(&body["model"]), text(&body["from"]), text(&body["to"]))
         }
         Some("response") => {
             let response = &body["response"];

@@ -1,4 +1,4 @@
-//! `daoyou skills`.
+//! `daoyou skills` and `daoyou agents`.
 
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
@@ -9,7 +9,7 @@ use super::access::inspect;
 use super::environment::CommandEnvironment;
 use super::output::{print, print_note, print_prompt, stderr_is_terminal, tr};
 use super::{CommandExit, render};
-use crate::cli::SkillsCommand;
+use crate::cli::{AgentsCommand, SkillsCommand};
 use crate::gateway::{
     FoundSkills, ReviewedFileKind, SkillCandidate, SkillInstaller, SkillProblem, SkillReview, check_skills,
 };
@@ -200,4 +200,32 @@ fn not_done(note: &str) -> CommandExit {
 
 fn read_problems(problems: &Value) -> anyhow::Result<Vec<SkillProblem>> {
     serde_json::from_value(problems.clone()).context("the gateway's answer cannot be read")
+}
+
+/// Runs `daoyou agents`.
+///
+/// # Errors
+/// The configuration is invalid, the gateway does not answer, or there is no such agent.
+pub async fn run_agents(command: &AgentsCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    match command {
+        AgentsCommand::List(output) => {
+            let found = inspect(GatewayQuery::Agents, environment).await?;
+            let printed = print(&found["agents"], *output, |out| {
+                render::table(&found["agents"], render::AGENTS, tr("no agents", "没有智能体"), out)
+            })?;
+            for problem in read_problems(&found["problems"])? {
+                print_note(problem);
+            }
+            Ok(printed)
+        }
+        AgentsCommand::Show { name, output } => {
+            let found = inspect(GatewayQuery::Agent(name.clone()), environment).await?;
+            print(&found, *output, |out| {
+                let mut fields = found.clone();
+                let prompt = fields.as_object_mut().and_then(|fields| fields.remove("prompt")).unwrap_or_default();
+                render::fields(&fields, &mut *out)?;
+                writeln!(out, "\n{}", render::text(&prompt))
+            })
+        }
+    }
 }

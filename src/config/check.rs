@@ -44,6 +44,9 @@ pub(super) fn check(
     if let Some(token) = &config.gateway.token {
         checks.sendable("gateway.token", token);
     }
+    for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.model.is_empty()) {
+        checks.model(&join(&join("agents", name), "model"), &agent.model);
+    }
     checks.owner(config);
     checks.identities(config);
     if !config.heartbeat.model.is_empty() {

@@ -18,6 +18,7 @@ use crate::http::TlsConfig;
 use crate::llm::ProviderConfig;
 use crate::logging::LogConfig;
 use crate::memory::MemoryConfig;
+use crate::profiles::{AgentDefinition, RouteConfig};
 use crate::skills::SkillsConfig;
 use crate::store::StoreConfig;
 use crate::tools::ToolsConfig;
@@ -37,6 +38,10 @@ pub struct Config {
     pub identities: BTreeMap<String, Vec<String>>,
     pub tools: ToolsConfig,
     pub skills: SkillsConfig,
+    /// Agents beside the built-in ones, by name.
+    pub agents: BTreeMap<String, AgentDefinition>,
+    /// Which agent answers in which chats: the first that fits.
+    pub routes: Vec<RouteConfig>,
     pub approval: ApprovalConfig,
     pub memory: MemoryConfig,
     pub cron: CronConfig,

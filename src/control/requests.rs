@@ -152,6 +152,8 @@ impl GatewayQuery {
             Self::Tools => "/api/tools".to_owned(),
             Self::Skills => "/api/skills".to_owned(),
             Self::Skill(name) => format!("/api/skills/{}", escape(name)),
+            Self::Agents => "/api/agents".to_owned(),
+            Self::Agent(name) => format!("/api/agents/{}", escape(name)),
             Self::Prompt { session, message } => {
                 with_query("/api/prompt", [("session", session.clone()), ("message", message.clone())])
             }

@@ -83,6 +83,9 @@ pub struct JobBody {
     /// `PROVIDER/MODEL`; absent: the agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The agent that answers, by name; absent: that of the turn that made the job, or of the chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     #[serde(default)]
     pub deliver: DeliveryMode,
     #[serde(default)]

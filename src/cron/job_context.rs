@@ -7,13 +7,15 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::{CronSettings, JobError, ScheduleError, time_zone};
-use crate::text::Language;
+use crate::text::{Language, one_line, truncate};
 
 /// The context that the tool, the commands and the API share; a reload replaces it.
 #[derive(Clone, Debug)]
 pub struct JobContext {
     /// The providers of models.
     pub providers: BTreeSet<String>,
+    /// The names of the agents.
+    pub agents: BTreeSet<String>,
     pub language: Language,
     /// The settings by which jobs run.
     pub settings: Arc<CronSettings>,
@@ -66,6 +68,24 @@ impl JobContext {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl JobContext {
+    /// Returns the own name of an agent.
+    ///
+    /// # Errors
+    /// There is no such agent; names those that there are.
+    pub fn agent(&self, name: &str) -> Result<String, JobError> {
+        let found = self.agents.iter().find(|known| known.eq_ignore_ascii_case(name)).cloned();
+        found.ok_or_else(|| {
+            let known: Vec<_> = self.agents.iter().map(String::as_str).collect();
+            JobError::Invalid(format!(
+                "Agent '{}' not found; agents: {}",
+                truncate(&one_line(name), 80),
+                known.join(", ")
+            ))
+        })
     }
 }
 

@@ -72,6 +72,7 @@ struct FileJob {
     // The following fields are our own.
     session: Option<SessionKey>,
     model: Option<String>,
+    agent: Option<String>,
     deliver: Option<DeliveryMode>,
     misfire: Option<MisfirePolicy>,
     stale_after: Option<Span>,
@@ -320,6 +321,7 @@ impl FileJob {
         if let Some(model) = &self.model {
             job_context.check_model(model)?;
         }
+        let agent = self.agent.as_deref().map(|name| job_context.agent(name)).transpose()?;
         let chat_id = match payload.to.filter(|to| !to.is_empty()) {
             Some(to) => to,
             None if channel == "cli" => terminal.target.chat_id,
@@ -344,6 +346,7 @@ impl FileJob {
             maker: self.maker.unwrap_or(terminal.maker),
             session: self.session,
             model: self.model,
+            agent,
             deliver,
             misfire: self.misfire.unwrap_or_default(),
             stale_after: self.stale_after,
@@ -419,6 +422,7 @@ fn written(job: &Job, last: Option<&LastRun>) -> Value {
         delete_after_run: Some(body.delete_after_run),
         session: body.session.clone(),
         model: body.model.clone(),
+        agent: body.agent.clone(),
         deliver: Some(body.deliver),
         misfire: Some(body.misfire),
         stale_after: body.stale_after,

@@ -43,6 +43,7 @@ pub struct JobRequest {
     pub chat_id: Option<String>,
     pub session: Option<String>,
     pub model: Option<String>,
+    pub agent: Option<String>,
     pub deliver: Option<DeliveryMode>,
     pub misfire: Option<MisfirePolicy>,
     pub stale_after: Option<Span>,
@@ -100,9 +101,10 @@ impl JobRequest {
         let session = asked.session(place)?;
         if matches!(task, JobTask::Message(_)) {
             let deliver = asked.deliver.unwrap_or_default();
-            if session.is_some() || asked.model.is_some() || deliver != DeliveryMode::Always {
+            let for_prompts = [&asked.model, &asked.agent].into_iter().any(Option::is_some);
+            if session.is_some() || for_prompts || deliver != DeliveryMode::Always {
                 return invalid(
-                    "session, model and deliver are for prompts; a message is sent as it stands".to_owned(),
+                    "session, model, agent and deliver are for prompts; a message is sent as it stands".to_owned(),
                 );
             }
         }
@@ -112,6 +114,7 @@ impl JobRequest {
         if let Some(model) = &asked.model {
             job_context.check_model(model)?;
         }
+        let agent = asked.agent.as_deref().map(|name| job_context.agent(name)).transpose()?;
         let body = JobBody {
             delete_after_run: matches!(schedule, Schedule::At { .. }) && !asked.keep,
             schedule,
@@ -120,6 +123,7 @@ impl JobRequest {
             maker: place.maker.clone(),
             session,
             model: asked.model,
+            agent,
             deliver: asked.deliver.unwrap_or_default(),
             misfire: asked.misfire.unwrap_or_default(),
             stale_after: asked.stale_after,
@@ -143,6 +147,7 @@ impl JobRequest {
             &mut self.chat_id,
             &mut self.session,
             &mut self.model,
+            &mut self.agent,
         ];
         for field in all {
             *field = field.take().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());

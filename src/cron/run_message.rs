@@ -80,6 +80,8 @@ fn draft(job: &Job, settings: &CronSettings, slot: RunSlot, now: Timestamp, cont
         model: body.model.clone().or(kept.model),
         prompt: kept.prompt,
         tools: kept.tools,
+        agent: body.agent.clone().or(kept.agent),
+        within: kept.within,
         about,
         fresh: body.session.is_none(),
         ..TurnSettings::default()

@@ -22,6 +22,7 @@ pub(super) fn job_context(max_jobs: u32, channels: &[&str]) -> JobContext {
         owner: None,
     };
     JobContext {
+        agents: ["assistant", "coder"].map(str::to_owned).into(),
         providers: ["a", "offline"].map(str::to_owned).into(),
         language: Language::En,
         settings: Arc::new(settings),

@@ -26,7 +26,7 @@ use crate::origin::TurnOrigin;
 use crate::store::jobs::JobRow;
 use crate::store::{Connection, StoreError, job_runs};
 use crate::tools::{
-    ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
+    AgentScope, ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
 };
 
 const NAME: &str = "cron";
@@ -64,6 +64,8 @@ struct CronArgs {
     /// "this": the prompt runs with this conversation's history.
     session: Option<String>,
     model: Option<String>,
+    /// Who answers the prompt.
+    agent: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -120,7 +122,7 @@ impl Tool for CronTool {
 
     /// Text from outside must choose neither the recipient nor the model that is paid for.
     fn literal_arguments(&self) -> &'static [&'static str] {
-        &["action", "model", "channel", "chat_id", "session", "job_id"]
+        &["action", "agent", "model", "channel", "chat_id", "session", "job_id"]
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
@@ -149,6 +151,7 @@ struct ToolCaller {
     scope: JobScope,
     place: JobOrigin,
     origin: Arc<TurnOrigin>,
+    agent: Arc<AgentScope>,
     turn: Uuid,
     call_id: String,
 }
@@ -254,6 +257,9 @@ fn add(
 ) -> Result<(String, Option<JobEdit>), JobError> {
     let place = caller.origin_of_turn(connection)?;
     let mut new = args.into_request()?.into_new_job(&place, job_context, now)?;
+    // The limits of the agent that makes the job hold for its runs, whoever answers and wherever the output goes.
+    let (agent, target) = (new.body.agent.clone(), &mut new.body.target);
+    caller.agent.delegate(agent.as_deref(), &mut target.origin.settings);
     new.id = Some(id_from(caller.turn, &caller.call_id));
     let job = jobs::preview(connection, &new, job_context.settings.config.max_jobs, now)?;
     let (id, name, when) = (&job.row.id, &job.row.name, job.when(job_context));
@@ -287,6 +293,7 @@ impl CronArgs {
             chat_id: self.chat_id,
             session: self.session,
             model: self.model,
+            agent: self.agent,
             deliver: self.deliver,
             misfire: self.misfire,
             ..JobRequest::default()
@@ -310,6 +317,7 @@ impl ToolCaller {
                 maker: JobMaker { trust: *trust, channel: channel.clone(), chat_id: chat_id.clone() },
             },
             origin: context.origin.clone(),
+            agent: context.agent.clone(),
             turn: context.turn,
             call_id: context.call_id.clone(),
         }

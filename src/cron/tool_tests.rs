@@ -74,6 +74,7 @@ fn context(trust: Trust, chat: &str) -> ToolContext {
         origin: Arc::new(TurnOrigin::parse(r#"{"settings":{"model":"a/b","requested_model":"c/d"}}"#)),
         taint: Arc::default(),
         allow_lists: Arc::default(),
+        agent: Arc::default(),
         is_approved: false,
         question: Arc::default(),
         cancel: CancellationToken::new(),

@@ -31,6 +31,7 @@ use crate::live::Live;
 use crate::llm::Models;
 use crate::memory::MemoryService;
 use crate::metrics::Metrics;
+use crate::profiles::AgentDirectory;
 use crate::query::GatewayDirectory;
 use crate::session::retry_scheduler::RetryScheduler;
 use crate::store::{Durability, GroupCommit, Store, StoreError};
@@ -290,7 +291,12 @@ async fn build_agent(
     let weak_bus = WeakBus::default();
     let fixed = FixedParts {
         home: home.clone(),
-        jobs: JobService::new(store.clone(), job_context(config)?, CronHandle::default(), weak_bus.clone()),
+        jobs: JobService::new(
+            store.clone(),
+            job_context(config, &AgentDirectory::default())?,
+            CronHandle::default(),
+            weak_bus.clone(),
+        ),
         memory: MemoryService::new(store.clone(), memory_settings(config, workspace.clone())?),
         workspace,
         metrics: metrics.clone(),

@@ -3,15 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::agents::load_agents;
 use crate::config::{ConfigFault, ConfigFaults, LoadedConfig, join};
+use crate::home::Home;
 use crate::http::{ReloadingTls, TlsFile};
 use crate::llm::{Models, OfflineProvider, ProviderFault};
 use crate::tools::{TOOL_NAMES, is_tool, nearest_tool};
 
 /// Returns all faults that these checks find. Nothing is started.
-pub fn check(loaded: &LoadedConfig, env: &BTreeMap<String, String>) -> Vec<ConfigFault> {
+pub fn check(loaded: &LoadedConfig, home: &Home, env: &BTreeMap<String, String>) -> Vec<ConfigFault> {
     let mut faults = check_tools(loaded).err().map_or_else(Vec::new, |faults| faults.0);
     faults.extend(open_tls(loaded).err().into_iter().flat_map(|faults| faults.0));
+    faults.extend(load_agents(loaded, home).1);
     let build = |loaded: &LoadedConfig| build_models(loaded, |name| env.get(name).cloned());
     let built = build(loaded);
     let found = built.as_ref().err().map_or_else(Vec::new, |faults| faults.0.clone());
@@ -79,9 +82,12 @@ fn named_models(loaded: &LoadedConfig, models: &Models) -> impl Iterator<Item = 
     let hooks = loaded.config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
     let hooks =
         hooks.filter_map(|(name, hook)| Some((format!("channels.webhook.{name}.model"), hook.model.as_deref()?)));
+    let of_agents = loaded.config.agents.iter().filter(|(_, agent)| !agent.model.is_empty());
+    let of_agents = of_agents.map(|(name, agent)| (join(&join("agents", name), "model"), agent.model.as_str()));
     let agent = &loaded.config.agent;
     let fallback = agent.fallback.iter().map(|model| ("agent.fallback".to_owned(), model.as_str()));
-    let named = std::iter::once(("agent.model".to_owned(), agent.model.as_str())).chain(fallback).chain(hooks);
+    let named =
+        std::iter::once(("agent.model".to_owned(), agent.model.as_str())).chain(fallback).chain(hooks).chain(of_agents);
     let named = named.chain([("memory.model".to_owned(), loaded.config.memory.model.as_str())]);
     let named =
         named.map(|(key, model)| (key, model.to_owned(), models.check(model).map_err(|error| error.to_string())));

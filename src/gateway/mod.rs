@@ -1,5 +1,6 @@
 //! The only constructor: builds everything from the configuration, spawns it, and drains it.
 
+mod agents;
 mod announcer;
 mod build;
 mod channels;

@@ -7,6 +7,7 @@ use daoyou_channels::SessionKey;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::agents::load_agents;
 use super::build::{Gateway, Options};
 use super::inspect::Inspector;
 use super::settings::{job_context, memory_settings, secrets};
@@ -62,7 +63,7 @@ pub async fn change_store(home: &Home, _lock: &HomeLock, change: StoreChange) ->
 /// # Errors
 /// The job does not exist, or the store cannot be read.
 pub async fn read_jobs(home: &Home, _lock: &HomeLock, loaded: &LoadedConfig, query: JobQuery) -> anyhow::Result<Value> {
-    let context = Arc::new(job_context(&loaded.config)?);
+    let context = Arc::new(job_context(&loaded.config, &load_agents(loaded, home).0)?);
     if !home.database().exists() {
         return match query {
             JobQuery::List => Ok(json!([])),
@@ -86,7 +87,7 @@ pub async fn change_jobs(
     loaded: &LoadedConfig,
     change: JobChange,
 ) -> anyhow::Result<Value> {
-    let context = Arc::new(job_context(&loaded.config)?);
+    let context = Arc::new(job_context(&loaded.config, &load_agents(loaded, home).0)?);
     let store = Store::open(&home.database())?;
     let applied = jobs::apply(&store, change, context).await;
     store.close().await;

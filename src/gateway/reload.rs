@@ -29,8 +29,11 @@ pub struct ReloadSource {
 }
 
 /// The settings that a reload applies: keys, or tables with a dot at the end. All others need a restart.
-const LIVE: [&str; 14] = [
+const LIVE: [&str; 17] = [
     "agent.",
+    "agents.",
+    "routes",
+    "skills.",
     "providers.",
     "owner.",
     "identities.",

@@ -8,9 +8,10 @@ use std::time::Instant;
 use anyhow::Context;
 use daoyou_channels::trust::SenderLists;
 
+use super::agents::agent_directory;
 use super::settings::{
-    bus_settings, embedder, job_context, memory_settings, result_embedder, result_summarizer, secrets, size, timezone,
-    trust_lists,
+    PRIVATE, bus_settings, embedder, job_context, memory_settings, result_embedder, result_summarizer, secrets, size,
+    timezone, trust_lists,
 };
 use crate::agent::{
     ApprovalGate, AskUserTool, Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools,
@@ -24,11 +25,12 @@ use crate::memory::{self, MemoryService};
 use crate::metrics::Metrics;
 use crate::phrases::Phrases;
 use crate::postprocess::SemanticFilter;
+use crate::profiles::AgentDirectory;
 use crate::query::ModelSelection;
 use crate::session::commands::{CommandContext, CommandHandler};
 use crate::session::lanes::ConcurrencyLimits;
 use crate::skills::{BUILT_IN_SKILLS, LOAD_SKILL, SkillCatalog, SkillHost, SkillPins, SkillSource, SkillTool};
-use crate::tools::{self, PrivateFolders, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache};
+use crate::tools::{self, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache};
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
 use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
@@ -37,9 +39,6 @@ use crate::turn::middleware::{MiddlewareName, MiddlewareParts, MiddlewareSetting
 use crate::turn::model_chains::ModelChains;
 use crate::turn::orchestrators::Orchestrators;
 use crate::turn::token_budget::TokenBudget;
-
-/// The folders of the workspace that are not open to every turn.
-pub(super) const PRIVATE: PrivateFolders = PrivateFolders::new(&[memory::FOLDER]);
 
 /// A snapshot of everything that depends on the configuration. A reload builds a new one and stores it once, in the gateway's
 /// `Live<Runtime>`; nothing in a snapshot changes. Whatever begins takes what it needs from one snapshot: the agent loop takes
@@ -55,6 +54,8 @@ pub struct Runtime {
     pub jobs: Arc<JobService>,
     pub memory: Arc<MemoryService>,
     commands: Arc<CommandHandler>,
+    /// The tools over the folders of agents that have one of their own.
+    elsewhere: HashMap<PathBuf, Arc<ToolExecutor>>,
     /// Set right after the rest, because it needs the bus, and the bus reads its settings from the first snapshot.
     runner: OnceLock<Arc<TurnRunner>>,
 }
@@ -86,17 +87,23 @@ impl Runtime {
         let memory = fixed.memory.with_settings(memory_settings(config, fixed.workspace.clone())?);
         let memory = memory.with_secrets(secrets(loaded, &fixed.home)?);
         let memory = Arc::new(memory.with_embedder(embedder(config, &models, &fixed.metrics)));
-        let jobs = Arc::new(fixed.jobs.with_context(job_context(config)?));
+        let agents = agent_directory(loaded, &fixed.home)?;
+        let jobs = Arc::new(fixed.jobs.with_context(job_context(config, &agents)?));
         let skills = skill_catalog(config, &fixed.workspace, fixed.home.dir());
-        let mut deps = tool_deps(config, Some(&jobs), Some(&memory), Some(&fixed.processes), &fixed.bus, &skills);
-        if config.agent.middleware.contains(&MiddlewareName::Cache) {
-            deps.cache = Some(ToolResultCache::new(config.agent.cache.capacity, fixed.metrics.clone()));
-        }
-        let deps = ToolDeps {
+        let is_cached = config.agent.middleware.contains(&MiddlewareName::Cache);
+        let services = ServiceTools {
+            jobs: Some(&jobs),
+            memory: Some(&memory),
+            processes: Some(&fixed.processes),
+            ..ServiceTools::new(&fixed.bus, &skills, &agents)
+        };
+        let deps = || ToolDeps {
             semantic: result_embedder(config, &models, &fixed.metrics).map(SemanticFilter::new),
             summarizer: result_summarizer(config, &models, &fixed.metrics),
-            ..deps
+            cache: is_cached.then(|| ToolResultCache::new(config.agent.cache.capacity, fixed.metrics.clone())),
+            ..tool_deps(config, services)
         };
+        let elsewhere = tools_elsewhere(config, &fixed.home, &agents, deps)?;
         let commands = Arc::new(CommandHandler {
             context: CommandContext {
                 phrases: Phrases::of(config.agent.locale.resolve()),
@@ -106,9 +113,10 @@ impl Runtime {
                 bus: fixed.bus.clone(),
             },
             models: models.clone(),
-            tools: build_tools(config, &fixed.workspace, &fixed.home, deps)?,
+            tools: build_tools(config, &fixed.workspace, &fixed.home, deps())?,
             jobs: jobs.clone(),
-            skills,
+            skills: skills.clone(),
+            agents: agents.clone(),
             configured: config.agent.model.clone(),
             started: fixed.started,
         });
@@ -121,6 +129,7 @@ impl Runtime {
             jobs,
             memory,
             commands,
+            elsewhere,
             runner: OnceLock::new(),
         })
     }
@@ -212,7 +221,12 @@ impl Runtime {
                 fallback: agent.fallback.clone(),
                 orchestrators: Orchestrators::new(agent.orchestrator),
             },
-            tools: TurnTools { all: commands.tools.clone(), spawn_depth: agent.spawn.depth },
+            tools: TurnTools {
+                all: commands.tools.clone(),
+                elsewhere: self.elsewhere.clone(),
+                spawn_depth: agent.spawn.depth,
+            },
+            agents: commands.agents.clone(),
             images: ImageLoader::open(workspace, &closed).with_context(|| unopened(workspace))?,
             middleware: Arc::new(middleware),
             approvals: ApprovalGate {
@@ -237,6 +251,10 @@ impl Runtime {
         })
     }
 
+    pub fn agents(&self) -> &Arc<AgentDirectory> {
+        &self.commands.agents
+    }
+
     pub fn skills(&self) -> &Arc<SkillCatalog> {
         &self.commands.skills
     }
@@ -251,17 +269,28 @@ fn unopened(workspace: &Path) -> String {
     format!("the workspace {} cannot be opened", workspace.display())
 }
 
-/// Returns the dependencies of the tools. Where tools are only listed, there are no services and no bus.
-pub(super) fn tool_deps(
-    config: &Config,
-    jobs: Option<&Arc<JobService>>,
-    memory: Option<&Arc<MemoryService>>,
-    processes: Option<&Arc<Processes>>,
-    bus: &WeakBus,
-    skills: &Arc<SkillCatalog>,
-) -> ToolDeps {
+/// What the tools of other modules work with. Where tools are only listed, there are no services and no bus.
+#[derive(Clone, Copy)]
+pub(super) struct ServiceTools<'a> {
+    jobs: Option<&'a Arc<JobService>>,
+    memory: Option<&'a Arc<MemoryService>>,
+    processes: Option<&'a Arc<Processes>>,
+    bus: &'a WeakBus,
+    skills: &'a Arc<SkillCatalog>,
+    agents: &'a Arc<AgentDirectory>,
+}
+
+impl<'a> ServiceTools<'a> {
+    pub fn new(bus: &'a WeakBus, skills: &'a Arc<SkillCatalog>, agents: &'a Arc<AgentDirectory>) -> Self {
+        Self { jobs: None, memory: None, processes: None, bus, skills, agents }
+    }
+}
+
+/// Returns the dependencies of the tools.
+pub(super) fn tool_deps(config: &Config, services: ServiceTools<'_>) -> ToolDeps {
+    let ServiceTools { jobs, memory, processes, bus, skills, agents } = services;
     let cron = jobs.cloned().map_or_else(CronTool::to_be_shown, CronTool::new);
-    let spawn = SpawnTool::new(config.agent.spawn.clone(), bus.clone());
+    let spawn = SpawnTool::new(config.agent.spawn.clone(), bus.clone(), agents.clone());
     let is_redacted = config.agent.middleware.contains(&MiddlewareName::Redaction);
     let secrets = memory.filter(|_| is_redacted).map(|memory| (*memory.secrets).clone()).unwrap_or_default();
     let ask_user = AskUserTool::new(bus.clone(), config.approval.expires, secrets.clone());
@@ -285,6 +314,27 @@ pub(super) fn skill_catalog(config: &Config, workspace: &Path, home: &Path) -> A
     let sources = SkillSource::all(&config.skills, workspace, std::env::home_dir().as_deref(), &closed);
     let catalog = SkillCatalog::new(&config.skills, sources, BUILT_IN_SKILLS, SkillHost::of_process());
     Arc::new(catalog.with_pins(SkillPins::in_home(home)))
+}
+
+/// Builds the tools over the folders of agents that have one of their own. A folder below the workspace is made.
+///
+/// # Errors
+/// A folder cannot be used; the error names it.
+fn tools_elsewhere(
+    config: &Config,
+    home: &Home,
+    agents: &AgentDirectory,
+    deps: impl Fn() -> ToolDeps,
+) -> anyhow::Result<HashMap<PathBuf, Arc<ToolExecutor>>> {
+    let mut elsewhere = HashMap::new();
+    for path in agents.all().filter_map(|agent| agent.workspace.as_ref()) {
+        if elsewhere.contains_key(path) {
+            continue;
+        }
+        std::fs::create_dir_all(path).with_context(|| path.display().to_string())?;
+        elsewhere.insert(path.clone(), build_tools(config, path, home, deps())?);
+    }
+    Ok(elsewhere)
 }
 
 /// Builds the tools over `workspace`. Commands can read the folders of skills.
@@ -319,8 +369,9 @@ mod tests {
         let workspace = folder.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
         let config = Config::default();
-        let deps =
-            tool_deps(&config, None, None, None, &WeakBus::default(), &skill_catalog(&config, &workspace, home.dir()));
+        let (bus, skills, agents) =
+            (WeakBus::default(), skill_catalog(&config, &workspace, home.dir()), Arc::default());
+        let deps = tool_deps(&config, ServiceTools::new(&bus, &skills, &agents));
         let built = build_tools(&config, &workspace, &home, deps).unwrap();
         let built: Vec<_> =
             built.registry().all().map(|(tool, _)| (tool.spec().name.clone(), tool.aliases())).collect();

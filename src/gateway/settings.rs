@@ -19,11 +19,16 @@ use crate::cron::{CronSettings, JobContext, JobNotices};
 use crate::guard::KnownSecrets;
 use crate::home::Home;
 use crate::llm::{Embedder, Models, OFFLINE, SERVICES};
-use crate::memory::{Identities, MemorySettings};
+use crate::memory::{self, Identities, MemorySettings};
 use crate::metrics::Metrics;
 use crate::phrases::{Locale, Phrases};
 use crate::postprocess::{ModelUse, ResultSummarizer};
+use crate::profiles::AgentDirectory;
 use crate::session::resets::SessionScope;
+use crate::tools::PrivateFolders;
+
+/// The folders of the workspace that are not open to every turn.
+pub(super) const PRIVATE: PrivateFolders = PrivateFolders::new(&[memory::FOLDER]);
 
 /// The secrets that no answer and no tool result may contain: those of the configuration, the gateway's own token, and the keys
 /// that model services take from the environment.
@@ -111,10 +116,11 @@ fn terminal() -> (String, String) {
 }
 
 /// Returns the context in which jobs are created and listed.
-pub(super) fn job_context(config: &Config) -> anyhow::Result<JobContext> {
+pub(super) fn job_context(config: &Config, agents: &AgentDirectory) -> anyhow::Result<JobContext> {
     Ok(JobContext {
         settings: Arc::new(cron_settings(config)?),
         providers: providers(config),
+        agents: agents.names().into_iter().map(str::to_owned).collect(),
         language: language(config),
     })
 }

@@ -91,7 +91,12 @@ impl Jail {
     /// Returns true if a closed or protected path lies below the entry.
     pub fn holds_protected(&self, entry: &JailEntry) -> bool {
         let lies_below = |path: &PathBuf| path.starts_with(&entry.real);
-        self.protected.iter().any(lies_below) || self.closed.paths().any(lies_below)
+        // What the rules say of files is not known of a folder.
+        let is_folder = || entry.facts().is_ok_and(|facts| facts.kind == FileType::Directory);
+        self.protected.iter().any(lies_below)
+            || self.closed.paths().any(lies_below)
+            || self.check_rules(&entry.real, "").is_err()
+            || self.has_path_rules() && is_folder()
     }
 
     /// Creates a folder and those above it. Returns its path as shown to the model, and false if it was there already.
@@ -110,6 +115,7 @@ impl Jail {
             let real = resolve_links(&self.root().join(&resolved.relative));
             let real = real.map_err(|error| JailError::from_io(&resolved.shown, error))?;
             self.check_protected(&real, &resolved.shown)?;
+            self.check_rules(&real, &resolved.shown)?;
             if self.closed.covers_path(&real) {
                 return Err(JailError::Protected(resolved.shown));
             }

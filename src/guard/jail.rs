@@ -22,6 +22,7 @@ use rustix::fs::{OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use uuid::Uuid;
 
+use super::access_rules::{AccessKind, AccessRules};
 use super::beneath::{create_dir_beneath, open_beneath, sync_folder};
 use super::closed_folders::ClosedFolders;
 use super::jail_error::JailError;
@@ -51,6 +52,8 @@ pub struct Jail {
     pub(super) follows_links: bool,
     pub(super) protected: Vec<PathBuf>,
     pub(super) closed: ClosedFolders,
+    /// What the agents of the turn allow, and for what.
+    rules: (Arc<[Arc<AccessRules>]>, AccessKind),
     max_bytes: u64,
     /// Held while a file is read, changed and replaced, so that two calls of one response do not overwrite each other's
     /// change.
@@ -113,6 +116,7 @@ impl Jail {
             restricted,
             follows_links: true,
             protected,
+            rules: (Arc::default(), AccessKind::Read),
             max_bytes,
             writing: Arc::default(),
         })
@@ -139,6 +143,27 @@ impl Jail {
         self.with_changed_folders(|closed| folders.iter().for_each(|folder| closed.reopen(folder.as_ref())))
     }
 
+    /// Returns the same jail for files that these rules allow.
+    #[must_use]
+    pub fn with_rules(&self, rules: Arc<[Arc<AccessRules>]>, kind: AccessKind) -> Self {
+        Self { rules: (rules, kind), ..self.with_changed_folders(|_| {}) }
+    }
+
+    /// Refuses a file that the rules do not allow.
+    pub(super) fn check_rules(&self, real: &Path, shown: &str) -> Result<(), JailError> {
+        let (rules, kind) = &self.rules;
+        let path = real.strip_prefix(self.root()).unwrap_or(real);
+        match rules.iter().all(|rules| rules.allows_path(path, *kind)) {
+            true => Ok(()),
+            false => Err(JailError::NotPermitted(shown.to_owned())),
+        }
+    }
+
+    /// Returns true if the rules may refuse a file.
+    pub(super) fn has_path_rules(&self) -> bool {
+        self.rules.0.iter().any(|rules| rules.has_paths())
+    }
+
     fn with_changed_folders(&self, change: impl FnOnce(&mut ClosedFolders)) -> Self {
         let mut closed = self.closed.clone();
         change(&mut closed);
@@ -149,6 +174,7 @@ impl Jail {
             follows_links: self.follows_links,
             protected: self.protected.clone(),
             closed,
+            rules: self.rules.clone(),
             max_bytes: self.max_bytes,
             writing: Arc::clone(&self.writing),
         }
@@ -191,6 +217,7 @@ impl Jail {
         let metadata = file.metadata().map_err(|error| JailError::from_io(&resolved.shown, error))?;
         check_metadata(&resolved.shown, &metadata, resolved.base.is_none())?;
         let real = self.check_real_path(&resolved, &file)?;
+        self.check_rules(&real, &resolved.shown)?;
         Ok(OpenFile { file: file.into_std(), size: metadata.len(), real, shown: resolved.shown })
     }
 
@@ -341,6 +368,7 @@ impl Jail {
         let real = self.check_real_path(&resolved, &folder)?;
         let file = real.join(name);
         self.check_protected(&file, &resolved.shown)?;
+        self.check_rules(&file, &resolved.shown)?;
         // A file in the place of a closed folder would keep the gateway from creating that folder.
         if self.closed.covers_path(&file) {
             return Err(JailError::Protected(resolved.shown));

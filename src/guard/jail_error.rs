@@ -15,6 +15,8 @@ pub enum JailError {
     Outside(String),
     #[error("{0}: off limits, it holds keys or daoyou's own data")]
     Protected(String),
+    #[error("{0}: this agent's permissions do not allow it; do it another way, or say that you cannot")]
+    NotPermitted(String),
     #[error("{0}: no such file or folder")]
     Missing(String),
     #[error("{0}: is a folder; use list_dir")]

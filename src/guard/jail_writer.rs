@@ -67,6 +67,7 @@ impl JailWriter<'_> {
         let (folder, real) = self.jail.open_resolved_folder(&parent)?;
         let file = real.join(name);
         self.jail.check_protected(&file, &shown)?;
+        self.jail.check_rules(&file, &shown)?;
         if self.jail.closed.covers_path(&file) {
             return Err(JailError::Protected(shown));
         }

@@ -1,6 +1,7 @@
 //! Protection: the path jail of file tools, the sandbox and supervisor of commands, the guard of
 //! outgoing requests, and the redaction of secrets.
 
+mod access_rules;
 mod approval;
 mod beneath;
 mod bubblewrap;
@@ -29,6 +30,7 @@ mod supervisor;
 mod syscalls;
 mod walk;
 
+pub use access_rules::{AccessKind, AccessPermission, AccessRule, AccessRules, AccessSettings};
 pub use approval::{ApprovalConfig, ApprovalPolicy, Taint, runs_project_code};
 pub(crate) use beneath::{create_dir_beneath, open_beneath, sync_folder};
 pub use confine::{CONFINE_COMMAND, confine_main};

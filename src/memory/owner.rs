@@ -46,6 +46,12 @@ impl Owner {
         Self(format!("session:{session}"))
     }
 
+    /// Returns the owner of what the agent `name` itself knows of this person.
+    #[must_use]
+    pub fn of_agent(&self, name: &str) -> Self {
+        Self(format!("agent:{name}:{}", self.0))
+    }
+
     /// Converts the stored form.
     pub fn from_stored(text: &str) -> Self {
         Self(text.to_owned())

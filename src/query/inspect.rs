@@ -18,6 +18,9 @@ pub enum GatewayQuery {
     Skills,
     /// The text of one skill, and its files.
     Skill(String),
+    Agents,
+    /// One agent, and its prompt.
+    Agent(String),
     /// The next request to the model, in a session and with a message; by default the terminal's, and "hello".
     Prompt {
         session: Option<String>,

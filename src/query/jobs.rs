@@ -171,6 +171,7 @@ fn view(job: &Job, context: &JobContext) -> Value {
         "chat_id": body.target.chat_id,
         "session": job.session(),
         "model": body.model,
+        "agent": body.agent,
         "deliver": body.deliver,
         "misfire": body.misfire,
         "stale_after": body.stale_after.map(|span| span.to_string()),

@@ -90,6 +90,12 @@ pub struct SessionMemoryUpdate {
 }
 
 impl SessionMemoryUpdate {
+    /// Returns the same update for a turn after which nothing is summarised.
+    #[must_use]
+    pub fn without_consolidation(self) -> Self {
+        Self { consolidate_at: None, ..self }
+    }
+
     /// Writes the change after the turn's messages. `is_tight` says that the model could not be given the whole
     /// conversation.
     pub fn write(&self, connection: &Connection, session: &str, is_tight: bool) -> Result<(), StoreError> {

@@ -104,7 +104,7 @@ impl SkillSource {
     ///
     /// # Errors
     /// It is no folder that can be opened.
-    pub(super) fn open(&self) -> io::Result<Option<Jail>> {
+    pub fn open(&self) -> io::Result<Option<Jail>> {
         match Jail::open_strict(&self.root, Vec::new(), MAX_FILE) {
             Ok(jail) if self.closed.is_empty() => Ok(Some(jail)),
             Ok(jail) => Ok(Some(jail.with_closed(&self.closed))),
@@ -138,7 +138,12 @@ impl SkillSource {
 
     /// Finds the files of skills. No file is opened.
     pub(super) fn scan(&self, jail: &Jail) -> SourceScan {
-        let mut scanner = Scanner { jail, scan: SourceScan::default(), entries_left: MAX_ENTRIES };
+        self.scan_for(jail, &FILE_NAMES)
+    }
+
+    /// Finds the folders with a file of one of these names, each with the first of them. No file is opened.
+    pub fn scan_for(&self, jail: &Jail, names: &'static [&'static str]) -> SourceScan {
+        let mut scanner = Scanner { jail, names, scan: SourceScan::default(), entries_left: MAX_ENTRIES };
         match jail.folder(&self.folder) {
             Ok((dir, _)) if self.is_named && scanner.add_skill(&dir, &self.folder, "") => {}
             Ok((dir, _)) => scanner.scan_folder(&dir, &self.folder, true),
@@ -150,7 +155,7 @@ impl SkillSource {
 }
 
 /// The version of a file: device, inode, size and the time of the last change (ctime), which programs cannot set.
-pub(crate) type SkillFileVersion = (u64, u64, i64, i64, i64);
+pub type SkillFileVersion = (u64, u64, i64, i64, i64);
 
 pub(super) fn version_of(found: &Stat) -> SkillFileVersion {
     (found.st_dev, found.st_ino, found.st_size, found.st_ctime, found.st_ctime_nsec.cast_signed())
@@ -158,7 +163,7 @@ pub(super) fn version_of(found: &Stat) -> SkillFileVersion {
 
 /// A file of a skill that was found. It may be anything, such as a link or a pipe.
 #[derive(Debug)]
-pub(super) struct SkillFile {
+pub struct SkillFile {
     /// The folder, relative to the root of the source.
     pub folder: String,
     pub name: &'static str,
@@ -180,7 +185,7 @@ impl SkillFile {
 
 /// What a look at a source has found.
 #[derive(Debug, Default)]
-pub(super) struct SourceScan {
+pub struct SourceScan {
     pub files: Vec<SkillFile>,
     /// What is left out: the path relative to the root, and why.
     pub faults: Vec<(String, String)>,
@@ -188,6 +193,7 @@ pub(super) struct SourceScan {
 
 struct Scanner<'a> {
     jail: &'a Jail,
+    names: &'static [&'static str],
     scan: SourceScan,
     entries_left: usize,
 }
@@ -230,7 +236,7 @@ impl Scanner<'_> {
 
     /// Adds the skill in the folder `path`, which is `name` in `dir`. Returns false if it is none.
     fn add_skill(&mut self, dir: &Dir, path: &str, name: &str) -> bool {
-        for file in FILE_NAMES {
+        for file in self.names {
             // A link on the way is refused when the file is read.
             match statat(dir, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(found) => {

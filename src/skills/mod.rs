@@ -19,7 +19,7 @@ mod skill;
 mod tools;
 
 pub use catalog::{BUILT_IN_SKILLS, BuiltInSkill, SkillCatalog, check_skills, problems_of_all};
-pub use discovery::{INSTALL_FOLDER, SkillSource, SkillsConfig};
+pub use discovery::{INSTALL_FOLDER, SkillFile, SkillSource, SkillsConfig, SourceScan};
 pub use frontmatter::{ManifestFault, SkillManifest, parse_manifest};
 pub use install::{InstalledSkills, ReviewedFileKind, SkillCandidate, SkillPackage, SkillPins, SkillReview};
 pub use loading::render_skill;

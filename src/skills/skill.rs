@@ -1,5 +1,6 @@
 //! A skill, and the list of all skills with what is wrong with others.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -113,6 +114,14 @@ pub struct SkillList {
 }
 
 impl SkillList {
+    /// Returns the list without the skills that an agent does not see; `None` sees all.
+    #[must_use]
+    pub fn seen_by(self: Arc<Self>, names: Option<&BTreeSet<String>>) -> Arc<Self> {
+        let Some(names) = names else { return self };
+        let seen = self.skills.iter().filter(|skill| names.contains(skill.name()));
+        Arc::new(Self { skills: seen.cloned().collect(), ..Self::default() })
+    }
+
     /// Returns the skill with this name; upper and lower case count only if they tell two skills apart.
     pub fn find(&self, name: &str) -> Option<&Skill> {
         let exact = self.skills.iter().find(|skill| skill.name() == name);

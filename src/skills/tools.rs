@@ -107,12 +107,15 @@ impl Tool for SkillTool {
         }
     }
 
-    async fn call(&self, arguments: Value, _: &ToolContext) -> ToolOutcome {
-        let (task, catalog) = (self.task, self.catalog.clone());
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let (task, catalog, agent) = (self.task, self.catalog.clone(), context.agent.clone());
         // Reading the disk may block.
-        let done = tokio::task::spawn_blocking(move || match task {
-            SkillTask::Load => load(&catalog, read::<LoadSkillArgs>(arguments)?.name.trim()),
-            SkillTask::Find => Ok(ToolResult::ok(find(&catalog.look(), &read::<FindSkillsArgs>(arguments)?.query))),
+        let done = tokio::task::spawn_blocking(move || {
+            let list = || catalog.look().seen_by(agent.skills.as_ref());
+            match task {
+                SkillTask::Load => load(&catalog, &list(), read::<LoadSkillArgs>(arguments)?.name.trim()),
+                SkillTask::Find => Ok(ToolResult::ok(find(&list(), &read::<FindSkillsArgs>(arguments)?.query))),
+            }
         });
         done.await.unwrap_or_else(|error| Err(error.to_string())).unwrap_or_else(ToolResult::failed).into()
     }
@@ -123,9 +126,8 @@ fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
 }
 
 /// Returns the text of a skill and the tools that it allows, or why there is no text.
-fn load(catalog: &SkillCatalog, name: &str) -> Result<ToolResult, String> {
-    let list = catalog.look();
-    let Some(skill) = list.find(name) else { return Err(not_found(&list, name)) };
+fn load(catalog: &SkillCatalog, list: &SkillList, name: &str) -> Result<ToolResult, String> {
+    let Some(skill) = list.find(name) else { return Err(not_found(list, name)) };
     match &skill.unavailable {
         Some(reason) => {
             Err(format!("Skill '{}' is unavailable: {}", skill.name(), truncate(&plain_line(reason), MAX_LINE)))

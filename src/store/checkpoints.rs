@@ -178,11 +178,14 @@ pub fn is_busy(connection: &Connection, session: &str) -> Result<bool, StoreErro
     Ok(open.iter().any(|row| matches!(row.state, InboxState::Running | InboxState::Waiting)))
 }
 
-/// Begins `session`, which must be new, with the conversation of the checkpoint and the model chosen for it.
+/// Begins `session`, which must be new, with the conversation of the checkpoint and the model and agent chosen for it.
 pub fn fork(connection: &Connection, point: &Checkpoint, session: &str) -> Result<usize, CheckpointError> {
     check_new(connection, session)?;
-    let model = messages::session(connection, &point.session)?.model;
-    messages::set_model(connection, session, model.as_deref())?;
+    let head = messages::session(connection, &point.session)?;
+    messages::set_model(connection, session, head.model.as_deref())?;
+    if head.agent.is_some() {
+        messages::set_agent(connection, session, head.agent.as_deref())?;
+    }
     ownership::copy(connection, &point.session, session)?;
     Ok(copy(connection, point, session)?)
 }

@@ -17,6 +17,8 @@ pub struct SessionHead {
     pub next_seq: i64,
     /// The model chosen by `/model`.
     pub model: Option<String>,
+    /// The agent chosen by `/agent`.
+    pub agent: Option<String>,
 }
 
 /// A message of a session.
@@ -62,9 +64,10 @@ pub fn digest(role: &str, body: &str) -> [u8; 16] {
 
 /// Returns the head of a session; an unknown session is new.
 pub fn session(connection: &Connection, session: &str) -> Result<SessionHead, StoreError> {
-    let sql = "SELECT epoch, first_seq, next_seq, model FROM sessions WHERE session = ?";
+    let sql = "SELECT epoch, first_seq, next_seq, model, agent FROM sessions WHERE session = ?";
     let head = select_optional(connection, sql, [session], |row| {
-        Ok(SessionHead { epoch: row.get(0)?, first_seq: row.get(1)?, next_seq: row.get(2)?, model: row.get(3)? })
+        let (epoch, first_seq, next_seq) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(SessionHead { epoch, first_seq, next_seq, model: row.get(3)?, agent: row.get(4)? })
     })?;
     Ok(head.unwrap_or_default())
 }
@@ -183,6 +186,12 @@ pub fn new_epoch(connection: &Connection, session: &str) -> Result<(), StoreErro
 pub fn set_model(connection: &Connection, session: &str, model: Option<&str>) -> Result<(), StoreError> {
     touch(connection, session, now_ms())?;
     execute(connection, "UPDATE sessions SET model = ? WHERE session = ?", params![model, session])?;
+    Ok(())
+}
+
+pub fn set_agent(connection: &Connection, session: &str, agent: Option<&str>) -> Result<(), StoreError> {
+    touch(connection, session, now_ms())?;
+    execute(connection, "UPDATE sessions SET agent = ? WHERE session = ?", params![agent, session])?;
     Ok(())
 }
 

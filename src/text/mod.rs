@@ -1,6 +1,7 @@
 //! Shared text helpers: lines and sentences, scripts, stems, search terms, similar names, time expressions. They import
 //! nothing but each other.
 
+mod bounded_template;
 mod line;
 pub mod nearest;
 mod normalize;
@@ -10,6 +11,7 @@ mod segment;
 mod stem;
 pub mod time_expression;
 
+pub use bounded_template::BoundedTemplate;
 pub use daoyou_channels::text::{Language, format_size, is_invisible, one_line, panic_message, truncate};
 pub use line::{is_sentence_mark, sentences, without_line_numbers};
 pub use normalize::{comparison_key, narrow};

@@ -1,5 +1,6 @@
 //! The tools that models call, their registry, and the executor that runs them.
 
+mod agent_scope;
 mod allow_list;
 mod arguments;
 mod build;
@@ -36,6 +37,7 @@ mod trash;
 mod truncation;
 mod web;
 
+pub use agent_scope::AgentScope;
 pub use allow_list::{ToolAllowList, allow_rule_fault};
 pub use arguments::parse_arguments;
 pub use build::{ToolDeps, build};
@@ -44,7 +46,7 @@ pub use documents::{EXTRACT_COMMAND, extract_main};
 pub use exec::sandbox_of;
 pub use executor::{ExecutorLimits, ToolExecutor};
 pub use lsp::LspConfig;
-pub use names::{TOOL_NAMES, is_tool, nearest_tool};
+pub use names::{TOOL_NAMES, canonical_name, is_tool, nearest_tool};
 pub use output_limits::{OutputConfig, OutputRule};
 pub use parallel::is_plan;
 pub use private_folders::PrivateFolders;

@@ -142,7 +142,7 @@ pub fn nearest_tool(name: &str) -> Option<&'static str> {
 }
 
 /// Returns the own name of the tool that `name` or an alias means, in any case.
-pub(super) fn canonical_name(name: &str) -> Option<&'static str> {
+pub fn canonical_name(name: &str) -> Option<&'static str> {
     names().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, tool)| tool)
 }
 

@@ -31,8 +31,9 @@ impl CacheableCall {
     pub(super) async fn of(tool: &dyn Tool, arguments: &Value, context: &ToolContext) -> Option<Self> {
         let ttl = tool.cache_ttl().filter(|ttl| !ttl.is_zero())?;
         let stamp = tool.cache_stamp(arguments, context).await?;
-        let ToolContext { session, channel, sender, trust, .. } = context;
-        let scope = [session.as_str(), channel, sender, trust.as_str()];
+        let ToolContext { session, channel, sender, trust, agent, .. } = context;
+        let within = agent.within.join(" ");
+        let scope = [session.as_str(), channel, sender, trust.as_str(), &agent.name, &within];
         Some(Self { key: CacheKey::of("tool", &json!([tool.spec().name, arguments, scope, stamp])), ttl })
     }
 }

@@ -24,6 +24,7 @@ pub(crate) fn context() -> ToolContext {
         origin: Arc::default(),
         taint: Arc::default(),
         allow_lists: Arc::default(),
+        agent: Arc::default(),
         is_approved: false,
         question: Arc::default(),
         cancel: CancellationToken::new(),

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::agent_scope::AgentScope;
 use super::allow_list::ToolAllowList;
 use super::names::{RARELY_NEEDED, aliases_of};
 use super::tool_result::ToolResult;
@@ -158,6 +159,8 @@ pub struct ToolContext {
     pub metadata: Arc<str>,
     /// Who or what started the turn.
     pub origin: Arc<TurnOrigin>,
+    /// The agent that answers.
+    pub agent: Arc<AgentScope>,
     /// What the turn has read from others than the owner.
     pub taint: Arc<Taint>,
     /// What the skills that the turn has loaded allow; each of them has to allow a call.

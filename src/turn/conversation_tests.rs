@@ -259,7 +259,7 @@ async fn assert_taken(messages: Vec<ChatMessage>) {
 /// sight of older ones may stand twice, and are mended when the request is made.
 async fn live(store: &Store, session: &str, plans: Vec<Plan>) {
     let (most, tokens) = plans.first().map_or((1, 1), |plan| plan.window);
-    let window = HistoryWindow { messages: most, tokens };
+    let window = HistoryWindow { messages: most, tokens, rounds: None };
     for (number, plan) in plans.into_iter().enumerate() {
         let user = format!("{number} {}", "u".repeat(plan.user_bytes));
         let (key, is_new) = (session.to_owned(), plan.is_new);

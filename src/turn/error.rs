@@ -36,6 +36,8 @@ pub enum ErrorCode {
     Model(LlmErrorKind),
     /// No provider answers to the wanted name.
     NoModel,
+    /// The agent that was chosen does not exist any more.
+    NoAgent,
     /// The model returned an empty answer.
     EmptyAnswer,
     /// The turn has used `agent.max_turn_tokens`.
@@ -186,6 +188,7 @@ impl ErrorCode {
         match self {
             Self::Model(kind) => kind.code(),
             Self::NoModel => "no_model",
+            Self::NoAgent => "no_agent",
             Self::EmptyAnswer => "empty_answer",
             Self::TokenCap => "token_cap",
             Self::TurnBudget | Self::SessionBudget | Self::DayBudget => "budget",
@@ -215,7 +218,7 @@ impl ErrorCode {
                 ErrorClass::Upstream
             }
             Self::Model(Kind::Cancelled) => ErrorClass::Cancelled,
-            Self::NoModel => ErrorClass::NotFound,
+            Self::NoModel | Self::NoAgent => ErrorClass::NotFound,
             Self::Stopped => ErrorClass::Cancelled,
             Self::StateCorrupted | Self::Poison | Self::Internal => ErrorClass::Internal,
         }
@@ -228,6 +231,7 @@ impl ErrorCode {
             Self::EmptyAnswer | Self::RateLimit | Self::TurnTimeout | Self::Unavailable => true,
             // A day's budget is available again at midnight, which is not soon.
             Self::NoModel
+            | Self::NoAgent
             | Self::TokenCap
             | Self::TurnBudget
             | Self::SessionBudget
@@ -253,6 +257,7 @@ impl ErrorCode {
         match self {
             Self::Model(_) => phrases.model_failed,
             Self::NoModel => phrases.no_model,
+            Self::NoAgent => phrases.no_agent,
             Self::EmptyAnswer => phrases.empty_answer,
             Self::TokenCap => phrases.token_cap,
             Self::TurnBudget => phrases.turn_budget,
@@ -322,6 +327,7 @@ mod tests {
         for (code, word, level, status, retryable) in [
             (Code::Model(Kind::BadRequest), "llm_bad_request", Level::WARN, 400, false),
             (Code::NoModel, "no_model", Level::INFO, 404, false),
+            (Code::NoAgent, "no_agent", Level::INFO, 404, false),
             (Code::Model(Kind::RateLimit), "llm_rate_limit", Level::WARN, 429, true),
             (Code::RateLimit, "rate_limit", Level::WARN, 429, true),
             (Code::SessionBudget, "budget", Level::WARN, 429, false),

@@ -19,6 +19,11 @@ pub struct TurnLimits {
 }
 
 impl TurnLimits {
+    /// Returns the limits of an agent with iterations of its own.
+    pub fn of_agent(self, iterations: Option<u32>) -> Self {
+        Self { iterations: iterations.unwrap_or(self.iterations), ..self }
+    }
+
     /// Returns the limits of the turn of `row`: these, and no more than was set for the message.
     pub fn of_message(self, row: &InboxRow) -> Self {
         match TurnOrigin::parse(&row.origin).settings.bounds {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::orchestrators::Orchestrators;
+use super::orchestrators::{Orchestrator, Orchestrators};
 use crate::llm::{FallbackChain, ModelError, Models};
 
 /// Opens chains of models, each model behind its orchestrator.
@@ -15,6 +15,13 @@ pub struct ModelChains {
 }
 
 impl ModelChains {
+    /// Returns the same chains, whose models this orchestrator leads; `None`: the configured one.
+    #[must_use]
+    pub fn led_by(&self, orchestrator: Option<Orchestrator>) -> Self {
+        let orchestrators = orchestrator.map_or(self.orchestrators, Orchestrators::new);
+        Self { orchestrators, ..self.clone() }
+    }
+
     /// Opens the chain that begins with `wanted`, or with the member of the provider that `answered` before. `on_answer` is
     /// called with the name of each provider that answers.
     ///

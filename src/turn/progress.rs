@@ -32,6 +32,9 @@ pub struct ContextStep {
     pub images: Vec<ImageRef>,
     /// `PROVIDER/MODEL`.
     pub model: String,
+    /// The agent that answers; absent is the assistant, chosen by nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// How often the conversation was compacted because the model rejected it as too long.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub squeezed: u8,

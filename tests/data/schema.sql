@@ -512,7 +512,7 @@ CREATE TABLE sessions (
     model      TEXT,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
-, owner TEXT, is_shared INTEGER NOT NULL DEFAULT 0, used_at INTEGER, read_by TEXT) WITHOUT ROWID
+, owner TEXT, is_shared INTEGER NOT NULL DEFAULT 0, used_at INTEGER, read_by TEXT, agent TEXT) WITHOUT ROWID
 
 -- table skipped on skipped
 CREATE TABLE skipped (

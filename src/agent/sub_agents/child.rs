@@ -27,6 +27,8 @@ pub(super) const SENDER: &str = "subagent";
 pub(super) struct SubAgentTask {
     pub task: String,
     pub label: String,
+    /// The own name of its agent; `None` is the agent of the asking turn.
+    pub agent: Option<String>,
     pub model: Option<String>,
     /// Names of its tools; `None` is all tools of the asking turn.
     pub tools: Option<Vec<String>>,
@@ -61,21 +63,24 @@ impl NewSubAgent {
         place: ChildSlot,
     ) -> Self {
         let ToolContext { session, turn, call_id, .. } = context;
-        let SubAgentTask { task, label, model, tools, waits } = task;
+        let SubAgentTask { task, label, agent, model, tools, waits } = task;
         let (id, depth) = (id_of(*turn, call_id), context.origin.depth() + 1);
         let asking = context.origin.settings.clone();
         let about = format!(
             "You are the sub-agent {label:?}: another agent, in session {session}, gave you this task. Nobody else reads it, and \
              nobody can answer questions. Your last answer is all that this agent gets, so put everything it needs there."
         );
-        let settings = TurnSettings {
-            model: model.or(asking.model),
+        // A model that the asking turn was given is not that of another agent.
+        let model = model.or(asking.model.filter(|_| agent.is_none()));
+        let mut settings = TurnSettings {
+            model,
             about: vec![about],
             // A turn with limited tools cannot get others through a sub-agent.
             tools: tools.or(asking.tools),
             bounds: Some(bounds(config, asking.bounds)),
             ..TurnSettings::default()
         };
+        context.agent.delegate(agent.as_deref(), &mut settings);
         let asking_metadata = serde_json::from_str(&context.metadata).unwrap_or_default();
         let cause = TurnCause::SubAgent(SubAgentTurn {
             session: session.clone(),

@@ -13,6 +13,7 @@ use super::config::SpawnConfig;
 use super::run_end::ANSWER;
 use crate::bus::{MessageBus, WeakBus};
 use crate::chat::ToolSpec;
+use crate::profiles::AgentDirectory;
 use crate::store::approvals;
 use crate::store::spawns::{self, SpawnEnd, SpawnRow};
 use crate::text::{one_line, truncate};
@@ -32,6 +33,8 @@ struct SpawnArgs {
     task: String,
     /// A short name.
     label: Option<String>,
+    /// Who does it. Default: one like you.
+    agent: Option<String>,
     /// PROVIDER/MODEL.
     model: Option<String>,
     /// Those it may use. Default: yours.
@@ -47,15 +50,16 @@ pub struct SpawnTool {
     spec: ToolSpec,
     config: SpawnConfig,
     bus: WeakBus,
+    agents: Arc<AgentDirectory>,
     places: ChildSlots,
 }
 
 impl SpawnTool {
     /// Creates the tool. `bus` may be set later; without it nothing can be started.
-    pub fn new(config: SpawnConfig, bus: WeakBus) -> Self {
+    pub fn new(config: SpawnConfig, bus: WeakBus, agents: Arc<AgentDirectory>) -> Self {
         let description = "Give a task to a sub-agent, which works beside you with a context of its own. It knows nothing of this \
              conversation: say all it needs.";
-        Self { spec: tool_spec::<SpawnArgs>(SPAWN, description), config, bus, places: ChildSlots::default() }
+        Self { spec: tool_spec::<SpawnArgs>(SPAWN, description), config, bus, agents, places: ChildSlots::default() }
     }
 
     async fn spawn(
@@ -65,7 +69,7 @@ impl SpawnTool {
         runner: &dyn CallRunner,
     ) -> Result<ToolOutcome, String> {
         let waits = self.may_wait(&arguments, context);
-        let task = task_of(arguments, waits, runner)?;
+        let task = self.task_of(arguments, waits, (context, runner))?;
         if !waits {
             context.origin.follow_ups.check()?;
         }
@@ -84,6 +88,42 @@ impl SpawnTool {
             }
             None => self.begin(task, context, unfinished, bus, id),
         }
+    }
+
+    fn task_of(
+        &self,
+        arguments: Value,
+        waits: bool,
+        (context, runner): (&ToolContext, &dyn CallRunner),
+    ) -> Result<SubAgentTask, String> {
+        let args: SpawnArgs = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
+        let text = |word: Option<String>| word.map(|word| word.trim().to_owned()).filter(|word| !word.is_empty());
+        let named = match args.tools {
+            None => None,
+            Some(names) => Some(names.iter().map(|name| known(name, runner)).collect::<Result<Vec<_>, _>>()?),
+        };
+        let agent = text(args.agent).map(|name| self.agent(&name, context)).transpose()?;
+        let team = &context.agent.team;
+        if !team.is_empty() && agent.as_ref().is_none_or(|agent| !team.contains(agent)) {
+            return Err(format!("Nothing was started: name the agent, one of {}", team.join(", ")));
+        }
+        let label = label_of(&text(args.label).unwrap_or_else(|| args.task.clone()));
+        Ok(SubAgentTask { label, agent, model: text(args.model), tools: named, waits, task: args.task })
+    }
+
+    /// Returns the own name of the agent `name`.
+    fn agent(&self, name: &str, context: &ToolContext) -> Result<String, String> {
+        let unknown = || format!("Nothing was started: {}", self.agents.unknown(name));
+        let agent = self.agents.find(name).ok_or_else(unknown)?;
+        let here = self.agents.find(&context.agent.name).unwrap_or(self.agents.default_agent());
+        let is_member = here.team.contains(&agent.name);
+        if here.is_restricted() && !is_member && agent.workspace != here.workspace {
+            return Err(format!(
+                "Nothing was started: {} works in another folder, and yours is your limit",
+                agent.name
+            ));
+        }
+        Ok(agent.name.clone())
     }
 
     fn begin(
@@ -141,17 +181,6 @@ fn look_again(known: &SpawnRow, waits: bool, bus: &MessageBus) -> ToolOutcome {
     }
 }
 
-fn task_of(arguments: Value, waits: bool, runner: &dyn CallRunner) -> Result<SubAgentTask, String> {
-    let args: SpawnArgs = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
-    let text = |word: Option<String>| word.map(|word| word.trim().to_owned()).filter(|word| !word.is_empty());
-    let named = match args.tools {
-        None => None,
-        Some(names) => Some(names.iter().map(|name| known(name, runner)).collect::<Result<Vec<_>, _>>()?),
-    };
-    let label = label_of(&text(args.label).unwrap_or_else(|| args.task.clone()));
-    Ok(SubAgentTask { label, model: text(args.model), tools: named, waits, task: args.task })
-}
-
 /// Returns the tool's own name.
 fn known(name: &str, runner: &dyn CallRunner) -> Result<String, String> {
     let found = runner.tool(name).map(|tool| tool.spec().name.clone());
@@ -186,7 +215,7 @@ impl Tool for SpawnTool {
 
     /// Content that is read must not choose the tools of a sub-agent.
     fn literal_arguments(&self) -> &'static [&'static str] {
-        &["model", "tools", "wait"]
+        &["agent", "model", "tools", "wait"]
     }
 
     fn hint(&self, arguments: &str) -> Option<&'static str> {
@@ -196,7 +225,10 @@ impl Tool for SpawnTool {
 
     /// Somebody waits for the end of a turn on an errand, so its sub-agents end before it.
     fn may_wait(&self, arguments: &Value, context: &ToolContext) -> bool {
-        arguments.get("wait").and_then(Value::as_bool).unwrap_or(false) || context.origin.runs_for_job_or_agent()
+        // A lead gathers the answers in its own turn.
+        let is_lead = !context.agent.team.is_empty();
+        let asks = arguments.get("wait").and_then(Value::as_bool).unwrap_or(false);
+        asks || is_lead || context.origin.runs_for_job_or_agent()
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
@@ -230,15 +262,23 @@ mod tests {
     use crate::tools::ToolsConfig;
     use crate::tools::testing::{ToolWorld, context};
 
+    fn tool() -> SpawnTool {
+        SpawnTool::new(SpawnConfig::default(), WeakBus::default(), Arc::default())
+    }
+
     #[tokio::test]
     async fn a_sub_agent_that_cannot_start_says_why() {
         let mut world = ToolWorld::new(&ToolsConfig::default());
-        world.executor.register(Arc::new(SpawnTool::new(SpawnConfig::default(), WeakBus::default()))).unwrap();
+        world.executor.register(Arc::new(tool())).unwrap();
         for (arguments, expected) in [
             (json!({"task": " "}), "task is empty"),
             (json!({"task": "x".repeat(20_001)}), "longer than 20000 characters"),
             (json!({"command": "sleep 9"}), "exec with background = true"),
             (json!({"task": "x", "tools": ["no_such"]}), "no tool \"no_such\" to give; yours are read_file,"),
+            (
+                json!({"task": "x", "agent": "nobody"}),
+                "Nothing was started: Agent 'nobody' not found. Agents: assistant",
+            ),
             (json!({"task": "x"}), "the gateway does not run"),
         ] {
             let call = ToolCall { id: "c".to_owned(), name: "spawn".to_owned(), arguments: arguments.to_string() };
@@ -258,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_schema_is_short_as_each_request_holds_it() {
-        let spec = SpawnTool::new(SpawnConfig::default(), WeakBus::default()).spec;
+        let spec = tool().spec;
         let bytes = spec.parameters.to_string().len() + spec.description.len();
         assert!(bytes < 700, "{bytes} bytes: {}", spec.parameters);
     }

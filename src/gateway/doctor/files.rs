@@ -13,8 +13,10 @@ use rustix::process::geteuid;
 
 use super::check::{DoctorCheck, Repair};
 use crate::agent::is_prepared;
-use crate::config::Config;
-use crate::gateway::runtime::{PRIVATE, skill_catalog};
+use crate::config::{Config, LoadedConfig};
+use crate::gateway::agents::load_agents;
+use crate::gateway::runtime::skill_catalog;
+use crate::gateway::settings::PRIVATE;
 use crate::guard::stale_temp_folders;
 use crate::home::Home;
 use crate::home::modes::{self, ModeFault, ModeFaultKind};
@@ -226,6 +228,20 @@ pub fn unreadable(workspace: &Path, home: &Home, config: &Config) -> Vec<Finding
         )
     });
     left_out.chain(problems.into_iter().take(MAX_SKILL_PROBLEMS).map(skill)).chain(private).collect()
+}
+
+/// Reports the agents, and the profiles that are rejected.
+pub fn agents(loaded: Option<&LoadedConfig>, home: &Home) -> Vec<Finding> {
+    const NAME: &str = "agents";
+    let Some(loaded) = loaded else { return Vec::new() };
+    let (agents, faults) = load_agents(loaded, home);
+    let faults = faults.iter().map(|fault| Finding::fail(NAME, fault.to_string(), "daoyou config check"));
+    let problems = agents.problems.iter().take(MAX_SKILL_PROBLEMS).map(|SkillProblem { path, line, problem }| {
+        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+        Finding::warn(NAME, format!("{path}{line}: {problem}"), "daoyou agents list")
+    });
+    let found: Vec<Finding> = faults.chain(problems).collect();
+    if found.is_empty() { vec![Finding::ok(NAME, agents.names().join(", "))] } else { found }
 }
 
 /// Reports temporary files of killed processes.

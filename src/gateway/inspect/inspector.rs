@@ -12,12 +12,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bus::{ChannelHealth, MessageBus};
 use crate::config::{Config, ConfigFault, ConfigFaults, LoadedConfig};
+use crate::gateway::agents::load_agents;
 use crate::gateway::channels;
 use crate::gateway::check::build_models;
 use crate::gateway::runtime::Runtime;
 use crate::home::Home;
 use crate::live::Live;
 use crate::llm::Models;
+use crate::profiles::AgentDirectory;
 use crate::query::{GatewayQuery, Inspect, InspectError, ManualToolRun};
 use crate::store::overview::{StoreOverview, overview};
 use crate::store::{Connection, Store, StoreError};
@@ -31,6 +33,7 @@ pub struct Inspector {
     pub(super) running: Option<RunningParts>,
     /// The current snapshot of a running gateway.
     pub(super) runtime: Option<Arc<Runtime>>,
+    pub(super) agents: Arc<AgentDirectory>,
     /// Missing secrets, without which no gateway starts.
     pub(super) missing: Vec<ConfigFault>,
 }
@@ -72,6 +75,7 @@ impl RunningInspector {
             models: runtime.models.models.clone(),
             channels: self.channels.clone(),
             running: Some(self.running.clone()),
+            agents: runtime.agents().clone(),
             runtime: Some(runtime),
             missing: Vec::new(),
         }
@@ -112,12 +116,17 @@ impl Inspector {
             }
         }
         let (channels, missing) = (Arc::new(channels), loaded.missing.clone());
+        let (agents, faults) = load_agents(loaded, &home);
+        if !faults.is_empty() {
+            return Err(ConfigFaults(faults));
+        }
         Ok(Self {
             home,
             config: Arc::new(loaded.config.clone()),
             models,
             channels,
             running: None,
+            agents: Arc::new(agents),
             runtime: None,
             missing,
         })
@@ -160,6 +169,8 @@ impl Inspect for Inspector {
             GatewayQuery::Tools => self.tool_rows(),
             GatewayQuery::Skills => self.skill_rows().await,
             GatewayQuery::Skill(name) => self.skill_text(&name).await,
+            GatewayQuery::Agents => Ok(self.agent_rows()),
+            GatewayQuery::Agent(name) => self.agent(&name),
             GatewayQuery::Prompt { session, message } => self.prompt(session, message).await,
             GatewayQuery::Checks => Ok(json!(Box::pin(self.checks()).await)),
         }

@@ -94,6 +94,7 @@ impl Inspector {
             origin: Arc::default(),
             taint: Arc::default(),
             allow_lists: Arc::default(),
+            agent: Arc::default(),
             is_approved: false,
             question: Arc::default(),
             cancel: CancellationToken::new(),

@@ -10,9 +10,10 @@ use super::inspector::Inspector;
 use crate::agent::{commit_effects, prepare_workspace};
 use crate::bus::WeakBus;
 use crate::chat::{ToolCall, without_notes};
-use crate::gateway::runtime::{build_tools, skill_catalog, tool_deps};
+use crate::gateway::runtime::{ServiceTools, build_tools, skill_catalog, tool_deps};
 use crate::origin::{FollowUpCount, TurnOrigin};
 use crate::postprocess::Question;
+use crate::profiles::{AgentProfile, AgentPrompt};
 use crate::query::{InspectError, ManualToolRun};
 use crate::skills::{Skill, SkillList, problems_of_all, render_skill};
 use crate::store::inbox::{self, InboxRow, InboxState};
@@ -34,7 +35,8 @@ impl Inspector {
         }
         let workspace = self.home.workspace(&self.config.agent.workspace);
         let skills = skill_catalog(&self.config, &workspace, self.home.dir());
-        let deps = tool_deps(&self.config, None, None, None, &WeakBus::default(), &skills);
+        let (bus, agents) = (WeakBus::default(), Arc::default());
+        let deps = tool_deps(&self.config, ServiceTools::new(&bus, &skills, &agents));
         build_tools(&self.config, &workspace, &self.home, deps).map_err(|error| error.to_string())
     }
 
@@ -69,6 +71,24 @@ impl Inspector {
         };
         let text = render_skill(skill, None).map_err(InspectError::Failed)?;
         Ok(json!({"name": skill.name(), "path": skill.path(), "reason": skill.unavailable, "text": text}))
+    }
+
+    /// Returns the agents, the problems of profiles, and the agents of chats.
+    pub(super) fn agent_rows(&self) -> Value {
+        let row = |agent: &Arc<AgentProfile>| {
+            let mut row = agent.to_json();
+            row["tool_count"] = agent.tools.as_ref().map_or(json!("all"), |tools| json!(tools.len()));
+            row
+        };
+        json!({ "agents": self.agents.all().map(row).collect::<Vec<_>>(), "problems": self.agents.problems })
+    }
+
+    /// Returns an agent with its prompt.
+    pub(super) fn agent(&self, name: &str) -> Result<Value, InspectError> {
+        let agent = self.agents.find(name).ok_or_else(|| InspectError::Unknown(self.agents.unknown(name)))?;
+        let mut shown = agent.to_json();
+        shown["prompt"] = json!(agent.prompt.as_ref().map(AgentPrompt::source));
+        Ok(shown)
     }
 
     /// Looks at the skills on a thread that may block.
@@ -136,6 +156,7 @@ impl Inspector {
             origin: Arc::default(),
             taint: Arc::default(),
             allow_lists: Arc::default(),
+            agent: Arc::default(),
             is_approved: false,
             question: Arc::new(Question::new(run.question)),
             cancel,
@@ -174,6 +195,7 @@ impl Inspector {
             parts.map(|part| json!({ "name": part.name, "bytes": part.bytes, "tokens": part.tokens })).collect();
         let tokens: usize = preview.parts.iter().map(|part| part.tokens).sum();
         Ok(json!({
+            "agent": preview.agent,
             "model": preview.model,
             "bytes": preview.bytes,
             "tokens": tokens,

@@ -223,6 +223,10 @@ impl WalkedEntry<'_> {
 
     /// Opens the file and checks it as [`Jail::read`] does. Returns `None` for one that is left out, and counts it.
     pub fn open(&self) -> Option<File> {
+        let real = self.walk.first.real.join(self.path());
+        if self.walk.jail.check_rules(&real, "").is_err() {
+            return None;
+        }
         let skipped = &self.walk.skipped;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let handle = match open_beneath(&self.folder.handle, Path::new(self.name), flags) {

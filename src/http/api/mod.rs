@@ -50,6 +50,11 @@ fn gateway_routes() -> Router<Arc<AppState>> {
             "/api/skills/{name}",
             get(async |state: SharedState, Path(name)| answer(&state, GatewayQuery::Skill(name)).await),
         )
+        .route("/api/agents", get(async |state: SharedState| answer(&state, GatewayQuery::Agents).await))
+        .route(
+            "/api/agents/{name}",
+            get(async |state: SharedState, Path(name)| answer(&state, GatewayQuery::Agent(name)).await),
+        )
         .route("/api/tools/{name}/run", post(run_tool).layer(DefaultBodyLimit::max(ARGUMENTS_LIMIT)))
         .route("/api/prompt", get(prompt))
         .route("/api/checks", get(async |state: SharedState| answer(&state, GatewayQuery::Checks).await))

@@ -47,7 +47,8 @@ pub fn owner(service: &MemoryService, context: &ToolContext) -> Result<Owner, Me
             "an outside sender has no memory here: nothing is remembered or looked up for him".to_owned(),
         )
     };
-    service.settings.identities.owner_of(channel, sender, *trust).ok_or_else(no_owner)
+    let owner = service.settings.identities.owner_of(channel, sender, *trust).ok_or_else(no_owner)?;
+    Ok(if context.agent.has_own_memory { owner.of_agent(&context.agent.name) } else { owner })
 }
 
 /// Returns true if others than the caller read the conversation. Private memories are not shown in it then.

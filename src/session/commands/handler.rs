@@ -12,7 +12,9 @@ use super::{approvals, checkpoints, history, memories};
 use crate::bus::{CommandAnswer, ControlCommand, ControlCommands, InboundDraft, MessageBus};
 use crate::cron::{self, JobScope, JobService};
 use crate::llm::{Models, costs_in_words};
+use crate::memory::sender_of;
 use crate::phrases::{Phrases, counted, fill};
+use crate::profiles::{AgentDirectory, AgentProfile};
 use crate::skills::{SkillCatalog, skill_names};
 use crate::store::inbox::{InboxRow, InboxState};
 use crate::store::processes::ProcessRow;
@@ -43,6 +45,7 @@ pub struct CommandHandler {
     pub tools: Arc<ToolExecutor>,
     pub jobs: Arc<JobService>,
     pub skills: Arc<SkillCatalog>,
+    pub agents: Arc<AgentDirectory>,
     /// `agent.model`.
     pub configured: String,
     pub started: Instant,
@@ -75,6 +78,7 @@ impl CommandHandler {
                 return Ok(CommandReply { reply, change: SessionChange::NewEpoch, error: None });
             }
             "model" => return self.model(&command.argument, row).await,
+            "agent" => return self.agent(&command.argument, row).await,
             "help" => self.help(in_terminal),
             "session" => self.session(session, in_terminal).await?,
             "cost" => describe_cost(&self.context, session).await?,
@@ -159,6 +163,35 @@ impl CommandHandler {
             Err(error) => {
                 let reply = fill(self.context.phrases.no_model, &[wanted, &error.to_public()]);
                 CommandReply { reply, change: SessionChange::None, error: Some(ErrorCode::NoModel.word()) }
+            }
+        })
+    }
+
+    /// Shows or chooses the agent of the session.
+    async fn agent(&self, wanted: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
+        if wanted.is_empty() {
+            let key = row.session.clone();
+            let chosen = self.context.store.read(move |connection| messages::session(connection, &key)).await?.agent;
+            let usual = || self.agents.route(&row.channel, &row.chat_id, &sender_of(row)).name.clone();
+            let line = |agent: &Arc<AgentProfile>| {
+                format!("- `{}` - {}", agent.name, history::shorten(&agent.description, MAX_DESCRIPTION))
+            };
+            let all = self.agents.all().map(line).collect::<Vec<_>>().join("\n");
+            return Ok(fill(self.context.phrases.agent_is, &[&chosen.unwrap_or_else(usual), &all]).into());
+        }
+        if matches!(wanted, "default" | "auto") {
+            let reply = self.context.phrases.agent_reset.to_owned();
+            return Ok(CommandReply { reply, change: SessionChange::Agent(None), error: None });
+        }
+        Ok(match self.agents.find(wanted) {
+            Some(agent) => {
+                let description = history::shorten(&agent.description, MAX_DESCRIPTION);
+                let reply = fill(self.context.phrases.agent_set, &[&agent.name, &description]);
+                CommandReply { reply, change: SessionChange::Agent(Some(agent.name.clone())), error: None }
+            }
+            None => {
+                let reply = self.agents.unknown(wanted);
+                CommandReply { reply, change: SessionChange::None, error: Some(ErrorCode::NoAgent.word()) }
             }
         })
     }

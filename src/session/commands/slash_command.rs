@@ -57,7 +57,8 @@ fn without_signature(text: &str) -> &str {
 }
 
 /// All commands, including those of the terminal.
-pub const COMMANDS: [&str; 17] = [
+pub const COMMANDS: [&str; 18] = [
+    "agent",
     "approve",
     "checkpoint",
     "cost",
@@ -98,6 +99,8 @@ pub enum SessionChange {
     NewEpoch,
     /// `/model NAME`; `None` is the configured one.
     Model(Option<String>),
+    /// `/agent NAME`; `None` is that of the chat.
+    Agent(Option<String>),
     /// `/checkpoint NAME`.
     NameCheckpoint {
         turn: Uuid,

@@ -174,6 +174,7 @@ impl Tool for ExecTool {
         if command.trim().is_empty() {
             return Err("command is empty".to_owned());
         }
+        context.agent.rules.iter().try_for_each(|rules| rules.check_command(command))?;
         if command.len() > COMMAND_BYTES || command.contains('\0') {
             return Err(format!(
                 "a command has at most {COMMAND_BYTES} bytes and no NUL; write longer scripts to a file first"

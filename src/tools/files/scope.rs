@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::tree_stamp::{STAMP_LIMIT, tree_stamp};
 use crate::crash;
-use crate::guard::{EntryKind, Jail, StopSignal, Taint, Verdict};
+use crate::guard::{AccessKind, EntryKind, Jail, StopSignal, Taint, Verdict};
 use crate::tools::private_folders::{GATEWAY_FOLDER, PrivateFolders};
 use crate::tools::spill::FOREIGN_ENDING;
 use crate::tools::{ToolContext, ToolOutcome, ToolResult};
@@ -37,8 +37,15 @@ impl WorkspaceJail {
 
     /// Returns the jail for the turn of `context`.
     pub fn for_turn(&self, context: &ToolContext) -> Arc<Jail> {
+        self.for_turn_to(context, AccessKind::Read)
+    }
+
+    /// As [`WorkspaceJail::for_turn`], for what a call does with the files.
+    fn for_turn_to(&self, context: &ToolContext, kind: AccessKind) -> Arc<Jail> {
         let visibility = self.private.visibility_for(context);
-        Arc::new(self.jail.with_closed(&visibility.hidden).with_reopened(&visibility.shown))
+        let jail = self.jail.with_closed(&visibility.hidden).with_reopened(&visibility.shown);
+        let rules = &context.agent.rules;
+        Arc::new(if rules.is_empty() { jail } else { jail.with_rules(rules.clone(), kind) })
     }
 }
 
@@ -59,7 +66,8 @@ impl WriteScope {
     /// Returns the jail for the changes of the turn of `context`.
     pub fn for_turn(&self, context: &ToolContext) -> Arc<Jail> {
         let is_free = context.taint.is_empty() || context.is_approved;
-        if is_free { self.configured.for_turn(context) } else { self.strict.for_turn(context) }
+        let jail = if is_free { &self.configured } else { &self.strict };
+        jail.for_turn_to(context, AccessKind::Write)
     }
 
     /// Returns true if a turn that has read from others may not change all of these paths without an approval: one is outside

@@ -115,6 +115,39 @@ pub struct ContextSettings {
     pub max_tokens: Option<u32>,
 }
 
+/// What the agent of a turn changes about the context.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AgentContext<'a> {
+    /// Its own model.
+    pub model: Option<&'a str>,
+    /// Its longest answer, in tokens.
+    pub max_tokens: Option<u32>,
+    /// Its limit of the history; see [`HistoryWindow::rounds`].
+    pub rounds: Option<u32>,
+    pub memory: AgentMemory<'a>,
+}
+
+/// What an agent knows of the person who writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AgentMemory<'a> {
+    #[default]
+    Shared,
+    /// What the agent of this name itself has learned.
+    Own(&'a str),
+    None,
+}
+
+impl AgentMemory<'_> {
+    /// Returns the owner of what the agent knows of `person`.
+    pub fn owner(self, person: Owner) -> Option<Owner> {
+        match self {
+            Self::Shared => Some(person),
+            Self::Own(name) => Some(person.of_agent(name)),
+            Self::None => None,
+        }
+    }
+}
+
 /// Composes the contexts of turns.
 pub struct ContextBuilder {
     pub store: Store,
@@ -134,7 +167,7 @@ impl ContextBuilder {
         self.store.read_here(|connection| session_tools::found(connection, &session.to_string()))
     }
 
-    /// Composes the context for the message `last` beside this system prompt and these `tools`. A turn that resumes from `context` gets the same
+    /// Composes the context for the message `last` beside this system prompt and these `tools` of this agent. A turn that resumes from `context` gets the same
     /// again.
     ///
     /// # Errors
@@ -143,17 +176,18 @@ impl ContextBuilder {
         &self,
         session: &SessionKey,
         last: &InboxRow,
-        (system, tools): (&SystemText, &Arc<[ToolSpec]>),
+        (system, tools, agent): (&SystemText, &Arc<[ToolSpec]>, AgentContext<'_>),
         context: Option<&ContextStep>,
     ) -> Result<ConversationContext, StoreError> {
         let key = session.to_string();
         let settings = self.memory.settings.clone();
-        let owner = settings.identities.owner_of_row(last);
+        let person = settings.identities.owner_of_row(last);
+        let owner = person.clone().and_then(|person| agent.memory.owner(person));
         let is_fresh = TurnOrigin::parse(&last.origin).settings.fresh;
         let (mut conversation, rows, is_shared) = self.store.read_here(|connection| {
             let head = messages::session(connection, &key)?;
             let is_shared =
-                ownership::of_session(connection, &key)?.is_shared || others_read(connection, last, owner.as_ref())?;
+                ownership::of_session(connection, &key)?.is_shared || others_read(connection, last, person.as_ref())?;
             let state = session_memory::get(connection, &key, head.epoch)?;
             let query =
                 PromptMemoryQuery { connection, key: &key, settings: &settings, owner: owner.as_ref(), is_shared };
@@ -169,7 +203,7 @@ impl ContextBuilder {
                     let first_seq = told.clamp(head.first_seq, head.next_seq);
                     let untold = SessionHead { first_seq, ..head.clone() };
                     let memory = memory.tokens() + usize::try_from(settings.config.hit_tokens).unwrap_or(usize::MAX);
-                    let window = self.window(&head, last, (system, tools), memory);
+                    let window = self.window(&head, last, (system, tools, agent), memory);
                     let HistorySlice { from, rows, is_full } = window::choose(connection, &key, &untold, window)?;
                     (from, rows, is_full)
                 }
@@ -192,15 +226,15 @@ impl ContextBuilder {
         &self,
         head: &SessionHead,
         last: &InboxRow,
-        (system, tools): (&SystemText, &Arc<[ToolSpec]>),
+        (system, tools, agent): (&SystemText, &Arc<[ToolSpec]>, AgentContext<'_>),
         memory: usize,
     ) -> HistoryWindow {
-        let wanted = wanted_model(last, head.model.as_deref(), &self.settings.model);
+        let wanted = wanted_model(last, head.model.as_deref(), agent.model.unwrap_or(&self.settings.model));
         let size = |tokens: u32| usize::try_from(tokens).unwrap_or(usize::MAX);
         let most = size(self.settings.context_tokens);
         let parts = RequestParts {
             context: self.tokens.context(&self.models, &wanted).map_or(most, |held| size(held).min(most)),
-            answer: self.settings.max_tokens.map(size),
+            answer: agent.max_tokens.or(self.settings.max_tokens).map(size),
             system: system.tokens,
             tools: self.tokens.tools(tools),
             memory,
@@ -210,6 +244,7 @@ impl ContextBuilder {
         let factor = known.map_or_else(TokenFactor::default, |name| self.tokens.factor(&name));
         HistoryWindow {
             messages: self.settings.memory_window,
+            rounds: agent.rounds,
             tokens: token_budget::remaining_for_history(parts, factor),
         }
     }

@@ -1,6 +1,6 @@
 //! The system prompt, which stays the same from turn to turn so that the model service's cache hits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,8 +18,9 @@ use crate::skills::{
 /// The workspace's files in the system prompt, in order.
 const BOOTSTRAP_FILES: [&str; 4] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md"];
 
-/// The file about the user.
+/// The file about the user, and the one about the character of the assistant.
 const OF_THE_USER: &str = "USER.md";
+const OF_THE_ASSISTANT: &str = "SOUL.md";
 
 /// The most bytes of one file in the prompt.
 const BOOTSTRAP_LIMIT: usize = 20_000;
@@ -41,8 +42,24 @@ pub struct SystemPrompt {
     skills: PromptSkills,
     /// For outside senders.
     no_skills: Arc<SkillList>,
-    /// The usual prompt, and the one for outside senders.
-    cached: Mutex<[Option<CachedPrompt>; 2]>,
+    /// The prompt of each agent, and the one for outside senders.
+    cached: Mutex<HashMap<(String, bool), CachedPrompt>>,
+}
+
+/// The agent that a system prompt is for. The default is the assistant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PromptAgent<'a> {
+    pub name: &'a str,
+    /// Its prompt, in the place of the assistant's; `None`: the assistant's.
+    pub text: Option<&'a str>,
+    /// What it is told of the agents that it leads.
+    pub guidance: Option<&'a str>,
+    /// The skills that it sees; `None`: all.
+    pub skills: Option<&'a BTreeSet<String>>,
+    /// Its own folder.
+    pub workspace: Option<&'a Path>,
+    /// It knows nothing of the user.
+    pub is_without_memory: bool,
 }
 
 /// The skills in the prompt.
@@ -94,21 +111,22 @@ impl SystemPrompt {
 
     /// Returns the prompt for a turn of this trust. An untrusted sender could have the agent reveal the
     /// prompt, so that sender's prompt contains nothing about the user.
-    pub fn current(&self, trust: Trust, skills: Arc<SkillList>) -> SystemText {
+    pub fn current(&self, trust: Trust, skills: Arc<SkillList>, agent: PromptAgent<'_>) -> SystemText {
         let is_private = trust == Trust::Untrusted;
         let stamps = BOOTSTRAP_FILES.map(|name| stamp(&self.workspace.root().join(name)));
         let mut cached = self.cached.lock();
-        let cached = &mut cached[usize::from(is_private)];
-        let fresh = match cached.take() {
+        let key = (agent.name.to_owned(), is_private);
+        let fresh = match cached.remove(&key) {
             Some(known) if known.stamps == stamps && Arc::ptr_eq(&known.skills, &skills) => known,
             _ => {
-                let text = self.sections(is_private, &skills).into_iter().map(|(_, text)| text).collect();
-                let system = SystemText { tools: self.tools_of(&skills), ..SystemText::new(text) };
+                let seen = skills.clone().seen_by(agent.skills);
+                let text = self.sections(is_private, &seen, agent).into_iter().map(|(_, text)| text).collect();
+                let system = SystemText { tools: self.tools_of(&seen), ..SystemText::new(text) };
                 CachedPrompt { stamps, skills, system }
             }
         };
         let current = fresh.system.clone();
-        *cached = Some(fresh);
+        cached.insert(key, fresh);
         current
     }
 
@@ -119,8 +137,8 @@ impl SystemPrompt {
     }
 
     /// Returns the parts of the prompt for a turn of this trust, each with its name; joined, they are the prompt.
-    pub fn parts(&self, trust: Trust, skills: &SkillList) -> Vec<(String, String)> {
-        self.sections(trust == Trust::Untrusted, skills)
+    pub fn parts(&self, trust: Trust, skills: Arc<SkillList>, agent: PromptAgent<'_>) -> Vec<(String, String)> {
+        self.sections(trust == Trust::Untrusted, &skills.seen_by(agent.skills), agent)
     }
 
     /// Returns the skills of the prompt as they are on disk now: none if it is for an untrusted sender.
@@ -143,13 +161,20 @@ impl SystemPrompt {
     }
 
     /// Composes the parts of the prompt; with `is_private`, without anything about the user.
-    fn sections(&self, is_private: bool, skills: &SkillList) -> Vec<(String, String)> {
-        let mut identity = format!("{IDENTITY}\nYour workspace is {}.", self.workspace.root().display());
-        if !self.owner.is_empty() && !is_private {
+    fn sections(&self, is_private: bool, skills: &SkillList, agent: PromptAgent<'_>) -> Vec<(String, String)> {
+        let workspace = agent.workspace.unwrap_or(self.workspace.root()).display();
+        let text = agent.text.unwrap_or(IDENTITY);
+        let separator = if text.is_empty() { "" } else { "\n" };
+        let mut identity = format!("{text}{separator}Your workspace is {workspace}.");
+        let knows_no_user = is_private || agent.is_without_memory;
+        if !self.owner.is_empty() && !knows_no_user {
             identity.push_str(&format!("\nYour owner is {}.", self.owner));
         }
         let mut sections = vec![("identity".to_owned(), identity)];
-        for name in BOOTSTRAP_FILES.into_iter().filter(|name| !(is_private && *name == OF_THE_USER)) {
+        sections.extend(agent.guidance.map(|text| ("agents".to_owned(), format!("{SECTION_BREAK}{text}"))));
+        let is_left_out =
+            |name: &str| knows_no_user && name == OF_THE_USER || agent.text.is_some() && name == OF_THE_ASSISTANT;
+        for name in BOOTSTRAP_FILES.into_iter().filter(|name| !is_left_out(name)) {
             let text = match self.workspace.read(name) {
                 Ok(opened) => String::from_utf8_lossy(&opened.bytes).into_owned(),
                 Err(JailError::Missing(_)) => continue,

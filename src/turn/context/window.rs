@@ -13,6 +13,8 @@ pub struct HistoryWindow {
     pub messages: u32,
     /// Estimated tokens.
     pub tokens: usize,
+    /// Messages of people, each with what followed it; `None` is no limit.
+    pub rounds: Option<u32>,
 }
 
 /// The messages of a session that were chosen for a turn.
@@ -54,6 +56,11 @@ pub fn choose(
     let whole = (cut..rows.len()).find(|at| rows[*at].role == "user");
     let end = || (cut + 1..rows.len()).find(|at| rows[*at].role == "assistant");
     rows.drain(..whole.or_else(end).unwrap_or(rows.len()));
+    if let Some(rounds) = window.rounds.and_then(|rounds| usize::try_from(rounds).ok()) {
+        let begins: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].role == "user").collect();
+        let first = begins.len().checked_sub(rounds).and_then(|at| begins.get(at));
+        rows.drain(..first.copied().unwrap_or(0));
+    }
     let from = rows.first().map_or(head.next_seq, |row| row.seq);
     Ok(HistorySlice { from, rows: with_question(connection, session, rows)?, is_full })
 }
@@ -165,7 +172,12 @@ mod tests {
             let HistorySlice { from, rows, .. } = store
                 .read(|connection| {
                     let head = messages::session(connection, "cli:direct")?;
-                    choose(connection, "cli:direct", &head, HistoryWindow { messages: 16, tokens: 10_000 })
+                    choose(
+                        connection,
+                        "cli:direct",
+                        &head,
+                        HistoryWindow { messages: 16, tokens: 10_000, rounds: None },
+                    )
                 })
                 .await
                 .unwrap();
@@ -198,7 +210,7 @@ mod tests {
                 messages::append(connection, "s", Uuid::now_v7(), rows)?;
                 let head = messages::session(connection, "s")?;
                 let HistorySlice { from, rows, .. } =
-                    choose(connection, "s", &head, HistoryWindow { messages: 8, tokens: 10_000 })?;
+                    choose(connection, "s", &head, HistoryWindow { messages: 8, tokens: 10_000, rounds: None })?;
                 let context = ContextStep {
                     system: String::new(),
                     from,
@@ -232,7 +244,7 @@ mod tests {
                     messages::append(connection, "s", Uuid::now_v7(), rows)?;
                 }
                 let head = messages::session(connection, "s")?;
-                Ok(choose(connection, "s", &head, HistoryWindow { messages: 100, tokens: 1_000 })?.rows)
+                Ok(choose(connection, "s", &head, HistoryWindow { messages: 100, tokens: 1_000, rounds: None })?.rows)
             })
             .await
             .unwrap();

@@ -1,0 +1,215 @@
+//! The agent of a turn: which one answers, and what of the turn it changes.
+
+use std::sync::Arc;
+
+use daoyou_channels::Trust;
+
+use crate::chat::ChatMessage;
+use crate::memory::{MemoryKind, Owner, RUNTIME_CONTEXT, sender_of, written};
+use crate::origin::TurnOrigin;
+use crate::profiles::{
+    AgentDirectory, AgentProfile, BranchValues, DEFAULT_AGENT, MemoryScope, PastMessage, PastTask, PromptValues,
+    UserPreference,
+};
+use crate::store::inbox::InboxRow;
+use crate::store::{Store, StoreError, memories};
+use crate::text::{one_line, truncate};
+use crate::tools::AgentScope;
+use crate::turn::context::attachments;
+use crate::turn::context::conversation_context::{AgentContext, AgentMemory};
+use crate::turn::context::system_prompt::PromptAgent;
+use crate::turn::error::{ErrorCode, TurnError};
+
+/// The messages of people before the message, the tasks and the preferences that a template is given.
+const PAST_ROUNDS: usize = 3;
+const PAST_TASKS: u32 = 5;
+const PREFERENCES: u32 = 50;
+/// The most characters of a message of the conversation before.
+const MAX_PAST: usize = 2_000;
+
+/// The agent of a turn.
+#[derive(Clone, Debug)]
+pub struct TurnAgent {
+    pub profile: Arc<AgentProfile>,
+    /// The agents that it works for; their limits hold as well.
+    within: Vec<Arc<AgentProfile>>,
+    /// The name that is recorded; `None` for the assistant, where nobody has chosen.
+    name: Option<String>,
+}
+
+impl TurnAgent {
+    /// Returns the agent that answers the message `last`: the one that the message names, else the `chosen` one of the session,
+    /// else that of the chat. An outside sender has the agent of the chat, whoever was chosen.
+    ///
+    /// # Errors
+    /// There is no such agent any more.
+    pub fn of_message(agents: &AgentDirectory, last: &InboxRow, chosen: Option<&str>) -> Result<Self, TurnError> {
+        let settings = TurnOrigin::parse(&last.origin).settings;
+        let chosen = chosen.filter(|_| Trust::parse(&last.trust) != Trust::Untrusted);
+        let profile = match settings.agent.as_deref().or(chosen) {
+            Some(name) => find(agents, name)?,
+            None => agents.route(&last.channel, &last.chat_id, &sender_of(last)).clone(),
+        };
+        let files = attachments::paths(std::slice::from_ref(last));
+        let values = BranchValues {
+            user_input: &last.content,
+            channel: &last.channel,
+            chat: &last.chat_id,
+            sender: &sender_of(last),
+            files: &files,
+        };
+        let profile = match profile.chosen(values) {
+            Some(name) => find(agents, name)?,
+            None => profile,
+        };
+        Self::new(agents, profile, &settings.within)
+    }
+
+    /// Returns the agent with which a turn began.
+    ///
+    /// # Errors
+    /// There is no such agent any more.
+    pub fn resumed(agents: &AgentDirectory, last: &InboxRow, name: Option<&str>) -> Result<Self, TurnError> {
+        let within = TurnOrigin::parse(&last.origin).settings.within;
+        Self::new(agents, find(agents, name.unwrap_or(DEFAULT_AGENT))?, &within)
+    }
+
+    fn new(agents: &AgentDirectory, profile: Arc<AgentProfile>, within: &[String]) -> Result<Self, TurnError> {
+        let within = within.iter().map(|name| find(agents, name)).collect::<Result<_, _>>()?;
+        let is_usual = profile.name == DEFAULT_AGENT && !agents.has_routes();
+        let name = (!is_usual).then(|| profile.name.clone());
+        Ok(Self { profile, within, name })
+    }
+
+    /// Returns the name for the journal and for what the turn starts.
+    pub fn recorded_name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Returns the agent and those that it works for.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<AgentProfile>> {
+        std::iter::once(&self.profile).chain(&self.within)
+    }
+
+    /// Returns what the agent knows of the person who writes; who works for an agent that knows nothing knows nothing.
+    pub fn memory(&self) -> AgentMemory<'_> {
+        if self.all().any(|agent| agent.memory == MemoryScope::None) {
+            return AgentMemory::None;
+        }
+        match self.profile.memory {
+            MemoryScope::Own => AgentMemory::Own(&self.profile.name),
+            MemoryScope::Shared | MemoryScope::None => AgentMemory::Shared,
+        }
+    }
+
+    /// Returns what tools are told of the agent.
+    pub fn scope(&self) -> AgentScope {
+        let rules = self.all().filter_map(|agent| agent.access.as_ref()).map(|(_, rules)| rules.clone());
+        let skills = self.all().filter_map(|agent| agent.skills.as_ref());
+        AgentScope {
+            name: self.name.clone().unwrap_or_default(),
+            rules: rules.collect(),
+            skills: skills.cloned().reduce(|seen, others| seen.intersection(&others).cloned().collect()),
+            has_own_memory: matches!(self.memory(), AgentMemory::Own(_)),
+            within: self.within.iter().map(|agent| agent.name.clone()).collect(),
+            team: self.profile.team.clone(),
+            is_restricted: self.profile.is_restricted(),
+        }
+    }
+
+    /// Returns what it changes about the system prompt.
+    pub fn prompt(&self) -> PromptAgent<'_> {
+        let AgentProfile { name, prompt, guidance, skills, workspace, .. } = self.profile.as_ref();
+        PromptAgent {
+            name,
+            text: prompt.as_ref().map(|prompt| prompt.fixed().unwrap_or_default()),
+            guidance: guidance.as_deref(),
+            skills: skills.as_ref(),
+            workspace: workspace.as_deref(),
+            is_without_memory: self.memory() == AgentMemory::None,
+        }
+    }
+
+    /// Returns what it changes about the context.
+    pub fn context(&self) -> AgentContext<'_> {
+        let AgentProfile { model, max_tokens, rounds, .. } = self.profile.as_ref();
+        AgentContext { model: model.as_deref(), max_tokens: *max_tokens, rounds: *rounds, memory: self.memory() }
+    }
+
+    /// Returns the message as this agent's model reads it: a prompt that is different for each message is put in its place.
+    /// `text` is the message with its runtime context, `owners` are those whose memories may be given.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn message_text(
+        &self,
+        text: String,
+        (store, owners, history, files): (&Store, &[Owner], &[ChatMessage], &[String]),
+    ) -> Result<String, StoreError> {
+        let Some(prompt) = self.profile.prompt.as_ref().filter(|prompt| !prompt.needed().is_empty()) else {
+            return Ok(text);
+        };
+        let at = text.rfind(RUNTIME_CONTEXT).unwrap_or(text.len());
+        let (written, added) = text.split_at(at);
+        let needs = |name: &str| prompt.needed().iter().any(|needed| needed == name);
+        let owner = owners.first().filter(|owner| **owner != Owner::everyone());
+        let rows = |kind: MemoryKind, limit: u32| match owner {
+            Some(owner) => {
+                store.read_here(|connection| memories::current(connection, owner.as_str(), kind.as_str(), limit))
+            }
+            None => Ok(Vec::new()),
+        };
+        let mut values =
+            PromptValues { user_input: written.to_owned(), files: files.to_vec(), ..PromptValues::default() };
+        if needs("conversation_history") {
+            values.conversation_history = past_messages(history);
+        }
+        if needs("user_preferences") {
+            let rows = rows(MemoryKind::Preference, PREFERENCES)?;
+            values.user_preferences =
+                rows.into_iter().map(|row| UserPreference { key: row.name, value: row.text }).collect();
+        }
+        if needs("recent_tasks") {
+            values.recent_tasks = rows(MemoryKind::Task, PAST_TASKS)?.into_iter().map(past_task).collect();
+        }
+        Ok(match prompt.render(&values) {
+            Some(rendered) => format!("{rendered}{added}"),
+            None => text,
+        })
+    }
+}
+
+fn find(agents: &AgentDirectory, name: &str) -> Result<Arc<AgentProfile>, TurnError> {
+    let found = agents.find(name).cloned();
+    found.ok_or_else(|| TurnError::new(ErrorCode::NoAgent, "turn").with([agents.unknown(name)]))
+}
+
+/// Returns what people and the agent said in the last rounds.
+fn past_messages(history: &[ChatMessage]) -> Vec<PastMessage> {
+    let begins: Vec<usize> = history
+        .iter()
+        .enumerate()
+        .filter(|(_, said)| matches!(said, ChatMessage::User { .. }))
+        .map(|(at, _)| at)
+        .collect();
+    let first = begins.len().checked_sub(PAST_ROUNDS).and_then(|at| begins.get(at)).copied().unwrap_or(0);
+    let past = history.iter().skip(first).filter_map(|said| {
+        let content = match said {
+            ChatMessage::User { content, .. } => written(content).to_owned(),
+            ChatMessage::Assistant { content, .. } => content.clone(),
+            ChatMessage::Tool { .. } => return None,
+        };
+        let (role, content) = (said.role().to_owned(), truncate(content.trim(), MAX_PAST));
+        (!content.is_empty()).then_some(PastMessage { role, content })
+    });
+    past.collect()
+}
+
+fn past_task(row: memories::MemoryRow) -> PastTask {
+    let detail: serde_json::Value = serde_json::from_str(&row.detail).unwrap_or_default();
+    PastTask {
+        input: row.text,
+        result: one_line(detail["result"].as_str().unwrap_or_default()),
+        success: detail["success"].as_bool().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,42 @@
+//! The agents of a configuration.
+
+use std::sync::Arc;
+
+use super::settings::PRIVATE;
+use crate::config::{ConfigFault, ConfigFaults, LoadedConfig};
+use crate::home::Home;
+use crate::profiles::{AgentDirectory, AgentFault, AgentSources};
+use crate::skills::{SkillProblem, SkillSource};
+
+/// Reads all agents; returns them with the faults of the configuration.
+pub(super) fn load_agents(loaded: &LoadedConfig, home: &Home) -> (AgentDirectory, Vec<ConfigFault>) {
+    let config = &loaded.config;
+    let workspace = home.workspace(&config.agent.workspace);
+    let closed = PRIVATE.default_visibility().hidden;
+    let base = loaded.file.as_deref().and_then(|file| file.parent()).unwrap_or(home.dir());
+    let (directory, faults) = AgentDirectory::load(&AgentSources {
+        definitions: &config.agents,
+        routes: &config.routes,
+        skills: SkillSource::all(&config.skills, &workspace, std::env::home_dir().as_deref(), &closed),
+        base: base.to_owned(),
+        workspace,
+        home: home.dir().to_owned(),
+    });
+    let fault = |AgentFault { key, wrong, allowed }| loaded.fault(&key, wrong, allowed);
+    (directory, faults.into_iter().map(fault).collect())
+}
+
+/// Reads all agents, and logs the profiles that are rejected.
+///
+/// # Errors
+/// All faults of the configuration.
+pub(super) fn agent_directory(loaded: &LoadedConfig, home: &Home) -> Result<Arc<AgentDirectory>, ConfigFaults> {
+    let (directory, faults) = load_agents(loaded, home);
+    if !faults.is_empty() {
+        return Err(ConfigFaults(faults));
+    }
+    for SkillProblem { path, line, problem } in &directory.problems {
+        tracing::error!(path, line, problem, "a profile has a problem");
+    }
+    Ok(Arc::new(directory))
+}

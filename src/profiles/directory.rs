@@ -1,0 +1,488 @@
+//! All agents of a gateway, and which of them answers where.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use super::built_in::{BUILT_IN, built_in_profiles};
+use super::definition::AgentDefinition;
+use super::manifest::{PROFILE_FILE, is_name};
+use super::profile::{AgentProfile, DEFAULT_AGENT};
+use super::resolve::{FoundProfile, ProfileFiles, agent_of, other_name, override_by, profiles_of};
+use super::routes::{AgentRoute, RouteConfig};
+use super::team::complete;
+use crate::skills::{SkillProblem, SkillSource};
+use crate::text::nearest::{BY_EDITS, nearest};
+
+/// The source of an agent that only the configuration knows.
+const CONFIGURED: &str = "configuration";
+/// The most characters of an unknown name that are repeated.
+const MAX_SHOWN: usize = 80;
+
+/// Where agents come from.
+pub struct AgentSources<'a> {
+    pub definitions: &'a BTreeMap<String, AgentDefinition>,
+    pub routes: &'a [RouteConfig],
+    pub skills: Vec<SkillSource>,
+    /// The folder of the configuration file, which paths of prompts begin at.
+    pub base: PathBuf,
+    pub workspace: PathBuf,
+    /// The home of the gateway, in which no agent works.
+    pub home: PathBuf,
+}
+
+/// What is wrong with a key of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentFault {
+    /// As `agents.NAME.prompt` or `routes[0].agent`.
+    pub key: String,
+    pub wrong: String,
+    pub allowed: String,
+}
+
+/// The agents by name, and the routes to them.
+#[derive(Debug)]
+pub struct AgentDirectory {
+    agents: BTreeMap<String, Arc<AgentProfile>>,
+    routes: Vec<AgentRoute>,
+    /// The profiles that are rejected, and what others say in vain.
+    pub problems: Vec<SkillProblem>,
+}
+
+impl AgentDirectory {
+    /// Reads and checks all agents. With faults, the directory holds what is valid.
+    pub fn load(sources: &AgentSources<'_>) -> (Self, Vec<AgentFault>) {
+        let (mut found, mut problems) = profiles_of(&sources.skills);
+        let built_in = built_in_profiles().into_iter().map(|(manifest, folder)| FoundProfile {
+            manifest,
+            source: BUILT_IN.to_owned(),
+            files: ProfileFiles::BuiltIn(folder),
+        });
+        found.extend(built_in);
+        let mut profiles = BTreeMap::<String, FoundProfile>::new();
+        for profile in found {
+            if let Some(first) = profiles.get(&profile.manifest.name) {
+                tracing::info!(
+                    name = profile.manifest.name,
+                    by = first.source,
+                    "a built-in profile is not used: another has its name"
+                );
+                continue;
+            }
+            profiles.insert(profile.manifest.name.clone(), profile);
+        }
+        let mut agents = BTreeMap::new();
+        for (name, profile) in &profiles {
+            match agent_of(profile, &profiles) {
+                Ok(agent) => drop(agents.insert(name.clone(), Arc::new(agent))),
+                Err((line, problem)) => problems.push(SkillProblem { path: profile.source.clone(), line, problem }),
+            }
+        }
+        let mut directory = Self { agents, routes: Vec::new(), problems };
+        let mut faults = Vec::new();
+        for (name, definition) in sources.definitions {
+            let fault_of =
+                |key: &str, wrong: String| AgentFault { key: key_of(name, key), wrong, allowed: String::new() };
+            match directory.define(name, definition, &profiles, sources) {
+                Ok(agent) => drop(directory.agents.insert(name.clone(), Arc::new(agent))),
+                Err(found) => faults.extend(found.into_iter().map(|(key, wrong)| fault_of(&key, wrong))),
+            }
+        }
+        directory.complete(sources, &mut faults);
+        directory.add_routes(sources, &mut faults);
+        (directory, faults)
+    }
+
+    /// Makes an agent of the configuration.
+    fn define(
+        &self,
+        name: &str,
+        definition: &AgentDefinition,
+        profiles: &BTreeMap<String, FoundProfile>,
+        sources: &AgentSources<'_>,
+    ) -> Result<AgentProfile, Vec<(String, String)>> {
+        if !is_name(name) {
+            return Err(vec![(String::new(), "the name of an agent has letters, digits, - and _".to_owned())]);
+        }
+        let wanted = if definition.profile.is_empty() { name } else { definition.profile.as_str() };
+        let base = match profiles.get(wanted).or_else(|| profiles.get(other_name(wanted)?)) {
+            Some(profile) => agent_of(profile, profiles).map_err(|(_, wrong)| {
+                vec![(
+                    "profile".to_owned(),
+                    format!("the profile {wanted:?} ({}) is rejected: {wrong}", profile.source),
+                )]
+            })?,
+            // A broken file must not become an agent without its limits.
+            None if let Some(problem) = self.rejected(wanted) => {
+                return Err(vec![(
+                    "profile".to_owned(),
+                    format!("the profile {} is rejected: {}", problem.path, problem.problem),
+                )]);
+            }
+            None if definition.profile.is_empty() => {
+                AgentProfile { source: CONFIGURED.to_owned(), ..AgentProfile::default() }
+            }
+            None => {
+                let names: Vec<&str> = profiles.keys().map(String::as_str).collect();
+                let wrong = format!("Skill '{wanted}' not found; there are the profiles {}", names.join(", "));
+                return Err(vec![("profile".to_owned(), wrong)]);
+            }
+        };
+        let (mut agent, mut faults) = override_by(definition, base, &sources.base);
+        name.clone_into(&mut agent.name);
+        if !definition.workspace.is_empty() {
+            match workspace_of(&definition.workspace, &sources.workspace, &sources.home) {
+                Ok(path) => agent.workspace = Some(path),
+                Err(wrong) => faults.push(("workspace".to_owned(), wrong)),
+            }
+        }
+        if faults.is_empty() { Ok(agent) } else { Err(faults) }
+    }
+
+    /// Tells agents of the agents that they lead or choose. A profile with a fault is rejected.
+    fn complete(&mut self, sources: &AgentSources<'_>, faults: &mut Vec<AgentFault>) {
+        let is_alone = |agent: &AgentProfile| {
+            agent.team.is_empty() && agent.branches.is_empty() && agent.orchestrator.of_model().is_some()
+        };
+        let names: Vec<String> = self.agents.keys().cloned().collect();
+        for name in names {
+            let Some(agent) = self.agents.remove(&name) else { continue };
+            if is_alone(&agent) {
+                self.agents.insert(name, agent);
+                continue;
+            }
+            let source = agent.source.clone();
+            // Nobody else holds it yet.
+            let Some(agent) = Arc::into_inner(agent) else { continue };
+            match complete(agent, &self.agents) {
+                Ok(agent) => drop(self.agents.insert(name, Arc::new(agent))),
+                Err((key, wrong)) if sources.definitions.contains_key(&name) => {
+                    faults.push(AgentFault { key: key_of(&name, key), wrong, allowed: String::new() });
+                }
+                Err((key, wrong)) => {
+                    self.problems.push(SkillProblem { path: source, line: None, problem: format!("{key}: {wrong}") });
+                }
+            }
+        }
+    }
+
+    /// Returns what is wrong with the profile in the folder of this name.
+    fn rejected(&self, name: &str) -> Option<&SkillProblem> {
+        let file = Path::new(name).join(PROFILE_FILE);
+        self.problems.iter().find(|problem| Path::new(&problem.path).ends_with(&file))
+    }
+
+    fn add_routes(&mut self, sources: &AgentSources<'_>, faults: &mut Vec<AgentFault>) {
+        for (at, route) in sources.routes.iter().enumerate() {
+            let mut fault = |key: &str, wrong: String, allowed: String| {
+                faults.push(AgentFault { key: format!("routes[{at}].{key}"), wrong, allowed });
+            };
+            let Some(agent) = self.find(&route.agent).cloned() else {
+                // An agent with faults of its own has them reported.
+                if !sources.definitions.contains_key(&route.agent) {
+                    fault("agent", format!("Agent '{}' not found", shown(&route.agent)), self.names().join(", "));
+                }
+                continue;
+            };
+            match AgentRoute::new(route, agent) {
+                Ok(route) => self.routes.push(route),
+                Err((key, wrong)) => fault(key, wrong, "a pattern such as \"webhook:*\", or \"*\" for all".to_owned()),
+            }
+        }
+    }
+
+    /// Returns the agent with this name, in any case, or the one that does the work of an agent of another system.
+    pub fn find(&self, name: &str) -> Option<&Arc<AgentProfile>> {
+        let name = name.trim();
+        let any_case =
+            || self.agents.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, agent)| agent);
+        self.agents.get(name).or_else(any_case).or_else(|| self.agents.get(other_name(name)?))
+    }
+
+    /// Returns the agent of a message's chat: that of the first route that fits, else the default one.
+    pub fn route(&self, channel: &str, chat: &str, sender: &str) -> &Arc<AgentProfile> {
+        let route = self.routes.iter().find(|route| route.fits(channel, chat, sender));
+        route.map_or_else(|| self.default_agent(), |route| &route.agent)
+    }
+
+    pub fn default_agent(&self) -> &Arc<AgentProfile> {
+        &self.agents[DEFAULT_AGENT]
+    }
+
+    /// Returns true if chats have agents of their own.
+    pub fn has_routes(&self) -> bool {
+        !self.routes.is_empty()
+    }
+
+    /// Returns the agents by name.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<AgentProfile>> {
+        self.agents.values()
+    }
+
+    pub fn names(&self) -> Vec<&str> {
+        self.agents.keys().map(String::as_str).collect()
+    }
+
+    /// Returns the error for a name that no agent has.
+    pub fn unknown(&self, name: &str) -> String {
+        let near = nearest(&name.to_lowercase(), self.names().into_iter().map(|name| (name, name)), BY_EDITS, 0.6);
+        let near = near.map_or_else(String::new, |near| format!(" Did you mean {near}?"));
+        format!("Agent '{}' not found.{near} Agents: {}", shown(name), self.names().join(", "))
+    }
+}
+
+fn shown(name: &str) -> String {
+    crate::text::truncate(&crate::text::one_line(name), MAX_SHOWN)
+}
+
+fn key_of(name: &str, key: &str) -> String {
+    let name = if is_name(name) && name.is_ascii() { name.to_owned() } else { format!("{name:?}") };
+    if key.is_empty() { format!("agents.{name}") } else { format!("agents.{name}.{key}") }
+}
+
+/// Returns the real path of an agent's own folder. A folder below the workspace that is missing is made at the start.
+fn workspace_of(written: &str, workspace: &Path, home: &Path) -> Result<PathBuf, String> {
+    let path = Path::new(written);
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if path.is_relative() {
+        if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+            return Err(format!("{written:?} leaves the workspace; write a path below it, or an absolute one"));
+        }
+        let inside = real(&workspace.join(path));
+        return match inside.starts_with(real(workspace)) || !workspace.exists() {
+            true => Ok(inside),
+            false => Err(format!("{written:?} is a link that leaves the workspace; write where it leads")),
+        };
+    }
+    let found = path.canonicalize().map_err(|error| format!("{written}: {error}"))?;
+    if !found.is_dir() {
+        return Err(format!("{written}: is not a folder"));
+    }
+    let (home, workspace) = (real(home), real(workspace));
+    if home.starts_with(&found) || found.starts_with(&home) && !found.starts_with(&workspace) {
+        return Err(format!("{written}: holds daoyou's own data, or lies in it; choose another folder"));
+    }
+    Ok(found)
+}
+
+impl Default for AgentDirectory {
+    fn default() -> Self {
+        let agents = BTreeMap::from([(
+            DEFAULT_AGENT.to_owned(),
+            Arc::new(AgentProfile {
+                name: DEFAULT_AGENT.to_owned(),
+                source: BUILT_IN.to_owned(),
+                ..AgentProfile::default()
+            }),
+        )]);
+        Self { agents, routes: Vec::new(), problems: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::skills::SkillsConfig;
+
+    struct World {
+        folder: tempfile::TempDir,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::create_dir_all(folder.path().join("home/workspace/skills")).unwrap();
+            Self { folder }
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let path = self.folder.path().join("home").join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+
+        fn load(&self, agents: &Value, routes: &Value) -> (AgentDirectory, Vec<String>) {
+            let home = self.folder.path().join("home");
+            let workspace = home.join("workspace");
+            let definitions = serde_json::from_value(agents.clone()).unwrap();
+            let routes: Vec<RouteConfig> = serde_json::from_value(routes.clone()).unwrap();
+            let (directory, faults) = AgentDirectory::load(&AgentSources {
+                definitions: &definitions,
+                routes: &routes,
+                skills: SkillSource::all(&SkillsConfig::default(), &workspace, None, &[]),
+                base: home.clone(),
+                workspace,
+                home,
+            });
+            (directory, faults.into_iter().map(|fault| format!("{}: {}", fault.key, fault.wrong)).collect())
+        }
+    }
+
+    #[test]
+    fn the_built_in_agents_are_there_and_the_explorer_only_reads() {
+        let (directory, faults) = World::new().load(&json!({}), &json!([]));
+        assert_eq!((faults, directory.problems.len()), (Vec::new(), 0));
+        assert_eq!(
+            directory.names(),
+            ["assistant", "coder", "explorer", "researcher", "reviewer", "tester", "translator"]
+        );
+        let assistant = directory.default_agent();
+        assert!(assistant.prompt.is_none() && !assistant.is_restricted());
+        for name in ["explorer", "reviewer"] {
+            let tools = directory.find(name).unwrap().tools.clone().unwrap();
+            for changing in
+                ["write_file", "edit_file", "apply_patch", "exec", "git_commit", "message", "spawn", "cron", "remember"]
+            {
+                assert!(!tools.iter().any(|tool| tool == changing), "{name}: {changing}");
+            }
+        }
+        assert_eq!(directory.find("translator").unwrap().tools, Some(Vec::new()));
+        for (other, own) in
+            [("MainAgent", "assistant"), ("test_expert", "tester"), ("Coder", "coder"), ("programmer", "coder")]
+        {
+            assert_eq!(directory.find(other).unwrap().name, own);
+        }
+        assert!(directory.find("nobody").is_none());
+        assert!(
+            directory.unknown("codr").contains("Agent 'codr' not found. Did you mean coder? Agents: assistant, coder,")
+        );
+    }
+
+    #[test]
+    fn profiles_of_folders_are_loaded_alone_and_the_first_of_a_name_counts() {
+        let world = World::new();
+        let head = |name: &str| format!("name: {name}\nversion: 1\ndescription: d\n");
+        world.write(
+            "workspace/skills/poet/skill.yaml",
+            &format!("{}prompt:\n  file: p/poet.md\ntools: [list_files]\n", head("poet")),
+        );
+        world.write("workspace/skills/poet/p/poet.md", "You rhyme.");
+        world.write("workspace/.claude/skills/poet/skill.yaml", &head("poet"));
+        world.write("workspace/skills/_draft/skill.yaml", &head("draft"));
+        world.write("workspace/skills/broken/skill.yaml", "name: broken\nversion: 1\n");
+        world.write("workspace/skills/lost/skill.yaml", &format!("{}prompt:\n  file: no.md\n", head("lost")));
+        world.write("workspace/skills/odd/skill.yaml", &format!("{}tools: [read_fil]\n", head("odd")));
+        world.write("workspace/skills/out/skill.yaml", &format!("{}prompt:\n  file: ../poet/p/poet.md\n", head("out")));
+        world.write("workspace/skills/same/skill.yaml", &head("assistant"));
+        world.write("workspace/skills/main/skill.yaml", &format!("{}agent: nobody\n", head("main")));
+        world.write("workspace/skills/own/skill.yaml", &format!("{}agent: test_expert\n", head("own")));
+        let (directory, faults) = world.load(&json!({}), &json!([]));
+        assert_eq!(faults, Vec::<String>::new());
+        let poet = directory.find("poet").unwrap();
+        assert_eq!(poet.prompt.as_ref().unwrap().fixed(), Some("You rhyme."));
+        assert_eq!(poet.tools.as_deref(), Some(&["list_dir".to_owned()][..]));
+        let own = directory.find("own").unwrap().prompt.as_ref().unwrap().fixed().unwrap();
+        assert!(own.starts_with("You are a test engineer."), "{own}");
+        let mut problems: Vec<_> = directory.problems.iter().map(|problem| problem.problem.as_str()).collect();
+        problems.sort_unstable();
+        for (problem, expected) in problems.iter().zip([
+            "agent: Agent 'nobody' not found",
+            "has no description",
+            "has the name poet, as ",
+            "prompt.file: \"../poet/p/poet.md\" is no file of the profile's folder",
+            "prompt.file: skills/lost/no.md: no such file",
+            "the name assistant is that of the default agent",
+            "tools: \"read_fil\" is no tool; the nearest is \"read_file\"",
+        ]) {
+            assert!(problem.starts_with(expected), "{problem}");
+        }
+        assert_eq!(problems.len(), 7, "{problems:?}");
+        assert!(directory.find("draft").is_none() && directory.find("lost").is_none());
+    }
+
+    #[test]
+    fn a_lead_is_told_of_its_team_and_can_hand_out_tasks() {
+        let (directory, faults) = World::new().load(
+            &json!({
+                "scout": {"orchestrator": "parallel_explore", "tools": []},
+                "lead": {"orchestrator": "multi_agent", "agents": ["scout", "coder"]},
+            }),
+            &json!([]),
+        );
+        assert_eq!(faults, Vec::<String>::new());
+        let scout = directory.find("scout").unwrap();
+        assert_eq!((&scout.team, &scout.tools), (&vec!["explorer".to_owned()], &Some(vec!["spawn".to_owned()])));
+        let guidance = scout.guidance.as_ref().unwrap();
+        assert!(guidance.starts_with("You answer a question by exploring its parts side by side."), "{guidance}");
+        let lead = directory.find("lead").unwrap();
+        assert!(lead.tools.is_none() && lead.guidance.as_ref().unwrap().contains("\n- coder: Writes and changes code"));
+        assert_eq!(directory.names().len(), 9, "nobody gets lost");
+    }
+
+    #[test]
+    fn the_configuration_overrides_profiles_and_faults_have_keys() {
+        let world = World::new();
+        world.write("prompts/own.md", "Own prompt.");
+        std::fs::create_dir(world.folder.path().join("project")).unwrap();
+        let project = world.folder.path().join("project").canonicalize().unwrap();
+        let (directory, faults) = world.load(
+            &json!({
+                "poet": {"prompt": "file:prompts/own.md", "tools": [], "memory": "none", "workspace": "poems"},
+                "reader": {"profile": "explorer", "description": "Reads.", "workspace": project, "rounds": 3},
+                "coder": {"model": "a/b"},
+            }),
+            &json!([{"channel": "webhook:*", "agent": "poet"}, {"sender": "ann", "agent": "Reader"}]),
+        );
+        assert_eq!(faults, Vec::<String>::new());
+        let poet = directory.find("poet").unwrap();
+        assert_eq!(
+            (poet.prompt.as_ref().unwrap().fixed(), poet.source.as_str()),
+            (Some("Own prompt."), "configuration")
+        );
+        assert!(poet.workspace.as_ref().unwrap().ends_with("workspace/poems"));
+        let reader = directory.find("reader").unwrap();
+        assert_eq!(
+            (reader.name.as_str(), reader.rounds, reader.workspace.as_ref()),
+            ("reader", Some(3), Some(&project))
+        );
+        assert!(reader.tools.as_ref().unwrap().contains(&"grep".to_owned()));
+        assert_eq!(directory.find("coder").unwrap().model.as_deref(), Some("a/b"));
+        for (channel, sender, expected) in
+            [("webhook:in", "ann", "poet"), ("email", "ann", "reader"), ("email", "bob", "assistant")]
+        {
+            assert_eq!(directory.route(channel, "c", sender).name, expected);
+        }
+        let (directory, faults) = world.load(
+            &json!({
+                "a": {"profile": "nobody"},
+                "b": {"prompt": "file:no.md"},
+                "c": {"prompt": "{{ weather }}"},
+                "d": {"tools": ["fly"]},
+                "e": {"workspace": "../x"},
+                "f": {"workspace": "/no/such/folder"},
+                "g": {"workspace": world.folder.path().join("home")},
+                "h": {"permissions": {"read": [{"pattern": "a["}]}},
+                "i j": {},
+                "k": {"orchestrator": "multi_agent", "agents": ["coder", "nobody"]},
+                "l": {"orchestrator": "conditional", "branches": [{"when": "x in user_input", "agent": "coder"}]},
+                "m": {"orchestrator": "conditional", "branches": [{"agent": "coder"}], "tools": []},
+                "n": {"agents": ["coder"]},
+            }),
+            &json!([{"agent": "nobody"}, {"channel": "a[", "agent": "coder"}]),
+        );
+        let expected = [
+            "agents.a.profile: Skill 'nobody' not found",
+            "agents.b.prompt: ",
+            "agents.c.prompt: the prompt has no name \"weather\"",
+            "agents.d.tools: \"fly\" is no tool",
+            "agents.e.workspace: \"../x\" leaves the workspace",
+            "agents.f.workspace: /no/such/folder: No such file",
+            "agents.g.workspace: ",
+            "agents.h.permissions.read: \"a[\" is no pattern",
+            "agents.\"i j\": the name of an agent",
+            "agents.k.agents: Agent 'nobody' not found",
+            "agents.l.branches: when = \"x in user_input\": the prompt has no name \"x\"",
+            "agents.m.orchestrator: is conditional, which only chooses",
+            "agents.n.agents: is for orchestrator",
+            "routes[0].agent: Agent 'nobody' not found",
+            "routes[1].channel: \"a[\" is no pattern",
+        ];
+        assert_eq!(faults.len(), expected.len(), "{faults:?}");
+        for (fault, expected) in faults.iter().zip(expected) {
+            assert!(fault.starts_with(expected), "{fault}");
+        }
+        assert!(directory.find("a").is_none());
+    }
+}

@@ -1,0 +1,20 @@
+//! Agents: who answers a message, with which prompt, model, tools and limits. A profile is a `skill.yaml`; `[agents.NAME]` of the
+//! configuration names one and overrides it; `[[routes]]` choose an agent for a chat. All of it is read and checked at the start
+//! and at each reload, never in a turn.
+
+mod built_in;
+mod definition;
+mod directory;
+mod manifest;
+mod profile;
+mod prompt;
+mod resolve;
+mod routes;
+mod team;
+
+pub use definition::{AgentBranch, AgentDefinition, AgentOrchestrator, MemoryScope};
+pub use directory::{AgentDirectory, AgentFault, AgentSources};
+pub use manifest::PROFILE_FILE;
+pub use profile::{AgentProfile, BranchValues, DEFAULT_AGENT};
+pub use prompt::{AgentPrompt, PastMessage, PastTask, PromptValues, UserPreference};
+pub use routes::RouteConfig;

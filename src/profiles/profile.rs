@@ -1,0 +1,126 @@
+//! An agent, ready to be used.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::definition::{AgentBranch, AgentOrchestrator, MemoryScope};
+use super::prompt::AgentPrompt;
+use crate::guard::{AccessRules, AccessSettings};
+use crate::text::BoundedTemplate;
+
+/// The agent that answers where no other is chosen.
+pub const DEFAULT_AGENT: &str = "assistant";
+
+/// An agent: validated, and the same until the next reload.
+#[derive(Debug, Default)]
+pub struct AgentProfile {
+    pub name: String,
+    pub description: String,
+    /// Where it comes from: `built-in`, `configuration`, or the path of a `skill.yaml`.
+    pub source: String,
+    pub version: Option<String>,
+    pub model: Option<String>,
+    pub temperature: Option<f64>,
+    pub max_tokens: Option<u32>,
+    pub max_iterations: Option<u32>,
+    pub orchestrator: AgentOrchestrator,
+    /// `None`: the prompt of the assistant.
+    pub prompt: Option<AgentPrompt>,
+    /// The tools that it has, by their own names; `None`: all.
+    pub tools: Option<Vec<String>>,
+    /// The skills that it sees; `None`: all.
+    pub skills: Option<BTreeSet<String>>,
+    /// The agents that it leads.
+    pub team: Vec<String>,
+    /// What it is told of them.
+    pub guidance: Option<String>,
+    pub branches: Vec<AgentBranch>,
+    /// The compiled `branches`.
+    pub choices: Vec<BranchChoice>,
+    pub access: Option<(AccessSettings, Arc<AccessRules>)>,
+    pub rounds: Option<u32>,
+    pub memory: MemoryScope,
+    /// The real path of the folder in which its tools work; `None`: the workspace.
+    pub workspace: Option<PathBuf>,
+}
+
+/// A branch of an agent that chooses.
+#[derive(Debug)]
+pub struct BranchChoice {
+    /// `None`: always.
+    pub when: Option<BoundedTemplate>,
+    pub agent: String,
+}
+
+/// The values of the names in `when`.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct BranchValues<'a> {
+    pub user_input: &'a str,
+    pub channel: &'a str,
+    pub chat: &'a str,
+    pub sender: &'a str,
+    pub files: &'a [String],
+}
+
+impl AgentProfile {
+    /// Returns the name of the agent that answers instead; `None` if this one answers itself. A condition that cannot be
+    /// evaluated does not fit, and that is logged.
+    pub fn chosen(&self, values: BranchValues<'_>) -> Option<&str> {
+        let fits = |choice: &&BranchChoice| match &choice.when {
+            None => true,
+            Some(when) => when.render(values).map(|text| !text.is_empty()).unwrap_or_else(|error| {
+                tracing::error!(
+                    agent = self.name,
+                    error,
+                    "the condition of a branch could not be evaluated; it does not fit"
+                );
+                false
+            }),
+        };
+        self.choices.iter().find(fits).map(|choice| choice.agent.as_str())
+    }
+
+    /// Returns true if its turns may do less than those of the assistant, so that what they start may not do more.
+    pub fn is_restricted(&self) -> bool {
+        self.tools.is_some()
+            || self.skills.is_some()
+            || self.access.is_some()
+            || self.workspace.is_some()
+            || self.memory != MemoryScope::Shared
+    }
+
+    /// Returns the agent for people and programs.
+    pub fn to_json(&self) -> Value {
+        let mut shown = json!({
+            "name": self.name,
+            "description": self.description,
+            "source": self.source,
+            "orchestrator": self.orchestrator,
+            "memory": self.memory,
+        });
+        let optional = [
+            ("version", self.version.as_ref().map(|version| json!(version))),
+            ("model", self.model.as_ref().map(|model| json!(model))),
+            ("temperature", self.temperature.map(|number| json!(number))),
+            ("max_tokens", self.max_tokens.map(|number| json!(number))),
+            ("max_iterations", self.max_iterations.map(|number| json!(number))),
+            ("rounds", self.rounds.map(|number| json!(number))),
+            ("tools", self.tools.as_ref().map(|tools| json!(tools))),
+            ("skills", self.skills.as_ref().map(|skills| json!(skills))),
+            ("agents", (!self.team.is_empty()).then(|| json!(self.team))),
+            ("branches", (!self.branches.is_empty()).then(|| json!(self.branches))),
+            ("permissions", self.access.as_ref().map(|(settings, _)| json!(settings))),
+            ("workspace", self.workspace.as_ref().map(|path| json!(path.display().to_string()))),
+        ];
+        for (key, value) in optional {
+            if let Some(value) = value {
+                shown[key] = value;
+            }
+        }
+        shown
+    }
+}

@@ -1,0 +1,165 @@
+//! The prompt of an agent: a text, or a template over the message and what is known around it.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::text::BoundedTemplate;
+
+/// The names that a template may use.
+const NAMES: [&str; 5] = ["user_input", "conversation_history", "user_preferences", "recent_tasks", "files"];
+
+/// The prompt of an agent.
+#[derive(Debug)]
+pub enum AgentPrompt {
+    /// The same for each message: it is part of the system prompt, which model services cache.
+    Fixed(Arc<str>),
+    /// Different for each message: it is rendered in the place of the message.
+    PerMessage { source: String, template: Box<BoundedTemplate> },
+}
+
+/// The values of the names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PromptValues {
+    pub user_input: String,
+    pub conversation_history: Vec<PastMessage>,
+    pub user_preferences: Vec<UserPreference>,
+    pub recent_tasks: Vec<PastTask>,
+    /// The paths of the files that came with the message.
+    pub files: Vec<String>,
+}
+
+/// A message of the conversation before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PastMessage {
+    pub role: String,
+    pub content: String,
+}
+
+/// What is known of the preferences of the person who writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UserPreference {
+    pub key: String,
+    pub value: String,
+}
+
+/// A task that was done for the person who writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PastTask {
+    pub input: String,
+    pub result: String,
+    pub success: bool,
+}
+
+impl AgentPrompt {
+    /// Compiles a prompt, and renders it with examples, so that no fault of it is left for a turn.
+    ///
+    /// # Errors
+    /// What is wrong, with the name of a missing key.
+    pub fn new(source: &str) -> Result<Self, String> {
+        let source = source.trim();
+        if source.is_empty() {
+            return Err("the prompt is empty".to_owned());
+        }
+        let template = BoundedTemplate::new(source, "an agent", &NAMES)?;
+        let example = template.render(PromptValues::example())?;
+        if template.used().is_empty() {
+            return Ok(Self::Fixed(example.trim().into()));
+        }
+        Ok(Self::PerMessage { source: source.to_owned(), template: Box::new(template) })
+    }
+
+    /// Returns the text, as written if it is different for each message.
+    pub fn source(&self) -> &str {
+        match self {
+            Self::Fixed(text) => text,
+            Self::PerMessage { source, .. } => source,
+        }
+    }
+
+    /// Returns the part of the system prompt.
+    pub fn fixed(&self) -> Option<&str> {
+        match self {
+            Self::Fixed(text) => Some(text),
+            Self::PerMessage { .. } => None,
+        }
+    }
+
+    /// Returns the names whose values the prompt needs for each message.
+    pub fn needed(&self) -> &[String] {
+        match self {
+            Self::Fixed(_) => &[],
+            Self::PerMessage { template, .. } => template.used(),
+        }
+    }
+
+    /// Returns the text in the place of a message. If the template cannot be rendered with these values, only the message is
+    /// filled in, and that is logged.
+    pub fn render(&self, values: &PromptValues) -> Option<String> {
+        let Self::PerMessage { source, template } = self else { return None };
+        Some(template.render(values).unwrap_or_else(|error| {
+            tracing::error!(error, "an agent's prompt could not be rendered; only the message is filled in");
+            ["{{user_input}}", "{{ user_input }}"]
+                .into_iter()
+                .fold(source.clone(), |text, name| text.replace(name, &values.user_input))
+        }))
+    }
+}
+
+impl PromptValues {
+    fn example() -> Self {
+        let text = || "example".to_owned();
+        Self {
+            user_input: text(),
+            conversation_history: vec![PastMessage { role: "user".to_owned(), content: text() }],
+            user_preferences: vec![UserPreference { key: text(), value: text() }],
+            recent_tasks: vec![PastTask { input: text(), result: text(), success: true }],
+            files: vec![text()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_checked_when_they_are_read() {
+        for (source, expected) in [
+            ("You are kind.", Ok("You are kind.")),
+            ("  {% raw %}{{ x }}{% endraw %} ", Ok("{{ x }}")),
+            ("", Err("the prompt is empty")),
+            ("{{ weather }}", Err("no name \"weather\"; there are user_input, conversation_history,")),
+            ("{% for m in conversation_history %}{{ m.text }}{% endfor %}", Err("template and is wrong (line 1)")),
+            ("{% if %}", Err("template and is wrong (line 1)")),
+            ("{{ user_input * 9 }}", Err("does not multiply")),
+        ] {
+            match (AgentPrompt::new(source), expected) {
+                (Ok(prompt), Ok(expected)) => assert_eq!(prompt.fixed(), Some(expected), "{source}"),
+                (Err(error), Err(part)) => assert!(error.contains(part), "{source}: {error}"),
+                (other, _) => panic!("{source}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_template_that_fails_in_a_turn_still_holds_the_message() {
+        let values = PromptValues { user_input: "hello {{ x }}".to_owned(), ..PromptValues::default() };
+        for (source, expected) in [
+            ("Q: {{ user_input }}", "Q: hello {{ x }}"),
+            (
+                "{% for t in recent_tasks %}{{ t.input }}{% else %}none{% endfor %}: {{ user_input }}",
+                "none: hello {{ x }}",
+            ),
+            // The example has a preference, and these values have none.
+            (
+                "{{ user_preferences[0].value }} {{user_input}} {{ user_input }}",
+                "{{ user_preferences[0].value }} hello {{ x }} hello {{ x }}",
+            ),
+        ] {
+            let prompt = AgentPrompt::new(source).unwrap();
+            assert_eq!((prompt.fixed(), prompt.render(&values).as_deref()), (None, Some(expected)), "{source}");
+        }
+        assert_eq!(AgentPrompt::new("fixed").unwrap().render(&values), None);
+    }
+}

@@ -1,0 +1,262 @@
+//! Finds profiles, and makes agents of them.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use super::built_in::{OTHER_NAMES, built_in_text};
+use super::definition::AgentDefinition;
+use super::manifest::{ManifestProblem, PROFILE_FILE, ProfileManifest, PromptSource};
+use super::profile::{AgentProfile, DEFAULT_AGENT};
+use super::prompt::AgentPrompt;
+use crate::guard::{AccessRules, AccessSettings, Jail};
+use crate::skills::{SkillFile, SkillProblem, SkillSource, SourceScan};
+use crate::tools::{TOOL_NAMES, canonical_name, nearest_tool};
+
+/// How a prompt in a file is written in the configuration.
+const FILE_PREFIX: &str = "file:";
+/// The largest file of a prompt, in bytes.
+const MAX_PROMPT: u64 = 32 << 10;
+/// The most profiles whose prompt is that of another one, in a row.
+const MAX_BASES: usize = 8;
+
+/// A profile that was found.
+pub(super) struct FoundProfile {
+    pub manifest: ProfileManifest,
+    /// `built-in`, or the path of the file.
+    pub source: String,
+    pub files: ProfileFiles,
+}
+
+/// The folder of a profile.
+pub(super) enum ProfileFiles {
+    BuiltIn(&'static Path),
+    Folder { jail: Arc<Jail>, folder: String },
+}
+
+impl ProfileFiles {
+    fn read(&self, file: &str) -> Result<String, String> {
+        let is_plain =
+            Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        if !is_plain || file.trim().is_empty() {
+            return Err(format!("{file:?} is no file of the profile's folder"));
+        }
+        match self {
+            Self::BuiltIn(folder) => {
+                built_in_text(folder, file).map(str::to_owned).ok_or_else(|| format!("{file}: no such file"))
+            }
+            Self::Folder { jail, folder } => {
+                let content = jail.read(&format!("{folder}/{file}")).map_err(|error| error.to_string())?;
+                String::from_utf8(content.bytes).map_err(|_| format!("{file}: is not valid UTF-8"))
+            }
+        }
+    }
+}
+
+/// Finds the profiles in the folders of skills. The first of a name counts.
+pub(super) fn profiles_of(sources: &[SkillSource]) -> (Vec<FoundProfile>, Vec<SkillProblem>) {
+    let (mut profiles, mut problems) = (Vec::<FoundProfile>::new(), Vec::new());
+    let mut seen = HashSet::new();
+    for source in sources {
+        // What is wrong with a whole source is reported with its skills.
+        let Ok(Some(jail)) = source.open() else { continue };
+        let jail = Arc::new(jail);
+        let SourceScan { files, .. } = source.scan_for(&jail, &[PROFILE_FILE]);
+        for file in files {
+            let path = jail.root().join(file.path());
+            if is_left_out(&file) || !seen.insert(path.clone()) {
+                continue;
+            }
+            let shown = path.display().to_string();
+            let problem = |(line, problem): ManifestProblem| SkillProblem { path: shown.clone(), line, problem };
+            let read = jail.read(&file.path()).map_err(|error| (None, error.to_string()));
+            let manifest = match read.and_then(|content| ProfileManifest::parse(&content.bytes)) {
+                Ok(manifest) => manifest,
+                Err(fault) => {
+                    problems.push(problem(fault));
+                    continue;
+                }
+            };
+            problems.extend(manifest.warnings.iter().cloned().map(problem));
+            let name = &manifest.name;
+            if let Some(first) = profiles.iter().find(|other| other.manifest.name == *name) {
+                let reason = format!("has the name {name}, as {} has: only the first is used", first.source);
+                problems.push(problem((None, reason)));
+            } else if name == DEFAULT_AGENT {
+                let reason = format!(
+                    "the name {DEFAULT_AGENT} is that of the default agent; give the profile another name, and set \
+                     profile = \"NAME\" in [agents.{DEFAULT_AGENT}] of config.toml"
+                );
+                problems.push(problem((None, reason)));
+            } else {
+                let files = ProfileFiles::Folder { jail: jail.clone(), folder: file.folder };
+                profiles.push(FoundProfile { manifest, source: shown, files });
+            }
+        }
+    }
+    (profiles, problems)
+}
+
+/// Returns true for a folder whose name begins with `_` or `.`.
+fn is_left_out(file: &SkillFile) -> bool {
+    file.folder
+        .split('/')
+        .any(|name| name.starts_with(['_', '.']) && name != "." && !matches!(name, ".claude" | ".agents"))
+}
+
+/// Makes an agent of a profile. `all` are the profiles by name.
+pub(super) fn agent_of(
+    profile: &FoundProfile,
+    all: &BTreeMap<String, FoundProfile>,
+) -> Result<AgentProfile, ManifestProblem> {
+    let FoundProfile { manifest, source, .. } = profile;
+    let prompt = prompt_of(profile, all, 0)?;
+    let prompt = prompt.as_deref().map(AgentPrompt::new).transpose().map_err(|wrong| (None, wrong))?;
+    let tools = manifest.tools.as_deref().map(tool_names).transpose();
+    let access = manifest.access.as_ref().map(access_of).transpose();
+    Ok(AgentProfile {
+        name: manifest.name.clone(),
+        description: manifest.description.clone(),
+        source: source.clone(),
+        version: Some(manifest.version.clone()),
+        model: manifest.model.clone(),
+        temperature: manifest.temperature,
+        max_tokens: manifest.max_tokens,
+        max_iterations: manifest.max_iterations,
+        orchestrator: manifest.orchestrator,
+        prompt,
+        tools: tools.map_err(|wrong| (None, format!("tools: {wrong}")))?,
+        team: manifest.team.clone(),
+        branches: manifest.branches.clone(),
+        guidance: None,
+        choices: Vec::new(),
+        skills: manifest.skills.clone().map(|skills| skills.into_iter().collect()),
+        access: access.map_err(|(list, wrong)| (None, format!("permissions.{list}: {wrong}")))?,
+        rounds: manifest.rounds,
+        memory: manifest.memory,
+        workspace: None,
+    })
+}
+
+/// Returns the text of a profile's prompt; `None` is that of the assistant.
+fn prompt_of(
+    profile: &FoundProfile,
+    all: &BTreeMap<String, FoundProfile>,
+    depth: usize,
+) -> Result<Option<String>, ManifestProblem> {
+    match &profile.manifest.prompt {
+        PromptSource::Inline(text) => Ok(Some(text.clone())),
+        PromptSource::File(file) => {
+            profile.files.read(file).map(Some).map_err(|wrong| (None, format!("prompt.file: {wrong}")))
+        }
+        PromptSource::OfAgent => {
+            let Some(name) = profile.manifest.agent.as_deref().filter(|name| *name != profile.manifest.name) else {
+                return Ok(None);
+            };
+            let other = all.get(name).or_else(|| all.get(other_name(name)?));
+            let other = other.ok_or_else(|| (None, format!("agent: Agent '{name}' not found")))?;
+            if depth >= MAX_BASES {
+                return Err((None, "agent: the prompts of the agents refer to each other".to_owned()));
+            }
+            prompt_of(other, all, depth + 1)
+        }
+    }
+}
+
+/// Returns the built-in agent that does the work of one of another system.
+pub(super) fn other_name(name: &str) -> Option<&'static str> {
+    OTHER_NAMES.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, name)| *name)
+}
+
+/// Returns the own names of tools. Those of an MCP server are known only when it runs.
+fn tool_names(names: &[String]) -> Result<Vec<String>, String> {
+    let mut own: Vec<String> = Vec::new();
+    for name in names {
+        let known = canonical_name(name).map(str::to_owned).or_else(|| name.contains("__").then(|| name.clone()));
+        let known = known.ok_or_else(|| {
+            let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
+            let names = TOOL_NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+            format!("{name:?} is no tool{near}; there are {names}")
+        })?;
+        if !own.contains(&known) {
+            own.push(known);
+        }
+    }
+    Ok(own)
+}
+
+fn access_of(settings: &AccessSettings) -> Result<(AccessSettings, Arc<AccessRules>), (&'static str, String)> {
+    Ok((settings.clone(), Arc::new(AccessRules::new(settings)?)))
+}
+
+/// Overrides an agent by what the configuration says. `base` is the folder of the configuration file.
+///
+/// # Errors
+/// All keys that are wrong, and why.
+pub(super) fn override_by(
+    definition: &AgentDefinition,
+    mut agent: AgentProfile,
+    base: &Path,
+) -> (AgentProfile, Vec<(String, String)>) {
+    let mut faults = Vec::new();
+    let mut fault = |key: &str, wrong: String| faults.push((key.to_owned(), wrong));
+    if !definition.description.trim().is_empty() {
+        definition.description.trim().clone_into(&mut agent.description);
+    }
+    if !definition.model.is_empty() {
+        agent.model = Some(definition.model.clone());
+    }
+    if !definition.prompt.is_empty() {
+        match prompt_text(&definition.prompt, base).and_then(|text| AgentPrompt::new(&text)) {
+            Ok(prompt) => agent.prompt = Some(prompt),
+            Err(wrong) => fault("prompt", wrong),
+        }
+    }
+    if let Some(tools) = &definition.tools {
+        match tool_names(tools) {
+            Ok(tools) => agent.tools = Some(tools),
+            Err(wrong) => fault("tools", wrong),
+        }
+    }
+    if let Some(skills) = &definition.skills {
+        agent.skills = Some(skills.iter().cloned().collect());
+    }
+    if let Some(permissions) = &definition.permissions {
+        match access_of(permissions) {
+            Ok(access) => agent.access = Some(access),
+            Err((list, wrong)) => fault(&format!("permissions.{list}"), wrong),
+        }
+    }
+    if let Some(team) = &definition.agents {
+        agent.team.clone_from(team);
+    }
+    if !definition.branches.is_empty() {
+        agent.branches.clone_from(&definition.branches);
+    }
+    agent.orchestrator = definition.orchestrator.unwrap_or(agent.orchestrator);
+    agent.rounds = definition.rounds.or(agent.rounds);
+    agent.memory = definition.memory.unwrap_or(agent.memory);
+    agent.temperature = definition.temperature.or(agent.temperature);
+    agent.max_tokens = definition.max_tokens.or(agent.max_tokens);
+    agent.max_iterations = definition.max_iterations.or(agent.max_iterations);
+    (agent, faults)
+}
+
+/// Returns the text of a prompt that the configuration gives or names.
+fn prompt_text(written: &str, base: &Path) -> Result<String, String> {
+    let Some(path) = written.strip_prefix(FILE_PREFIX) else { return Ok(written.to_owned()) };
+    let path = base.join(path.trim());
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let found = path.metadata().map_err(failed)?;
+    if !found.is_file() {
+        return Err(format!("{}: is not a file", path.display()));
+    }
+    let mut bytes = Vec::new();
+    File::open(&path).map_err(failed)?.take(MAX_PROMPT + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_PROMPT {
+        return Err(format!("{}: is larger than {MAX_PROMPT} bytes", path.display()));
+    }
+    String::from_utf8(bytes).map_err(|_| format!("{}: is not valid UTF-8", path.display()))
+}

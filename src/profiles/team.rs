@@ -1,0 +1,120 @@
+//! Agents that lead others, and agents that choose another one by the message.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::definition::AgentOrchestrator;
+use super::profile::{AgentProfile, BranchChoice, BranchValues};
+use crate::text::BoundedTemplate;
+
+/// The most agents of a team, and the most branches.
+const MAX_TEAM: usize = 20;
+/// The agents of `parallel_explore` that names none.
+const EXPLORER: &str = "explorer";
+/// The tool that hands a task to an agent.
+const SPAWN: &str = "spawn";
+/// The names that `when` may use.
+const NAMES: [&str; 5] = ["user_input", "channel", "chat", "sender", "files"];
+
+const LEAD: &str = "You lead the agents below. Split what is asked into tasks, and hand each to the agent that fits best, with \
+spawn(task, agent): say all that the agent needs, for it knows nothing of this conversation. Hand out tasks that do not depend on \
+each other in one response, so that they run side by side; each answer is the result of its call. Then check the answers against \
+the question, hand out what is missing, and answer from them. What needs no agent, answer yourself.";
+const EXPLORE: &str = "You answer a question by exploring its parts side by side. Split it into two to six questions that do not \
+depend on each other, and hand all of them out in one response with spawn(task, agent) to the agents below: say in each where to \
+look, and what to answer. Each answer is the result of its call. Then combine them: what they agree on, where they contradict each \
+other, with the places that they name. Ask again only for what is missing.";
+
+/// Adds to an agent what it needs of the others, which `all` holds.
+///
+/// # Errors
+/// The key, and what is wrong with it.
+pub(super) fn complete(
+    mut agent: AgentProfile,
+    all: &BTreeMap<String, Arc<AgentProfile>>,
+) -> Result<AgentProfile, (&'static str, String)> {
+    let is_lead = matches!(agent.orchestrator, AgentOrchestrator::MultiAgent | AgentOrchestrator::ParallelExplore);
+    let is_chooser = agent.orchestrator == AgentOrchestrator::Conditional;
+    if !is_lead && !agent.team.is_empty() {
+        return Err(("agents", "is for orchestrator = \"multi_agent\" or \"parallel_explore\"".to_owned()));
+    }
+    if !is_chooser && !agent.branches.is_empty() {
+        return Err(("branches", "is for orchestrator = \"conditional\"".to_owned()));
+    }
+    if agent.orchestrator == AgentOrchestrator::ParallelExplore && agent.team.is_empty() {
+        agent.team.push(EXPLORER.to_owned());
+    }
+    if is_lead {
+        lead(&mut agent, all)?;
+    }
+    if is_chooser {
+        choose(&mut agent, all)?;
+    }
+    Ok(agent)
+}
+
+fn lead(agent: &mut AgentProfile, all: &BTreeMap<String, Arc<AgentProfile>>) -> Result<(), (&'static str, String)> {
+    if agent.team.is_empty() || agent.team.len() > MAX_TEAM {
+        return Err(("agents", format!("names {} agents; a lead has 1 to {MAX_TEAM}", agent.team.len())));
+    }
+    let explores = agent.orchestrator == AgentOrchestrator::ParallelExplore;
+    let mut guidance = if explores { EXPLORE } else { LEAD }.to_owned();
+    guidance.push('\n');
+    for name in &agent.team {
+        let member = other(name, agent, all).map_err(|wrong| ("agents", wrong))?;
+        guidance.push_str(&format!("\n- {name}: {}", member.description));
+    }
+    agent.guidance = Some(guidance);
+    if let Some(tools) = agent.tools.as_mut().filter(|tools| !tools.iter().any(|tool| tool == SPAWN)) {
+        tools.push(SPAWN.to_owned());
+    }
+    Ok(())
+}
+
+fn choose(agent: &mut AgentProfile, all: &BTreeMap<String, Arc<AgentProfile>>) -> Result<(), (&'static str, String)> {
+    let wrong = |wrong: String| Err(("branches", wrong));
+    if agent.branches.is_empty() || agent.branches.len() > MAX_TEAM {
+        return wrong(format!("has {} branches; there are 1 to {MAX_TEAM}", agent.branches.len()));
+    }
+    if agent.is_restricted() || agent.prompt.is_some() {
+        let reason = "is conditional, which only chooses: set prompt, tools and limits on the agents that it chooses";
+        return Err(("orchestrator", reason.to_owned()));
+    }
+    for branch in &agent.branches {
+        let chosen = other(&branch.agent, agent, all).map_err(|wrong| ("branches", wrong))?;
+        if chosen.orchestrator == AgentOrchestrator::Conditional {
+            return wrong(format!("{} is conditional itself", chosen.name));
+        }
+        let when = branch.when.trim();
+        let source = format!("{{% if {when} %}}1{{% endif %}}");
+        let template = (!when.is_empty()).then(|| BoundedTemplate::new(&source, "an agent", &NAMES)).transpose();
+        let template = template.and_then(|when| {
+            when.as_ref().map_or(Ok(()), |when| when.render(BranchValues::default()).map(drop))?;
+            Ok(when)
+        });
+        match template {
+            Ok(when) => agent.choices.push(BranchChoice { when, agent: chosen.name.clone() }),
+            Err(error) => return wrong(format!("when = {when:?}: {error}")),
+        }
+    }
+    if agent.branches.last().is_none_or(|last| !last.when.trim().is_empty()) {
+        return wrong("has no last branch without `when`, for messages that fit no other".to_owned());
+    }
+    Ok(())
+}
+
+/// Returns another agent by its own name.
+fn other<'a>(
+    name: &str,
+    agent: &AgentProfile,
+    all: &'a BTreeMap<String, Arc<AgentProfile>>,
+) -> Result<&'a AgentProfile, String> {
+    match all.get(name) {
+        Some(_) if name == agent.name => Err(format!("{name} is the agent itself")),
+        Some(other) => Ok(other),
+        None => {
+            let names: Vec<&str> = all.keys().map(String::as_str).collect();
+            Err(format!("Agent '{name}' not found; agents: {}", names.join(", ")))
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Jinja templates for prompts, within narrow limits, since a job's template is written by anybody who may create jobs, and an
+//! agent's may come from its workspace.
+
+use daoyou_channels::jinja::{self, BoundedOutput};
+use minijinja::value::Serde;
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, filters, functions, tests as checks};
+use serde::Serialize;
+
+/// The longest template, in bytes.
+const MAX_SOURCE: usize = 32 << 10;
+/// The longest rendered text, in bytes.
+const MAX_OUTPUT: usize = 100 << 10;
+/// The most steps of one rendering.
+const FUEL: u64 = 10_000;
+/// The longest `range`.
+const RANGE: isize = 1_000;
+/// The most texts that one template joins with `~` or `+`.
+const JOINS: usize = 16;
+/// The deepest nesting of tags.
+const RECURSION: usize = 16;
+/// The statements that a template may have: none that stores a text and could build a longer one from it.
+const STATEMENTS: [&str; 6] = ["if", "elif", "else", "endif", "for", "endfor"];
+const TEMPLATE: &str = "prompt";
+
+/// A prompt that is a template over a few names.
+#[derive(Debug)]
+pub struct BoundedTemplate {
+    environment: Environment<'static>,
+    /// The names that it uses, in order.
+    used: Vec<String>,
+}
+
+impl BoundedTemplate {
+    /// Compiles a prompt of `owner`, such as "a job", which may use `names`. Anything that makes a long text of a short one is
+    /// refused, since only output is counted.
+    ///
+    /// # Errors
+    /// Explains the fault to the author of the template.
+    pub fn new(source: &str, owner: &str, names: &[&str]) -> Result<Self, String> {
+        if source.len() > MAX_SOURCE {
+            return Err(format!(
+                "the prompt is longer than {MAX_SOURCE} bytes; put what is long into a file of the workspace"
+            ));
+        }
+        check_code(source, owner)?;
+        let mut environment = Environment::empty();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_fuel(Some(FUEL));
+        environment.set_recursion_limit(RECURSION);
+        environment.add_filter("upper", |text: &str| text.to_uppercase());
+        environment.add_filter("lower", |text: &str| text.to_lowercase());
+        environment.add_filter("trim", |text: &str| text.trim().to_owned());
+        environment.add_filter("length", filters::length);
+        environment.add_filter("default", filters::default);
+        environment.add_test("defined", checks::is_defined);
+        environment.add_function("range", range);
+        environment.add_template_owned(TEMPLATE.to_owned(), source.to_owned()).map_err(|error| describe(&error))?;
+        let template = environment.get_template(TEMPLATE).map_err(|error| describe(&error))?;
+        let is_global = |name: &String| environment.globals().any(|(global, _)| global == name);
+        let mut used: Vec<_> =
+            template.undeclared_variables(false).into_iter().filter(|name| !is_global(name)).collect();
+        used.sort();
+        if let Some(name) = used.iter().find(|name| !names.contains(&name.as_str())) {
+            return Err(format!("the prompt has no name {name:?}; there are {}", names.join(", ")));
+        }
+        Ok(Self { environment, used })
+    }
+
+    /// Returns the names that the template uses.
+    pub fn used(&self) -> &[String] {
+        &self.used
+    }
+
+    /// Renders the template with the fields of `values`.
+    ///
+    /// # Errors
+    /// Explains the fault in one line.
+    pub fn render(&self, values: impl Serialize) -> Result<String, String> {
+        let mut output = BoundedOutput::new(MAX_OUTPUT);
+        let rendered = self
+            .environment
+            .get_template(TEMPLATE)
+            .and_then(|template| template.render_captured_to(Value::from(Serde(values)), &mut output).map(drop));
+        match rendered {
+            Ok(()) => {
+                String::from_utf8(output.into_bytes()).map_err(|_| "the prompt's template made no text".to_owned())
+            }
+            Err(_) if output.is_full() => Err(format!("the prompt makes more than {MAX_OUTPUT} bytes of text")),
+            Err(error) => Err(describe(&error)),
+        }
+    }
+}
+
+fn range(from: isize, to: Option<isize>, step: Option<isize>) -> Result<Value, Error> {
+    let (first, last) = to.map_or((0, from), |to| (from, to));
+    match last.checked_sub(first) {
+        Some(length) if (-RANGE..=RANGE).contains(&length) => functions::range(from, to, step),
+        _ => Err(Error::new(ErrorKind::InvalidOperation, format!("a range here goes over {RANGE} numbers at most"))),
+    }
+}
+
+/// Refuses what makes a long text of a short one.
+fn check_code(source: &str, owner: &str) -> Result<(), String> {
+    let wrong = |words: String| Err(format!("the prompt is a template, and one of {owner} {words}"));
+    let mut joins = 0;
+    for tag in jinja::tags(source) {
+        if tag.code.contains('*') {
+            return wrong("does not multiply (*)".to_owned());
+        }
+        joins += tag.code.matches(['~', '+']).count();
+        let mut words = tag.names();
+        if !tag.is_statement {
+            continue;
+        }
+        match words.next() {
+            Some(statement) if !STATEMENTS.contains(&statement) => {
+                return wrong(format!("has no statement {statement:?}; there are {}, raw", STATEMENTS.join(", ")));
+            }
+            _ if words.any(|word| word == "recursive") => return wrong("has no recursive loops".to_owned()),
+            _ => {}
+        }
+    }
+    if joins > JOINS {
+        return wrong(format!("joins at most {JOINS} texts; write {{{{ a }}}}{{{{ b }}}} for a ~ b"));
+    }
+    Ok(())
+}
+
+/// Formats the error in one line.
+fn describe(error: &Error) -> String {
+    let words = match (error.kind(), error.detail()) {
+        (ErrorKind::OutOfFuel, _) => "it takes too many steps".to_owned(),
+        (ErrorKind::UndefinedError, Some(detail)) => detail.replace(" is undefined", " is missing"),
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+        (kind, None) => kind.to_string(),
+    };
+    let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
+    format!("the prompt is a template and is wrong{line}: {words}; text with {{{{ or {{% in it stands in {{% raw %}}")
+}

@@ -1,0 +1,76 @@
+//! The agent of a turn, as far as tools depend on it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use daoyou_channels::TurnSettings;
+
+use crate::guard::AccessRules;
+
+/// The agent of a turn. The default is the assistant, which has no limits of its own.
+#[derive(Clone, Debug, Default)]
+pub struct AgentScope {
+    /// Its name; empty: the turn may as well be of the agent that its chat has.
+    pub name: String,
+    /// What it, and those that it works for, may do with files and commands.
+    pub rules: Arc<[Arc<AccessRules>]>,
+    /// The skills that it sees; `None`: all.
+    pub skills: Option<BTreeSet<String>>,
+    /// It has memories of its own.
+    pub has_own_memory: bool,
+    /// The agents that it works for, whose limits hold for it.
+    pub within: Vec<String>,
+    /// The agents that it leads, which have limits of their own; empty: it leads nobody.
+    pub team: Vec<String>,
+    /// It has limits itself.
+    pub is_restricted: bool,
+}
+
+impl AgentScope {
+    /// Sets the agent of a turn that this one starts: `agent`, or the same as here. The limits of this turn hold for it, too.
+    pub fn delegate(&self, agent: Option<&str>, settings: &mut TurnSettings) {
+        let own = Some(self.name.clone()).filter(|name| !name.is_empty());
+        settings.agent = agent.map(str::to_owned).or_else(|| own.clone());
+        settings.within.clone_from(&self.within);
+        // The owner has given the members of a team their limits.
+        let is_member = agent.is_some_and(|agent| self.team.iter().any(|member| member == agent));
+        let limits = own.filter(|own| self.is_restricted && !is_member && settings.agent.as_deref() != Some(own));
+        settings.within.extend(limits.filter(|own| !self.within.contains(own)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_starts_stays_within_its_limits() {
+        let scope = |name: &str, within: &[&str], is_restricted| AgentScope {
+            name: name.to_owned(),
+            within: within.iter().map(|name| (*name).to_owned()).collect(),
+            is_restricted,
+            ..AgentScope::default()
+        };
+        let lead = AgentScope { team: vec!["coder".to_owned()], ..scope("lead", &["docs"], true) };
+        for (parent, agent, expected, within) in [
+            (lead.clone(), Some("coder"), Some("coder"), vec!["docs"]),
+            (lead, Some("tester"), Some("tester"), vec!["docs", "lead"]),
+            (scope("", &[], false), None, None, vec![]),
+            (scope("", &[], false), Some("coder"), Some("coder"), vec![]),
+            (scope("docs", &[], true), None, Some("docs"), vec![]),
+            (scope("docs", &[], true), Some("docs"), Some("docs"), vec![]),
+            (scope("docs", &[], true), Some("coder"), Some("coder"), vec!["docs"]),
+            (scope("coder", &["docs"], true), Some("tester"), Some("tester"), vec!["docs", "coder"]),
+            (scope("free", &["docs"], false), Some("tester"), Some("tester"), vec!["docs"]),
+            (scope("coder", &["docs"], true), None, Some("coder"), vec!["docs"]),
+        ] {
+            let mut settings = TurnSettings::default();
+            parent.delegate(agent, &mut settings);
+            assert_eq!(
+                (settings.agent.as_deref(), settings.within),
+                (expected, within.into_iter().map(str::to_owned).collect()),
+                "{parent:?}"
+            );
+        }
+    }
+}

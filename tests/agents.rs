@@ -1,0 +1,480 @@
+//! Agents: who answers which message, with which prompt, tools and limits, whatever happens meanwhile.
+
+use serde_json::{Value, json};
+use toml::Table;
+
+use crate::support::gateway::Message;
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+
+fn setup(model: &Model) -> Setup {
+    Setup::new().model(model).hook(Hook::bearer("in"))
+}
+
+/// Returns `[[routes]]` from pairs of a key and a value.
+fn routes(each: &[&[(&str, &str)]]) -> toml::Value {
+    let route = |pairs: &&[(&str, &str)]| {
+        let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), toml::Value::from(*value)));
+        toml::Value::Table(pairs.collect::<Table>())
+    };
+    toml::Value::Array(each.iter().map(route).collect())
+}
+
+fn system(request: &Value) -> &str {
+    request["messages"][0]["content"].as_str().expect("a system prompt")
+}
+
+fn tools(request: &Value) -> Vec<&str> {
+    request["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["function"]["name"].as_str()).collect()
+}
+
+/// Returns the last message of a request.
+fn last(request: &Value) -> &str {
+    request["messages"]
+        .as_array()
+        .and_then(|all| all.last())
+        .and_then(|last| last["content"].as_str())
+        .expect("a message")
+}
+
+fn write(gateway: &Gateway, path: &str, text: &str) {
+    let path = gateway.home().join(path);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_route_chooses_the_agent_with_its_prompt_tools_and_model() {
+    let (model, other) = (Model::start().await, Model::start().await);
+    let setup = setup(&model)
+        .hook(Hook::bearer("docs"))
+        .set("providers.other.kind", "openai")
+        .set("providers.other.api_key", "k")
+        .set("providers.other.base_url", other.base_url())
+        .set("agents.scribe.prompt", "You write documents.")
+        .set("agents.scribe.model", "other/large")
+        .set("agents.scribe.tools", vec!["read_file", "edit"])
+        .set("agents.scribe.temperature", 0.25)
+        .set("agents.scribe.max_tokens", 321)
+        .set("routes", routes(&[&[("channel", "webhook:d*"), ("sender", "ann"), ("agent", "scribe")]]));
+    let gateway = Gateway::start(setup).await;
+    let message = Message::new("hello").chat("c").sender("ann");
+    gateway.wait_done("docs", &gateway.accept("docs", &message).await).await;
+    gateway.ask("in", "c", "hello").await;
+    let of_scribe = &other.requests()[0];
+    assert!(system(of_scribe).starts_with("You write documents.\nYour workspace is "), "{}", system(of_scribe));
+    assert!(!system(of_scribe).contains("You are daoyou"));
+    assert_eq!(tools(of_scribe), ["read_file", "edit_file"]);
+    assert_eq!((&of_scribe["model"], &of_scribe["temperature"]), (&json!("large"), &json!(0.25)));
+    assert_eq!(of_scribe["max_tokens"], 321);
+    let of_assistant = &model.requests()[0];
+    assert!(system(of_assistant).starts_with("You are daoyou") && tools(of_assistant).contains(&"exec"));
+    assert!(of_assistant.get("temperature").is_none());
+    let turns = gateway.json(&["turns", "list"]).await;
+    let turn = turns.as_array().unwrap().iter().find(|turn| turn["session"] == "webhook:docs:c").unwrap();
+    let shown =
+        gateway.run(&["turns", "show", turn["turn"].as_str().unwrap_or_else(|| turn["id"].as_str().unwrap())]).await;
+    assert!(shown.stdout.contains("agent scribe, model other/large"), "{shown:?}");
+    let prompt = gateway.json(&["prompt", "--session", "webhook:docs:c"]).await;
+    assert_eq!((&prompt["agent"], &prompt["model"]), (&json!("scribe"), &json!("other/large")));
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agent_of_a_session_is_chosen_and_survives_a_restart() {
+    let model = Model::start().await;
+    let mut gateway = Gateway::start(setup(&model)).await;
+    assert!(gateway.ask("in", "c", "/agent").await.starts_with("Agent: assistant\n"));
+    let unknown = gateway.ask("in", "c", "/agent explore").await;
+    assert!(unknown.contains("Agent 'explore' not found. Did you mean explorer?"), "{unknown}");
+    assert!(gateway.ask("in", "c", "/agent explorer").await.contains("explorer"));
+    gateway.restart().await;
+    gateway.ask("in", "c", "hello").await;
+    gateway.ask("in", "other", "hello").await;
+    let requests = model.requests();
+    assert!(system(&requests[0]).starts_with("You explore code"), "{}", system(&requests[0]));
+    let offered = tools(&requests[0]);
+    assert!(offered.contains(&"grep") && offered.contains(&"repo_map") && offered.contains(&"git_log"), "{offered:?}");
+    for tool in ["write_file", "edit_file", "exec", "message", "spawn", "remember", "cron", "find_tools"] {
+        assert!(!offered.contains(&tool), "{tool}");
+    }
+    assert!(system(&requests[1]).starts_with("You are daoyou"));
+    // What the agent has not cannot be called either.
+    let call = Reply::tool("bash", &json!({"command": "touch x"}));
+    model.on("try it", [call, Reply::text("no")]);
+    gateway.ask("in", "c", "try it").await;
+    let told = last(model.requests().last().unwrap()).to_owned();
+    assert!(told.contains("\"bash\" is not available in this turn"), "{told}");
+    assert!(gateway.ask("in", "c", "/agent default").await.contains("usual agent"));
+    gateway.ask("in", "c", "hello").await;
+    assert!(system(model.requests().last().unwrap()).starts_with("You are daoyou"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_have_the_agent_of_the_route_whatever_is_chosen() {
+    let model = Model::start().await;
+    let hook = Hook::bearer("out").trusting(&["ann"]);
+    let setup = Setup::new()
+        .model(&model)
+        .hook(hook)
+        .set("agents.desk.prompt", "You are the front desk.")
+        .set("agents.desk.tools", Vec::<String>::new())
+        .set("routes", routes(&[&[("channel", "webhook:out"), ("agent", "desk")]]));
+    let gateway = Gateway::start(setup).await;
+    let say = async |sender: &str, text: &str| {
+        let message = Message::new(text).chat("c").sender(sender);
+        gateway.wait_done("out", &gateway.accept("out", &message).await).await.text("reply").to_owned()
+    };
+    let refused = say("eve", "/agent coder").await;
+    assert!(refused.contains("trusted senders"), "{refused}");
+    say("eve", "hello").await;
+    assert!(say("ann", "/agent coder").await.contains("coder"));
+    say("eve", "hello again").await;
+    say("ann", "hello").await;
+    let requests = model.requests();
+    for request in &requests[..2] {
+        assert!(system(request).starts_with("You are the front desk.") && tools(request).is_empty());
+    }
+    assert!(system(&requests[2]).starts_with("You are a software engineer."));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sub_agent_is_of_the_named_agent_within_the_limits_of_its_maker() {
+    let model = Model::start().await;
+    let spawn = |task: &str, agent: &str| Reply::tool("spawn", &json!({"task": task, "agent": agent, "wait": true}));
+    model.on("look around", [spawn("find the door", "explorer"), Reply::text("done")]);
+    model.on("find the door", [Reply::text("there")]);
+    model.on("as the lead", [spawn("build the door", "coder"), Reply::text("done")]);
+    model.on("build the door", [Reply::text("built")]);
+    model.on("ask nobody", [spawn("x", "nobody"), Reply::text("done")]);
+    let gateway = Gateway::start(
+        setup(&model)
+            .set("agents.lead.prompt", "You lead.")
+            .set("agents.lead.tools", vec!["spawn", "read_file", "exec"]),
+    )
+    .await;
+    assert_eq!(gateway.ask("in", "c", "look around").await, "done");
+    let request = &model.requests_about("find the door")[0];
+    assert!(system(request).starts_with("You explore code"));
+    assert!(!tools(request).contains(&"write_file") && tools(request).contains(&"grep"));
+    gateway.ask("in", "c", "/agent lead").await;
+    gateway.ask("in", "c", "as the lead").await;
+    let request = &model.requests_about("build the door")[0];
+    assert!(system(request).starts_with("You are a software engineer."));
+    // At depth 1 of 2 it may have sub-agents as well.
+    let mut offered = tools(request);
+    offered.sort_unstable();
+    assert_eq!(offered, ["exec", "read_file", "spawn"], "no more than the lead has");
+    gateway.ask("in", "c", "ask nobody").await;
+    let told = last(model.requests().last().unwrap()).to_owned();
+    assert!(told.contains("Nothing was started: Agent 'nobody' not found"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_are_answered_by_their_agent() {
+    let model = Model::start().await;
+    model.on(
+        "schedule it",
+        [
+            Reply::tool("cron", &json!({"action": "add", "message": "tool job", "every": "24h", "agent": "reviewer"})),
+            Reply::text("scheduled"),
+        ],
+    );
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink));
+    let gateway = Gateway::start(setup).await;
+    let add = ["cron", "add", "--name", "n", "--every", "12h", "--prompt", "review all", "--agent"];
+    let unknown = gateway.run(&[&add[..], &["nobody"]].concat()).await;
+    assert!(
+        unknown.code == Some(1) && unknown.stderr.contains("Agent 'nobody' not found; agents: assistant, coder"),
+        "{unknown:?}"
+    );
+    assert_eq!(gateway.run(&[&add[..], &["Translator"]].concat()).await.code, Some(0));
+    assert_eq!(gateway.json(&["cron", "show", "n"]).await["agent"], "translator");
+    assert_eq!(gateway.run(&["cron", "run", "n"]).await.code, Some(0));
+    model.wait_requests(1).await;
+    assert!(
+        system(&model.requests()[0]).starts_with("You are a translator.") && tools(&model.requests()[0]).is_empty()
+    );
+    gateway.ask("in", "c", "schedule it").await;
+    let jobs = gateway.json(&["cron", "list"]).await;
+    let job = jobs.as_array().unwrap().iter().find(|job| job["agent"] == "reviewer").unwrap();
+    gateway.run(&["cron", "run", job["id"].as_str().unwrap()]).await;
+    until("the job's request", async || (!model.requests_about("tool job").is_empty()).then_some(())).await;
+    assert!(system(&model.requests_about("tool job")[0]).starts_with("You review code."));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_profile_is_rejected_alone_and_others_answer() {
+    let model = Model::start().await;
+    let mut gateway = Gateway::start(setup(&model)).await;
+    let good = "name: poet\nversion: 1\ndescription: Rhymes\nprompt:\n  file: poet.md\ntools: [list_files]\n";
+    write(&gateway, "workspace/skills/poet/skill.yaml", good);
+    write(&gateway, "workspace/skills/poet/poet.md", "You rhyme.");
+    write(&gateway, "workspace/skills/broken/skill.yaml", "name: broken\nversion: 1\n");
+    gateway.restart().await;
+    let list = gateway.run(&["agents", "list"]).await;
+    assert!(list.stdout.contains("poet") && !list.stdout.contains("broken"), "{list:?}");
+    assert!(list.stderr.contains("skills/broken/skill.yaml: has no description"), "{list:?}");
+    assert!(gateway.logs().contains("has no description"));
+    let shown = gateway.json(&["agents", "show", "poet"]).await;
+    assert_eq!((&shown["prompt"], &shown["tools"]), (&json!("You rhyme."), &json!(["list_dir"])));
+    gateway.ask("in", "c", "/agent poet").await;
+    gateway.ask("in", "c", "hello").await;
+    assert!(system(&model.requests()[0]).starts_with("You rhyme.") && tools(&model.requests()[0]) == ["list_dir"]);
+    // An agent of the configuration does not go without its broken profile.
+    gateway.stop().await;
+    gateway.setup().clone_from(&setup(&model).set("agents.broken.description", "x"));
+    let check = gateway.run(&["config", "check"]).await;
+    assert!(
+        check.code == Some(78) && check.stderr.contains("agents.broken") && check.stderr.contains("no description"),
+        "{check:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_an_agent_is_said_at_the_start() {
+    let model = Model::start().await;
+    for (key, value, expected) in [
+        (
+            "agents.a.prompt",
+            "Hi {{ weather }}",
+            "agents.a.prompt: the prompt has no name \"weather\"; there are user_input,",
+        ),
+        ("agents.a.prompt", "file:no-such.md", "agents.a.prompt: "),
+        ("agents.a.profile", "nobody", "agents.a.profile: Skill 'nobody' not found"),
+        ("agents.a.orchestrator", "magic", "agents.a.orchestrator: \"magic\" is not known"),
+        ("agents.a.model", "nowhere/x", "agents.a.model: "),
+        ("agents.a.workspace", "../x", "agents.a.workspace: \"../x\" leaves the workspace"),
+    ] {
+        let mut gateway = Gateway::new(setup(&model).set(key, value));
+        let check = gateway.run(&["config", "check"]).await;
+        assert!(check.code == Some(78) && check.stderr.contains(expected), "{key} {value}: {check:?}");
+        assert!(check.stderr.contains("config.toml:"), "the line: {check:?}");
+        gateway.spawn();
+        assert_eq!(gateway.wait_exit().await.code(), Some(78), "{key} {value}");
+    }
+    let gateway = Gateway::new(setup(&model).set("routes", routes(&[&[("agent", "nobody")]])));
+    let check = gateway.run(&["config", "check"]).await;
+    assert!(check.code == Some(78) && check.stderr.contains("routes[0].agent: Agent 'nobody' not found"), "{check:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_resumes_keeps_its_agent() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    model.on("work", [Reply::tool("list_dir", &json!({"path": "."})), Reply::text("found").held_by(&gate)]);
+    let mut gateway = Gateway::start(setup(&model)).await;
+    gateway.ask("in", "c", "/agent explorer").await;
+    let id = gateway.accept("in", &Message::new("work").chat("c")).await;
+    gate.wait_arrived(1).await;
+    gateway.kill9().await;
+    // The route of the chat changes meanwhile, and somebody chooses another agent.
+    gateway.setup().clone_from(&setup(&model).set("routes", routes(&[&[("agent", "translator")]])));
+    gate.open();
+    gateway.up().await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "found");
+    let requests = model.requests_about("work");
+    assert!(requests.len() >= 3 && requests.iter().all(|request| system(request) == system(&requests[0])));
+    assert!(system(&requests[0]).starts_with("You explore code"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_gone_is_one_clear_answer() {
+    let model = Model::start().await;
+    let mut gateway = Gateway::start(setup(&model).set("agents.temp.prompt", "You help.")).await;
+    gateway.ask("in", "c", "/agent temp").await;
+    gateway.stop().await;
+    gateway.setup().clone_from(&setup(&model));
+    gateway.up().await;
+    let said = gateway.ask("in", "c", "hello").await;
+    assert!(said.contains("Agent 'temp' not found.") && said.contains("/agent default"), "{said}");
+    assert_eq!(model.count(), 0);
+    gateway.ask("in", "c", "/agent default").await;
+    assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_is_put_in_the_place_of_the_message() {
+    let model = Model::start().await;
+    let template = "Files: {{ files | length }}. Before: {% for m in conversation_history %}[{{ m.role }}: {{ m.content }}]{% endfor %}\n\
+                    Asked: {{ user_input }}";
+    let gateway = Gateway::start(
+        setup(&model)
+            .set("agents.form.prompt", template)
+            .set("agents.form.rounds", 1)
+            .set("routes", routes(&[&[("agent", "form")]])),
+    )
+    .await;
+    for text in ["one {{ x }}", "two", "three"] {
+        gateway.ask("in", "c", text).await;
+    }
+    let requests = model.requests();
+    assert!(
+        last(&requests[0]).starts_with("Files: 0. Before: \nAsked: one {{ x }}\n\n[Runtime Context]\n"),
+        "{}",
+        last(&requests[0])
+    );
+    assert!(!system(&requests[0]).contains("Files:") && !system(&requests[0]).contains("You are daoyou"));
+    assert!(
+        last(&requests[2]).contains("Asked: two]") && last(&requests[2]).contains("\nAsked: three\n\n"),
+        "{}",
+        last(&requests[2])
+    );
+    // One round: the message before, its answer, and this message.
+    let roles: Vec<_> =
+        requests[2]["messages"].as_array().unwrap().iter().map(|one| one["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "user"]);
+    assert_eq!(system(&requests[0]), system(&requests[2]), "what changes is behind what stays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permissions_narrow_files_and_commands() {
+    let model = Model::start().await;
+    let read = |path: &str| Reply::tool("read_file", &json!({ "path": path }));
+    let put = |path: &str| Reply::tool("write_file", &json!({"path": path, "content": "x"}));
+    let grep = Reply::tool("grep", &json!({"pattern": "canary"}));
+    model.on("work", [read("a.env"), read("docs/a.md"), put("src/x"), put("docs/x.md"), grep, Reply::text("done")]);
+    let rule = |pattern: &str, permission: &str| {
+        toml::Value::Table(Table::from_iter([
+            ("pattern".to_owned(), toml::Value::from(pattern)),
+            ("permission".to_owned(), toml::Value::from(permission)),
+        ]))
+    };
+    let setup = setup(&model)
+        .set("agents.docs.permissions.read", vec![rule("*.env", "deny")])
+        .set("agents.docs.permissions.write", vec![rule("docs/**", "allow")])
+        .set("routes", routes(&[&[("agent", "docs")]]));
+    let gateway = Gateway::start(setup).await;
+    write(&gateway, "workspace/a.env", "canary one");
+    write(&gateway, "workspace/docs/a.md", "canary two");
+    assert_eq!(gateway.ask("in", "c", "work").await, "done");
+    let requests = model.requests();
+    assert!(!tools(&requests[0]).contains(&"exec"), "a command would obey no pattern");
+    let results: Vec<_> = requests[1..].iter().map(last).collect();
+    for (result, expected) in results.iter().zip([
+        "permissions do not allow it",
+        "canary two",
+        "permissions do not allow it",
+        "x.md",
+        "docs/a.md",
+    ]) {
+        assert!(result.contains(expected), "{result}");
+    }
+    assert!(!results[4].contains("a.env"), "{}", results[4]);
+    assert!(!gateway.workspace().join("src/x").exists() && gateway.workspace().join("docs/x.md").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_with_its_own_folder_works_there() {
+    let model = Model::start().await;
+    let put = Reply::tool("write_file", &json!({"path": "x.txt", "content": "x"}));
+    let up = Reply::tool("read_file", &json!({"path": "../a.txt"}));
+    model.on("work", [put, up, Reply::text("done")]);
+    let setup = setup(&model).set("agents.lab.workspace", "lab").set("routes", routes(&[&[("agent", "lab")]]));
+    let gateway = Gateway::start(setup).await;
+    write(&gateway, "workspace/a.txt", "canary");
+    assert_eq!(gateway.ask("in", "c", "work").await, "done");
+    assert!(gateway.workspace().join("lab/x.txt").exists());
+    let requests = model.requests();
+    assert!(system(&requests[0]).contains("workspace/lab."), "{}", system(&requests[0]));
+    assert!(last(&requests[2]).contains("outside the workspace"), "{}", last(&requests[2]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_knows_what_its_memory_allows() {
+    let model = Model::start().await;
+    let remember = Reply::tool("remember", &json!({"content": "the code word is heron"}));
+    let own = Reply::tool("remember", &json!({"content": "the code word is otter"}));
+    model.on("keep the first", [remember, Reply::text("kept")]);
+    model.on("keep the second", [own, Reply::text("kept")]);
+    let gateway = Gateway::start(
+        setup(&model)
+            .set("owner.identities", vec!["webhook:in:me"])
+            .set("agents.own.memory", "own")
+            .set("agents.none.memory", "none")
+            .set("routes", routes(&[&[("chat", "own*"), ("agent", "own")], &[("chat", "none"), ("agent", "none")]])),
+    )
+    .await;
+    let say = async |chat: &str, text: &str| {
+        let message = Message::new(text).chat(chat).sender("me");
+        gateway.wait_done("in", &gateway.accept("in", &message).await).await;
+    };
+    say("a", "keep the first").await;
+    say("own1", "keep the second").await;
+    for (chat, heron, otter) in [("b", true, false), ("own2", false, true), ("none", false, false)] {
+        say(chat, "what is the code word?").await;
+        let request = model.requests().last().unwrap().clone();
+        let text = request["messages"].to_string();
+        assert_eq!((text.contains("heron"), text.contains("otter")), (heron, otter), "{chat}: {text}");
+        assert_eq!(tools(&request).contains(&"remember"), chat != "none", "{chat}");
+    }
+}
+
+/// A lead hands tasks to its agents, and gathers their answers in one turn, also after a kill.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lead_gathers_the_answers_of_its_team() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    let task = |task: &str, agent: &str| json!({ "task": task, "agent": agent });
+    let both = Reply::tool("spawn", &task("find the door", "explorer")).call_id("a");
+    let both = both.and_tool("spawn", &task("paint the door", "coder")).call_id("b");
+    model.on("the door", [both, Reply::text("all is done")]);
+    model.on("find the door", [Reply::text("it is north").held_by(&gate)]);
+    model.on("paint the door", [Reply::text("it is red").held_by(&gate)]);
+    let team = |setup: Setup| {
+        setup
+            .set("agents.lead.orchestrator", "multi_agent")
+            .set("agents.lead.agents", vec!["explorer", "coder"])
+            .set("agents.lead.tools", vec!["read_file"])
+            .set("routes", routes(&[&[("agent", "lead")]]))
+    };
+    let mut gateway = Gateway::start(team(setup(&model))).await;
+    let id = gateway.accept("in", &Message::new("open the door").chat("c")).await;
+    gate.wait_arrived(2).await;
+    gateway.kill9().await;
+    gate.open();
+    gateway.up().await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "all is done");
+    let lead = &model.requests_about("open the door")[0];
+    assert!(system(lead).contains("You lead the agents below") && system(lead).contains("\n- explorer: Explores code"));
+    assert_eq!(tools(lead), ["read_file", "spawn"]);
+    let end = model.requests_about("open the door").last().unwrap()["messages"].to_string();
+    assert!(end.contains("it is north") && end.contains("it is red"), "{end}");
+    let painter = &model.requests_about("paint the door")[0];
+    assert!(system(painter).starts_with("You are a software engineer.") && tools(painter).contains(&"write_file"));
+    // Others than its own agents it cannot ask.
+    let other = Reply::tool("spawn", &task("x", "tester"));
+    model.on("ask the tester", [other, Reply::text("no")]);
+    gateway.ask("in", "d", "ask the tester").await;
+    let told = last(model.requests().last().unwrap()).to_owned();
+    assert!(told.contains("name the agent, one of explorer, coder"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conditional_agent_chooses_by_the_message() {
+    let model = Model::start().await;
+    let branch = |pairs: &[(&str, &str)]| {
+        toml::Value::Table(
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), toml::Value::from(*value))).collect::<Table>(),
+        )
+    };
+    let branches = vec![
+        branch(&[("when", "'translate' in user_input | lower"), ("agent", "translator")]),
+        branch(&[("when", "sender == 'dev' and channel == 'webhook:in'"), ("agent", "coder")]),
+        branch(&[("agent", "assistant")]),
+    ];
+    let setup = setup(&model)
+        .set("agents.gate.orchestrator", "conditional")
+        .set("agents.gate.branches", branches)
+        .set("routes", routes(&[&[("agent", "gate")]]));
+    let gateway = Gateway::start(setup).await;
+    for (sender, text, expected) in [
+        ("ann", "Translate this", "You are a translator."),
+        ("dev", "fix it", "You are a software engineer."),
+        ("ann", "hello", "You are daoyou"),
+    ] {
+        let message = Message::new(text).chat("c").sender(sender);
+        gateway.wait_done("in", &gateway.accept("in", &message).await).await;
+        assert!(system(model.requests().last().unwrap()).starts_with(expected), "{sender} {text}");
+    }
+}
