@@ -1,6 +1,7 @@
 //! The command line.
 
 mod cron;
+mod mcp;
 mod memory;
 mod output;
 mod queue;
@@ -16,6 +17,7 @@ use clap_complete::Shell;
 use daoyou_channels::settings::Span;
 
 pub use cron::{CronAdd, CronCommand, CronJob};
+pub use mcp::McpCommand;
 pub use memory::{MemoryCommand, MemoryOwner};
 pub use output::Output;
 pub use queue::{ApprovalsCommand, QueueCommand, QueueItem, RetryArgs};
@@ -108,6 +110,9 @@ pub enum Command {
     /// List, show or check the skills of the agent
     #[command(subcommand, after_help = "Example:\n  daoyou skills list")]
     Skills(SkillsCommand),
+    /// List or test the MCP servers, list their tools, or take over servers of other programs
+    #[command(subcommand, after_help = "Example:\n  daoyou mcp list")]
+    Mcp(McpCommand),
     /// Show the next request to the model, and how many bytes and tokens each part of it takes
     #[command(
         after_help = "Examples:\n  daoyou prompt\n  daoyou prompt --session cli:work --message 'How are you?'\n  \
@@ -421,6 +426,7 @@ mod tests {
             "memory",
             "tools",
             "skills",
+            "mcp",
             "prompt",
             "trash",
             "models",

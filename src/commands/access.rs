@@ -149,8 +149,11 @@ pub async fn inspect(query: GatewayQuery, environment: &CommandEnvironment) -> a
                 | GatewayQuery::Tools
                 | GatewayQuery::Skills
                 | GatewayQuery::Skill(_)
+                | GatewayQuery::McpServers
                 | GatewayQuery::Models(ProbeScope::None) => environment.without_secrets()?,
                 GatewayQuery::TestChannel(_)
+                | GatewayQuery::McpTools(_)
+                | GatewayQuery::TestMcp(_)
                 | GatewayQuery::Models(_)
                 | GatewayQuery::Prompt { .. }
                 | GatewayQuery::Checks => environment.with_secrets()?,

@@ -16,7 +16,7 @@ use super::environment::{CommandEnvironment, has_terminal};
 use super::output::print;
 use super::render::print_fields;
 use super::{
-    CommandExit, agent, backup, chat, cron, doctor, gateway, memory, output, render, service, sessions, skills, status,
+    CommandExit, agent, backup, chat, cron, doctor, gateway, mcp, memory, output, render, service, sessions, skills, status,
     tools,
 };
 use crate::cli::{
@@ -100,6 +100,7 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         Command::Queue(command) => queue(command, &environment.home).await,
         Command::Approvals(command) => approvals(command, &environment.home).await,
         Command::Skills(command) => skills::run(command, &environment).await,
+        Command::Mcp(command) => Box::pin(mcp::run(command, &environment)).await,
         Command::Tools(command) => Box::pin(tools::run(command, cli.globals.raw, &environment)).await,
         Command::Trash(command) => trash(command, &environment).await,
         Command::Prompt(args) => Box::pin(tools::prompt(args, &environment)).await,

@@ -83,6 +83,16 @@ pub const SKILLS: TableColumns = &[
     ("WHAT IT IS FOR", "description"),
     ("REASON", "reason"),
 ];
+pub const MCP_SERVERS: TableColumns = &[
+    ("SERVER", "name"),
+    ("STATE", "state"),
+    ("TRANSPORT", "transport"),
+    ("TOOLS", "tools"),
+    ("LISTED", "age"),
+    ("LAST ERROR", "last_error"),
+];
+pub const MCP_TOOLS: TableColumns =
+    &[("TOOL", "name"), ("AVAILABLE", "available"), ("WHAT IT DOES", "description")];
 pub const CHANNELS: TableColumns = &[
     ("CHANNEL", "name"),
     ("KIND", "kind"),

@@ -163,10 +163,12 @@ pub fn read(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> ConfigD
         faults.push(whole_file(path, None, error.to_string()));
         Config::default()
     });
-    config.providers.sort_by_cached_key(|name, _| {
-        let table = join("providers", name);
+    let first_of = |tables: &str, name: &str| {
+        let table = join(tables, name);
         origins.iter().filter(|(key, _)| inside(key, &table)).map(|(_, origin)| origin.clone()).min()
-    });
+    };
+    config.providers.sort_by_cached_key(|name, _| first_of("providers", name));
+    config.mcp.sort_by_cached_key(|name, _| first_of("mcp", name));
     if let Some(file) = &mut config.channels.email.ca_file {
         *file = expand(&file.to_string_lossy(), base, env.get("HOME").map(Path::new));
     }

@@ -17,6 +17,7 @@ use crate::guard::ApprovalConfig;
 use crate::http::TlsConfig;
 use crate::llm::ProviderConfig;
 use crate::logging::LogConfig;
+use crate::mcp::McpServerConfig;
 use crate::memory::MemoryConfig;
 use crate::skills::SkillsConfig;
 use crate::store::StoreConfig;
@@ -37,6 +38,8 @@ pub struct Config {
     pub identities: BTreeMap<String, Vec<String>>,
     pub tools: ToolsConfig,
     pub skills: SkillsConfig,
+    /// MCP servers, in the order of the file.
+    pub mcp: IndexMap<String, McpServerConfig>,
     pub approval: ApprovalConfig,
     pub memory: MemoryConfig,
     pub cron: CronConfig,

@@ -152,6 +152,9 @@ impl GatewayQuery {
             Self::Tools => "/api/tools".to_owned(),
             Self::Skills => "/api/skills".to_owned(),
             Self::Skill(name) => format!("/api/skills/{}", escape(name)),
+            Self::McpServers => "/api/mcp".to_owned(),
+            Self::McpTools(name) => format!("/api/mcp/{}/tools", escape(name)),
+            Self::TestMcp(name) => format!("/api/mcp/{}/test", escape(name)),
             Self::Prompt { session, message } => {
                 with_query("/api/prompt", [("session", session.clone()), ("message", message.clone())])
             }

@@ -19,6 +19,7 @@ mod trash;
 mod upkeep;
 mod watchdog;
 
+pub use crate::mcp::{ImportedServer, import_servers};
 pub use crate::skills::check_skills;
 pub use build::{Gateway, Options, banner};
 pub use check::check;

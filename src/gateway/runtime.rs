@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use daoyou_channels::trust::SenderLists;
+use tokio::sync::Notify;
 
 use super::settings::{
     bus_settings, embedder, job_context, memory_settings, result_embedder, result_summarizer, secrets, size, timezone,
@@ -20,6 +21,7 @@ use crate::config::{Config, LoadedConfig};
 use crate::cron::{CronTool, JobService};
 use crate::home::Home;
 use crate::llm::Models;
+use crate::mcp::{McpServers, McpServersSetup};
 use crate::memory::{self, MemoryService};
 use crate::metrics::Metrics;
 use crate::phrases::Phrases;
@@ -28,7 +30,7 @@ use crate::query::ModelSelection;
 use crate::session::commands::{CommandContext, CommandHandler};
 use crate::session::lanes::ConcurrencyLimits;
 use crate::skills::{BUILT_IN_SKILLS, SkillCatalog, SkillHost, SkillSource, SkillTool};
-use crate::tools::{self, PrivateFolders, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache};
+use crate::tools::{self, PrivateFolders, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache, ToolsConfig};
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
 use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
@@ -40,6 +42,9 @@ use crate::turn::token_budget::TokenBudget;
 
 /// The folders of the workspace that are not open to every turn.
 pub(super) const PRIVATE: PrivateFolders = PrivateFolders::new(&[memory::FOLDER]);
+
+/// This program. Not the path of the file, which may be replaced on disk while the program runs.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// A snapshot of everything that depends on the configuration. A reload builds a new one and stores it once, in the gateway's
 /// `Live<Runtime>`; nothing in a snapshot changes. Whatever begins takes what it needs from one snapshot: the agent loop takes
@@ -54,6 +59,7 @@ pub struct Runtime {
     pub bus: Arc<BusSettings>,
     pub jobs: Arc<JobService>,
     pub memory: Arc<MemoryService>,
+    pub mcp: Arc<McpServers>,
     commands: Arc<CommandHandler>,
     /// Set right after the rest, because it needs the bus, and the bus reads its settings from the first snapshot.
     runner: OnceLock<Arc<TurnRunner>>,
@@ -69,10 +75,12 @@ pub(super) struct FixedParts {
     pub processes: Arc<Processes>,
     pub bus: WeakBus,
     pub started: Instant,
+    /// Notified when the tools of an MCP server have changed.
+    pub mcp_changed: Arc<Notify>,
 }
 
 impl Runtime {
-    /// Builds a snapshot without its runner.
+    /// Builds a snapshot without its runner. It takes over the MCP servers of `previous` whose settings are the same.
     ///
     /// # Errors
     /// The configuration is invalid, or the workspace cannot be opened.
@@ -81,6 +89,7 @@ impl Runtime {
         models: Arc<Models>,
         fixed: &FixedParts,
         restart_needed: Vec<String>,
+        previous: Option<&Self>,
     ) -> anyhow::Result<Self> {
         let config = &loaded.config;
         let memory = fixed.memory.with_settings(memory_settings(config, fixed.workspace.clone())?);
@@ -88,7 +97,10 @@ impl Runtime {
         let memory = Arc::new(memory.with_embedder(embedder(config, &models, &fixed.metrics)));
         let jobs = Arc::new(fixed.jobs.with_context(job_context(config)?));
         let skills = skill_catalog(config, &fixed.workspace);
+        let previous = previous.map(|previous| &*previous.mcp);
+        let mcp = mcp_servers(config, &fixed.workspace, &fixed.home, fixed.mcp_changed.clone(), previous)?;
         let mut deps = tool_deps(config, Some(&jobs), Some(&memory), Some(&fixed.processes), &fixed.bus, &skills);
+        deps.further.extend(mcp.tools());
         if config.agent.middleware.contains(&MiddlewareName::Cache) {
             deps.cache = Some(ToolResultCache::new(config.agent.cache.capacity, fixed.metrics.clone()));
         }
@@ -109,6 +121,7 @@ impl Runtime {
             tools: build_tools(config, &fixed.workspace, &fixed.home, deps)?,
             jobs: jobs.clone(),
             skills,
+            mcp: mcp.clone(),
             configured: config.agent.model.clone(),
             started: fixed.started,
         });
@@ -120,6 +133,7 @@ impl Runtime {
             bus: Arc::new(bus_settings(config, commands.clone())),
             jobs,
             memory,
+            mcp,
             commands,
             runner: OnceLock::new(),
         })
@@ -284,15 +298,37 @@ pub(super) fn skill_catalog(config: &Config, workspace: &Path) -> Arc<SkillCatal
     Arc::new(SkillCatalog::new(&config.skills, sources, BUILT_IN_SKILLS, SkillHost::of_process()))
 }
 
-/// Builds the tools over `workspace`. Commands can read the folders of skills.
+/// Returns the MCP servers that a gateway over `workspace` has; none is started.
+pub(super) fn mcp_servers(
+    config: &Config,
+    workspace: &Path,
+    home: &Home,
+    changed: Arc<Notify>,
+    previous: Option<&McpServers>,
+) -> anyhow::Result<Arc<McpServers>> {
+    if config.mcp.is_empty() {
+        return Ok(Arc::default());
+    }
+    let (exec, reserve) = (tool_settings(config, workspace).exec, config.store.reserve.0.0);
+    let runner = tools::command_runner(&exec, workspace, home.dir(), PRIVATE, reserve, OWN_PROGRAM.into())?;
+    let workspace = workspace.canonicalize().with_context(|| unopened(workspace))?;
+    let setup = McpServersSetup { home: home.dir(), workspace, runner, exec: &exec, changed };
+    Ok(Arc::new(McpServers::new(&config.mcp, setup, previous)))
+}
+
+/// Builds the tools over `workspace`.
 pub(super) fn build_tools(
     config: &Config,
     workspace: &Path,
     home: &Home,
     deps: ToolDeps,
 ) -> anyhow::Result<Arc<ToolExecutor>> {
-    // Not the path of the file: the program may be replaced on disk while it runs.
-    let exe = PathBuf::from("/proc/self/exe");
+    let settings = tool_settings(config, workspace);
+    Ok(Arc::new(tools::build(&settings, workspace, home.dir(), OWN_PROGRAM.into(), deps)?))
+}
+
+/// Returns the settings of the tools. Commands can read the folders of skills.
+fn tool_settings(config: &Config, workspace: &Path) -> ToolsConfig {
     let mut settings = config.tools.clone();
     let sources = SkillSource::all(&config.skills, workspace, std::env::home_dir().as_deref(), &[]);
     let inside = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
@@ -302,12 +338,13 @@ pub(super) fn build_tools(
     let is_narrow = |path: &PathBuf| path.parent().is_some() && user_home.as_ref() != Some(path);
     let outside = folders.filter(|path| !path.starts_with(&inside) && is_narrow(path));
     settings.exec.read_paths.extend(outside.map(|path| path.display().to_string()));
-    Ok(Arc::new(tools::build(&settings, workspace, home.dir(), exe, deps)?))
+    settings
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::McpServerConfig;
 
     #[test]
     fn the_names_of_the_tools_are_those_of_the_table() {
@@ -315,8 +352,10 @@ mod tests {
         let home = Home::open(Some(folder.path().join("home"))).unwrap();
         let workspace = folder.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
-        let config = Config::default();
-        let deps = tool_deps(&config, None, None, None, &WeakBus::default(), &skill_catalog(&config, &workspace));
+        let mut config = Config::default();
+        config.mcp.insert("x".to_owned(), McpServerConfig { command: vec!["x".to_owned()], ..McpServerConfig::default() });
+        let mut deps = tool_deps(&config, None, None, None, &WeakBus::default(), &skill_catalog(&config, &workspace));
+        deps.further.extend(mcp_servers(&config, &workspace, &home, Arc::default(), None).unwrap().tools());
         let built = build_tools(&config, &workspace, &home, deps).unwrap();
         let built: Vec<_> =
             built.registry().all().map(|(tool, _)| (tool.spec().name.clone(), tool.aliases())).collect();

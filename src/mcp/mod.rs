@@ -4,6 +4,7 @@ mod cache;
 mod client;
 mod config;
 mod content;
+mod import;
 mod listing;
 mod names;
 mod schema;
@@ -13,6 +14,7 @@ mod tools;
 
 pub use client::{McpError, McpErrorKind};
 pub use config::{McpAuthConfig, McpConfigFault, McpServerConfig, McpTransport, is_server_name};
+pub use import::{ImportedServer, import_servers};
 pub use listing::{ListedPrompt, ListedResource, ListedTool, PromptArgument, ServerListing};
 pub use server::{McpServer, ServerState, ServerStatus};
 pub use servers::{McpServers, McpServersSetup};

@@ -28,6 +28,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(600);
 /// What the servers run with.
 pub struct McpServersSetup<'a> {
     pub home: &'a Path,
+    /// A real path.
     pub workspace: PathBuf,
     pub runner: CommandRunner,
     pub exec: &'a ExecConfig,
@@ -129,11 +130,12 @@ impl McpServers {
         }
     }
 
-    /// Waits until every server was listed, or could not be, at most for `limit`.
-    pub async fn wait_for_lists(&self, limit: Duration) {
-        let missing = self.servers.iter().filter(|server| server.listing().is_none());
-        let each = missing.map(|server| async move { drop(server.refresh().await) });
+    /// Waits until every server was listed, or could not be, at most for `limit`. Returns false if there was none to list.
+    pub async fn wait_for_lists(&self, limit: Duration) -> bool {
+        let missing: Vec<_> = self.servers.iter().filter(|server| server.listing().is_none()).collect();
+        let each = missing.iter().map(|server| async move { drop(server.refresh().await) });
         drop(timeout(limit, futures_util::future::join_all(each)).await);
+        !missing.is_empty()
     }
 
     /// Ends all connections in an orderly way, at most for `limit`.

@@ -10,7 +10,7 @@ use super::names::{EXEC, FIND_TOOLS, RARELY_NEEDED};
 use super::schema::{schema_faults, schema_for_models};
 use super::tool::Tool;
 use crate::chat::ToolSpec;
-use crate::guard::runs_project_code;
+use crate::guard::{means_tool, runs_project_code};
 
 /// The longest name that model services accept.
 const NAME_CHARS: usize = 64;
@@ -72,7 +72,7 @@ impl ToolRegistry {
         if !faults.is_empty() {
             return Err(ToolRegistryError::Schema { name, faults: faults.join("; ") });
         }
-        let is_disabled = |word: &str| self.disabled.iter().any(|disabled| disabled.eq_ignore_ascii_case(word));
+        let is_disabled = |word: &str| self.disabled.iter().any(|disabled| means_tool(disabled, word));
         let runs_commands = runs_project_code(&name) && is_disabled(EXEC);
         if runs_commands || is_disabled(&name) || tool.aliases().iter().any(|alias| is_disabled(alias)) {
             self.disabled_tools.push(tool);

@@ -160,6 +160,9 @@ impl Inspect for Inspector {
             GatewayQuery::Tools => self.tool_rows(),
             GatewayQuery::Skills => self.skill_rows().await,
             GatewayQuery::Skill(name) => self.skill_text(&name).await,
+            GatewayQuery::McpServers => self.mcp_rows(),
+            GatewayQuery::McpTools(name) => self.mcp_tools(&name).await,
+            GatewayQuery::TestMcp(name) => self.test_mcp(&name).await,
             GatewayQuery::Prompt { session, message } => self.prompt(session, message).await,
             GatewayQuery::Checks => Ok(json!(Box::pin(self.checks()).await)),
         }

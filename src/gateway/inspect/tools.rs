@@ -34,7 +34,8 @@ impl Inspector {
         }
         let workspace = self.home.workspace(&self.config.agent.workspace);
         let skills = skill_catalog(&self.config, &workspace);
-        let deps = tool_deps(&self.config, None, None, None, &WeakBus::default(), &skills);
+        let mut deps = tool_deps(&self.config, None, None, None, &WeakBus::default(), &skills);
+        deps.further.extend(self.mcp()?.tools());
         build_tools(&self.config, &workspace, &self.home, deps).map_err(|error| error.to_string())
     }
 
