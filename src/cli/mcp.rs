@@ -9,7 +9,9 @@ use super::output::Output;
 #[derive(Clone, Debug, Subcommand)]
 pub enum McpCommand {
     /// List the MCP servers: their state, their tools, and what went wrong last
-    #[command(after_help = "Examples:\n  daoyou mcp list\n  daoyou mcp list --json | jq -r '.[] | select(.last_error).name'")]
+    #[command(
+        after_help = "Examples:\n  daoyou mcp list\n  daoyou mcp list --json | jq -r '.[] | select(.last_error).name'"
+    )]
     List(Output),
     /// Start a server, list what it offers, and say how long that took
     #[command(after_help = "Example:\n  daoyou mcp test files")]
@@ -31,7 +33,9 @@ pub enum McpCommand {
     ///
     /// Reads mcp.json, claude_desktop_config.json or .vscode/mcp.json, and prints a table [mcp.NAME] for each server. A part that is not understood
     /// is an error, and nothing is taken over then.
-    #[command(after_help = "Examples:\n  daoyou mcp import ~/.cursor/mcp.json\n  daoyou mcp import .vscode/mcp.json --add")]
+    #[command(
+        after_help = "Examples:\n  daoyou mcp import ~/.cursor/mcp.json\n  daoyou mcp import .vscode/mcp.json --add"
+    )]
     Import {
         /// The file
         file: PathBuf,

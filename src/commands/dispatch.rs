@@ -16,8 +16,8 @@ use super::environment::{CommandEnvironment, has_terminal};
 use super::output::print;
 use super::render::print_fields;
 use super::{
-    CommandExit, agent, backup, chat, cron, doctor, gateway, mcp, memory, output, render, service, sessions, skills, status,
-    tools,
+    CommandExit, agent, backup, chat, cron, doctor, gateway, mcp, memory, output, render, service, sessions, skills,
+    status, tools,
 };
 use crate::cli::{
     ApprovalsCommand, ChannelsCommand, Cli, Command, ModelsArgs, QueueCommand, StatusArgs, TrashCommand, TurnItem,

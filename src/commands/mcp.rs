@@ -53,7 +53,11 @@ pub async fn run(command: &McpCommand, environment: &CommandEnvironment) -> anyh
 fn describe_test(found: &Value, mut out: impl Write) -> std::io::Result<()> {
     let text = |key: &str| render::text(&found[key]);
     let took = found["took_ms"].as_u64().unwrap_or_default();
-    let how = if found["was_running"] == true { tr("it was running", "已在运行") } else { tr("it was started", "已启动") };
+    let how = if found["was_running"] == true {
+        tr("it was running", "已在运行")
+    } else {
+        tr("it was started", "已启动")
+    };
     writeln!(out, "{} {} ({took} ms, {how})", text("name"), tr("answers", "有应答"))?;
     writeln!(out, "{}: {}", tr("server", "服务器"), text("title"))?;
     writeln!(out, "{}: {}, {}", tr("protocol", "协议"), text("protocol"), text("transport"))?;

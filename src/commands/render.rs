@@ -91,8 +91,7 @@ pub const MCP_SERVERS: TableColumns = &[
     ("LISTED", "age"),
     ("LAST ERROR", "last_error"),
 ];
-pub const MCP_TOOLS: TableColumns =
-    &[("TOOL", "name"), ("AVAILABLE", "available"), ("WHAT IT DOES", "description")];
+pub const MCP_TOOLS: TableColumns = &[("TOOL", "name"), ("AVAILABLE", "available"), ("WHAT IT DOES", "description")];
 pub const CHANNELS: TableColumns = &[
     ("CHANNEL", "name"),
     ("KIND", "kind"),

@@ -7,14 +7,13 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use daoyou_channels::settings::Secret;
 use serde_json::Value;
 
 use super::check::check;
 use super::check_modules;
 use super::fault::{ConfigFault, SettingOrigin, inside, join, nearest_origin};
 use super::reader::ConfigReader;
-use super::secrets::SecretResolver;
+use super::secrets::{FoundSecret, SecretResolver};
 use super::settings::Config;
 use super::shape::SettingShape;
 use crate::home::expand;
@@ -45,7 +44,7 @@ pub struct LoadedConfig {
     /// The fingerprint of each secret, by key path.
     pub(super) prints: BTreeMap<String, u64>,
     /// The secrets that were read, by key path.
-    secrets: BTreeMap<String, Secret>,
+    secrets: BTreeMap<String, FoundSecret>,
 }
 
 impl LoadedConfig {
@@ -55,7 +54,7 @@ impl LoadedConfig {
     }
 
     /// Returns the secrets that were read, with their key paths.
-    pub fn secrets(&self) -> impl Iterator<Item = (&str, &Secret)> {
+    pub fn secrets(&self) -> impl Iterator<Item = (&str, &FoundSecret)> {
         self.secrets.iter().map(|(key, secret)| (key.as_str(), secret))
     }
 

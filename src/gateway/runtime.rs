@@ -353,7 +353,9 @@ mod tests {
         let workspace = folder.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
         let mut config = Config::default();
-        config.mcp.insert("x".to_owned(), McpServerConfig { command: vec!["x".to_owned()], ..McpServerConfig::default() });
+        config
+            .mcp
+            .insert("x".to_owned(), McpServerConfig { command: vec!["x".to_owned()], ..McpServerConfig::default() });
         let mut deps = tool_deps(&config, None, None, None, &WeakBus::default(), &skill_catalog(&config, &workspace));
         deps.further.extend(mcp_servers(&config, &workspace, &home, Arc::default(), None).unwrap().tools());
         let built = build_tools(&config, &workspace, &home, deps).unwrap();

@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn the_stricter_of_two_entries_holds() {
-        let tools = [("exec", Always), ("message", Never), ("github__*", Never), ("github__delete*", Always)].map(|(name, policy)| (name.to_owned(), policy));
+        let tools = [("exec", Always), ("message", Never), ("github__*", Never), ("github__delete*", Always)]
+            .map(|(name, policy)| (name.to_owned(), policy));
         let channels = [("email", Deny), ("webhook", Always), ("webhook:own", Never)];
         let config = ApprovalConfig {
             tools: tools.into(),

@@ -62,7 +62,13 @@ impl ListingCache {
     ///
     /// # Errors
     /// The disk refuses it.
-    pub(super) fn write(&self, server: &str, fingerprint: &str, listing: &ServerListing, listed_at: i64) -> io::Result<()> {
+    pub(super) fn write(
+        &self,
+        server: &str,
+        fingerprint: &str,
+        listing: &ServerListing,
+        listed_at: i64,
+    ) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let cached = CachedListing { version: VERSION, listed_at, listing: listing.clone() };
         let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
@@ -71,9 +77,11 @@ impl ListingCache {
         file.persist(&path).map_err(|error| error.error)?;
         for entry in fs::read_dir(&self.folder)?.flatten() {
             let name = entry.file_name();
-            let rest = name.to_str().and_then(|name| name.strip_prefix(server)?.strip_prefix('-')?.strip_suffix(".json"));
+            let rest =
+                name.to_str().and_then(|name| name.strip_prefix(server)?.strip_prefix('-')?.strip_suffix(".json"));
             // A server called `a-0123456789abcdef` has files that begin alike.
-            let is_old = rest.is_some_and(|rest| rest != fingerprint && rest.len() == fingerprint.len() && !rest.contains('-'));
+            let is_old =
+                rest.is_some_and(|rest| rest != fingerprint && rest.len() == fingerprint.len() && !rest.contains('-'));
             if is_old {
                 fs::remove_file(entry.path())?;
             }

@@ -47,8 +47,9 @@ pub struct McpAuthConfig {
 }
 
 impl McpAuthConfig {
+    /// Returns true if requests carry a token.
     pub fn is_set(&self) -> bool {
-        *self != Self::default()
+        !self.token_command.is_empty() || !self.token_url.is_empty() || !self.client_id.is_empty()
     }
 }
 
@@ -162,7 +163,9 @@ impl McpServerConfig {
             faults.push(McpConfigFault::new(&[""], wrong, NAME_RULE));
         }
         match (self.command.is_empty(), self.url.is_empty()) {
-            (true, true) => faults.push(McpConfigFault::new(&["command", "url"], "neither command nor url is set", ONE)),
+            (true, true) => {
+                faults.push(McpConfigFault::new(&["command", "url"], "neither command nor url is set", ONE))
+            }
             (false, false) => faults.push(McpConfigFault::new(&["url", "command"], "command is set as well", ONE)),
             (false, true) => faults.extend(self.command_faults()),
             (true, false) => faults.extend(self.url_faults()),
@@ -194,7 +197,11 @@ impl McpServerConfig {
             let is_name = !name.is_empty() && !name.contains(['=', '\0']) && !value.expose().contains('\0');
             if !is_name {
                 let wrong = format!("{name:?} cannot be an environment variable");
-                faults.push(McpConfigFault::new(&[&format!("env.{name}")], wrong, "a name without \"=\", a text without NUL"));
+                faults.push(McpConfigFault::new(
+                    &[&format!("env.{name}")],
+                    wrong,
+                    "a name without \"=\", a text without NUL",
+                ));
             }
         }
         for (key, is_set) in [("headers", !self.headers.is_empty()), ("auth", self.auth.is_set())] {
@@ -231,12 +238,16 @@ impl McpServerConfig {
         let auth = &self.auth;
         let is_client = !auth.token_url.is_empty() || !auth.client_id.is_empty() || auth.client_secret.is_some();
         let mut faults = Vec::new();
-        if !auth.is_set() {
+        if *auth == McpAuthConfig::default() {
             return faults;
         }
         if is_client != auth.token_command.is_empty() || (!is_client && !auth.scope.is_empty()) {
             let wrong = "it names neither or both of a token_command and client credentials";
-            faults.push(McpConfigFault::new(&["auth"], wrong, "token_command, or token_url, client_id and client_secret"));
+            faults.push(McpConfigFault::new(
+                &["auth"],
+                wrong,
+                "token_command, or token_url, client_id and client_secret",
+            ));
         } else if is_client {
             if !is_web_address(&auth.token_url) {
                 faults.push(McpConfigFault::new(&["auth.token_url"], "the value is no web address", ADDRESS));

@@ -136,7 +136,10 @@ mod tests {
             ),
             (json!({"content": [], "structuredContent": {"a": 1}}), "{\n  \"a\": 1\n}"),
             (json!({"content": [{"type": "text", "text": "{\"a\":1}"}], "structuredContent": {"a": 1}}), "{\"a\":1}"),
-            (json!({"content": [{"type": "hologram"}, 7]}), "[content of an unknown type \"hologram\"]\n\n[content of an unknown type \"none\"]"),
+            (
+                json!({"content": [{"type": "hologram"}, 7]}),
+                "[content of an unknown type \"hologram\"]\n\n[content of an unknown type \"none\"]",
+            ),
             (json!({"odd": true}), "{\n  \"odd\": true\n}"),
         ] {
             assert_eq!(ResultText::of_call(&result).text, expected, "{result}");

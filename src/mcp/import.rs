@@ -11,7 +11,17 @@ use super::config::{McpServerConfig, McpTransport, is_server_name};
 const LISTS: [&str; 4] = ["mcpServers", "servers", "mcp", "context_servers"];
 /// What has no meaning here and is left out without a word.
 const IGNORED: [&str; 12] = [
-    "type", "transport", "description", "name", "icon", "autoApprove", "alwaysAllow", "gallery", "version", "source", "dev",
+    "type",
+    "transport",
+    "description",
+    "name",
+    "icon",
+    "autoApprove",
+    "alwaysAllow",
+    "gallery",
+    "version",
+    "source",
+    "dev",
     "timeout",
 ];
 
@@ -32,7 +42,9 @@ pub fn import_servers(text: &str) -> Result<Vec<ImportedServer>, Vec<String>> {
         .map_err(|error| vec![format!("not JSON: {error}; allowed is an object with mcpServers or servers")])?;
     let found = LISTS.iter().find_map(|key| servers_of(&root[*key]).map(|servers| ((*key).to_owned(), servers)));
     let Some((list, servers)) = found else {
-        return Err(vec!["no servers: allowed is an object with mcpServers or servers, each entry a server".to_owned()]);
+        return Err(vec![
+            "no servers: allowed is an object with mcpServers or servers, each entry a server".to_owned(),
+        ]);
     };
     let (mut imported, mut faults) = (Vec::<ImportedServer>::new(), Vec::new());
     for (own_name, entry) in servers {
@@ -59,7 +71,13 @@ fn server_name(own_name: &str, taken: &[ImportedServer]) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
     let slug: String = own_name.trim().chars().map(plain).take(28).collect();
     let slug = slug.trim_matches('-');
-    let base = if is_server_name(own_name) { own_name } else if slug.is_empty() { "server" } else { slug };
+    let base = if is_server_name(own_name) {
+        own_name
+    } else if slug.is_empty() {
+        "server"
+    } else {
+        slug
+    };
     let is_free = |name: &str| taken.iter().all(|other| other.name != name);
     let numbered = (2..).map(|number| format!("{base}-{number}"));
     std::iter::once(base.to_owned()).chain(numbered).find(|name| is_free(name)).unwrap_or_default()
@@ -86,10 +104,14 @@ fn read_server(entry: &Value) -> Result<ServerTable, Vec<String>> {
             "args" => texts(value).map(|arguments| table.command.extend(arguments)),
             "env" => pairs(value).map(|env| table.env = env),
             "url" | "serverUrl" | "httpUrl" => text(value).map(|url| table.url = url),
-            "headers" | "requestInit" => pairs(value.get("headers").unwrap_or(value)).map(|headers| table.headers = headers),
+            "headers" | "requestInit" => {
+                pairs(value.get("headers").unwrap_or(value)).map(|headers| table.headers = headers)
+            }
             "disabled" => value.as_bool().map(|is| table.is_disabled = is).ok_or("true or false"),
             "enabled" => value.as_bool().map(|is| table.is_disabled = !is).ok_or("true or false"),
-            "includeTools" | "tools" => texts(value).map(|tools| table.tools = tools.into_iter().filter(|tool| tool != "*").collect()),
+            "includeTools" | "tools" => {
+                texts(value).map(|tools| table.tools = tools.into_iter().filter(|tool| tool != "*").collect())
+            }
             ignored if IGNORED.contains(&ignored) => Ok(()),
             other => {
                 faults.push(format!(
@@ -109,13 +131,16 @@ fn read_server(entry: &Value) -> Result<ServerTable, Vec<String>> {
             other => faults.push(format!("type: {other:?} is not known; known are stdio, http and sse")),
         }
     }
-    let of_inputs = table.env.values().chain(table.headers.values()).chain(&table.command).find(|text| text.contains("${input:"));
+    let of_inputs =
+        table.env.values().chain(table.headers.values()).chain(&table.command).find(|text| text.contains("${input:"));
     if let Some(text) = of_inputs {
         faults.push(format!("{text:?} asks for an input: put the value, or \"env:NAME\", in its place"));
     }
     if faults.is_empty() {
         let config = table.config();
-        faults.extend(config.faults("x").into_iter().map(|fault| format!("{}; allowed is {}", fault.wrong, fault.allowed)));
+        faults.extend(
+            config.faults("x").into_iter().map(|fault| format!("{}; allowed is {}", fault.wrong, fault.allowed)),
+        );
     }
     if faults.is_empty() { Ok(table) } else { Err(faults) }
 }
@@ -140,7 +165,8 @@ impl ServerTable {
     /// Returns the table of `config.toml`.
     fn table(&self, name: &str) -> String {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-        let list = |texts: &[String]| format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "));
+        let list =
+            |texts: &[String]| format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "));
         let mut table = format!("[mcp.{name}]\n");
         let mut line = |key: &str, value: String| {
             let _ = writeln!(table, "{key} = {value}");

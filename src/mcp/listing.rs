@@ -161,7 +161,12 @@ impl ServerListing {
             if seen.insert(uri.clone()) {
                 let text = |key: &str, max| line(entry[key].as_str().unwrap_or_default(), max);
                 let (name, media_type) = (text("name", MAX_TITLE), text("mimeType", MAX_TITLE));
-                resources.push(ListedResource { uri, name, description: text("description", MAX_DESCRIPTION), media_type });
+                resources.push(ListedResource {
+                    uri,
+                    name,
+                    description: text("description", MAX_DESCRIPTION),
+                    media_type,
+                });
             }
         }
         resources

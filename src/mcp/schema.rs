@@ -290,9 +290,7 @@ mod tests {
 
     #[test]
     fn odd_schemas_become_acceptable_ones() {
-        let object = |properties: Value| {
-            json!({"type": "object", "properties": properties, "required": [], "additionalProperties": false})
-        };
+        let object = |properties: Value| json!({"type": "object", "properties": properties, "required": [], "additionalProperties": false});
         for (schema, expected) in [
             (json!({}), object(json!({}))),
             (json!(true), object(json!({}))),
@@ -328,7 +326,8 @@ mod tests {
 
     #[test]
     fn free_objects_stay_free() {
-        let schema = json!({"type": "object", "properties": {"args": {"type": "object"}}, "required": ["args", "none"]});
+        let schema =
+            json!({"type": "object", "properties": {"args": {"type": "object"}}, "required": ["args", "none"]});
         let cleaned = clean_schema(&schema).unwrap();
         assert_eq!(cleaned["properties"]["args"]["additionalProperties"], json!(true), "{cleaned}");
         assert_eq!(cleaned["required"], json!(["args"]));
@@ -351,7 +350,8 @@ mod tests {
         let all: Vec<_> = (0..100).map(|_| json!({"$ref": "#/$defs/L9"})).collect();
         laughs.insert("L9".to_owned(), json!({"allOf": all}));
         for top in ["L7", "L9"] {
-            let schema = json!({"type": "object", "properties": {"a": {"$ref": format!("#/$defs/{top}")}}, "$defs": laughs});
+            let schema =
+                json!({"type": "object", "properties": {"a": {"$ref": format!("#/$defs/{top}")}}, "$defs": laughs});
             assert!(clean_schema(&schema).unwrap_err().contains("more than 1000"), "{top}");
         }
         let circle = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/A"}}});

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::cache::ListingCache;
 use super::client::{
-    ConnectTarget, HttpTarget, McpConnection, McpError, McpErrorKind, McpRequest, ProtocolEra, StdioTarget, TokenSource,
-    http_client,
+    ConnectTarget, HttpTarget, McpConnection, McpError, McpErrorKind, McpRequest, ProtocolEra, StdioTarget,
+    TokenSource, http_client,
 };
 use super::config::McpServerConfig;
 use super::listing::{ListKind, ServerListing};
@@ -264,7 +264,11 @@ impl McpServer {
         made.map_err(|error| failed(format!("its folder {}: {error}", home.display())))?;
         let command = ServerCommand {
             words: config.command.clone(),
-            environment: config.env.iter().map(|(name, value)| (name.clone(), Secret::expose(value).to_owned())).collect(),
+            environment: config
+                .env
+                .iter()
+                .map(|(name, value)| (name.clone(), Secret::expose(value).to_owned()))
+                .collect(),
             home: Some(home),
             network: config.network,
             is_sandboxed: config.sandbox,

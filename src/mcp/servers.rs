@@ -56,7 +56,11 @@ impl Default for OnceSemaphore {
 
 impl McpServers {
     /// Creates the servers of `config`; nothing is started. Servers of `previous` with the same settings are taken over.
-    pub fn new(config: &IndexMap<String, McpServerConfig>, setup: McpServersSetup<'_>, previous: Option<&Self>) -> Self {
+    pub fn new(
+        config: &IndexMap<String, McpServerConfig>,
+        setup: McpServersSetup<'_>,
+        previous: Option<&Self>,
+    ) -> Self {
         let McpServersSetup { home, workspace, runner, exec, changed } = setup;
         let host = Arc::new(McpHost {
             runner,
@@ -69,7 +73,8 @@ impl McpServers {
         let known = |name: &str, config: &McpServerConfig| {
             let servers = previous.map(|previous| previous.servers.as_slice()).unwrap_or_default();
             let server = servers.iter().find(|server| server.name == name)?;
-            let is_same = server.config == *config && server.host.exec == *exec && server.host.workspace == host.workspace;
+            let is_same =
+                server.config == *config && server.host.exec == *exec && server.host.workspace == host.workspace;
             is_same.then(|| Arc::clone(server))
         };
         let (enabled, disabled): (Vec<_>, Vec<_>) = config.iter().partition(|(_, config)| config.enabled);

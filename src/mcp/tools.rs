@@ -187,7 +187,11 @@ async fn list(servers: &[&Arc<McpServer>]) -> ToolResult {
         for (kind, resources) in kinds {
             lines.extend(resources.iter().take(MAX_LISTED).map(|resource| resource_line(&server.name, kind, resource)));
             if resources.len() > MAX_LISTED {
-                lines.push(format!("[{} further {kind}s of {} are left out]", resources.len() - MAX_LISTED, server.name));
+                lines.push(format!(
+                    "[{} further {kind}s of {} are left out]",
+                    resources.len() - MAX_LISTED,
+                    server.name
+                ));
             }
         }
         if lines.len() > before {

@@ -39,9 +39,7 @@ pub use arguments::parse_arguments;
 pub use build::{ToolDeps, ToolSetupError, build, command_runner};
 pub use config::{ExecConfig, ToolsConfig};
 pub use documents::{EXTRACT_COMMAND, extract_main};
-pub use exec::{
-    CommandRunner, ServerCommand, ServerProcess, ServerSocket, ServerStartError, sandbox_of,
-};
+pub use exec::{CommandRunner, ServerCommand, ServerProcess, ServerSocket, ServerStartError, sandbox_of};
 pub use executor::{ExecutorLimits, ToolExecutor};
 pub use lsp::LspConfig;
 pub use names::{TOOL_NAMES, is_tool, nearest_tool};

@@ -96,7 +96,9 @@ impl Inspector {
         Err(InspectError::Unknown(match servers.disabled().contains_key(name) {
             true => format!("the MCP server {name} is switched off: set enabled = true in [mcp.{name}]"),
             false if self.config.mcp.is_empty() => {
-                format!("there is no MCP server {name:?}: config.toml has no [mcp.NAME]; docs/mcp.md says how to add one")
+                format!(
+                    "there is no MCP server {name:?}: config.toml has no [mcp.NAME]; docs/mcp.md says how to add one"
+                )
             }
             false => {
                 let names = self.config.mcp.keys().cloned().collect::<Vec<_>>().join(", ");

@@ -94,7 +94,9 @@ async fn by_command(command: &[String]) -> Result<CurrentToken, String> {
     let text = String::from_utf8(ran.stdout).map_err(|_| failed("printed no UTF-8".to_owned()))?;
     let text = text.trim();
     match serde_json::from_str::<Value>(text) {
-        Ok(answer @ Value::Object(_)) => read_token(&answer).map_err(|what| failed(format!("printed JSON, and {what}"))),
+        Ok(answer @ Value::Object(_)) => {
+            read_token(&answer).map_err(|what| failed(format!("printed JSON, and {what}")))
+        }
         _ if text.is_empty() || text.contains(char::is_whitespace) => {
             Err(failed("printed no token: one word, or JSON with access_token, is expected".to_owned()))
         }

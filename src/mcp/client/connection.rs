@@ -417,10 +417,14 @@ fn start_error(server: &str, error: &ClientInitializeError, ended: &watch::Recei
         ClientInitializeError::ConnectionClosed(_) => McpError::not_sent(end_text(server, ended)),
         ClientInitializeError::TransportError { .. } => {
             let text = error_chain(error);
-            let is_answer = text.contains("unexpected server response") || text.contains("content type") || text.contains("HTTP ");
+            let is_answer =
+                text.contains("unexpected server response") || text.contains("content type") || text.contains("HTTP ");
             let kind = if is_answer { McpErrorKind::Answer } else { McpErrorKind::NotSent };
             McpError::new(kind, format!("{server} cannot be reached: {text}"))
         }
-        other => McpError::new(McpErrorKind::Answer, format!("{server} does not answer as an MCP server does: {}", error_chain(other))),
+        other => McpError::new(
+            McpErrorKind::Answer,
+            format!("{server} does not answer as an MCP server does: {}", error_chain(other)),
+        ),
     }
 }

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use rmcp::{ClientHandler, ErrorData, RoleClient};
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
-    ErrorCode, Implementation, ListRootsResult, Root,
+    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
+    ElicitResult, ErrorCode, Implementation, ListRootsResult, Root,
 };
 use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ClientHandler, ErrorData, RoleClient};
 use tokio::sync::Notify;
 
 /// The client's answers to a server. Requests for a model's or a person's answer are refused: a server may not speak to the owner or

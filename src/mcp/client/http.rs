@@ -157,7 +157,8 @@ pub(in crate::mcp) fn http_client(url: &str) -> Result<Client, reqwest::Error> {
     let is_loopback = first.as_ref().is_some_and(crate::llm::is_loopback);
     let policy = reqwest::redirect::Policy::custom(move |attempt| {
         if attempt.previous().len() > MAX_REDIRECTS || Some(attempt.url().origin()) != origin {
-            return attempt.error("the server redirects elsewhere, which is not followed: set the final address as url");
+            return attempt
+                .error("the server redirects elsewhere, which is not followed: set the final address as url");
         }
         attempt.follow()
     });

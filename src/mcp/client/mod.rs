@@ -9,8 +9,8 @@ mod sse;
 mod stdio;
 
 pub(super) use auth::TokenSource;
-pub(super) use http::http_client;
 pub(super) use connection::{ConnectTarget, HttpTarget, McpConnection, McpRequest, ProtocolEra, StdioTarget};
+pub(super) use http::http_client;
 
 use std::error::Error;
 use std::fmt;

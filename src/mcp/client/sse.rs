@@ -42,7 +42,8 @@ pub(super) async fn connect(
     let response = sender.open(url).await?;
     let mut events = EventStream { response, reader: SseReader::new(MAX_MESSAGE) };
     let endpoint = events.next().await?.ok_or("the stream of events ended at once")?;
-    let endpoint = base.join(endpoint.trim()).map_err(|error| format!("the address for messages is invalid: {error}"))?;
+    let endpoint =
+        base.join(endpoint.trim()).map_err(|error| format!("the address for messages is invalid: {error}"))?;
     if endpoint.origin() != base.origin() {
         return Err("the server names an address for messages on another server, which is refused".to_owned());
     }

@@ -82,7 +82,9 @@ impl IncomingMessages {
                 for message in messages {
                     let is_request = matches!(message, JsonRpcMessage::Request(_));
                     if is_request && self.requests.fetch_add(1, Ordering::Relaxed) >= MAX_REQUESTS {
-                        return Err(Some(format!("it asked more than {MAX_REQUESTS} things without reading the answers")));
+                        return Err(Some(format!(
+                            "it asked more than {MAX_REQUESTS} things without reading the answers"
+                        )));
                     }
                     self.to_library.send(message).await.map_err(|_| None)?;
                 }

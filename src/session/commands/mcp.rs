@@ -50,9 +50,9 @@ pub(super) async fn answer(servers: &McpServers, argument: &str, phrases: &Phras
 
 fn server_line(server: &McpServer, phrases: &Phrases) -> String {
     let status = server.status();
-    let count = server.listing().map_or(0, |listing| {
-        listing.tools.iter().filter(|tool| server.config.has_tool(&tool.own_name)).count()
-    });
+    let count = server
+        .listing()
+        .map_or(0, |listing| listing.tools.iter().filter(|tool| server.config.has_tool(&tool.own_name)).count());
     let state = match status.state {
         ServerState::Idle => phrases.mcp_idle,
         ServerState::Starting => phrases.mcp_starting,
@@ -99,7 +99,8 @@ async fn ask(server: &Arc<McpServer>, name: &str, arguments: &str, phrases: &Phr
     };
     let arguments = read_arguments(arguments);
     let known = || prompt.arguments.iter().map(|argument| argument.name.as_str()).collect::<Vec<_>>().join(", ");
-    let arguments = arguments.map_err(|part| fill(phrases.wrong_mcp_argument, &[&shorten(&part, MAX_NAME), &known()]))?;
+    let arguments =
+        arguments.map_err(|part| fill(phrases.wrong_mcp_argument, &[&shorten(&part, MAX_NAME), &known()]))?;
     let is_known = |name: &String| prompt.arguments.iter().any(|argument| argument.name == *name);
     if let Some(unknown) = arguments.keys().find(|name| !is_known(name)) {
         return Err(fill(phrases.wrong_mcp_argument, &[&shorten(unknown, MAX_NAME), &known()]));
