@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::access::inspect;
 use super::environment::CommandEnvironment;
-use super::output::{print, print_note, stdout, tr};
-use super::{CommandExit, render};
+use super::output::{print, print_note, tr};
+use super::{CommandExit, output, render};
 use crate::cli::McpCommand;
 use crate::gateway::{ImportedServer, import_servers};
 use crate::query::GatewayQuery;
@@ -95,10 +95,9 @@ fn import(file: &Path, is_added: bool, environment: &CommandEnvironment) -> anyh
         }
     };
     if !is_added {
-        for ImportedServer { table, .. } in imported {
-            writeln!(stdout(), "{table}")?;
-        }
-        return Ok(CommandExit::Ok);
+        let mut out = output::stdout();
+        let printed = imported.iter().try_for_each(|server| writeln!(out, "{}", server.table));
+        return Ok(CommandExit::of_output(printed.map(|()| CommandExit::Ok))?);
     }
     let known = &environment.without_secrets()?.config.mcp;
     if let Some(taken) = imported.iter().find(|server| known.contains_key(&server.name)) {

@@ -52,6 +52,9 @@ const LIVE: [&str; 15] = [
 /// The keys in these tables that need a restart nevertheless.
 const FIXED: [&str; 1] = ["agent.workspace"];
 
+/// How long a gateway of a single conversation waits for the lists of MCP servers that were never listed.
+const MCP_LIST_LIMIT: Duration = Duration::from_secs(10);
+
 /// How long the lists of further MCP servers are waited for, so that one snapshot holds them all.
 const LIST_PAUSE: Duration = Duration::from_millis(300);
 
@@ -69,8 +72,23 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Runs until `shutdown`.
-    pub async fn run(mut self, shutdown: CancellationToken) {
+    /// Waits for the lists of MCP servers that were never listed, for the first turn of a single conversation.
+    pub async fn wait_for_servers(&self) {
+        if self.runtime.get().mcp.wait_for_lists(MCP_LIST_LIMIT).await {
+            self.renew_tools();
+        }
+    }
+
+    /// Reports that the gateway is ready, and runs until `shutdown`.
+    pub fn start(self: Box<Self>, shutdown: &CancellationToken) {
+        if self.source.is_some() {
+            service_manager::ready("ready");
+        }
+        self.runtime.get().mcp.list_missing();
+        tokio::spawn(self.run(shutdown.clone()));
+    }
+
+    async fn run(mut self: Box<Self>, shutdown: CancellationToken) {
         let mcp_changed = self.fixed.mcp_changed.clone();
         loop {
             tokio::select! {
@@ -92,7 +110,7 @@ impl Reloader {
     }
 
     /// Replaces the snapshot by one of the same configuration, with the present tools of the MCP servers.
-    pub fn renew_tools(&self) {
+    fn renew_tools(&self) {
         match self.prepare(&self.current) {
             Ok(runtime) => {
                 self.set(runtime);

@@ -29,9 +29,6 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(10);
 /// The time for open HTTP requests to end after that.
 const HTTP_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long a gateway of a single conversation waits for the lists of MCP servers that were never listed.
-const MCP_LIST_LIMIT: Duration = Duration::from_secs(10);
-
 /// The time for MCP servers to end by themselves.
 const MCP_END_LIMIT: Duration = Duration::from_secs(3);
 
@@ -79,23 +76,19 @@ impl Gateway {
         let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
         let memory_workers = MemoryWorkers::start(&self.runtime, self.only_session.take(), &receiving);
         let runtime = self.runtime.clone();
-        let reloader = Reloader {
+        let reloader = Box::new(Reloader {
             source: reload,
             fixed: self.fixed,
             runtime: self.runtime,
             agent: parts.agent.clone(),
             current: self.loaded.clone(),
             started: self.loaded,
-        };
-        if !is_daemon && runtime.get().mcp.wait_for_lists(MCP_LIST_LIMIT).await {
-            reloader.renew_tools();
+        });
+        if !is_daemon {
+            Box::pin(reloader.wait_for_servers()).await;
         }
         on_ready(served);
-        if is_daemon {
-            service_manager::ready("ready");
-        }
-        runtime.get().mcp.list_missing();
-        tokio::spawn(reloader.run(receiving.clone()));
+        reloader.start(&receiving);
         let watchdog = if is_daemon { Watchdog::start(parts) } else { None };
 
         tokio::select! {
@@ -125,7 +118,7 @@ impl Gateway {
         self.bus.release_waiters();
         report("ending the background processes", processes.stop_limit());
         processes.stop().await;
-        runtime.get().mcp.close(MCP_END_LIMIT).await;
+        Box::pin(runtime.get().mcp.close(MCP_END_LIMIT)).await;
         let flush_limit = self.bus.drain_timeout().min(FLUSH_LIMIT);
         report("delivering due replies", flush_limit);
         flush.cancel();

@@ -164,9 +164,11 @@ impl McpServerConfig {
         }
         match (self.command.is_empty(), self.url.is_empty()) {
             (true, true) => {
-                faults.push(McpConfigFault::new(&["command", "url"], "neither command nor url is set", ONE))
+                faults.push(McpConfigFault::new(&["command", "url"], "neither command nor url is set", ONE));
             }
-            (false, false) => faults.push(McpConfigFault::new(&["url", "command"], "command is set as well", ONE)),
+            (false, false) => {
+                faults.push(McpConfigFault::new(&["url", "command"], "command is set as well", ONE));
+            }
             (false, true) => faults.extend(self.command_faults()),
             (true, false) => faults.extend(self.url_faults()),
         }

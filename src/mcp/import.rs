@@ -131,10 +131,10 @@ fn read_server(entry: &Value) -> Result<ServerTable, Vec<String>> {
             other => faults.push(format!("type: {other:?} is not known; known are stdio, http and sse")),
         }
     }
-    let of_inputs =
-        table.env.values().chain(table.headers.values()).chain(&table.command).find(|text| text.contains("${input:"));
-    if let Some(text) = of_inputs {
-        faults.push(format!("{text:?} asks for an input: put the value, or \"env:NAME\", in its place"));
+    let values = table.env.values().chain(table.headers.values()).filter(|value| reference(value) == **value);
+    let variable = values.chain(&table.command).chain([&table.url]).find(|text| text.contains("${"));
+    if let Some(text) = variable {
+        faults.push(format!("{text:?} holds a variable of that program: put the value in its place; only env and headers can be \"env:NAME\""));
     }
     if faults.is_empty() {
         let config = table.config();
@@ -302,7 +302,8 @@ mod tests {
             (r#"{"mcpServers": {"a": {"command": "x", "cwd": "/"}}}"#, "mcpServers.a: cwd is not known here"),
             (r#"{"mcpServers": {"a": {"type": "ws", "url": "ws://x"}}}"#, "\"ws\" is not known"),
             (r#"{"mcpServers": {"a": {}}}"#, "neither command nor url"),
-            (r#"{"servers": {"a": {"command": "x", "env": {"K": "${input:key}"}}}}"#, "asks for an input"),
+            (r#"{"servers": {"a": {"command": "x", "env": {"K": "${input:key}"}}}}"#, "holds a variable"),
+            (r#"{"servers": {"a": {"command": "x", "args": ["${workspaceFolder}"]}}}"#, "holds a variable"),
         ] {
             let faults = import_servers(text).unwrap_err();
             assert!(faults.len() == 1 && faults[0].contains(expected), "{text}: {faults:?}");

@@ -16,6 +16,6 @@ pub use client::{McpError, McpErrorKind};
 pub use config::{McpAuthConfig, McpConfigFault, McpServerConfig, McpTransport, is_server_name};
 pub use import::{ImportedServer, import_servers};
 pub use listing::{ListedPrompt, ListedResource, ListedTool, PromptArgument, ServerListing};
-pub use server::{McpServer, ServerState, ServerStatus};
+pub use server::{McpServer, McpServerState, ServerStatus};
 pub use servers::{McpServers, McpServersSetup};
 pub use tools::{MCP_READ, prompt_text};

@@ -15,12 +15,17 @@ const DIGEST_CHARS: usize = 6;
 pub(super) struct McpToolNames {
     /// In lower case.
     taken: HashSet<String>,
+    /// The servers' own names.
+    named: HashSet<String>,
 }
 
 impl McpToolNames {
     /// Returns `SERVER__tool`. A name with other characters, or a too long or taken one, is changed and ends in a digest of the tool's own
     /// name. `None`: the server has listed this tool before.
     pub(super) fn assign(&mut self, server: &str, tool: &str) -> Option<String> {
+        if !self.named.insert(tool.to_owned()) {
+            return None;
+        }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         let plain = format!("{server}__{tool}");
         let is_legal = !tool.is_empty() && tool.chars().all(is_plain) && plain.len() <= NAME_CHARS;
@@ -54,13 +59,11 @@ mod tests {
             assert!(is_legal && seen.insert(name.to_lowercase()), "{tool}: {name}");
         }
         assert!(seen.contains("srv__echo") && seen.contains("srv__a__b"));
-        let mut again = McpToolNames::default();
-        assert_eq!(again.assign("srv", "get.sum"), again_of("get.sum"));
-        assert_eq!(again.assign("srv", "get.sum"), None);
-    }
-
-    fn again_of(tool: &str) -> Option<String> {
-        McpToolNames::default().assign("srv", tool)
+        for tool in tools {
+            assert_eq!(names.assign("srv", tool), None, "{tool} is listed twice");
+        }
+        let alone = |tool: &str| McpToolNames::default().assign("srv", tool);
+        assert_eq!(alone("get.sum"), alone("get.sum"));
     }
 
     #[test]

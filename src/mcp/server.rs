@@ -51,7 +51,7 @@ pub(super) struct McpHost {
 /// What a server does at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ServerState {
+pub enum McpServerState {
     /// It is started by its first call.
     #[default]
     Idle,
@@ -64,7 +64,7 @@ pub enum ServerState {
 /// The state of a server, for people.
 #[derive(Clone, Debug, Default)]
 pub struct ServerStatus {
-    pub state: ServerState,
+    pub state: McpServerState,
     pub last_error: Option<String>,
     /// The transport in use, once there was a connection.
     pub transport: Option<&'static str>,
@@ -129,11 +129,11 @@ impl McpServer {
     pub fn status(&self) -> ServerStatus {
         let mut status = self.status.lock().clone();
         // A connection that ended by itself is not noticed before the next call.
-        if status.state == ServerState::Running
+        if status.state == McpServerState::Running
             && let Ok(link) = self.link.try_lock()
             && let Some(connection) = link.connection.as_ref().filter(|connection| connection.is_closed())
         {
-            status.state = ServerState::Failed;
+            status.state = McpServerState::Failed;
             status.last_error = Some(connection.end_reason());
         }
         status
@@ -184,7 +184,7 @@ impl McpServer {
     fn note_failure(&self, link: &mut ServerLink, error: &McpError) {
         link.next_try = Some(Instant::now() + jittered(link.backoff.next_wait()));
         let mut status = self.status.lock();
-        (status.state, status.last_error) = (ServerState::Failed, Some(short(error)));
+        (status.state, status.last_error) = (McpServerState::Failed, Some(short(error)));
     }
 
     /// Returns the open connection, or makes one. The start goes on if the caller is gone, for the next one.
@@ -215,7 +215,7 @@ impl McpServer {
             }
             sleep(wait).await;
         }
-        self.status.lock().state = ServerState::Starting;
+        self.status.lock().state = McpServerState::Starting;
         let begun = Instant::now();
         let limit = self.config.start_timeout;
         let connected = timeout(limit.0, self.connect()).await.unwrap_or_else(|_| {
@@ -233,7 +233,7 @@ impl McpServer {
                 );
                 link.connection = Some(Arc::clone(&connection));
                 let mut status = self.status.lock();
-                (status.state, status.last_error) = (ServerState::Running, None);
+                (status.state, status.last_error) = (McpServerState::Running, None);
                 status.transport = Some(connection.transport);
                 drop(status);
                 tokio::spawn(follow_changes(Arc::downgrade(&self), Arc::downgrade(&connection)));
@@ -275,7 +275,7 @@ impl McpServer {
         };
         let (process, socket) = host.runner.start_server(command).await.map_err(|error| failed(error.text))?;
         let root = reqwest::Url::from_file_path(&host.workspace).map(String::from).unwrap_or_default();
-        Ok(ConnectTarget::Stdio(StdioTarget { process, socket, root }))
+        Ok(ConnectTarget::Stdio(Box::new(StdioTarget { process, socket, root })))
     }
 
     fn http_target(&self) -> Result<ConnectTarget, McpError> {
@@ -285,13 +285,13 @@ impl McpServer {
         let mut tokens = self.tokens.lock();
         // A token outlives the connection.
         let tokens = tokens.get_or_insert_with(|| TokenSource::new(config.auth.clone(), client.clone())).clone();
-        Ok(ConnectTarget::Http(HttpTarget {
+        Ok(ConnectTarget::Http(Box::new(HttpTarget {
             url: config.url.clone(),
             transport: config.transport,
             headers: config.headers.clone(),
             client,
             tokens,
-        }))
+        })))
     }
 
     /// Lists what the server offers, which starts it, and keeps the list.
@@ -339,7 +339,7 @@ impl McpServer {
                     if is_cut {
                         listing.add_problem(&format!("only the first {} {} are kept", entries.len(), kind.key()));
                     }
-                    listing.add(&self.name, kind, entries);
+                    listing.add(&self.name, kind, &entries);
                 }
                 // Without its tools a server is of no use; without the rest it is.
                 Err(error) if kind == ListKind::Tools || error.kind != McpErrorKind::Answer => return Err(error),
@@ -375,7 +375,7 @@ impl McpServer {
         if let Some(connection) = connection.and_then(Arc::into_inner) {
             connection.close().await;
         }
-        self.status.lock().state = ServerState::Idle;
+        self.status.lock().state = McpServerState::Idle;
     }
 }
 

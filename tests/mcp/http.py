@@ -28,7 +28,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.path == "/token":
-            expected = "Basic " + base64.b64encode(b"a%20client:a%2Fsecret").decode()
+            expected = "Basic " + base64.b64encode(b"a+client:a%2Fsecret").decode()
             if self.headers.get("Authorization") != expected or b"grant_type=client_credentials" not in body or b"scope=read" not in body:
                 return self.reply(401, {"error": "invalid_client", "error_description": "who are you?"})
             token = f"token-{len(USES)}"

@@ -10,7 +10,7 @@ use super::format_age;
 use super::inspector::Inspector;
 use crate::agent::prepare_workspace;
 use crate::gateway::runtime::mcp_servers;
-use crate::mcp::{ListedTool, McpServer, McpServers, ServerState};
+use crate::mcp::{ListedTool, McpServer, McpServerState, McpServers};
 use crate::query::InspectError;
 use crate::store::now_ms;
 
@@ -68,7 +68,7 @@ impl Inspector {
     pub(super) async fn test_mcp(&self, name: &str) -> Result<Value, InspectError> {
         let server = self.mcp_server(name)?;
         let begun = Instant::now();
-        let was_running = server.status().state == ServerState::Running;
+        let was_running = server.status().state == McpServerState::Running;
         let listing = server.refresh().await.map_err(|error| InspectError::Failed(error.text))?;
         let took = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let available = listing.tools.iter().filter(|tool| server.config.has_tool(&tool.own_name)).count();

@@ -48,8 +48,8 @@ pub(in crate::mcp) enum ProtocolEra {
 
 /// What to connect to.
 pub(in crate::mcp) enum ConnectTarget {
-    Stdio(StdioTarget),
-    Http(HttpTarget),
+    Stdio(Box<StdioTarget>),
+    Http(Box<HttpTarget>),
 }
 
 /// A program that was started.
@@ -121,11 +121,13 @@ impl McpConnection {
         let (sender, ended) = watch::channel(None);
         let begin = Begin { server: server.to_owned(), era, ended };
         match target {
-            ConnectTarget::Stdio(StdioTarget { process, socket, root }) => {
+            ConnectTarget::Stdio(target) => {
+                let StdioTarget { process, socket, root } = *target;
                 let transport = stdio::connect(server, process, socket, sender);
                 begin.with(transport, "stdio", Some(root)).await
             }
-            ConnectTarget::Http(HttpTarget { url, transport, headers, client, tokens }) => {
+            ConnectTarget::Http(target) => {
+                let HttpTarget { url, transport, headers, client, tokens } = *target;
                 let by_sse = || async {
                     let (client, tokens) = (client.clone(), tokens.clone());
                     let opened = sse::connect(server, client, &url, &headers, tokens, sender).await;
@@ -252,8 +254,8 @@ impl McpConnection {
                 let message = truncate(&one_line(&error.message), MAX_MESSAGE_CHARS);
                 Err(McpError::new(kind, format!("{server} answers: {message} (code {})", error.code.0)))
             }
-            Err(error @ ServiceError::TransportSend(_)) => {
-                Err(McpError::new(McpErrorKind::Lost, format!("{server}: {}", error_chain(&error))))
+            Err(ServiceError::TransportSend(error)) => {
+                Err(McpError::new(McpErrorKind::Lost, format!("{server}: {}", http::transport_text(&error))))
             }
             Err(_) => Err(McpError::new(McpErrorKind::Lost, self.end_reason())),
         }
@@ -415,10 +417,12 @@ fn start_error(server: &str, error: &ClientInitializeError, ended: &watch::Recei
     }
     match error {
         ClientInitializeError::ConnectionClosed(_) => McpError::not_sent(end_text(server, ended)),
-        ClientInitializeError::TransportError { .. } => {
-            let text = error_chain(error);
-            let is_answer =
-                text.contains("unexpected server response") || text.contains("content type") || text.contains("HTTP ");
+        ClientInitializeError::TransportError { error, .. } => {
+            let text = http::transport_text(error);
+            let is_answer = text.contains("unexpected server response")
+                || text.contains("the server answered")
+                || text.contains("content type")
+                || text.contains("HTTP ");
             let kind = if is_answer { McpErrorKind::Answer } else { McpErrorKind::NotSent };
             McpError::new(kind, format!("{server} cannot be reached: {text}"))
         }

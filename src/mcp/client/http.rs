@@ -1,6 +1,7 @@
 //! Streamable HTTP, with a token for each request.
 
 use std::collections::{BTreeMap, HashMap};
+use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
@@ -9,16 +10,16 @@ use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 use rmcp::model::ClientJsonRpcMessage;
-use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpClientWorker, StreamableHttpError,
     StreamableHttpPostResponse, StreamableHttpResponseLimits,
 };
 use rmcp::transport::worker::WorkerTransport;
+use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 use sse_stream::{Error as SseError, Sse};
 
-use super::MAX_MESSAGE;
 use super::auth::TokenSource;
+use super::{MAX_MESSAGE, error_chain};
 
 /// The most of an error's body that is read, in bytes.
 const MAX_ERROR_BODY: usize = 16_384;
@@ -133,6 +134,20 @@ pub(super) fn transport(
         .max_json_response_size(MAX_MESSAGE)
         .max_error_response_size(MAX_ERROR_BODY);
     StreamableHttpClientTransport::with_client(TokenClient { client, tokens }, config)
+}
+
+/// Returns why a message was not sent, in words. The library's own text of it names types.
+pub(super) fn transport_text(error: &DynamicTransportError) -> String {
+    match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        // Its own text repeats the address, which may hold a key.
+        Some(StreamableHttpError::Client(error)) => match (error.status(), error.source()) {
+            (Some(status), _) => format!("the server answered {status}"),
+            (None, Some(source)) => error_chain(source),
+            (None, None) => "the request failed".to_owned(),
+        },
+        Some(StreamableHttpError::Io(error)) => error_chain(error),
+        _ => error_chain(&*error.error),
+    }
 }
 
 /// Returns the configured headers; what cannot be sent was refused with the configuration.

@@ -38,7 +38,7 @@ const MAX_REQUESTS: usize = 100;
 
 /// Why a message was not sent.
 #[derive(Debug, Error)]
-pub(super) enum SendError {
+pub(super) enum McpSendError {
     #[error("the connection has ended")]
     Ended,
     #[error("the server reads nothing that is sent to it")]
@@ -133,7 +133,7 @@ impl TaskTransport {
 }
 
 impl Transport<RoleClient> for TaskTransport {
-    type Error = SendError;
+    type Error = McpSendError;
 
     fn send(
         &mut self,
@@ -145,9 +145,9 @@ impl Transport<RoleClient> for TaskTransport {
                 let _ = requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
             }
             let message = serde_json::to_vec(&item)?;
-            match timeout(SEND_LIMIT, outgoing.ok_or(SendError::Ended)?.send(message)).await {
-                Ok(sent) => sent.map_err(|_| SendError::Ended),
-                Err(_) => Err(SendError::Stuck),
+            match timeout(SEND_LIMIT, outgoing.ok_or(McpSendError::Ended)?.send(message)).await {
+                Ok(sent) => sent.map_err(|_| McpSendError::Ended),
+                Err(_) => Err(McpSendError::Stuck),
             }
         }
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::history::shorten;
 use super::slash_command::{CommandReply, ModelPrompt, SessionChange};
-use crate::mcp::{ListedPrompt, McpServer, McpServers, PromptArgument, ServerState, prompt_text};
+use crate::mcp::{ListedPrompt, McpServer, McpServerState, McpServers, PromptArgument, prompt_text};
 use crate::phrases::{Phrases, fill};
 use crate::text::truncate;
 
@@ -54,10 +54,10 @@ fn server_line(server: &McpServer, phrases: &Phrases) -> String {
         .listing()
         .map_or(0, |listing| listing.tools.iter().filter(|tool| server.config.has_tool(&tool.own_name)).count());
     let state = match status.state {
-        ServerState::Idle => phrases.mcp_idle,
-        ServerState::Starting => phrases.mcp_starting,
-        ServerState::Running => phrases.mcp_running,
-        ServerState::Failed => phrases.mcp_failed,
+        McpServerState::Idle => phrases.mcp_idle,
+        McpServerState::Starting => phrases.mcp_starting,
+        McpServerState::Running => phrases.mcp_running,
+        McpServerState::Failed => phrases.mcp_failed,
     };
     let error = status.last_error.map(|error| format!(": {}", shorten(&error, MAX_ERROR))).unwrap_or_default();
     fill(phrases.mcp_line, &[&server.name, &format!("{state}{error}"), &count.to_string()])
