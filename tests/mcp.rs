@@ -48,9 +48,14 @@ async fn says(gateway: &Gateway, tool: &str, arguments: &Value) -> String {
 async fn listed(gateway: &Gateway, name: &str) {
     let tested = gateway.run(&["mcp", "test", name]).await;
     assert_eq!(tested.code, Some(0), "{tested:?}");
-    until("the tools of the server", async || {
+    has_tool(gateway, &format!("{name}__echo")).await;
+}
+
+/// Waits until the gateway has a tool.
+async fn has_tool(gateway: &Gateway, tool: &str) {
+    until(tool, async || {
         let tools = gateway.json(&["tools", "list"]).await;
-        tools.as_array().unwrap().iter().any(|tool| tool["name"] == format!("{name}__echo")).then_some(())
+        tools.as_array().unwrap().iter().any(|known| known["name"] == tool).then_some(())
     })
     .await;
 }
@@ -396,6 +401,7 @@ async fn tokens_are_fetched_and_renewed() {
     let gateway = Gateway::start(setup).await;
     let tested = gateway.json(&["mcp", "test", "web"]).await;
     assert_eq!(json!([tested["protocol"], tested["transport"], tested["tools"]]), json!(["2025-06-18", "http", 1]));
+    has_tool(&gateway, "web__token").await;
     let mut tokens = BTreeSet::new();
     for _ in 0..5 {
         let said = says(&gateway, "web__token", &json!({})).await;

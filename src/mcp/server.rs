@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::cache::ListingCache;
 use super::client::{
-    ConnectTarget, HttpTarget, McpConnection, McpError, McpErrorKind, McpRequest, ProtocolEra, StdioTarget,
-    TokenSource, http_client,
+    BearerTokens, ConnectTarget, HttpTarget, McpConnection, McpError, McpErrorKind, McpRequest, ProtocolEra,
+    StdioTarget, http_client,
 };
 use super::config::McpServerConfig;
 use super::listing::{ListKind, ServerListing};
@@ -77,7 +77,7 @@ pub struct McpServer {
     pub name: String,
     pub config: McpServerConfig,
     pub(super) host: Arc<McpHost>,
-    tokens: Mutex<Option<TokenSource>>,
+    tokens: Mutex<Option<BearerTokens>>,
     link: tokio::sync::Mutex<ServerLink>,
     status: Mutex<ServerStatus>,
     listing: Mutex<Option<Arc<ServerListing>>>,
@@ -284,7 +284,7 @@ impl McpServer {
         let client = client.map_err(|error| McpError::not_sent(format!("{name}: no HTTP client: {error}")))?;
         let mut tokens = self.tokens.lock();
         // A token outlives the connection.
-        let tokens = tokens.get_or_insert_with(|| TokenSource::new(config.auth.clone(), client.clone())).clone();
+        let tokens = tokens.get_or_insert_with(|| BearerTokens::new(config.auth.clone(), client.clone())).clone();
         Ok(ConnectTarget::Http(Box::new(HttpTarget {
             url: config.url.clone(),
             transport: config.transport,

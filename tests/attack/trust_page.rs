@@ -276,6 +276,7 @@ impl World {
         let command = vec!["/usr/bin/python3".to_owned(), server, "works".to_owned()];
         let mcp = ["/usr/bin/python3", "-c", MCP_SERVER, "works"].map(str::to_owned).to_vec();
         let setup = std::mem::take(gateway.setup()).set("tools.lsp.servers.go", command).set("mcp.notes.command", mcp);
+        let setup = setup.set("mcp.notes.tools", vec!["echo"]);
         *gateway.setup() = setup;
         gateway.up().await;
         until("the tools of the MCP server", async || {

@@ -27,7 +27,7 @@ const MAX_SHOWN: usize = 200;
 
 /// Gives the bearer token for a server. Cheap to clone.
 #[derive(Clone)]
-pub(in crate::mcp) struct TokenSource(Arc<TokenState>);
+pub(in crate::mcp) struct BearerTokens(Arc<TokenState>);
 
 struct TokenState {
     config: McpAuthConfig,
@@ -40,7 +40,7 @@ struct CurrentToken {
     ends: Instant,
 }
 
-impl TokenSource {
+impl BearerTokens {
     pub(in crate::mcp) fn new(config: McpAuthConfig, client: Client) -> Self {
         Self(Arc::new(TokenState { config, client, current: Mutex::default() }))
     }
@@ -166,11 +166,11 @@ mod tests {
 
     use super::*;
 
-    fn source(words: &[&str]) -> TokenSource {
+    fn source(words: &[&str]) -> BearerTokens {
         let token_command = words.iter().map(|word| (*word).to_owned()).collect();
         let config = McpAuthConfig { token_command, ..McpAuthConfig::default() };
         crate::llm::install_crypto();
-        TokenSource::new(config, Client::new())
+        BearerTokens::new(config, Client::new())
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::auth::TokenSource;
+use super::auth::BearerTokens;
 use super::events::ClientEvents;
 use super::{McpError, McpErrorKind, error_chain, http, sse, stdio};
 use crate::mcp::config::McpTransport;
@@ -66,7 +66,7 @@ pub(in crate::mcp) struct HttpTarget {
     pub transport: McpTransport,
     pub headers: BTreeMap<String, Secret>,
     pub client: Client,
-    pub tokens: TokenSource,
+    pub tokens: BearerTokens,
 }
 
 /// Something to ask a server for.

@@ -18,7 +18,7 @@ use rmcp::transport::worker::WorkerTransport;
 use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 use sse_stream::{Error as SseError, Sse};
 
-use super::auth::TokenSource;
+use super::auth::BearerTokens;
 use super::{MAX_MESSAGE, error_chain};
 
 /// The most of an error's body that is read, in bytes.
@@ -31,7 +31,7 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 #[derive(Clone)]
 pub(super) struct TokenClient {
     client: Client,
-    tokens: TokenSource,
+    tokens: BearerTokens,
 }
 
 impl TokenClient {
@@ -126,7 +126,7 @@ pub(super) fn transport(
     client: Client,
     url: &str,
     headers: &BTreeMap<String, Secret>,
-    tokens: TokenSource,
+    tokens: BearerTokens,
 ) -> WorkerTransport<StreamableHttpClientWorker<TokenClient>> {
     let config = StreamableHttpClientTransportConfig::with_uri(url)
         .custom_headers(header_map(headers).collect())

@@ -8,7 +8,7 @@ mod message;
 mod sse;
 mod stdio;
 
-pub(super) use auth::TokenSource;
+pub(super) use auth::BearerTokens;
 pub(super) use connection::{ConnectTarget, HttpTarget, McpConnection, McpRequest, ProtocolEra, StdioTarget};
 pub(super) use http::http_client;
 

@@ -9,7 +9,7 @@ use reqwest::{Client, Response, Url};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use super::auth::TokenSource;
+use super::auth::BearerTokens;
 use super::http::header_map;
 use super::stdio::{IncomingMessages, TaskEnds, TaskTransport};
 use super::{MAX_MESSAGE, error_chain};
@@ -22,7 +22,7 @@ const POST_LIMIT: Duration = Duration::from_secs(30);
 struct SseClient {
     client: Client,
     headers: HeaderMap,
-    tokens: TokenSource,
+    tokens: BearerTokens,
 }
 
 /// Opens the stream of events, and returns the transport once the server has named its address for messages.
@@ -34,7 +34,7 @@ pub(super) async fn connect(
     client: Client,
     url: &str,
     headers: &BTreeMap<String, Secret>,
-    tokens: TokenSource,
+    tokens: BearerTokens,
     ended: watch::Sender<Option<String>>,
 ) -> Result<TaskTransport, String> {
     let base = Url::parse(url).map_err(|error| error.to_string())?;
