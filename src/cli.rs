@@ -2,6 +2,7 @@
 
 mod agents;
 mod cron;
+mod mcp;
 mod memory;
 mod output;
 mod queue;
@@ -18,6 +19,7 @@ use daoyou_channels::settings::Span;
 
 pub use agents::AgentsCommand;
 pub use cron::{CronAdd, CronCommand, CronJob};
+pub use mcp::McpCommand;
 pub use memory::{MemoryCommand, MemoryOwner};
 pub use output::Output;
 pub use queue::{ApprovalsCommand, QueueCommand, QueueItem, RetryArgs};
@@ -113,6 +115,9 @@ pub enum Command {
     /// List or show the agents
     #[command(subcommand, after_help = "Example:\n  daoyou agents list")]
     Agents(AgentsCommand),
+    /// List or test the MCP servers, list their tools, or take over servers of other programs
+    #[command(subcommand, after_help = "Example:\n  daoyou mcp list")]
+    Mcp(McpCommand),
     /// Show the next request to the model, and how many bytes and tokens each part of it takes
     #[command(
         after_help = "Examples:\n  daoyou prompt\n  daoyou prompt --session cli:work --message 'How are you?'\n  \
@@ -427,6 +432,7 @@ mod tests {
             "tools",
             "skills",
             "agents",
+            "mcp",
             "prompt",
             "trash",
             "models",

@@ -26,6 +26,7 @@ pub mod cron;
 pub mod memory;
 
 pub mod llm;
+pub mod mcp;
 pub mod offline;
 pub mod postprocess;
 pub mod profiles;
@@ -47,6 +48,7 @@ pub mod text;
 pub mod cache;
 pub mod crash;
 pub mod live;
+pub mod sse;
 
 #[cfg(test)]
 mod seeds;

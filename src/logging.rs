@@ -22,6 +22,9 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
+/// The target of the MCP library's log lines.
+const MCP_LIBRARY: &str = "rmcp";
+
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -56,7 +59,12 @@ impl LogConfig {
                 return Err(format!("{directive:?} is no level"));
             }
         }
-        EnvFilter::builder().parse(level).map_err(|error| format!("{level:?} is not understood: {error}"))
+        // The library of MCP writes whole messages of servers to its log.
+        let quiet =
+            if level == "off" || level.contains(MCP_LIBRARY) { String::new() } else { format!(",{MCP_LIBRARY}=error") };
+        EnvFilter::builder()
+            .parse(format!("{level}{quiet}"))
+            .map_err(|error| format!("{level:?} is not understood: {error}"))
     }
 
     /// A description of what [`Self::filter`] accepts.

@@ -95,6 +95,23 @@ pub struct Phrases {
     pub nothing_said: &'static str,
     pub skills_are: &'static str,
     pub no_skills: &'static str,
+    pub mcp_are: &'static str,
+    pub no_mcp: &'static str,
+    /// Server, state, number of tools.
+    pub mcp_line: &'static str,
+    pub mcp_idle: &'static str,
+    pub mcp_starting: &'static str,
+    pub mcp_running: &'static str,
+    pub mcp_failed: &'static str,
+    pub mcp_prompts_are: &'static str,
+    pub no_mcp_prompts: &'static str,
+    /// Name, the names that there are.
+    pub unknown_mcp: &'static str,
+    /// Server, prompt, the prompts that there are.
+    pub unknown_mcp_prompt: &'static str,
+    /// What was written, the arguments that there are.
+    pub wrong_mcp_argument: &'static str,
+    pub missing_mcp_argument: &'static str,
     pub dead_letter: &'static str,
     /// Channel, why.
     pub channel_held: &'static str,
@@ -272,6 +289,7 @@ static EN: Phrases = Phrases {
         - `/forget ID` - forget it for good; with words, look for it\n\
         - `/tools` - what I can use\n\
         - `/skills` - what I have learnt to do\n\
+        - `/mcp [name [prompt key=value …]]` - MCP servers, and their prompts\n\
         - `/help` - this list",
     help_strangers: "- `/stop` - stop what your message started\n- `/help` - this list",
     trusted_command: "That command is for the owner of this assistant and for trusted senders.",
@@ -305,6 +323,19 @@ static EN: Phrases = Phrases {
     nothing_said: "Nothing was said here yet.",
     skills_are: "Skills:",
     no_skills: "There are no skills yet: a folder skills/NAME with a SKILL.md in the workspace is one.",
+    mcp_are: "MCP servers (`/mcp NAME` says more):",
+    no_mcp: "There are no MCP servers: a table `[mcp.NAME]` in config.toml is one.",
+    mcp_line: "- **{}** - {}; tools: {}",
+    mcp_idle: "starts with its first call",
+    mcp_starting: "is starting",
+    mcp_running: "runs",
+    mcp_failed: "does not run",
+    mcp_prompts_are: "Its prompts:",
+    no_mcp_prompts: "It has no prompts.",
+    unknown_mcp: "There is no MCP server `{}`. There are: {}",
+    unknown_mcp_prompt: "The MCP server {} has no prompt `{}`. It has: {}",
+    wrong_mcp_argument: "`{}` is no argument of this prompt. Write key=value, or key=\"a value with spaces\". It takes: {}",
+    missing_mcp_argument: "The argument `{}` is missing. Write key=value, or key=\"a value with spaces\".",
     channel_held: "The channel {} cannot send anything: {}\nIts messages wait, and go out by themselves once it can. `daoyou doctor` says how to mend it.",
     dead_letter: "A message on {} could not be delivered (`daoyou queue show {}`): {}\nFurther ones with the same reason are not reported one by one: `daoyou queue list`.",
     loss: "Something that was accepted is lost (`daoyou status`): {}",
@@ -418,6 +449,7 @@ static ZH: Phrases = Phrases {
         - `/forget ID` - 彻底忘记一条；给出词语则查找\n\
         - `/tools` - 我能用的工具\n\
         - `/skills` - 我学会的技能\n\
+        - `/mcp [名称 [提示 键=值 …]]` - MCP 服务器及其提示\n\
         - `/help` - 显示此帮助",
     help_strangers: "- `/stop` - 停止由您的消息启动的任务\n- `/help` - 显示此帮助",
     trusted_command: "该命令仅供此助手的主人和受信任的发送者使用。",
@@ -451,6 +483,19 @@ static ZH: Phrases = Phrases {
     nothing_said: "这里还没有说过什么。",
     skills_are: "技能：",
     no_skills: "还没有技能：在工作区建立 skills/名称 文件夹，放入 SKILL.md 即可。",
+    mcp_are: "MCP 服务器（`/mcp 名称` 查看详情）：",
+    no_mcp: "没有 MCP 服务器：在 config.toml 中加入 `[mcp.名称]` 即可。",
+    mcp_line: "- **{}** - {}；工具数：{}",
+    mcp_idle: "首次调用时启动",
+    mcp_starting: "正在启动",
+    mcp_running: "正在运行",
+    mcp_failed: "未运行",
+    mcp_prompts_are: "它的提示：",
+    no_mcp_prompts: "它没有提示。",
+    unknown_mcp: "没有名为 `{}` 的 MCP 服务器。现有：{}",
+    unknown_mcp_prompt: "MCP 服务器 {} 没有提示 `{}`。现有：{}",
+    wrong_mcp_argument: "`{}` 不是此提示的参数。请写 键=值，或 键=\"含空格的值\"。可用参数：{}",
+    missing_mcp_argument: "缺少参数 `{}`。请写 键=值，或 键=\"含空格的值\"。",
     channel_held: "渠道 {} 无法发送任何消息：{}\n它的消息会等待，恢复后自动发出。`daoyou doctor` 会说明如何修复。",
     dead_letter: "{} 上有一条消息无法投递（`daoyou queue show {}`）：{}\n同样原因的其他消息不再逐条通知：`daoyou queue list`。",
     loss: "已接收的内容有丢失（`daoyou status`）：{}",

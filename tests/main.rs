@@ -46,6 +46,7 @@ mod heartbeat;
 mod http_server;
 mod load;
 mod lsp;
+mod mcp;
 mod memory;
 mod memory_commands;
 mod memory_index;

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use daoyou::chat::{ChatMessage, ToolCall, ToolSpec};
-use daoyou::llm::{ChatRequest, ChatResponse, Images, MeasuredDialect, NoDeltas, SseReader};
+use daoyou::llm::{ChatRequest, ChatResponse, Images, MeasuredDialect, NoDeltas};
+use daoyou::sse::SseReader;
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use serde_json::{Value, json};

@@ -16,7 +16,7 @@ use super::layout::Face;
 use crate::clean::is_display_control;
 
 /// The commands and their arguments.
-const COMMANDS: [(&str, &str); 22] = [
+const COMMANDS: [(&str, &str); 23] = [
     ("/help", ""),
     ("/new", ""),
     ("/stop", ""),
@@ -34,6 +34,7 @@ const COMMANDS: [(&str, &str); 22] = [
     ("/drop", " FILE"),
     ("/files", ""),
     ("/skills", ""),
+    ("/mcp", " [NAME]"),
     ("/thinking", " [show|fold|hide]"),
     ("/tools", ""),
     ("/clear", ""),

@@ -92,6 +92,8 @@ pub struct RunState {
 pub struct ConversationTurn<'a> {
     pub conversations: &'a Conversations,
     pub started: &'a StartedTurn,
+    /// What the text of the message itself holds from others than the owner.
+    pub taint: Taint,
     pub scope: TurnScope<'a>,
     pub journal: &'a StoreJournal<'a>,
     pub events: &'a EventEmitter,
@@ -227,6 +229,7 @@ impl ConversationTurn<'_> {
     /// Returns what the conversation and the messages hold from others than the owner.
     fn taint_at_start(&self, context: &ConversationContext) -> Taint {
         let mut taint = context.taint.clone();
+        taint.extend(self.taint.iter().cloned());
         for row in &self.started.rows {
             taint.extend(TurnOrigin::parse(&row.origin).taint);
             if Trust::parse(&row.trust) == Trust::Untrusted {

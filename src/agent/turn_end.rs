@@ -199,7 +199,8 @@ impl TurnEnd {
             }
         }
         match &self.change {
-            SessionChange::None => {}
+            // A prompt for the model is no end of a turn.
+            SessionChange::None | SessionChange::Ask(_) => {}
             SessionChange::NewEpoch => messages::new_epoch(connection, &last.session)?,
             SessionChange::Model(model) => messages::set_model(connection, &last.session, model.as_deref())?,
             SessionChange::Agent(agent) => messages::set_agent(connection, &last.session, agent.as_deref())?,

@@ -25,7 +25,7 @@ use crate::memory::MemoryService;
 use crate::metrics::{TurnMeter, TurnPhase};
 use crate::origin::{SessionNote, TurnOrigin};
 use crate::phrases::Phrases;
-use crate::session::commands::{CommandHandler, CommandReply};
+use crate::session::commands::{CommandHandler, CommandReply, ModelPrompt, SessionChange};
 use crate::session::lanes::{ConcurrencyLimits, Isolation};
 use crate::session::session_ownership::{SessionMemoryUpdate, is_conversation, is_written};
 use crate::store::inbox::{InboxRow, InboxState};
@@ -128,8 +128,14 @@ impl TurnRunner {
         if let Some(note) = TurnOrigin::parse(&last.origin).note().cloned() {
             return Ok(MessageOutcome::Note(note));
         }
-        if let Some(command) = command_of(last) {
-            return Ok(MessageOutcome::Command(self.commands.answer(&command, last).await?));
+        let mut prompt = None;
+        // A command with a journal is a prompt whose turn has begun.
+        if let Some(command) = command_of(last).filter(|_| started.steps.is_empty()) {
+            let answered = started.cancel.run_until_cancelled(self.commands.answer(&command, last)).await;
+            match answered.ok_or_else(|| TurnError::new(ErrorCode::Stopped, "command"))?? {
+                CommandReply { change: SessionChange::Ask(asked), .. } => prompt = Some(asked),
+                reply => return Ok(MessageOutcome::Command(reply)),
+            }
         }
         let damaged: Option<UnreadableJournal> = match TurnProgress::read(&started.steps) {
             Ok(progress) => {
@@ -144,10 +150,17 @@ impl TurnRunner {
         let left = self.conversations.limits.of_message(last).time.saturating_sub(state.progress.active);
         let scope = TurnScope { session, turn: *turn, deadline: Instant::now() + left, meter, phrases: self.phrases };
         let text = state.progress.context.as_ref().map(|context| context.user.clone());
-        let text = text.unwrap_or_else(|| user_message::user_text(&started.rows, &self.timezone));
+        let text = text.unwrap_or_else(|| match &prompt {
+            Some(ModelPrompt { text, .. }) => {
+                let row = InboxRow { content: text.clone(), ..last.clone() };
+                user_message::user_text(&[row], &self.timezone)
+            }
+            None => user_message::user_text(&started.rows, &self.timezone),
+        });
         let mut conversation = ConversationTurn {
             conversations: &self.conversations,
             started,
+            taint: prompt.map(|prompt| prompt.taint).unwrap_or_default(),
             scope,
             journal: &journal,
             events,

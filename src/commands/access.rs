@@ -151,8 +151,11 @@ pub async fn inspect(query: GatewayQuery, environment: &CommandEnvironment) -> a
                 | GatewayQuery::Skill(_)
                 | GatewayQuery::Agents
                 | GatewayQuery::Agent(_)
+                | GatewayQuery::McpServers
                 | GatewayQuery::Models(ProbeScope::None) => environment.without_secrets()?,
                 GatewayQuery::TestChannel(_)
+                | GatewayQuery::McpTools(_)
+                | GatewayQuery::TestMcp(_)
                 | GatewayQuery::Models(_)
                 | GatewayQuery::Prompt { .. }
                 | GatewayQuery::Checks => environment.with_secrets()?,

@@ -16,8 +16,8 @@ use super::environment::{CommandEnvironment, has_terminal};
 use super::output::print;
 use super::render::print_fields;
 use super::{
-    CommandExit, agent, backup, chat, cron, doctor, gateway, memory, output, render, service, sessions, skills, status,
-    tools,
+    CommandExit, agent, backup, chat, cron, doctor, gateway, mcp, memory, output, render, service, sessions, skills,
+    status, tools,
 };
 use crate::cli::{
     ApprovalsCommand, ChannelsCommand, Cli, Command, ModelsArgs, QueueCommand, StatusArgs, TrashCommand, TurnItem,
@@ -101,6 +101,7 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         Command::Approvals(command) => approvals(command, &environment.home).await,
         Command::Skills(command) => skills::run(command, &environment).await,
         Command::Agents(command) => skills::run_agents(command, &environment).await,
+        Command::Mcp(command) => Box::pin(mcp::run(command, &environment)).await,
         Command::Tools(command) => Box::pin(tools::run(command, cli.globals.raw, &environment)).await,
         Command::Trash(command) => trash(command, &environment).await,
         Command::Prompt(args) => Box::pin(tools::prompt(args, &environment)).await,

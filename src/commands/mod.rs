@@ -17,6 +17,7 @@ mod cron;
 mod dispatch;
 mod doctor;
 mod gateway;
+mod mcp;
 mod memory;
 mod service;
 mod sessions;

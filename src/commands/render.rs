@@ -90,6 +90,15 @@ pub const AGENTS: TableColumns = &[
     ("TOOLS", "tool_count"),
     ("SOURCE", "source"),
 ];
+pub const MCP_SERVERS: TableColumns = &[
+    ("SERVER", "name"),
+    ("STATE", "state"),
+    ("TRANSPORT", "transport"),
+    ("TOOLS", "tools"),
+    ("LISTED", "age"),
+    ("LAST ERROR", "last_error"),
+];
+pub const MCP_TOOLS: TableColumns = &[("TOOL", "name"), ("AVAILABLE", "available"), ("WHAT IT DOES", "description")];
 pub const CHANNELS: TableColumns = &[
     ("CHANNEL", "name"),
     ("KIND", "kind"),

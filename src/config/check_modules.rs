@@ -7,6 +7,7 @@ use super::fault::{join, quoted};
 use super::settings::{Config, GatewayConfig};
 use crate::cron::heartbeat::ActiveHours;
 use crate::http::{AllowedHosts, parse_network};
+use crate::mcp::{McpConfigFault, McpServerConfig};
 
 /// The shortest token that protects a server which other machines can reach, in characters.
 const MIN_TOKEN: usize = 16;
@@ -32,7 +33,8 @@ impl SettingFault {
 
 /// Returns all faults of these sections.
 pub(super) fn faults(config: &Config) -> Vec<SettingFault> {
-    gateway(&config.gateway).into_iter().chain(heartbeat(config)).chain(email(config)).chain(tools(config)).collect()
+    let of_tools = tools(config).into_iter().chain(mcp(config));
+    gateway(&config.gateway).into_iter().chain(heartbeat(config)).chain(email(config)).chain(of_tools).collect()
 }
 
 /// Returns warnings about valid settings that are probably mistakes, as `(key, sentence)`.
@@ -47,6 +49,19 @@ fn tools(config: &Config) -> Vec<SettingFault> {
     let web = &config.tools.web;
     let faults = [web.rules().err(), web.service().err(), config.tools.lsp.fault()].into_iter().flatten();
     faults.map(|(key, wrong, allowed)| SettingFault::new(&[key], wrong, allowed)).collect()
+}
+
+fn mcp(config: &Config) -> Vec<SettingFault> {
+    let of_server = |(name, server): (&String, &McpServerConfig)| {
+        let table = join("mcp", name);
+        let fault = move |fault: McpConfigFault| SettingFault {
+            keys: fault.keys.iter().map(|key| if key.is_empty() { table.clone() } else { join(&table, key) }).collect(),
+            wrong: fault.wrong,
+            allowed: fault.allowed.to_owned(),
+        };
+        server.faults(name).into_iter().map(fault)
+    };
+    config.mcp.iter().flat_map(of_server).collect()
 }
 
 fn gateway(gateway: &GatewayConfig) -> Vec<SettingFault> {

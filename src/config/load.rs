@@ -7,14 +7,13 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use daoyou_channels::settings::Secret;
 use serde_json::Value;
 
 use super::check::check;
 use super::check_modules;
 use super::fault::{ConfigFault, SettingOrigin, inside, join, nearest_origin};
 use super::reader::ConfigReader;
-use super::secrets::SecretResolver;
+use super::secrets::{FoundSecret, SecretResolver};
 use super::settings::Config;
 use super::shape::SettingShape;
 use crate::home::expand;
@@ -45,7 +44,7 @@ pub struct LoadedConfig {
     /// The fingerprint of each secret, by key path.
     pub(super) prints: BTreeMap<String, u64>,
     /// The secrets that were read, by key path.
-    secrets: BTreeMap<String, Secret>,
+    secrets: BTreeMap<String, FoundSecret>,
 }
 
 impl LoadedConfig {
@@ -55,7 +54,7 @@ impl LoadedConfig {
     }
 
     /// Returns the secrets that were read, with their key paths.
-    pub fn secrets(&self) -> impl Iterator<Item = (&str, &Secret)> {
+    pub fn secrets(&self) -> impl Iterator<Item = (&str, &FoundSecret)> {
         self.secrets.iter().map(|(key, secret)| (key.as_str(), secret))
     }
 
@@ -163,10 +162,12 @@ pub fn read(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> ConfigD
         faults.push(whole_file(path, None, error.to_string()));
         Config::default()
     });
-    config.providers.sort_by_cached_key(|name, _| {
-        let table = join("providers", name);
+    let first_of = |tables: &str, name: &str| {
+        let table = join(tables, name);
         origins.iter().filter(|(key, _)| inside(key, &table)).map(|(_, origin)| origin.clone()).min()
-    });
+    };
+    config.providers.sort_by_cached_key(|name, _| first_of("providers", name));
+    config.mcp.sort_by_cached_key(|name, _| first_of("mcp", name));
     if let Some(file) = &mut config.channels.email.ca_file {
         *file = expand(&file.to_string_lossy(), base, env.get("HOME").map(Path::new));
     }

@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::{ConfigFault, SettingOrigin, join, quoted};
-use super::secrets::{SecretResolver, fingerprint};
+use super::secrets::{FoundSecret, SecretResolver, fingerprint};
 use super::shape::{SettingShape, nearest_choice, nearest_key};
 
 /// The longest duration: a century can be added to any clock.
@@ -35,7 +35,7 @@ pub(super) struct ConfigReader<'a> {
     /// The fingerprint of each secret, by key path.
     pub prints: BTreeMap<String, u64>,
     /// The secrets that were found, by key path.
-    pub found: BTreeMap<String, Secret>,
+    pub found: BTreeMap<String, FoundSecret>,
     /// The file itself contains a secret.
     pub literal_secret: bool,
     /// The file is not valid TOML, so its meaning is unknown.
@@ -287,7 +287,8 @@ impl<'a> ConfigReader<'a> {
                     self.literal_secret |= found.literal && matches!(origin, SettingOrigin::File { .. });
                     self.warnings.extend(found.warning.map(|warning| format!("{origin}: {key}: {warning}")));
                     self.prints.insert(key.to_owned(), fingerprint(&found.value));
-                    self.found.insert(key.to_owned(), Secret::new(found.value.as_str()));
+                    let secret = FoundSecret { value: Secret::new(found.value.as_str()), is_literal: found.literal };
+                    self.found.insert(key.to_owned(), secret);
                     Some(Value::from(found.value))
                 }
                 Err(wrong) if SecretResolver::is_elsewhere(text) => {

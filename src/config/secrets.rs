@@ -8,6 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use daoyou_channels::settings::Secret;
+
 use crate::home::expand;
 
 /// The largest secret file, in bytes: a secret is a key or a password, so a larger file is a wrong path.
@@ -18,6 +20,14 @@ pub(super) struct SecretResolver<'a> {
     pub env: &'a BTreeMap<String, String>,
     /// The folder of the configuration file, where a relative `file:PATH` starts.
     pub base: &'a Path,
+}
+
+/// A secret of a configuration.
+#[derive(Clone, Debug)]
+pub struct FoundSecret {
+    pub value: Secret,
+    /// The configuration itself contains it, rather than where it is.
+    pub is_literal: bool,
 }
 
 /// A resolved secret.

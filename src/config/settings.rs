@@ -17,6 +17,7 @@ use crate::guard::ApprovalConfig;
 use crate::http::TlsConfig;
 use crate::llm::ProviderConfig;
 use crate::logging::LogConfig;
+use crate::mcp::McpServerConfig;
 use crate::memory::MemoryConfig;
 use crate::profiles::{AgentDefinition, RouteConfig};
 use crate::skills::SkillsConfig;
@@ -42,6 +43,8 @@ pub struct Config {
     pub agents: BTreeMap<String, AgentDefinition>,
     /// Which agent answers in which chats: the first that fits.
     pub routes: Vec<RouteConfig>,
+    /// MCP servers, in the order of the file.
+    pub mcp: IndexMap<String, McpServerConfig>,
     pub approval: ApprovalConfig,
     pub memory: MemoryConfig,
     pub cron: CronConfig,

@@ -19,8 +19,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::llm::{EventTooLong, SseReader};
 use crate::query::{TerminalFrame, TerminalInfo};
+use crate::sse::{EventTooLong, SseReader};
 
 /// The origin of all URLs; its name is never resolved.
 const BASE: &str = "http://daoyou";

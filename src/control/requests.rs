@@ -154,6 +154,9 @@ impl GatewayQuery {
             Self::Skill(name) => format!("/api/skills/{}", escape(name)),
             Self::Agents => "/api/agents".to_owned(),
             Self::Agent(name) => format!("/api/agents/{}", escape(name)),
+            Self::McpServers => "/api/mcp".to_owned(),
+            Self::McpTools(name) => format!("/api/mcp/{}/tools", escape(name)),
+            Self::TestMcp(name) => format!("/api/mcp/{}/test", escape(name)),
             Self::Prompt { session, message } => {
                 with_query("/api/prompt", [("session", session.clone()), ("message", message.clone())])
             }

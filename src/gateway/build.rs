@@ -303,8 +303,9 @@ async fn build_agent(
         processes: Arc::new(processes),
         bus: weak_bus,
         started: Instant::now(),
+        mcp_changed: Arc::default(),
     };
-    let runtime = Arc::new(Live::new(Runtime::new(loaded, models, &fixed, Vec::new())?));
+    let runtime = Arc::new(Live::new(Runtime::new(loaded, models, &fixed, Vec::new(), None)?));
     let bus = Arc::new(MessageBus::new(store, runtime.part(|runtime| &runtime.bus), metrics));
     fixed.bus.set(&bus);
     bus.recount().await?;

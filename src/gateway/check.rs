@@ -47,7 +47,11 @@ pub(super) fn check_tools(loaded: &LoadedConfig) -> Result<(), ConfigFaults> {
     let limited = tools.output.keys().map(|name| (format!("tools.output.{name}"), name));
     let filtered = tools.postprocess.tools.keys().map(|name| (format!("tools.postprocess.tools.{name}"), name));
     let summarised = tools.postprocess.llm.tools.iter().map(|name| ("tools.postprocess.llm.tools".to_owned(), name));
-    all(disabled.chain(limited).chain(filtered).chain(summarised).filter(|(_, name)| !is_tool(name)).map(
+    // The tools of MCP servers are known only to the servers.
+    let is_of_server =
+        |name: &str| name.split_once("__").is_some_and(|(server, _)| loaded.config.mcp.contains_key(server));
+    let is_known = |name: &str| is_tool(name) || is_of_server(name);
+    all(disabled.chain(limited).chain(filtered).chain(summarised).filter(|(_, name)| !is_known(name)).map(
         |(key, name)| {
             let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
             let names = TOOL_NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");

@@ -21,6 +21,7 @@ mod trash;
 mod upkeep;
 mod watchdog;
 
+pub use crate::mcp::{ImportedServer, import_servers};
 pub use crate::skills::{ReviewedFileKind, SkillCandidate, SkillProblem, SkillReview, check_skills};
 pub use build::{Gateway, Options, banner};
 pub use check::check;

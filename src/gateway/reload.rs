@@ -1,10 +1,12 @@
-//! Reloads the configuration on SIGHUP. A faulty one changes nothing; a valid one applies to everything that begins from then
+//! Reloads the configuration on SIGHUP, and builds the tools again when those of an MCP server have changed. A faulty one changes nothing; a valid one applies to everything that begins from then
 //! on, except for settings that need a restart, which are named.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::check::{build_models, check_models};
@@ -29,7 +31,7 @@ pub struct ReloadSource {
 }
 
 /// The settings that a reload applies: keys, or tables with a dot at the end. All others need a restart.
-const LIVE: [&str; 17] = [
+const LIVE: [&str; 18] = [
     "agent.",
     "agents.",
     "routes",
@@ -39,6 +41,7 @@ const LIVE: [&str; 17] = [
     "identities.",
     "memory.",
     "tools.",
+    "mcp.",
     "store.",
     "cron.",
     "heartbeat.",
@@ -52,9 +55,16 @@ const LIVE: [&str; 17] = [
 /// The keys in these tables that need a restart nevertheless.
 const FIXED: [&str; 1] = ["agent.workspace"];
 
+/// How long a gateway of a single conversation waits for the lists of MCP servers that were never listed.
+const MCP_LIST_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long the lists of further MCP servers are waited for, so that one snapshot holds them all.
+const LIST_PAUSE: Duration = Duration::from_millis(300);
+
 /// Reloads the configuration on each SIGHUP.
 pub(super) struct Reloader {
-    pub source: ReloadSource,
+    /// `None`: only MCP servers change something.
+    pub source: Option<ReloadSource>,
     pub fixed: FixedParts,
     pub runtime: Arc<Live<Runtime>>,
     pub agent: LivenessProbe,
@@ -65,12 +75,35 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Runs until `shutdown`.
-    pub async fn run(mut self, shutdown: CancellationToken) {
+    /// Waits for the lists of MCP servers that were never listed, for the first turn of a single conversation.
+    pub async fn wait_for_servers(&self) {
+        if self.runtime.get().mcp.wait_for_lists(MCP_LIST_LIMIT).await {
+            self.renew_tools();
+        }
+    }
+
+    /// Reports that the gateway is ready, and runs until `shutdown`.
+    pub fn start(self: Box<Self>, shutdown: &CancellationToken) {
+        if self.source.is_some() {
+            service_manager::ready("ready");
+        }
+        self.runtime.get().mcp.list_missing();
+        tokio::spawn(self.run(shutdown.clone()));
+    }
+
+    async fn run(mut self: Box<Self>, shutdown: CancellationToken) {
+        let mcp_changed = self.fixed.mcp_changed.clone();
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
-                hangup = self.source.hangup.recv() => if hangup.is_none() { return },
+                hangup = hangup(self.source.as_mut()) => if hangup.is_none() { return },
+                () = mcp_changed.notified() => {
+                    if shutdown.run_until_cancelled(sleep(LIST_PAUSE)).await.is_none() {
+                        return;
+                    }
+                    self.renew_tools();
+                    continue;
+                }
             }
             service_manager::reloading();
             repair_modes(&self.fixed.home).await;
@@ -79,9 +112,30 @@ impl Reloader {
         }
     }
 
+    /// Replaces the snapshot by one of the same configuration, with the present tools of the MCP servers.
+    fn renew_tools(&self) {
+        match self.prepare(&self.current) {
+            Ok(runtime) => {
+                self.set(runtime);
+                tracing::debug!("the tools of MCP servers have changed: new turns have them");
+            }
+            Err(error) => tracing::error!("the tools of MCP servers have changed, but: {error:#}"),
+        }
+    }
+
+    /// Replaces the snapshot.
+    fn set(&self, runtime: Runtime) {
+        self.runtime.set(runtime);
+        let runtime = self.runtime.get();
+        runtime.jobs.wake();
+        runtime.memory.notify_changes();
+        runtime.mcp.list_missing();
+    }
+
     /// Reads and applies the configuration; returns the status for the service manager.
     async fn reload(&mut self) -> String {
-        let load = self.source.load.clone();
+        let Some(source) = &self.source else { return "ready".to_owned() };
+        let load = source.load.clone();
         // A secret may be in a file on a slow disk.
         let loaded = match tokio::task::spawn_blocking(move || load()).await {
             Ok(loaded) => loaded.map_err(|faults| anyhow::Error::from(ConfigFaults(faults))),
@@ -101,7 +155,7 @@ impl Reloader {
         let mut restart_needed: Vec<_> =
             self.restart_changes(loaded).iter().map(|change| table_of_hook(&change.key).to_owned()).collect();
         restart_needed.dedup();
-        let runtime = Runtime::new(loaded, models, &self.fixed, restart_needed)?;
+        let runtime = Runtime::new(loaded, models, &self.fixed, restart_needed, Some(&old))?;
         let runner = old.runner();
         let (bus, running) = (runner.bus.clone(), runner.running.clone());
         runtime.add_runner(&self.fixed.workspace, bus, running, runner.conversations.middleware.state())?;
@@ -129,10 +183,8 @@ impl Reloader {
         let changed: Vec<_> = changed.collect();
         let waiting = self.restart_changes(&loaded);
         // The swap comes before the log lines: who reads them may rely on the new settings.
-        self.runtime.set(runtime);
+        self.set(runtime);
         let runtime = self.runtime.get();
-        runtime.jobs.wake();
-        runtime.memory.notify_changes();
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }
@@ -150,7 +202,8 @@ impl Reloader {
             status = format!("ready; a restart is needed for {keys}");
         }
         if loaded.config.log.level != self.current.config.log.level
-            && let Err(error) = self.source.log.set(&loaded.config.log.level)
+            && let Some(source) = &self.source
+            && let Err(error) = source.log.set(&loaded.config.log.level)
         {
             tracing::error!("log.level: {error:#}");
         }
@@ -164,6 +217,14 @@ impl Reloader {
         let (answer, _) = oneshot::channel();
         drop(self.agent.try_send(answer));
         status
+    }
+}
+
+/// Waits for the next SIGHUP; for ever without a source.
+async fn hangup(source: Option<&mut ReloadSource>) -> Option<()> {
+    match source {
+        Some(source) => source.hangup.recv().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -210,6 +271,7 @@ mod tests {
             ("channels.webhook.h.trusted_from", false),
             ("channels.email.trusted_from", false),
             ("tools.exec.env", false),
+            ("mcp.time.command", false),
             ("cron.enabled", false),
             ("log.level", false),
             ("log.format", true),

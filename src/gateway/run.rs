@@ -29,6 +29,9 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(10);
 /// The time for open HTTP requests to end after that.
 const HTTP_LIMIT: Duration = Duration::from_secs(2);
 
+/// The time for MCP servers to end by themselves.
+const MCP_END_LIMIT: Duration = Duration::from_secs(3);
+
 /// The time that a step of the stop may take beyond its limit before the service manager kills the process.
 const GRACE: Duration = Duration::from_secs(15);
 
@@ -72,23 +75,21 @@ impl Gateway {
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
         let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
         let memory_workers = MemoryWorkers::start(&self.runtime, self.only_session.take(), &receiving);
+        let runtime = self.runtime.clone();
+        let reloader = Box::new(Reloader {
+            source: reload,
+            fixed: self.fixed,
+            runtime: self.runtime,
+            agent: parts.agent.clone(),
+            current: self.loaded.clone(),
+            started: self.loaded,
+        });
+        if !is_daemon {
+            Box::pin(reloader.wait_for_servers()).await;
+        }
         on_ready(served);
-        let watchdog = match reload {
-            Some(source) => {
-                service_manager::ready("ready");
-                let reloader = Reloader {
-                    source,
-                    fixed: self.fixed,
-                    runtime: self.runtime,
-                    agent: parts.agent.clone(),
-                    current: self.loaded.clone(),
-                    started: self.loaded,
-                };
-                tokio::spawn(reloader.run(receiving.clone()));
-                Watchdog::start(parts)
-            }
-            None => None,
-        };
+        reloader.start(&receiving);
+        let watchdog = if is_daemon { Watchdog::start(parts) } else { None };
 
         tokio::select! {
             () = shutdown.cancelled() => {}
@@ -117,6 +118,7 @@ impl Gateway {
         self.bus.release_waiters();
         report("ending the background processes", processes.stop_limit());
         processes.stop().await;
+        Box::pin(runtime.get().mcp.close(MCP_END_LIMIT)).await;
         let flush_limit = self.bus.drain_timeout().min(FLUSH_LIMIT);
         report("delivering due replies", flush_limit);
         flush.cancel();

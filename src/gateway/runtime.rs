@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use daoyou_channels::trust::SenderLists;
+use tokio::sync::Notify;
 
 use super::agents::agent_directory;
 use super::settings::{
@@ -21,6 +22,7 @@ use crate::config::{Config, LoadedConfig};
 use crate::cron::{CronTool, JobService};
 use crate::home::Home;
 use crate::llm::Models;
+use crate::mcp::{McpServers, McpServersSetup};
 use crate::memory::{self, MemoryService};
 use crate::metrics::Metrics;
 use crate::phrases::Phrases;
@@ -30,7 +32,7 @@ use crate::query::ModelSelection;
 use crate::session::commands::{CommandContext, CommandHandler};
 use crate::session::lanes::ConcurrencyLimits;
 use crate::skills::{BUILT_IN_SKILLS, LOAD_SKILL, SkillCatalog, SkillHost, SkillPins, SkillSource, SkillTool};
-use crate::tools::{self, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache};
+use crate::tools::{self, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache, ToolsConfig};
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
 use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
@@ -39,6 +41,9 @@ use crate::turn::middleware::{MiddlewareName, MiddlewareParts, MiddlewareSetting
 use crate::turn::model_chains::ModelChains;
 use crate::turn::orchestrators::Orchestrators;
 use crate::turn::token_budget::TokenBudget;
+
+/// This program. Not the path of the file, which may be replaced on disk while the program runs.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// A snapshot of everything that depends on the configuration. A reload builds a new one and stores it once, in the gateway's
 /// `Live<Runtime>`; nothing in a snapshot changes. Whatever begins takes what it needs from one snapshot: the agent loop takes
@@ -53,6 +58,7 @@ pub struct Runtime {
     pub bus: Arc<BusSettings>,
     pub jobs: Arc<JobService>,
     pub memory: Arc<MemoryService>,
+    pub mcp: Arc<McpServers>,
     commands: Arc<CommandHandler>,
     /// The tools over the folders of agents that have one of their own.
     elsewhere: HashMap<PathBuf, Arc<ToolExecutor>>,
@@ -70,10 +76,12 @@ pub(super) struct FixedParts {
     pub processes: Arc<Processes>,
     pub bus: WeakBus,
     pub started: Instant,
+    /// Notified when the tools of an MCP server have changed.
+    pub mcp_changed: Arc<Notify>,
 }
 
 impl Runtime {
-    /// Builds a snapshot without its runner.
+    /// Builds a snapshot without its runner. It takes over the MCP servers of `previous` whose settings are the same.
     ///
     /// # Errors
     /// The configuration is invalid, or the workspace cannot be opened.
@@ -82,6 +90,7 @@ impl Runtime {
         models: Arc<Models>,
         fixed: &FixedParts,
         restart_needed: Vec<String>,
+        previous: Option<&Self>,
     ) -> anyhow::Result<Self> {
         let config = &loaded.config;
         let memory = fixed.memory.with_settings(memory_settings(config, fixed.workspace.clone())?);
@@ -97,6 +106,9 @@ impl Runtime {
             processes: Some(&fixed.processes),
             ..ServiceTools::new(&fixed.bus, &skills, &agents)
         };
+        let previous = previous.map(|previous| &*previous.mcp);
+        let mcp = mcp_servers(config, &fixed.workspace, &fixed.home, fixed.mcp_changed.clone(), previous)?;
+        let services = services.with_mcp(&mcp);
         let deps = || ToolDeps {
             semantic: result_embedder(config, &models, &fixed.metrics).map(SemanticFilter::new),
             summarizer: result_summarizer(config, &models, &fixed.metrics),
@@ -117,6 +129,7 @@ impl Runtime {
             jobs: jobs.clone(),
             skills: skills.clone(),
             agents: agents.clone(),
+            mcp: mcp.clone(),
             configured: config.agent.model.clone(),
             started: fixed.started,
         });
@@ -128,6 +141,7 @@ impl Runtime {
             bus: Arc::new(bus_settings(config, commands.clone())),
             jobs,
             memory,
+            mcp,
             commands,
             elsewhere,
             runner: OnceLock::new(),
@@ -278,17 +292,22 @@ pub(super) struct ServiceTools<'a> {
     bus: &'a WeakBus,
     skills: &'a Arc<SkillCatalog>,
     agents: &'a Arc<AgentDirectory>,
+    mcp: Option<&'a McpServers>,
 }
 
 impl<'a> ServiceTools<'a> {
     pub fn new(bus: &'a WeakBus, skills: &'a Arc<SkillCatalog>, agents: &'a Arc<AgentDirectory>) -> Self {
-        Self { jobs: None, memory: None, processes: None, bus, skills, agents }
+        Self { jobs: None, memory: None, processes: None, bus, skills, agents, mcp: None }
+    }
+
+    pub fn with_mcp(self, mcp: &'a McpServers) -> Self {
+        Self { mcp: Some(mcp), ..self }
     }
 }
 
 /// Returns the dependencies of the tools.
 pub(super) fn tool_deps(config: &Config, services: ServiceTools<'_>) -> ToolDeps {
-    let ServiceTools { jobs, memory, processes, bus, skills, agents } = services;
+    let ServiceTools { jobs, memory, processes, bus, skills, agents, mcp } = services;
     let cron = jobs.cloned().map_or_else(CronTool::to_be_shown, CronTool::new);
     let spawn = SpawnTool::new(config.agent.spawn.clone(), bus.clone(), agents.clone());
     let is_redacted = config.agent.middleware.contains(&MiddlewareName::Redaction);
@@ -298,6 +317,7 @@ pub(super) fn tool_deps(config: &Config, services: ServiceTools<'_>) -> ToolDeps
     let mut further: Vec<Arc<dyn Tool>> =
         vec![Arc::new(ask_user), Arc::new(cron), Arc::new(spawn), Arc::new(load), Arc::new(find)];
     further.extend(memory::tools(memory));
+    further.extend(mcp.map(McpServers::tools).unwrap_or_default());
     ToolDeps {
         processes: processes.cloned(),
         further,
@@ -337,15 +357,37 @@ fn tools_elsewhere(
     Ok(elsewhere)
 }
 
-/// Builds the tools over `workspace`. Commands can read the folders of skills.
+/// Returns the MCP servers that a gateway over `workspace` has; none is started.
+pub(super) fn mcp_servers(
+    config: &Config,
+    workspace: &Path,
+    home: &Home,
+    changed: Arc<Notify>,
+    previous: Option<&McpServers>,
+) -> anyhow::Result<Arc<McpServers>> {
+    if config.mcp.is_empty() {
+        return Ok(Arc::default());
+    }
+    let (exec, reserve) = (tool_settings(config, workspace).exec, config.store.reserve.0.0);
+    let runner = tools::command_runner(&exec, workspace, home.dir(), PRIVATE, reserve, OWN_PROGRAM.into())?;
+    let workspace = workspace.canonicalize().with_context(|| unopened(workspace))?;
+    let setup = McpServersSetup { home: home.dir(), workspace, runner, exec: &exec, changed };
+    Ok(Arc::new(McpServers::new(&config.mcp, setup, previous)))
+}
+
+/// Builds the tools over `workspace`.
 pub(super) fn build_tools(
     config: &Config,
     workspace: &Path,
     home: &Home,
     deps: ToolDeps,
 ) -> anyhow::Result<Arc<ToolExecutor>> {
-    // Not the path of the file: the program may be replaced on disk while it runs.
-    let exe = PathBuf::from("/proc/self/exe");
+    let settings = tool_settings(config, workspace);
+    Ok(Arc::new(tools::build(&settings, workspace, home.dir(), OWN_PROGRAM.into(), deps)?))
+}
+
+/// Returns the settings of the tools. Commands can read the folders of skills.
+fn tool_settings(config: &Config, workspace: &Path) -> ToolsConfig {
     let mut settings = config.tools.clone();
     let sources = SkillSource::all(&config.skills, workspace, std::env::home_dir().as_deref(), &[]);
     let inside = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
@@ -355,12 +397,13 @@ pub(super) fn build_tools(
     let is_narrow = |path: &PathBuf| path.parent().is_some() && user_home.as_ref() != Some(path);
     let outside = folders.filter(|path| !path.starts_with(&inside) && is_narrow(path));
     settings.exec.read_paths.extend(outside.map(|path| path.display().to_string()));
-    Ok(Arc::new(tools::build(&settings, workspace, home.dir(), exe, deps)?))
+    settings
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::McpServerConfig;
 
     #[test]
     fn the_names_of_the_tools_are_those_of_the_table() {
@@ -368,10 +411,14 @@ mod tests {
         let home = Home::open(Some(folder.path().join("home"))).unwrap();
         let workspace = folder.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
-        let config = Config::default();
+        let mut config = Config::default();
+        config
+            .mcp
+            .insert("x".to_owned(), McpServerConfig { command: vec!["x".to_owned()], ..McpServerConfig::default() });
         let (bus, skills, agents) =
             (WeakBus::default(), skill_catalog(&config, &workspace, home.dir()), Arc::default());
-        let deps = tool_deps(&config, ServiceTools::new(&bus, &skills, &agents));
+        let mcp = mcp_servers(&config, &workspace, &home, Arc::default(), None).unwrap();
+        let deps = tool_deps(&config, ServiceTools::new(&bus, &skills, &agents).with_mcp(&mcp));
         let built = build_tools(&config, &workspace, &home, deps).unwrap();
         let built: Vec<_> =
             built.registry().all().map(|(tool, _)| (tool.spec().name.clone(), tool.aliases())).collect();

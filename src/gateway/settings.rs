@@ -35,17 +35,20 @@ pub(super) const PRIVATE: PrivateFolders = PrivateFolders::new(&[memory::FOLDER]
 pub(super) fn secrets(loaded: &LoadedConfig, home: &Home) -> anyhow::Result<KnownSecrets> {
     let variables = SERVICES.iter().flat_map(|service| service.key_variables);
     let keys = variables.filter_map(|name| std::env::var(name).ok()).map(Secret::new);
-    let configured = loaded.secrets().filter(|(key, _)| is_secret(key)).map(|(_, secret)| secret.clone());
+    let configured = loaded.secrets().filter(|(key, secret)| is_secret(key, secret.is_literal));
+    let configured = configured.map(|(_, secret)| secret.value.clone());
     Ok(KnownSecrets::new(configured.chain(keys).chain([home.token()?])))
 }
 
-/// `config show` hides the value of every header, but most are no secret: a title, a version, a date. Removed from ordinary
-/// texts, they would be missing there.
-fn is_secret(key: &str) -> bool {
-    const NAMES: [&str; 6] = ["auth", "cookie", "key", "password", "secret", "token"];
-    match key.split_once(".headers.") {
-        Some((_, header)) => NAMES.iter().any(|name| header.to_ascii_lowercase().contains(name)),
-        None => true,
+/// `config show` hides the value of every header and variable, but most are no secret: a title, a version, a date. Removed from
+/// ordinary texts, they would be missing there. A variable whose value is kept elsewhere is a secret, whatever its name.
+fn is_secret(key: &str, is_literal: bool) -> bool {
+    const NAMES: [&str; 8] = ["auth", "cookie", "credential", "key", "password", "secret", "token", "url"];
+    let says_so = |name: &str| NAMES.iter().any(|word| name.to_ascii_lowercase().contains(word));
+    match (key.split_once(".headers."), key.strip_prefix("mcp.").and_then(|key| key.split_once(".env."))) {
+        (Some((_, header)), _) => says_so(header),
+        (None, Some((_, variable))) => !is_literal || says_so(variable),
+        (None, None) => true,
     }
 }
 
@@ -324,15 +327,19 @@ mod tests {
 
     #[test]
     fn a_header_is_a_secret_if_its_name_says_so() {
-        for (key, expected) in [
-            ("providers.p.api_key", true),
-            ("gateway.token", true),
-            ("providers.p.headers.X-Title", false),
-            ("providers.p.headers.anthropic-version", false),
-            ("providers.p.headers.Authorization", true),
-            ("providers.p.headers.X-Api-Key", true),
+        for (key, is_literal, expected) in [
+            ("providers.p.api_key", true, true),
+            ("gateway.token", true, true),
+            ("providers.p.headers.X-Title", true, false),
+            ("providers.p.headers.anthropic-version", true, false),
+            ("providers.p.headers.Authorization", true, true),
+            ("providers.p.headers.X-Api-Key", true, true),
+            ("mcp.github.headers.Authorization", true, true),
+            ("mcp.github.env.GITHUB_TOKEN", true, true),
+            ("mcp.github.env.NODE_ENV", true, false),
+            ("mcp.github.env.NODE_ENV", false, true),
         ] {
-            assert_eq!(is_secret(key), expected, "{key}");
+            assert_eq!(is_secret(key, is_literal), expected, "{key}");
         }
     }
 }

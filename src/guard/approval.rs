@@ -33,7 +33,7 @@ pub enum ApprovalPolicy {
 pub struct ApprovalConfig {
     /// For calls that nothing below names.
     pub default: ApprovalPolicy,
-    /// By the name of the tool. Of two entries for one call the stricter one holds.
+    /// By the name of the tool, or by its beginning and `*`. Of two entries for one call the stricter one holds.
     pub tools: BTreeMap<String, ApprovalPolicy>,
     /// By the name of the channel that the turn answers, such as `email`, `webhook` or `webhook:NAME`. Here `deny` refuses
     /// calls of tainted turns alone.
@@ -69,12 +69,25 @@ impl ApprovalConfig {
         };
         // Code of the project runs as any command does.
         let named = |tool: &str| match runs_project_code(tool) {
-            true => self.tools.get(tool).max(self.tools.get("exec")).copied(),
-            false => self.tools.get(tool).copied(),
+            true => self.of_tool(tool).max(self.of_tool("exec")),
+            false => self.of_tool(tool),
         };
         let of_tool = |tool| named(tool).max(of_channel).unwrap_or(self.default);
         tools.into_iter().map(of_tool).max().or(of_channel).unwrap_or(self.default)
     }
+
+    /// Returns the policy of the entry that names the tool, else of the longest beginning of its name.
+    fn of_tool(&self, tool: &str) -> Option<ApprovalPolicy> {
+        let beginnings = self.tools.iter().filter(|(word, _)| word.ends_with('*') && means_tool(word, tool));
+        let longest = beginnings.max_by_key(|(word, _)| word.len()).map(|(_, policy)| policy);
+        self.tools.get(tool).or(longest).copied()
+    }
+}
+
+/// Returns true if a word of the configuration means this tool: its name, or its beginning and `*`, such as `github__*`.
+pub fn means_tool(word: &str, tool: &str) -> bool {
+    let (word, tool) = (word.to_lowercase(), tool.to_lowercase());
+    word.strip_suffix('*').map_or(word == tool, |start| tool.starts_with(start))
 }
 
 /// Returns true for a tool that runs the project's own code: its tests, or a language server, which runs its build scripts.
@@ -89,7 +102,8 @@ mod tests {
 
     #[test]
     fn the_stricter_of_two_entries_holds() {
-        let tools = [("exec", Always), ("message", Never)].map(|(name, policy)| (name.to_owned(), policy));
+        let tools = [("exec", Always), ("message", Never), ("github__*", Never), ("github__delete*", Always)]
+            .map(|(name, policy)| (name.to_owned(), policy));
         let channels = [("email", Deny), ("webhook", Always), ("webhook:own", Never)];
         let config = ApprovalConfig {
             tools: tools.into(),
@@ -100,6 +114,9 @@ mod tests {
             (&["write_file"][..], "cli", Tainted),
             (&["exec"], "cli", Always),
             (&["message"], "cli", Never),
+            (&["github__list"], "cli", Never),
+            (&["github__delete_file"], "cli", Always),
+            (&["githubs"], "cli", Tainted),
             (&["run_test"], "cli", Always),
             (&["lsp_symbols"], "cli", Always),
             (&["message", "exec"], "cli", Always),

@@ -199,6 +199,7 @@ mod tests {
             hands_over: false,
             hidden: inside(hidden),
             shown: inside(shown),
+            own: Vec::new(),
             limits: CommandLimits::default(),
             background: None,
         }

@@ -31,7 +31,7 @@ mod syscalls;
 mod walk;
 
 pub use access_rules::{AccessKind, AccessPermission, AccessRule, AccessRules, AccessSettings};
-pub use approval::{ApprovalConfig, ApprovalPolicy, Taint, runs_project_code};
+pub use approval::{ApprovalConfig, ApprovalPolicy, Taint, means_tool, runs_project_code};
 pub(crate) use beneath::{create_dir_beneath, open_beneath, sync_folder};
 pub use confine::{CONFINE_COMMAND, confine_main};
 pub use egress::{EgressClient, EgressError, EgressRules, HostPattern};

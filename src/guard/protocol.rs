@@ -40,6 +40,9 @@ pub struct ExecRequest {
     /// Folders inside a hidden one that the command may use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<PathBuf>,
+    /// Folders outside the workspace that daoyou created for this command alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<PathBuf>,
     #[serde(default)]
     pub limits: CommandLimits,
     /// `None`: the gateway waits for the command, and reads its output from the supervisor's own output.

@@ -114,7 +114,8 @@ fn run(
     printed: Option<PipeWriter>,
     control: &UnixStream,
 ) -> Result<ShellExit, String> {
-    let monitor = ResourceMonitor::new(request.limits, vec![request.folder.clone(), temp.to_owned()])?;
+    let folders = [request.folder.clone(), temp.to_owned()].into_iter().chain(request.own.iter().cloned());
+    let monitor = ResourceMonitor::new(request.limits, folders.collect())?;
     let RunningCommand { child, shell, tree, cgroup } = start(request, temp, printed)?;
     let mut control = control.try_clone().map_err(|error| format!("control socket: {error}"))?;
     let group = shell.as_raw_nonzero().get();
@@ -335,7 +336,8 @@ fn give_files(
             request.folder.display()
         ));
     }
-    for folder in private.map_or(vec![temp], |private| vec![&private.temp, &private.shared]) {
+    let own = request.own.iter().map(PathBuf::as_path);
+    for folder in private.map_or(vec![temp], |private| vec![&private.temp, &private.shared]).into_iter().chain(own) {
         user.chown_tree(folder).map_err(failed)?;
     }
     // A script may reopen its own output as /dev/stdout.

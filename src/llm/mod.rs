@@ -48,9 +48,7 @@ pub(crate) use openai::sent as openai_request;
 pub use prices::{Cost, Price, costs_in_words};
 pub use provider::{ChatRequest, ChatResponse, Delta, DeltaSink, NoDeltas, Provider};
 pub(crate) use remote::display_address;
-pub use remote::{
-    EmbeddingDeadline, EventTooLong, HttpClients, ProviderProbe, RemoteProvider, SseReader, install_crypto,
-};
+pub use remote::{EmbeddingDeadline, HttpClients, ProviderProbe, RemoteProvider, install_crypto, is_loopback};
 pub use retry::{backoff, random_fraction};
 pub use services::{KnownService, SERVICES};
 pub use tokens::{TokenFactor, estimate_tokens};

@@ -51,6 +51,8 @@ impl ResultKind {
             "exec" | "run_test" | "process" => Self::Output,
             "list_dir" | "glob" | "repo_structure" => Self::List,
             "repo_map" | "symbols" => Self::Map,
+            // The tools of MCP servers are `SERVER__tool`.
+            _ if tool.contains("__") || tool == "mcp_read" => Self::Page,
             _ => return None,
         })
     }

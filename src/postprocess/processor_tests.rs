@@ -186,7 +186,7 @@ fn a_result_stays_as_it_is_where_a_filter_would_harm() {
             "summarise what retry_limit does here",
         ),
         ("a tool without a filter", "git_diff", json!({}), source.as_str(), "retry_limit"),
-        ("an unknown tool", "weather__today", json!({}), source.as_str(), "retry_limit"),
+        ("an unknown tool", "weather_today", json!({}), source.as_str(), "retry_limit"),
         ("a diff", "exec", json!({"command": "git diff"}), diff.as_str(), "retry_limit"),
         ("an exact part", "read_file", json!({"path": "src/a.rs", "offset": 40}), source.as_str(), "retry_limit"),
         (

@@ -21,6 +21,12 @@ pub enum GatewayQuery {
     Agents,
     /// One agent, and its prompt.
     Agent(String),
+    /// The MCP servers.
+    McpServers,
+    /// The tools of one MCP server, which is started if it was never listed.
+    McpTools(String),
+    /// Starts one MCP server, and lists what it offers.
+    TestMcp(String),
     /// The next request to the model, in a session and with a message; by default the terminal's, and "hello".
     Prompt {
         session: Option<String>,

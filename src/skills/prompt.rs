@@ -5,7 +5,7 @@
 //! and `load_skill` gives the reason.
 
 use super::skill::{Skill, SkillList};
-use crate::text::{is_unspaced, one_line, truncate};
+use crate::text::{is_unspaced, plain_line, truncate};
 
 /// The most tokens of a skill's line.
 const MAX_LINE: usize = 100;
@@ -133,35 +133,4 @@ fn cut_to_fit(text: &str, end: &str, fits: impl Fn(&str) -> bool) -> Option<Stri
     let words: Vec<usize> = text.char_indices().filter(is_end).map(|(at, _)| at).collect();
     // A single word is cut inside.
     longest(&words).or_else(|| longest(&text.char_indices().map(|(at, _)| at).skip(1).collect::<Vec<_>>()))
-}
-
-/// Returns a text as data for one line: without line breaks, control characters, hidden characters, tags, headings, rules and
-/// fences.
-pub(super) fn plain_line(text: &str) -> String {
-    let visible: String = text.chars().filter(|c| !is_hidden(*c)).map(without_bracket).collect();
-    let line = one_line(&visible);
-    line.split(' ').filter(|word| !is_markup(word)).collect::<Vec<_>>().join(" ")
-}
-
-/// Angle brackets become marks that look similar and begin no tag.
-fn without_bracket(c: char) -> char {
-    match c {
-        '<' => '‹',
-        '>' => '›',
-        other => other,
-    }
-}
-
-/// Characters that are not seen and can carry a hidden text: soft hyphens, invisible operators, tags, selectors of variants.
-pub(super) fn is_hidden(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
-}
-
-/// A heading's mark, a rule, or a fence of code.
-fn is_markup(word: &str) -> bool {
-    let only = |mark: char| word.chars().all(|c| c == mark);
-    only('#')
-        || (word.len() >= 3 && ['-', '=', '*', '_'].into_iter().any(only))
-        || word.starts_with("```")
-        || word.starts_with("~~~")
 }

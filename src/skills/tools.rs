@@ -11,12 +11,11 @@ use serde_json::Value;
 
 use super::catalog::SkillCatalog;
 use super::loading::render_skill;
-use super::prompt::plain_line;
 use super::search::find_skills;
 use super::skill::{Skill, SkillList};
 use crate::chat::ToolSpec;
 use crate::text::nearest::BY_EDITS;
-use crate::text::truncate;
+use crate::text::{plain_line, truncate};
 use crate::tools::{
     OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolAllowList, ToolContext, ToolOutcome, ToolResult,
     TruncationStrategy, tool_spec,

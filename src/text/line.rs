@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use daoyou_channels::text::one_line;
+
 use super::script::is_cjk;
 
 /// Returns a page of numbered lines without their numbers; another text is returned as it is. The first line has a number and
@@ -20,6 +22,37 @@ pub fn without_line_numbers(page: &str) -> Cow<'_, str> {
         expected = expected.saturating_add(1);
     }
     Cow::Owned(plain)
+}
+
+/// Returns a text as data for one line: without line breaks, control characters, hidden characters, tags, headings, rules and
+/// fences.
+pub fn plain_line(text: &str) -> String {
+    let visible: String = text.chars().filter(|c| !is_hidden(*c)).map(without_bracket).collect();
+    let line = one_line(&visible);
+    line.split(' ').filter(|word| !is_markup(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// Angle brackets become marks that look similar and begin no tag.
+fn without_bracket(c: char) -> char {
+    match c {
+        '<' => '‹',
+        '>' => '›',
+        other => other,
+    }
+}
+
+/// Characters that are not seen and can carry a hidden text: soft hyphens, invisible operators, tags, selectors of variants.
+pub fn is_hidden(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// A heading's mark, a rule, or a fence of code.
+fn is_markup(word: &str) -> bool {
+    let only = |mark: char| word.chars().all(|c| c == mark);
+    only('#')
+        || (word.len() >= 3 && ['-', '=', '*', '_'].into_iter().any(only))
+        || word.starts_with("```")
+        || word.starts_with("~~~")
 }
 
 /// Splits a text into sentences. Each keeps its marks and the white space behind them, so that all together are the text.

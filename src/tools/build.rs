@@ -9,7 +9,7 @@ use daoyou_channels::outgoing::OutgoingFiles;
 use thiserror::Error;
 
 use super::code::{AstGrepReplace, AstGrepSearch, CodeCache, RepoMap, RepoStructure, Symbols};
-use super::config::ToolsConfig;
+use super::config::{ExecConfig, ToolsConfig};
 use super::documents::DocumentReader;
 use super::exec::{CommandRunner, ExecTool, RunnerDeps};
 use super::executor::{ExecutorLimits, ToolExecutor};
@@ -103,13 +103,11 @@ pub fn build(
     // Attachments leave the workspace: no link decides their content.
     let outgoing =
         WorkspaceJail::new(Jail::open_strict(&root, protected.clone(), ATTACHMENT_BYTES).map_err(failed)?, private);
-    let temp = prepare_temp(home)?;
     let spill = Arc::new(SpillStore::open(&root, config.max_file_size.0).map_err(failed)?);
     let trash = Arc::new(Trash::open(&root).map_err(failed)?);
     let timeout = config.timeout.0;
     let documents = DocumentReader::new(exe.clone());
-    let deps = RunnerDeps { workspace: root, temp, protected, private, reserve, exe };
-    let runner = Arc::new(CommandRunner::new(config.exec.clone(), deps));
+    let runner = Arc::new(command_runner(&config.exec, &root, home, private, reserve, exe)?);
     let git = GitRunner::new(Arc::clone(&runner), files.clone());
     let rules = config.web.rules().map_err(|fault| setting(&fault))?;
     let service = config.web.service().map_err(|fault| setting(&fault))?;
@@ -156,6 +154,24 @@ pub fn build(
     let postprocessor = Postprocessor::new(postprocess).with_semantic(semantic).with_summary(summarizer);
     let executor = ToolExecutor::new(registry, spill, limits).with_output_limits(outputs).with_secrets(secrets);
     Ok(executor.with_postprocessor(Arc::new(postprocessor)).with_cache(cache))
+}
+
+/// Builds what runs commands in `workspace`; the arguments are those of [`build`].
+///
+/// # Errors
+/// A folder cannot be used; the error names it.
+pub fn command_runner(
+    config: &ExecConfig,
+    workspace: &Path,
+    home: &Path,
+    private: PrivateFolders,
+    reserve: u64,
+    exe: PathBuf,
+) -> Result<CommandRunner, ToolSetupError> {
+    let failed = |error| ToolSetupError::Workspace { path: workspace.to_owned(), error };
+    let workspace = std::fs::canonicalize(workspace).map_err(failed)?;
+    let (temp, protected) = (prepare_temp(home)?, protected_paths(home));
+    Ok(CommandRunner::new(config.clone(), RunnerDeps { workspace, temp, protected, private, reserve, exe }))
 }
 
 /// Replaces aliases of tools by their own names.

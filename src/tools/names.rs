@@ -82,6 +82,7 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ("recall", &["search_memory", "memory_search", "recall_memory"]),
     ("forget", &["delete_memory", "remove_memory", "forget_memory"]),
     ("search_history", &["search_conversations", "conversation_search", "search_messages"]),
+    ("mcp_read", &["read_mcp_resource", "list_mcp_resources", "mcp_resource", "read_resource"]),
 ];
 
 /// The tool that runs commands: what the owner forbids of it holds for tools that run the project's own code.
@@ -126,6 +127,8 @@ pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
     // Offered when there are skills.
     ("load_skill", "instructions"),
     ("find_skills", ""),
+    // There is one when there are MCP servers.
+    ("mcp_read", "resources of MCP servers"),
 ];
 
 /// The least similarity (1 is equal) for a suggestion.

@@ -1,7 +1,7 @@
 //! The registry of tools, by name and alias.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use indexmap::IndexMap;
 use thiserror::Error;
@@ -10,7 +10,7 @@ use super::names::{EXEC, FIND_TOOLS, RARELY_NEEDED};
 use super::schema::{schema_faults, schema_for_models};
 use super::tool::Tool;
 use crate::chat::ToolSpec;
-use crate::guard::runs_project_code;
+use crate::guard::{means_tool, runs_project_code};
 
 /// The longest name that model services accept.
 const NAME_CHARS: usize = 64;
@@ -42,8 +42,8 @@ pub struct ToolRegistry {
     disabled_tools: Vec<Arc<dyn Tool>>,
     /// Tools that this turn does not have.
     withheld: Vec<Arc<dyn Tool>>,
-    /// Of the tools that models are offered from the start.
-    specs: Arc<[ToolSpec]>,
+    /// Of the tools that models are offered from the start; composed when they are first asked for.
+    specs: OnceLock<Arc<[ToolSpec]>>,
     /// Models are offered every tool: somebody has chosen these.
     offers_all: bool,
 }
@@ -72,7 +72,7 @@ impl ToolRegistry {
         if !faults.is_empty() {
             return Err(ToolRegistryError::Schema { name, faults: faults.join("; ") });
         }
-        let is_disabled = |word: &str| self.disabled.iter().any(|disabled| disabled.eq_ignore_ascii_case(word));
+        let is_disabled = |word: &str| self.disabled.iter().any(|disabled| means_tool(disabled, word));
         let runs_commands = runs_project_code(&name) && is_disabled(EXEC);
         if runs_commands || is_disabled(&name) || tool.aliases().iter().any(|alias| is_disabled(alias)) {
             self.disabled_tools.push(tool);
@@ -82,7 +82,7 @@ impl ToolRegistry {
             self.aliases.entry(alias.to_lowercase()).or_insert_with(|| name.clone());
         }
         self.tools.insert(name, tool);
-        self.specs = self.compose_specs(&BTreeSet::new());
+        self.specs = OnceLock::new();
         Ok(())
     }
 
@@ -92,22 +92,20 @@ impl ToolRegistry {
         let tools: IndexMap<_, _> = kept.into_iter().map(|(name, tool)| (name.clone(), Arc::clone(tool))).collect();
         let aliases = self.aliases.iter().filter(|(_, name)| tools.contains_key(*name));
         let gone = gone.into_iter().map(|(_, tool)| tool);
-        let filtered = Self {
+        Self {
             aliases: aliases.map(|(alias, name)| (alias.clone(), name.clone())).collect(),
             disabled: self.disabled.clone(),
             disabled_tools: self.disabled_tools.clone(),
             withheld: self.withheld.iter().chain(gone).cloned().collect(),
-            specs: Arc::default(),
+            specs: OnceLock::new(),
             offers_all: self.offers_all,
             tools,
-        };
-        Self { specs: filtered.compose_specs(&BTreeSet::new()), ..filtered }
+        }
     }
 
     /// Returns the same tools, all of which models are offered.
     pub fn offering_all(self) -> Self {
-        let all = Self { offers_all: true, ..self };
-        Self { specs: all.compose_specs(&BTreeSet::new()), ..all }
+        Self { offers_all: true, specs: OnceLock::new(), ..self }
     }
 
     /// Composes the specifications for models: without the tools that are not offered, unless they were found. `find_tools` names
@@ -144,7 +142,10 @@ impl ToolRegistry {
 
     /// Returns the specifications for models, with those of the tools that were found.
     pub fn specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]> {
-        if found.is_empty() { Arc::clone(&self.specs) } else { self.compose_specs(found) }
+        if found.is_empty() {
+            return Arc::clone(self.specs.get_or_init(|| self.compose_specs(found)));
+        }
+        self.compose_specs(found)
     }
 
     /// Returns a tool by name or alias, in any case.

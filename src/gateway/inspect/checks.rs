@@ -20,6 +20,7 @@ impl Inspector {
         findings.extend([sandbox, port]);
         findings.extend(channels);
         findings.extend(self.memory_models());
+        findings.extend(self.mcp_checks());
         findings.extend([self.zone_check(), files_check(getrlimit(Resource::Nofile).current)]);
         findings
     }

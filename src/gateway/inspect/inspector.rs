@@ -171,6 +171,9 @@ impl Inspect for Inspector {
             GatewayQuery::Skill(name) => self.skill_text(&name).await,
             GatewayQuery::Agents => Ok(self.agent_rows()),
             GatewayQuery::Agent(name) => self.agent(&name),
+            GatewayQuery::McpServers => self.mcp_rows(),
+            GatewayQuery::McpTools(name) => self.mcp_tools(&name).await,
+            GatewayQuery::TestMcp(name) => self.test_mcp(&name).await,
             GatewayQuery::Prompt { session, message } => self.prompt(session, message).await,
             GatewayQuery::Checks => Ok(json!(Box::pin(self.checks()).await)),
         }

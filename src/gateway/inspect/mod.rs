@@ -3,6 +3,7 @@
 mod channels;
 mod checks;
 mod inspector;
+mod mcp;
 mod providers;
 mod sandbox;
 mod status;

@@ -36,7 +36,8 @@ impl Inspector {
         let workspace = self.home.workspace(&self.config.agent.workspace);
         let skills = skill_catalog(&self.config, &workspace, self.home.dir());
         let (bus, agents) = (WeakBus::default(), Arc::default());
-        let deps = tool_deps(&self.config, ServiceTools::new(&bus, &skills, &agents));
+        let mcp = self.mcp()?;
+        let deps = tool_deps(&self.config, ServiceTools::new(&bus, &skills, &agents).with_mcp(&mcp));
         build_tools(&self.config, &workspace, &self.home, deps).map_err(|error| error.to_string())
     }
 

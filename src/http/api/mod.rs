@@ -55,6 +55,15 @@ fn gateway_routes() -> Router<Arc<AppState>> {
             "/api/agents/{name}",
             get(async |state: SharedState, Path(name)| answer(&state, GatewayQuery::Agent(name)).await),
         )
+        .route("/api/mcp", get(async |state: SharedState| answer(&state, GatewayQuery::McpServers).await))
+        .route(
+            "/api/mcp/{name}/tools",
+            get(async |state: SharedState, Path(name)| answer(&state, GatewayQuery::McpTools(name)).await),
+        )
+        .route(
+            "/api/mcp/{name}/test",
+            get(async |state: SharedState, Path(name)| answer(&state, GatewayQuery::TestMcp(name)).await),
+        )
         .route("/api/tools/{name}/run", post(run_tool).layer(DefaultBodyLimit::max(ARGUMENTS_LIMIT)))
         .route("/api/prompt", get(prompt))
         .route("/api/checks", get(async |state: SharedState| answer(&state, GatewayQuery::Checks).await))

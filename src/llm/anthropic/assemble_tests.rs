@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::llm::remote::SseReader;
 use crate::llm::remote::notes::Notes;
+use crate::sse::SseReader;
 
 const LIMIT: usize = 10_000;
 

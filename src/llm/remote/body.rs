@@ -5,8 +5,8 @@ use reqwest::Response;
 
 use super::attempt_error::AttemptError;
 use super::dialect::Assemble;
-use super::sse::{EventTooLong, SseReader};
 use crate::llm::{DeltaSink, LlmErrorKind};
+use crate::sse::{EventTooLong, SseReader};
 
 /// The body of one answer, as it arrives.
 pub(in crate::llm) struct AnswerBody {

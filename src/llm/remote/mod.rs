@@ -15,19 +15,15 @@ mod names;
 pub(super) mod notes;
 mod provider;
 mod serialized_tools;
-mod sse;
 
 pub(crate) use address::display_address;
 pub(super) use attempt_error::{AttemptError, shorten};
 #[cfg(any(test, fuzzing))]
 pub(super) use body::AnswerBody;
 pub use body::read_capped;
-#[cfg(test)]
-pub use client::is_loopback;
-pub use client::{ClientProfile, HttpClients, install_crypto};
+pub use client::{ClientProfile, HttpClients, install_crypto, is_loopback};
 pub use dialect::{Assemble, Dialect};
 pub use embed::{EmbeddingBatch, EmbeddingDeadline};
 pub use names::{ToolNames, is_json_object};
 pub use provider::{ProviderProbe, RemoteProvider};
 pub use serialized_tools::{SerializedTools, ToolSerializer};
-pub use sse::{EventTooLong, SseReader};

@@ -8,10 +8,11 @@ use daoyou_channels::{InboundMessage, Trust};
 use jiff::Timestamp;
 
 use super::slash_command::{COMMANDS, CommandContext, CommandReply, SessionChange, SlashCommand, nearest_command};
-use super::{approvals, checkpoints, history, memories};
+use super::{approvals, checkpoints, history, mcp, memories};
 use crate::bus::{CommandAnswer, ControlCommand, ControlCommands, InboundDraft, MessageBus};
 use crate::cron::{self, JobScope, JobService};
 use crate::llm::{Models, costs_in_words};
+use crate::mcp::McpServers;
 use crate::memory::sender_of;
 use crate::phrases::{Phrases, counted, fill};
 use crate::profiles::{AgentDirectory, AgentProfile};
@@ -46,6 +47,7 @@ pub struct CommandHandler {
     pub jobs: Arc<JobService>,
     pub skills: Arc<SkillCatalog>,
     pub agents: Arc<AgentDirectory>,
+    pub mcp: Arc<McpServers>,
     /// `agent.model`.
     pub configured: String,
     pub started: Instant,
@@ -91,6 +93,7 @@ impl CommandHandler {
             "restore" => return checkpoints::restore(&self.context, &command.argument, row).await,
             "tools" => self.tools(),
             "skills" => self.skills().await,
+            "mcp" => return Ok(mcp::answer(&self.mcp, &command.argument, self.context.phrases).await),
             "history" if in_terminal => self.history(session, &command.argument).await?,
             other => self.unknown(other, in_terminal),
         };
@@ -279,7 +282,10 @@ impl CommandHandler {
 #[async_trait]
 impl ControlCommands for CommandHandler {
     fn control_command(&self, message: &InboundMessage) -> Option<ControlCommand> {
-        match SlashCommand::parse(&message.content)?.name.as_str() {
+        let command = SlashCommand::parse(&message.content)?;
+        match command.name.as_str() {
+            // Its text is for the model, which the lane asks.
+            "mcp" if mcp::is_prompt(&command.argument) => None,
             "stop" => Some(ControlCommand::Stop),
             // An untrusted sender gets the refusal in the lane.
             "status" if message.trust != Trust::Untrusted => Some(ControlCommand::Status),

@@ -6,7 +6,8 @@ mod slash_command;
 mod approvals;
 mod checkpoints;
 mod history;
+mod mcp;
 mod memories;
 
 pub use handler::CommandHandler;
-pub use slash_command::{CommandContext, CommandReply, SessionChange, SlashCommand};
+pub use slash_command::{CommandContext, CommandReply, ModelPrompt, SessionChange, SlashCommand};

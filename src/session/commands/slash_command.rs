@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::history::shorten;
 use crate::bus::WeakBus;
+use crate::guard::Taint;
 use crate::memory::MemoryService;
 use crate::phrases::{Phrases, fill};
 use crate::store::Store;
@@ -57,7 +58,7 @@ fn without_signature(text: &str) -> &str {
 }
 
 /// All commands, including those of the terminal.
-pub const COMMANDS: [&str; 18] = [
+pub const COMMANDS: [&str; 19] = [
     "agent",
     "approve",
     "checkpoint",
@@ -67,6 +68,7 @@ pub const COMMANDS: [&str; 18] = [
     "forget",
     "help",
     "history",
+    "mcp",
     "memory",
     "model",
     "new",
@@ -110,6 +112,15 @@ pub enum SessionChange {
     Restore(Checkpoint),
     /// `/forget`: a memory's id.
     Forget(i64),
+    /// `/mcp NAME PROMPT`: nothing; the turn asks the model with this text in the place of the message.
+    Ask(ModelPrompt),
+}
+
+/// A text for the model, and what it holds from others than the owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelPrompt {
+    pub text: String,
+    pub taint: Taint,
 }
 
 /// The answer to a command.

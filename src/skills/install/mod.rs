@@ -25,9 +25,9 @@ pub use pins::{FileDigests, FolderListing, PinsByFolder, SkillPin, SkillPins, di
 use super::catalog::manifest_problems;
 use super::discovery::{FILE_NAMES, INSTALL_FOLDER};
 use super::frontmatter::{SkillManifest, parse_manifest};
-use super::prompt::is_hidden;
 use super::requirements::{ProgramSearch, SkillHost};
 use crate::guard::{create_dir_beneath, sync_folder};
+use crate::text::is_hidden;
 
 /// The most files of one skill, and their bytes together.
 const MAX_FILES: usize = 1_000;

@@ -1,5 +1,5 @@
 //! Runs commands below a supervisor, in the sandbox unless the configuration says otherwise: for `exec`, the git tools,
-//! `run_test` and language servers.
+//! `run_test`, language servers and MCP servers.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use daoyou_channels::Trust;
 
 use super::foreign;
 use super::run::{CommandOutcome, OutputSink, run};
+use super::server_process::{ServerCommand, ServerProcess, ServerSocket, ServerStartError};
 use crate::guard::{
     self, CommandLimits, ExecRequest, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode, SandboxPolicy,
 };
@@ -151,6 +152,39 @@ impl CommandRunner {
         self.request_seeing(command, visibility, trust).await
     }
 
+    /// Starts a program of the owner's configuration that serves several conversations, in the workspace.
+    ///
+    /// # Errors
+    /// The sandbox is not available, or the program cannot be started.
+    pub async fn start_server(
+        &self,
+        command: ServerCommand,
+    ) -> Result<(ServerProcess, ServerSocket), ServerStartError> {
+        let ServerCommand { words, environment: own, home, network, is_sandboxed } = command;
+        let words: Vec<_> = words.iter().map(|word| quote_word(word)).collect();
+        // Its input is its output, a socket.
+        let script = format!("exec {} <&1", words.join(" "));
+        let request = self.shared_request(script, Trust::Owner).await;
+        let mut request = request.map_err(ServerStartError::lasting)?;
+        match &mut request.sandbox {
+            Some(policy) if is_sandboxed => {
+                policy.network = network;
+                policy.write.extend(home.clone());
+                request.own.extend(home.clone());
+            }
+            _ => request = ExecRequest { sandbox: None, bwrap: None, hidden: Vec::new(), shown: Vec::new(), ..request },
+        }
+        let mut environment = self.environment();
+        let user_home = || std::env::home_dir().unwrap_or_else(|| self.deps.workspace.clone());
+        let home = home.filter(|_| request.sandbox.is_some()).unwrap_or_else(user_home);
+        let own = own.into_iter().chain([("HOME".to_owned(), home.display().to_string())]);
+        for (name, value) in own.collect::<Vec<_>>().into_iter().rev() {
+            environment.retain(|(set, _)| *set != name);
+            environment.push((name, value));
+        }
+        ServerProcess::start(&self.deps.exe, &environment, &request).await
+    }
+
     /// Returns the folders, relative to the workspace, that a process which serves several conversations does not see.
     pub(in crate::tools) fn unshared_folders(&self) -> Vec<PathBuf> {
         self.deps.private.default_visibility().hidden.into_iter().chain(foreign::folders()).collect()
@@ -191,6 +225,7 @@ impl CommandRunner {
                 }),
                 hidden: Vec::new(),
                 shown: Vec::new(),
+                own: Vec::new(),
                 limits: self.limits(),
                 background: None,
             };

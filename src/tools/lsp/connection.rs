@@ -1,20 +1,14 @@
 //! The connection to a language server, which runs below a supervisor as a command does. Its standard input and output are one
 //! socket. Dropping the connection ends the server, and so does the death of the gateway.
 
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use lsp_types::Url;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
-use tokio::net::unix::pipe;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -23,26 +17,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::client_state::ClientState;
 use super::framing::{FrameDecoder, frame};
-use crate::guard::{ExecReport, ExecRequest, ShellExit};
-use crate::text::{one_line, truncate};
+use crate::guard::ExecRequest;
 use crate::tools::ToolResult;
-use crate::tools::supervisor_client::SupervisorClient;
+use crate::tools::exec::{ServerProcess, ServerSocket};
 
-/// How long the supervisor may take to start the server.
-const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long a server may take to read what is sent to it.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
-/// How long to wait for the rest of what an ended server has said.
-const DRAIN_LIMIT: Duration = Duration::from_millis(500);
-/// How long the supervisor may take to end everything.
-const END_LIMIT: Duration = Duration::from_secs(7);
 /// The messages that wait to be written.
 const QUEUE: usize = 256;
 /// The size of one read, in bytes.
 const CHUNK: usize = 64 * 1_024;
-/// The kept end of the server's error output, in bytes, and the part that is shown, in characters.
-const ERROR_BYTES: usize = 4_096;
-const SHOWN_CHARS: usize = 300;
 
 /// Why a call of a language server failed, in words for the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,34 +98,15 @@ impl LspConnection {
     /// It cannot be started.
     pub(super) async fn start(launch: ServerLaunch) -> Result<Self, LspError> {
         let ServerLaunch { exe, environment, request, name, root } = launch;
-        let failed = |what: &str| LspError::for_now(format!("{name} was not started: {what}"));
-        let start = || -> std::io::Result<_> {
-            let (ours, theirs) = StdUnixStream::pair()?;
-            let (errors, said) = std::io::pipe()?;
-            ours.set_nonblocking(true)?;
-            let stdout = Stdio::from(OwnedFd::from(theirs));
-            let supervisor = SupervisorClient::start(&exe, &environment, stdout, Stdio::from(said))?;
-            Ok((supervisor, UnixStream::from_std(ours)?, pipe::Receiver::from_owned_fd(OwnedFd::from(errors))?))
-        };
-        let (mut supervisor, socket, errors) = start().map_err(|error| failed(&error.to_string()))?;
-        let begun = async {
-            supervisor.send(&request).await?;
-            supervisor.next_report().await
-        };
-        match timeout(START_LIMIT, begun).await {
-            Ok(Ok(Some(ExecReport::Started { .. }))) => {}
-            Ok(Ok(Some(ExecReport::Refused { reason }))) => {
-                return Err(LspError::from(format!("{name} was not started: {reason}")));
-            }
-            Ok(Ok(_)) => return Err(failed("its supervisor was killed")),
-            Ok(Err(error)) => return Err(failed(&error.to_string())),
-            Err(_) => return Err(failed("its supervisor did not answer")),
-        }
+        let started = ServerProcess::start(&exe, &environment, &request).await;
+        let (process, socket) = started.map_err(|error| LspError {
+            text: format!("{name} was not started: {}", error.text),
+            is_temporary: error.is_temporary,
+        })?;
         let state = Arc::new(ClientState::new(root));
         let (outgoing, to_write) = mpsc::channel(QUEUE);
-        let (reader, writer) = socket.into_split();
-        let server = ServerStreams { reader, writer, errors, to_write, answers: outgoing.clone().downgrade() };
-        let running = AbortOnDropHandle::new(tokio::spawn(server.run(supervisor, Arc::clone(&state), name.clone())));
+        let server = ServerStreams { socket, to_write, answers: outgoing.clone().downgrade() };
+        let running = AbortOnDropHandle::new(tokio::spawn(server.run(process, Arc::clone(&state), name.clone())));
         Ok(Self { name, state, outgoing, next_id: AtomicI64::new(1), _running: running })
     }
 
@@ -205,54 +170,27 @@ impl LspConnection {
 
 /// The gateway's side of a server's streams.
 struct ServerStreams {
-    reader: OwnedReadHalf,
-    writer: OwnedWriteHalf,
-    errors: pipe::Receiver,
+    socket: ServerSocket,
     to_write: mpsc::Receiver<Vec<u8>>,
     answers: mpsc::WeakSender<Vec<u8>>,
 }
 
 impl ServerStreams {
     /// Passes messages on until the server ends, or sends what cannot be read.
-    async fn run(mut self, mut supervisor: SupervisorClient, state: Arc<ClientState>, name: String) {
-        let tail = Mutex::new(Vec::new());
-        let mut exit = None;
-        let fault = {
-            let drain = drain(&mut self.errors, &tail);
-            tokio::pin!(drain);
-            let fault = tokio::select! {
-                fault = read_messages(&mut self.reader, &self.answers, &state) => fault,
-                fault = write_messages(&mut self.writer, &mut self.to_write) => fault,
-                report = supervisor.next_report() => {
-                    exit = Some(report.ok().flatten());
-                    None
-                }
-                never = never_after(drain.as_mut()) => never,
-            };
-            if exit.is_none() && fault.is_none() {
-                // It has closed its output: most likely it has ended.
-                exit = timeout(DRAIN_LIMIT, supervisor.next_report()).await.ok().map(|report| report.ok().flatten());
+    async fn run(self, process: ServerProcess, state: Arc<ClientState>, name: String) {
+        let Self { socket: ServerSocket { mut reader, mut writer }, mut to_write, answers } = self;
+        let work = async {
+            tokio::select! {
+                fault = read_messages(&mut reader, &answers, &state) => fault,
+                fault = write_messages(&mut writer, &mut to_write) => fault,
             }
-            if exit.is_some() {
-                drop(timeout(DRAIN_LIMIT, drain).await);
-            }
-            fault
         };
-        let said = last_words(&tail.into_inner());
-        let reason = match (fault, &exit) {
-            (Some(fault), _) => format!("{name} was stopped: {fault}{said}"),
-            (None, Some(Some(ExecReport::Ended(end)))) => format!("{name} ended ({}){said}", describe(*end)),
-            (None, Some(Some(ExecReport::Refused { reason }))) => format!("{name} was not started: {reason}"),
-            (None, _) => format!("{name} ended{said}"),
+        let note_end = |end: &str| {
+            let reason = format!("{name} {end}");
+            tracing::info!(server = name, reason, "a language server ended");
+            state.end(&reason);
         };
-        tracing::info!(server = name, reason, "a language server ended");
-        state.end(&reason);
-        if !matches!(exit, Some(Some(ExecReport::Ended(_)) | None)) {
-            supervisor.request_end().await;
-            let ends = async { while let Ok(Some(ExecReport::Started { .. })) = supervisor.next_report().await {} };
-            drop(timeout(END_LIMIT, ends).await);
-        }
-        supervisor.wait_for_exit().await;
+        process.run(work, |_| {}, note_end).await;
     }
 }
 
@@ -297,39 +235,4 @@ async fn write_messages(writer: &mut OwnedWriteHalf, to_write: &mut mpsc::Receiv
         }
     }
     None
-}
-
-/// Keeps the end of what the server writes to its error output.
-async fn drain(errors: &mut pipe::Receiver, tail: &Mutex<Vec<u8>>) {
-    let mut chunk = [0; 1_024];
-    while let Ok(read @ 1..) = errors.read(&mut chunk).await {
-        let mut tail = tail.lock();
-        tail.extend_from_slice(&chunk[..read]);
-        let excess = tail.len().saturating_sub(ERROR_BYTES);
-        tail.drain(..excess);
-    }
-}
-
-/// Does the work, and then waits for ever.
-async fn never_after(work: impl Future<Output = ()>) -> Option<String> {
-    work.await;
-    std::future::pending().await
-}
-
-/// Returns the last line of an error output that is not empty, as a part of a sentence.
-fn last_words(errors: &[u8]) -> String {
-    let text = String::from_utf8_lossy(errors);
-    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    line.map(|line| format!(": {}", truncate(&one_line(line), SHOWN_CHARS))).unwrap_or_default()
-}
-
-fn describe(end: ShellExit) -> String {
-    match end {
-        ShellExit::Code(127) => {
-            "not found where commands can use it; tools.exec.read_paths may need its folder".to_owned()
-        }
-        ShellExit::Code(code) => format!("exit code {code}"),
-        ShellExit::Signal(signal) => format!("signal {signal}"),
-        ShellExit::Exceeded(limit) => limit.to_string(),
-    }
 }

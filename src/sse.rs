@@ -77,7 +77,7 @@ impl SseReader {
     }
 
     /// Returns true if a data line has begun and not ended: what arrives now is data, however long the line.
-    pub(super) fn is_in_data(&self) -> bool {
+    pub fn is_in_data(&self) -> bool {
         self.received[self.line..].starts_with(b"data:")
     }
 

@@ -1,0 +1,46 @@
+//! `daoyou mcp`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::output::Output;
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum McpCommand {
+    /// List the MCP servers: their state, their tools, and what went wrong last
+    #[command(
+        after_help = "Examples:\n  daoyou mcp list\n  daoyou mcp list --json | jq -r '.[] | select(.last_error).name'"
+    )]
+    List(Output),
+    /// Start a server, list what it offers, and say how long that took
+    #[command(after_help = "Example:\n  daoyou mcp test files")]
+    Test {
+        /// The NAME of [mcp.NAME]
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// List the tools of a server, with the names that the agent uses
+    #[command(after_help = "Examples:\n  daoyou mcp tools files\n  daoyou mcp tools files --json | jq '.[0].schema'")]
+    Tools {
+        /// The NAME of [mcp.NAME]
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Take over the servers of another program's file
+    ///
+    /// Reads mcp.json, claude_desktop_config.json or .vscode/mcp.json, and prints a table [mcp.NAME] for each server. A part that is not understood
+    /// is an error, and nothing is taken over then.
+    #[command(
+        after_help = "Examples:\n  daoyou mcp import ~/.cursor/mcp.json\n  daoyou mcp import .vscode/mcp.json --add"
+    )]
+    Import {
+        /// The file
+        file: PathBuf,
+        /// Add the tables to config.toml instead of printing them
+        #[arg(long)]
+        add: bool,
+    },
+}

@@ -1,0 +1,434 @@
+//! A connection to a server: its start in both eras of the protocol, requests, and the lists.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use daoyou_channels::settings::Secret;
+use reqwest::Client;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, GetPromptRequest, GetPromptRequestParams,
+    ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest, PaginatedRequestParams,
+    PingRequest, ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams, SubscriptionFilter,
+};
+use rmcp::service::{ClientInitializeError, PeerRequestOptions, RunningService};
+use rmcp::transport::IntoTransport;
+use rmcp::{ClientLifecycleMode, ClientServiceExt, Peer, RoleClient, ServiceError};
+use serde_json::{Map, Value};
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::auth::BearerTokens;
+use super::events::ClientEvents;
+use super::{McpError, McpErrorKind, error_chain, http, sse, stdio};
+use crate::mcp::config::McpTransport;
+use crate::mcp::listing::ListKind;
+use crate::text::{one_line, truncate};
+use crate::tools::{ServerProcess, ServerSocket};
+
+/// The most pages of a list that are asked for.
+const MAX_PAGES: usize = 100;
+/// How long a server that did not answer may take to show that it lives.
+const PING_LIMIT: Duration = Duration::from_secs(5);
+/// How long a closing connection may take.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+/// The longest message of a server's error, in characters.
+const MAX_MESSAGE_CHARS: usize = 1_000;
+
+/// How a connection begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::mcp) enum ProtocolEra {
+    /// By `server/discover` (2026-07-28), and by `initialize` if the server does not know it.
+    Any,
+    /// By `initialize`, as the last time (2024-11-05 to 2025-11-25).
+    Initialize,
+}
+
+/// What to connect to.
+pub(in crate::mcp) enum ConnectTarget {
+    Stdio(Box<StdioTarget>),
+    Http(Box<HttpTarget>),
+}
+
+/// A program that was started.
+pub(in crate::mcp) struct StdioTarget {
+    pub process: ServerProcess,
+    pub socket: ServerSocket,
+    /// The address of the workspace.
+    pub root: String,
+}
+
+/// A server that is reached by HTTP.
+pub(in crate::mcp) struct HttpTarget {
+    pub url: String,
+    pub transport: McpTransport,
+    pub headers: BTreeMap<String, Secret>,
+    pub client: Client,
+    pub tokens: BearerTokens,
+}
+
+/// Something to ask a server for.
+#[derive(Clone, Debug)]
+pub(in crate::mcp) enum McpRequest {
+    CallTool { name: String, arguments: Map<String, Value> },
+    ReadResource { uri: String },
+    GetPrompt { name: String, arguments: Map<String, Value> },
+}
+
+impl From<McpRequest> for ClientRequest {
+    fn from(request: McpRequest) -> Self {
+        match request {
+            McpRequest::CallTool { name, arguments } => {
+                let params = CallToolRequestParams::new(name).with_arguments(arguments);
+                Self::CallToolRequest(CallToolRequest::new(params))
+            }
+            McpRequest::ReadResource { uri } => {
+                Self::ReadResourceRequest(ReadResourceRequest::new(ReadResourceRequestParams::new(uri)))
+            }
+            McpRequest::GetPrompt { name, arguments } => {
+                let params = GetPromptRequestParams::new(name).with_arguments(arguments);
+                Self::GetPromptRequest(GetPromptRequest::new(params))
+            }
+        }
+    }
+}
+
+/// A running connection. Dropping it ends it, and the program behind it.
+pub(in crate::mcp) struct McpConnection {
+    server: String,
+    service: RunningService<RoleClient, ClientEvents>,
+    /// How the other side ended.
+    ended: watch::Receiver<Option<String>>,
+    /// Notified when one of the server's lists has changed.
+    pub changed: Arc<Notify>,
+    /// `stdio`, `http` or `sse`.
+    pub transport: &'static str,
+    _subscription: Option<AbortOnDropHandle<()>>,
+}
+
+impl McpConnection {
+    /// Connects, and agrees on a version of the protocol.
+    ///
+    /// # Errors
+    /// The server cannot be reached, ends, or does not answer as an MCP server does.
+    pub(in crate::mcp) async fn connect(
+        server: &str,
+        target: ConnectTarget,
+        era: ProtocolEra,
+    ) -> Result<Self, McpError> {
+        let (sender, ended) = watch::channel(None);
+        let begin = Begin { server: server.to_owned(), era, ended };
+        match target {
+            ConnectTarget::Stdio(target) => {
+                let StdioTarget { process, socket, root } = *target;
+                let transport = stdio::connect(server, process, socket, sender);
+                begin.with(transport, "stdio", Some(root)).await
+            }
+            ConnectTarget::Http(target) => {
+                let HttpTarget { url, transport, headers, client, tokens } = *target;
+                let by_sse = || async {
+                    let (client, tokens) = (client.clone(), tokens.clone());
+                    let opened = sse::connect(server, client, &url, &headers, tokens, sender).await;
+                    let opened = opened.map_err(McpError::not_sent)?;
+                    begin.clone().with(opened, "sse", None).await
+                };
+                if transport == McpTransport::Sse {
+                    return by_sse().await;
+                }
+                let streamable = http::transport(client.clone(), &url, &headers, tokens.clone());
+                let connected = begin.clone().with(streamable, "http", None).await;
+                match connected {
+                    // Servers of 2024-11-05 refuse the first message of the newer transport.
+                    Err(refused) if transport == McpTransport::Auto && is_refused(&refused) => {
+                        by_sse().await.map_err(|_| refused)
+                    }
+                    connected => connected,
+                }
+            }
+        }
+    }
+
+    fn peer(&self) -> &Peer<RoleClient> {
+        self.service.peer()
+    }
+
+    /// Returns true if the connection has ended.
+    pub(in crate::mcp) fn is_closed(&self) -> bool {
+        self.service.is_closed() || self.peer().is_transport_closed() || self.ended.borrow().is_some()
+    }
+
+    /// Returns how the other side ended, in words.
+    pub(in crate::mcp) fn end_reason(&self) -> String {
+        end_text(&self.server, &self.ended)
+    }
+
+    /// Returns the agreed version of the protocol.
+    pub(in crate::mcp) fn protocol(&self) -> String {
+        self.peer().peer_info().map(|info| info.protocol_version.to_string()).unwrap_or_default()
+    }
+
+    /// Returns the name and version that the server gives itself.
+    pub(in crate::mcp) fn title(&self) -> String {
+        let info = self.peer().peer_info().and_then(|info| info.server_info.clone());
+        info.map(|server| format!("{} {}", server.name, server.version)).unwrap_or_default()
+    }
+
+    /// Asks the server, and returns its answer. A request that is given up is cancelled.
+    ///
+    /// # Errors
+    /// [`McpErrorKind`] says how far the request came.
+    pub(in crate::mcp) async fn request(
+        &self,
+        request: McpRequest,
+        limit: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<Value, McpError> {
+        self.send(request.into(), limit, cancel).await
+    }
+
+    async fn send(
+        &self,
+        request: ClientRequest,
+        limit: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<Value, McpError> {
+        if self.is_closed() {
+            return Err(McpError::not_sent(self.end_reason()));
+        }
+        let server = &self.server;
+        let options = PeerRequestOptions::no_options();
+        let sent = self.peer().send_request_with_option(request, options).await;
+        let mut handle = sent.map_err(|_| McpError::not_sent(self.end_reason()))?;
+        let ended = self.has_ended();
+        let answered = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(McpError::new(McpErrorKind::Cancelled, format!("Cancelled; {server} was told so"))),
+            answered = &mut handle.rx => return self.read_answer(answered.unwrap_or(Err(ServiceError::TransportClosed))),
+            () = ended => {
+                // What it said before is still to be read.
+                let last = timeout(Duration::from_millis(200), &mut handle.rx).await;
+                return self.read_answer(last.ok().and_then(Result::ok).unwrap_or(Err(ServiceError::TransportClosed)));
+            }
+            () = sleep(limit) => {
+                let seconds = limit.as_secs_f32().ceil();
+                let text = format!("{server} did not answer within {seconds} s (mcp.{server}.timeout)");
+                Err(McpError::new(McpErrorKind::Timeout, text))
+            }
+        };
+        // A server that reads nothing does not learn it.
+        drop(timeout(PING_LIMIT, handle.cancel(Some("given up".to_owned()))).await);
+        answered
+    }
+
+    /// Waits until the other side has ended; for ever if nobody tells.
+    async fn has_ended(&self) {
+        let mut ended = self.ended.clone();
+        if ended.wait_for(Option::is_some).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn read_answer(&self, answered: Result<rmcp::model::ServerResult, ServiceError>) -> Result<Value, McpError> {
+        let server = &self.server;
+        let answer_error = |text: String| McpError::new(McpErrorKind::Answer, text);
+        match answered {
+            Ok(result) => {
+                let value = serde_json::to_value(result)
+                    .map_err(|error| answer_error(format!("the answer of {server} cannot be read: {error}")))?;
+                match value["resultType"].as_str() {
+                    None | Some("complete") => Ok(value),
+                    Some("input_required") => Err(answer_error(format!(
+                        "{server} asks for input of the user or of a model during a call, which daoyou does not give"
+                    ))),
+                    Some(other) => {
+                        let other = truncate(&one_line(other), 50);
+                        Err(answer_error(format!("{server} answers with {other:?}, which daoyou does not understand")))
+                    }
+                }
+            }
+            Err(ServiceError::McpError(error)) => {
+                let is_unknown = error.code == ErrorCode::METHOD_NOT_FOUND;
+                let kind = if is_unknown { McpErrorKind::UnknownMethod } else { McpErrorKind::Answer };
+                let message = truncate(&one_line(&error.message), MAX_MESSAGE_CHARS);
+                Err(McpError::new(kind, format!("{server} answers: {message} (code {})", error.code.0)))
+            }
+            Err(ServiceError::TransportSend(error)) => {
+                Err(McpError::new(McpErrorKind::Lost, format!("{server}: {}", http::transport_text(&error))))
+            }
+            Err(_) => Err(McpError::new(McpErrorKind::Lost, self.end_reason())),
+        }
+    }
+
+    /// Returns the entries of a list, and whether there are more than are kept. An empty one if the server has no such list.
+    ///
+    /// # Errors
+    /// As [`McpConnection::request`].
+    pub(in crate::mcp) async fn list(&self, kind: ListKind, limit: Duration) -> Result<(Vec<Value>, bool), McpError> {
+        let capabilities = self.peer().peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
+        let has_list = match kind {
+            ListKind::Tools => true,
+            ListKind::Resources | ListKind::Templates => capabilities.resources.is_some(),
+            ListKind::Prompts => capabilities.prompts.is_some(),
+        };
+        let (mut entries, mut cursor, mut seen) = (Vec::new(), None, HashSet::new());
+        if !has_list {
+            return Ok((entries, false));
+        }
+        for _ in 0..MAX_PAGES {
+            let page = self.send(list_request(kind, cursor.take()), limit, &CancellationToken::new()).await;
+            let mut page = match page {
+                Err(error) if error.kind == McpErrorKind::UnknownMethod => return Ok((entries, false)),
+                page => page?,
+            };
+            if let Some(Value::Array(found)) = page.get_mut(kind.key()).map(Value::take) {
+                entries.extend(found);
+            }
+            if entries.len() > kind.limit() {
+                entries.truncate(kind.limit());
+                return Ok((entries, true));
+            }
+            match page["nextCursor"].as_str() {
+                Some(next) if seen.insert(next.to_owned()) => cursor = Some(next.to_owned()),
+                // A cursor that comes again leads in a circle.
+                _ => return Ok((entries, false)),
+            }
+        }
+        Ok((entries, true))
+    }
+
+    /// Returns true if the server answers at all.
+    pub(in crate::mcp) async fn is_alive(&self) -> bool {
+        let ping = ClientRequest::PingRequest(PingRequest::default());
+        let answered = self.send(ping, PING_LIMIT, &CancellationToken::new()).await;
+        // The newest protocol has no ping; an error is an answer.
+        match answered {
+            Ok(_) => true,
+            Err(error) => matches!(error.kind, McpErrorKind::Answer | McpErrorKind::UnknownMethod),
+        }
+    }
+
+    /// Ends the connection in an orderly way.
+    pub(in crate::mcp) async fn close(mut self) {
+        drop(self.service.close_with_timeout(CLOSE_LIMIT).await);
+    }
+}
+
+fn list_request(kind: ListKind, cursor: Option<String>) -> ClientRequest {
+    let params = PaginatedRequestParams::default().with_cursor(cursor);
+    match kind {
+        ListKind::Tools => ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params)),
+        ListKind::Resources => ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params)),
+        ListKind::Templates => {
+            ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest::with_param(params))
+        }
+        ListKind::Prompts => ClientRequest::ListPromptsRequest(ListPromptsRequest::with_param(params)),
+    }
+}
+
+/// Returns true if a server may not speak the transport at all.
+fn is_refused(error: &McpError) -> bool {
+    error.kind == McpErrorKind::Answer
+}
+
+fn end_text(server: &str, ended: &watch::Receiver<Option<String>>) -> String {
+    match &*ended.borrow() {
+        Some(how) => format!("{server} {how}"),
+        None => format!("the connection to {server} has ended"),
+    }
+}
+
+/// The beginning of a connection.
+#[derive(Clone)]
+struct Begin {
+    server: String,
+    era: ProtocolEra,
+    ended: watch::Receiver<Option<String>>,
+}
+
+impl Begin {
+    async fn with<T, E, A>(
+        self,
+        transport: T,
+        name: &'static str,
+        root: Option<String>,
+    ) -> Result<McpConnection, McpError>
+    where
+        T: IntoTransport<RoleClient, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let Self { server, era, ended } = self;
+        let changed = Arc::new(Notify::new());
+        let events = ClientEvents { server: server.clone(), root, changed: Arc::clone(&changed) };
+        let legacy = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        let lifecycle = match era {
+            ProtocolEra::Initialize => ClientLifecycleMode::Initialize,
+            ProtocolEra::Any => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+                legacy_version: Some(legacy),
+            },
+        };
+        let started = events.serve_with_lifecycle(transport, lifecycle).await;
+        let service = started.map_err(|error| start_error(&server, &error, &ended))?;
+        let subscription = subscribe(service.peer(), &changed);
+        Ok(McpConnection { server, service, ended, changed, transport: name, _subscription: subscription })
+    }
+}
+
+/// Subscribes to changes of the lists, where the protocol wants a subscription for that.
+fn subscribe(peer: &Peer<RoleClient>, changed: &Arc<Notify>) -> Option<AbortOnDropHandle<()>> {
+    let info = peer.peer_info()?;
+    if info.protocol_version.has_initialize() {
+        return None;
+    }
+    let (peer, changed) = (peer.clone(), Arc::clone(changed));
+    let capabilities = info.capabilities.clone();
+    Some(AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut filter = SubscriptionFilter::new();
+        filter.tools_list_changed = capabilities.tools.and_then(|tools| tools.list_changed).filter(|is_on| *is_on);
+        filter.prompts_list_changed = capabilities.prompts.and_then(|list| list.list_changed).filter(|is_on| *is_on);
+        filter.resources_list_changed =
+            capabilities.resources.and_then(|list| list.list_changed).filter(|is_on| *is_on);
+        if filter == SubscriptionFilter::new() {
+            return;
+        }
+        match peer.listen(filter).await {
+            Ok(mut subscription) => {
+                while let Ok(Some(_)) = subscription.next().await {
+                    changed.notify_one();
+                }
+            }
+            Err(error) => tracing::debug!(%error, "an MCP server refuses the subscription to changes of its lists"),
+        }
+    })))
+}
+
+/// Says why a server did not start, and what to do where that is known.
+fn start_error(server: &str, error: &ClientInitializeError, ended: &watch::Receiver<Option<String>>) -> McpError {
+    if let Some(how) = &*ended.borrow() {
+        return McpError::not_sent(format!("{server} {how}"));
+    }
+    if error.is_authorization_required() {
+        let text = format!(
+            "{server} wants authorization: set a header in [mcp.{server}.headers], or a token in [mcp.{server}.auth]"
+        );
+        return McpError::not_sent(text);
+    }
+    match error {
+        ClientInitializeError::ConnectionClosed(_) => McpError::not_sent(end_text(server, ended)),
+        ClientInitializeError::TransportError { error, .. } => {
+            let text = http::transport_text(error);
+            let is_answer = text.contains("unexpected server response")
+                || text.contains("the server answered")
+                || text.contains("content type")
+                || text.contains("HTTP ");
+            let kind = if is_answer { McpErrorKind::Answer } else { McpErrorKind::NotSent };
+            McpError::new(kind, format!("{server} cannot be reached: {text}"))
+        }
+        other => McpError::new(
+            McpErrorKind::Answer,
+            format!("{server} does not answer as an MCP server does: {}", error_chain(other)),
+        ),
+    }
+}

@@ -1,0 +1,72 @@
+//! What a server asks of its client and tells it.
+#![expect(deprecated, reason = "servers before 2026-07-28 ask for roots and for answers of the model")]
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
+    ElicitResult, ErrorCode, Implementation, ListRootsResult, Root,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ClientHandler, ErrorData, RoleClient};
+use tokio::sync::Notify;
+
+/// The client's answers to a server. Requests for a model's or a person's answer are refused: a server may not speak to the owner or
+/// spend tokens by itself.
+pub(super) struct ClientEvents {
+    pub server: String,
+    /// The address of the workspace, for programs that share this machine's files.
+    pub root: Option<String>,
+    /// Notified when one of the server's lists has changed.
+    pub changed: Arc<Notify>,
+}
+
+impl ClientEvents {
+    fn refuse<T>(&self, method: &'static str) -> Result<T, ErrorData> {
+        tracing::warn!(server = self.server, method, "an MCP server asked for what daoyou does not give: refused");
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
+    }
+}
+
+impl ClientHandler for ClientEvents {
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        if self.root.is_some() {
+            capabilities.roots = Some(Default::default());
+        }
+        ClientConfig::new(capabilities, Implementation::new("daoyou", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn create_message(
+        &self,
+        _: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        self.refuse("sampling/createMessage")
+    }
+
+    async fn create_elicitation(
+        &self,
+        _: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        self.refuse("elicitation/create")
+    }
+
+    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+        let root = self.root.iter().map(|root| Root::new(root.clone()).with_name("workspace"));
+        Ok(ListRootsResult::new(root.collect()))
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+}

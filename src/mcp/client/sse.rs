@@ -1,0 +1,147 @@
+//! HTTP with SSE, the transport of 2024-11-05: a stream of events names the address for messages, and carries the answers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use daoyou_channels::settings::Secret;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use reqwest::{Client, Response, Url};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::auth::BearerTokens;
+use super::http::header_map;
+use super::stdio::{IncomingMessages, TaskEnds, TaskTransport};
+use super::{MAX_MESSAGE, error_chain};
+use crate::sse::SseReader;
+
+/// How long the server may take to accept a message.
+const POST_LIMIT: Duration = Duration::from_secs(30);
+
+/// What both directions need.
+struct SseClient {
+    client: Client,
+    headers: HeaderMap,
+    tokens: BearerTokens,
+}
+
+/// Opens the stream of events, and returns the transport once the server has named its address for messages.
+///
+/// # Errors
+/// The server does not answer as one of this transport does, in words.
+pub(super) async fn connect(
+    server: &str,
+    client: Client,
+    url: &str,
+    headers: &BTreeMap<String, Secret>,
+    tokens: BearerTokens,
+    ended: watch::Sender<Option<String>>,
+) -> Result<TaskTransport, String> {
+    let base = Url::parse(url).map_err(|error| error.to_string())?;
+    let sender = SseClient { client, headers: header_map(headers).collect(), tokens };
+    let response = sender.open(url).await?;
+    let mut events = EventStream { response, reader: SseReader::new(MAX_MESSAGE) };
+    let endpoint = events.next().await?.ok_or("the stream of events ended at once")?;
+    let endpoint =
+        base.join(endpoint.trim()).map_err(|error| format!("the address for messages is invalid: {error}"))?;
+    if endpoint.origin() != base.origin() {
+        return Err("the server names an address for messages on another server, which is refused".to_owned());
+    }
+    Ok(TaskTransport::start(server, move |ends| async move {
+        let TaskEnds { mut incoming, outgoing } = ends;
+        let how = tokio::select! {
+            fault = events.pass_all(&mut incoming) => fault.unwrap_or_else(|| "the server closed the connection".to_owned()),
+            fault = sender.post_all(&endpoint, outgoing) => fault.unwrap_or_else(|| "closed".to_owned()),
+        };
+        ended.send_replace(Some(how));
+    }))
+}
+
+impl SseClient {
+    async fn open(&self, url: &str) -> Result<Response, String> {
+        let mut token = self.tokens.token(None).await?;
+        loop {
+            let mut request = self.client.get(url).headers(self.headers.clone()).header(ACCEPT, "text/event-stream");
+            if let Some(token) = &token {
+                request = request.bearer_auth(token);
+            }
+            let response = request.send().await.map_err(|error| error_chain(&error.without_url()))?;
+            let fresh = match response.status().as_u16() {
+                401 if self.tokens.is_set() => self.tokens.token(token.as_deref()).await?,
+                _ => token.clone(),
+            };
+            if fresh != token {
+                token = fresh;
+                continue;
+            }
+            if !response.status().is_success() {
+                return Err(format!("the server answered {}", response.status()));
+            }
+            let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+            if !kind.starts_with("text/event-stream") {
+                return Err("the server answered with no stream of events".to_owned());
+            }
+            return Ok(response);
+        }
+    }
+
+    /// Sends messages until one cannot be sent; returns why.
+    async fn post_all(&self, endpoint: &Url, mut outgoing: mpsc::Receiver<Vec<u8>>) -> Option<String> {
+        while let Some(message) = outgoing.recv().await {
+            let token = match self.tokens.token(None).await {
+                Ok(token) => token,
+                Err(why) => return Some(why),
+            };
+            let mut request = self.client.post(endpoint.clone()).headers(self.headers.clone());
+            request = request.header(CONTENT_TYPE, "application/json").body(message);
+            if let Some(token) = token {
+                request = request.bearer_auth(token);
+            }
+            match timeout(POST_LIMIT, request.send()).await {
+                Ok(Ok(response)) if response.status().is_success() => {}
+                Ok(Ok(response)) => return Some(format!("the server answered a message with {}", response.status())),
+                Ok(Err(error)) => return Some(error_chain(&error.without_url())),
+                Err(_) => return Some("the server did not accept a message in time".to_owned()),
+            }
+        }
+        None
+    }
+}
+
+struct EventStream {
+    response: Response,
+    reader: SseReader,
+}
+
+impl EventStream {
+    /// Returns the data of the next event; `None` at the end.
+    async fn next(&mut self) -> Result<Option<String>, String> {
+        loop {
+            match self.reader.next_event() {
+                Ok(Some(event)) => return Ok(Some(event.into_owned())),
+                Ok(None) => {}
+                Err(_) => return Err("it sent an event that is too long".to_owned()),
+            }
+            match self.response.chunk().await {
+                Ok(Some(bytes)) => self.reader.push(&bytes),
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(error_chain(&error.without_url())),
+            }
+        }
+    }
+
+    /// Passes on all messages; returns why the connection ended, if not by the server.
+    async fn pass_all(&mut self, incoming: &mut IncomingMessages) -> Option<String> {
+        loop {
+            match self.next().await {
+                Ok(Some(event)) => {
+                    if let Err(fault) = incoming.pass(event.as_bytes()).await {
+                        return fault;
+                    }
+                }
+                Ok(None) => return None,
+                Err(fault) => return Some(fault),
+            }
+        }
+    }
+}

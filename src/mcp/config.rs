@@ -1,0 +1,335 @@
+//! `[mcp.NAME]`: the MCP servers whose tools the agent has.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use daoyou_channels::settings::{Secret, Span};
+use daoyou_channels::text::hex;
+use globset::Glob;
+use reqwest::Url;
+use reqwest::header::{HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+/// The longest name of a server: the names of its tools begin with it, and models accept 64 characters.
+const NAME_CHARS: usize = 32;
+/// The longest time limits.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// How a server with a `url` is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum McpTransport {
+    /// Streamable HTTP, and the older HTTP with SSE where the server has no other.
+    #[default]
+    Auto,
+    /// Streamable HTTP.
+    Http,
+    /// The HTTP with SSE of the protocol of 2024-11-05.
+    Sse,
+}
+
+/// `[mcp.NAME.auth]`: where the bearer token for a `url` comes from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct McpAuthConfig {
+    /// A program that prints the token, run outside the sandbox whenever a new one is needed.
+    pub token_command: Vec<String>,
+    /// The token endpoint for OAuth client credentials.
+    pub token_url: String,
+    pub client_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<Secret>,
+    /// The scopes to ask for, separated by spaces; empty: those of the server.
+    pub scope: String,
+}
+
+impl McpAuthConfig {
+    /// Returns true if requests carry a token.
+    pub fn is_set(&self) -> bool {
+        !self.token_command.is_empty() || !self.token_url.is_empty() || !self.client_id.is_empty()
+    }
+}
+
+/// `[mcp.NAME]`: one server, either a `command` or a `url`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct McpServerConfig {
+    /// The server is used.
+    pub enabled: bool,
+    /// The program and its arguments; it speaks over its standard input and output.
+    pub command: Vec<String>,
+    /// Environment variables of the program, in addition to those of commands.
+    pub env: BTreeMap<String, Secret>,
+    /// The program runs in the sandbox of commands.
+    pub sandbox: bool,
+    /// In the sandbox, the program may open network connections.
+    pub network: bool,
+    /// The address of a server that is reached by HTTP.
+    pub url: String,
+    /// How the address is reached.
+    pub transport: McpTransport,
+    /// HTTP headers of each request to the address.
+    pub headers: BTreeMap<String, Secret>,
+    /// Where the bearer token for the address comes from.
+    pub auth: McpAuthConfig,
+    /// The tools that the agent has of this server, by their own names, also with `*`; empty: all.
+    pub tools: Vec<String>,
+    /// The time limit of a call.
+    pub timeout: Span,
+    /// How long the server may take to start and to list its tools.
+    pub start_timeout: Span,
+    /// The server's results count as the owner's own words: they do not taint a turn.
+    pub trusted: bool,
+}
+
+impl Default for McpServerConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            sandbox: true,
+            network: true,
+            url: String::new(),
+            transport: McpTransport::Auto,
+            headers: BTreeMap::new(),
+            auth: McpAuthConfig::default(),
+            tools: Vec::new(),
+            timeout: Span::from_secs(30),
+            start_timeout: Span::from_secs(60),
+            trusted: false,
+        }
+    }
+}
+
+/// A fault of a server's settings: the keys that it comes from, relative to the server's table (empty: the table itself), what is
+/// wrong, and what is allowed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct McpConfigFault {
+    pub keys: Vec<String>,
+    pub wrong: String,
+    pub allowed: &'static str,
+}
+
+impl McpConfigFault {
+    fn new(keys: &[&str], wrong: impl Into<String>, allowed: &'static str) -> Self {
+        Self { keys: keys.iter().map(|key| (*key).to_owned()).collect(), wrong: wrong.into(), allowed }
+    }
+}
+
+impl McpServerConfig {
+    /// Returns `stdio`, `http` or `sse`.
+    pub fn transport_name(&self) -> &'static str {
+        match (self.url.is_empty(), self.transport) {
+            (true, _) => "stdio",
+            (false, McpTransport::Sse) => "sse",
+            (false, _) => "http",
+        }
+    }
+
+    /// Returns true if the agent has the tool with this name of the server's own.
+    pub fn has_tool(&self, tool: &str) -> bool {
+        let fits = |pattern: &String| {
+            pattern == tool || Glob::new(pattern).is_ok_and(|glob| glob.compile_matcher().is_match(tool))
+        };
+        self.tools.is_empty() || self.tools.iter().any(fits)
+    }
+
+    /// Returns a digest of everything that decides which server this is, without secrets.
+    pub fn fingerprint(&self) -> String {
+        let names = |map: &BTreeMap<String, Secret>| map.keys().cloned().collect::<Vec<_>>();
+        let identity = json!([
+            self.command,
+            names(&self.env),
+            self.sandbox,
+            self.network,
+            self.url,
+            self.transport,
+            names(&self.headers),
+            self.auth.client_id,
+            self.auth.scope,
+        ]);
+        hex(&Sha256::digest(identity.to_string().as_bytes())[..8])
+    }
+
+    /// Returns the faults of a server with this name.
+    pub fn faults(&self, name: &str) -> Vec<McpConfigFault> {
+        let mut faults = Vec::new();
+        if !is_server_name(name) {
+            let wrong = format!("{name:?} is no valid name of a server");
+            faults.push(McpConfigFault::new(&[""], wrong, NAME_RULE));
+        }
+        match (self.command.is_empty(), self.url.is_empty()) {
+            (true, true) => {
+                faults.push(McpConfigFault::new(&["command", "url"], "neither command nor url is set", ONE));
+            }
+            (false, false) => {
+                faults.push(McpConfigFault::new(&["url", "command"], "command is set as well", ONE));
+            }
+            (false, true) => faults.extend(self.command_faults()),
+            (true, false) => faults.extend(self.url_faults()),
+        }
+        for pattern in &self.tools {
+            if let Err(error) = Glob::new(pattern) {
+                let wrong = format!("{pattern:?} is no pattern: {}", error.kind());
+                faults.push(McpConfigFault::new(&["tools"], wrong, "names of tools, also with \"*\""));
+            }
+        }
+        for (key, span) in [("timeout", self.timeout), ("start_timeout", self.start_timeout)] {
+            if span.0.is_zero() || span.0 > LONGEST_TIMEOUT {
+                faults.push(McpConfigFault::new(&[key], format!("{span} is too short or too long"), "up to \"1h\""));
+            }
+        }
+        faults
+    }
+
+    fn command_faults(&self) -> Vec<McpConfigFault> {
+        let mut faults = Vec::new();
+        if self.command.first().is_none_or(|program| program.trim().is_empty()) {
+            let allowed = "a program and its arguments, such as [\"npx\", \"-y\", \"some-server\"]";
+            faults.push(McpConfigFault::new(&["command"], "the first entry names no program", allowed));
+        }
+        if self.command.iter().any(|word| word.contains('\0')) {
+            faults.push(McpConfigFault::new(&["command"], "an entry holds a NUL character", "texts without NUL"));
+        }
+        for (name, value) in &self.env {
+            let is_name = !name.is_empty() && !name.contains(['=', '\0']) && !value.expose().contains('\0');
+            if !is_name {
+                let wrong = format!("{name:?} cannot be an environment variable");
+                faults.push(McpConfigFault::new(
+                    &[&format!("env.{name}")],
+                    wrong,
+                    "a name without \"=\", a text without NUL",
+                ));
+            }
+        }
+        for (key, is_set) in [("headers", !self.headers.is_empty()), ("auth", self.auth.is_set())] {
+            if is_set {
+                faults.push(McpConfigFault::new(&[key], format!("{key} needs a url"), "only with url"));
+            }
+        }
+        faults
+    }
+
+    fn url_faults(&self) -> Vec<McpConfigFault> {
+        let mut faults = Vec::new();
+        if !is_web_address(&self.url) {
+            faults.push(McpConfigFault::new(&["url"], "the value is no web address", ADDRESS));
+        }
+        for (name, value) in &self.headers {
+            let key = format!("headers.{name}");
+            if HeaderName::from_bytes(name.as_bytes()).is_err() || HeaderValue::from_str(value.expose()).is_err() {
+                let wrong = format!("{name:?} and its value cannot be sent as a header");
+                faults.push(McpConfigFault::new(&[&key], wrong, "a name such as X-Title, and visible characters"));
+            }
+            if name.eq_ignore_ascii_case("authorization") && self.auth.is_set() {
+                faults.push(McpConfigFault::new(&[&key, "auth"], "auth is set as well", "one of the two"));
+            }
+        }
+        if !self.env.is_empty() {
+            faults.push(McpConfigFault::new(&["env"], "env needs a command", "only with command"));
+        }
+        faults.extend(self.auth_faults());
+        faults
+    }
+
+    fn auth_faults(&self) -> Vec<McpConfigFault> {
+        let auth = &self.auth;
+        let is_client = !auth.token_url.is_empty() || !auth.client_id.is_empty() || auth.client_secret.is_some();
+        let mut faults = Vec::new();
+        if *auth == McpAuthConfig::default() {
+            return faults;
+        }
+        if is_client != auth.token_command.is_empty() || (!is_client && !auth.scope.is_empty()) {
+            let wrong = "it names neither or both of a token_command and client credentials";
+            faults.push(McpConfigFault::new(
+                &["auth"],
+                wrong,
+                "token_command, or token_url, client_id and client_secret",
+            ));
+        } else if is_client {
+            if !is_web_address(&auth.token_url) {
+                faults.push(McpConfigFault::new(&["auth.token_url"], "the value is no web address", ADDRESS));
+            }
+            if auth.client_id.is_empty() || auth.client_secret.is_none() {
+                let wrong = "client_id and client_secret belong together";
+                faults.push(McpConfigFault::new(&["auth.client_id", "auth.client_secret"], wrong, "both"));
+            }
+        }
+        faults
+    }
+}
+
+const ONE: &str = "either command = [\"PROGRAM\", …] or url = \"https://…\"";
+const ADDRESS: &str = "an address that starts with \"https://\" or \"http://\"";
+const NAME_RULE: &str =
+    "1 to 32 of the letters a-z, A-Z, digits, '-' and '_', without \"__\" and without '_' at the end";
+
+fn is_web_address(url: &str) -> bool {
+    let is_whole = url.starts_with("http://") || url.starts_with("https://");
+    is_whole && url.trim() == url && Url::parse(url).is_ok_and(|url| url.has_host())
+}
+
+/// Returns true for a name that begins the names of tools: `NAME__tool` then has one reading.
+pub fn is_server_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    (1..=NAME_CHARS).contains(&name.len()) && name.chars().all(is_plain) && !name.contains("__") && !name.ends_with('_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(text: &str) -> McpServerConfig {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn each_fault_names_its_key() {
+        for (name, text, expected) in [
+            ("time", "command = ['mcp-server-time']", &[][..]),
+            ("web", "url = 'https://example.org/mcp'", &[]),
+            ("a__b", "command = ['x']", &[""]),
+            ("a_", "command = ['x']", &[""]),
+            ("", "command = ['x']", &[""]),
+            ("x", "", &["command"]),
+            ("x", "command = ['x']\nurl = 'https://example.org'", &["url"]),
+            ("x", "command = ['']", &["command"]),
+            ("x", "command = ['x']\nheaders = {A = 'b'}", &["headers"]),
+            ("x", "command = ['x']\nenv = {'A=B' = 'b'}", &["env.A=B"]),
+            ("x", "command = ['x']\ntools = ['a[']", &["tools"]),
+            ("x", "command = ['x']\ntimeout = '0s'", &["timeout"]),
+            ("x", "command = ['x']\nstart_timeout = '2h'", &["start_timeout"]),
+            ("x", "url = 'example.org'", &["url"]),
+            ("x", "url = 'https://example.org'\nenv = {A = 'b'}", &["env"]),
+            ("x", "url = 'https://example.org'\nheaders = {'A B' = 'b'}", &["headers.A B"]),
+            ("x", "url = 'https://example.org'\nauth = {client_id = 'a'}", &["auth.token_url", "auth.client_id"]),
+            ("x", "url = 'https://example.org'\nauth = {token_command = ['t'], client_id = 'a'}", &["auth"]),
+            ("x", "url = 'https://example.org'\nauth = {token_command = ['t']}", &[]),
+        ] {
+            let faults = server(text).faults(name);
+            let keys: Vec<_> = faults.iter().map(|fault| fault.keys[0].as_str()).collect();
+            assert_eq!(keys, expected, "{name} {text}: {faults:?}");
+        }
+    }
+
+    #[test]
+    fn tools_are_selected_by_names_and_patterns() {
+        let config = server("command = ['x']\ntools = ['echo', 'get-*']");
+        for (tool, expected) in [("echo", true), ("get-sum", true), ("echo2", false), ("forget-it", false)] {
+            assert_eq!(config.has_tool(tool), expected, "{tool}");
+        }
+        assert!(McpServerConfig::default().has_tool("anything"));
+    }
+
+    #[test]
+    fn the_fingerprint_depends_on_the_server_and_not_on_its_secrets() {
+        let of = |text: &str| server(text).fingerprint();
+        let plain = of("command = ['x']\nenv = {KEY = 'one'}");
+        assert_eq!(plain, of("command = ['x']\nenv = {KEY = 'two'}\ntimeout = '5s'\ntools = ['a']"));
+        assert_ne!(plain, of("command = ['y']\nenv = {KEY = 'one'}"));
+    }
+}

@@ -1,0 +1,159 @@
+//! Results of a server as text for models: texts as they are, everything else as a line that says what it is.
+
+use daoyou_channels::clean::clean;
+use serde_json::Value;
+
+use crate::text::{format_size, plain_line, truncate};
+
+/// The most parts of one result.
+const MAX_PARTS: usize = 1_000;
+/// The longest texts of a line about something, in characters.
+const MAX_SHOWN: usize = 300;
+
+/// The text of a result.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ResultText {
+    pub text: String,
+    /// The server says that the call failed.
+    pub is_error: bool,
+}
+
+impl ResultText {
+    /// Reads the result of a tool.
+    pub(super) fn of_call(result: &Value) -> Self {
+        let parts = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut texts: Vec<String> = parts.iter().take(MAX_PARTS).map(part_text).collect();
+        note_rest(&mut texts, parts.len());
+        let structured = &result["structuredContent"];
+        let has_text = parts.iter().any(|part| part["type"] == "text");
+        if !structured.is_null() && !has_text {
+            texts.push(clean(&pretty(structured)));
+        }
+        let is_known = result.get("content").is_some() || !structured.is_null();
+        if !is_known {
+            texts.push(clean(&pretty(result)));
+        }
+        Self { text: texts.join("\n\n"), is_error: result["isError"].as_bool().unwrap_or(false) }
+    }
+
+    /// Reads what a resource holds.
+    pub(super) fn of_resource(result: &Value) -> String {
+        let contents = result["contents"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut texts: Vec<String> = contents.iter().take(MAX_PARTS).map(resource_text).collect();
+        note_rest(&mut texts, contents.len());
+        if texts.is_empty() { "(the resource is empty)".to_owned() } else { texts.join("\n\n") }
+    }
+
+    /// Reads a prompt as one text. The parts of others than the user are named.
+    pub(super) fn of_prompt(result: &Value) -> String {
+        let messages = result["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let is_plain = messages.iter().all(|message| message["role"] == "user");
+        let text = |message: &Value| {
+            let text = match &message["content"] {
+                Value::Array(parts) => parts.iter().take(MAX_PARTS).map(part_text).collect::<Vec<_>>().join("\n\n"),
+                Value::String(text) => clean(text),
+                part => part_text(part),
+            };
+            let role = shown(&message["role"]);
+            if is_plain { text } else { format!("[{role}]\n{text}") }
+        };
+        messages.iter().take(MAX_PARTS).map(text).collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+fn note_rest(texts: &mut Vec<String>, count: usize) {
+    if count > MAX_PARTS {
+        texts.push(format!("[{} further parts are left out]", count - MAX_PARTS));
+    }
+}
+
+fn part_text(part: &Value) -> String {
+    match part["type"].as_str() {
+        Some("text") => clean(part["text"].as_str().unwrap_or_default()),
+        Some(kind @ ("image" | "audio")) => {
+            format!("[{kind} {}, {}; not shown]", shown(&part["mimeType"]), size_of(&part["data"]))
+        }
+        Some("resource") => resource_text(&part["resource"]),
+        Some("resource_link") => {
+            let (uri, name) = (shown(&part["uri"]), shown(&part["name"]));
+            let description = shown(&part["description"]);
+            let about = if description.is_empty() { String::new() } else { format!(": {description}") };
+            format!("[resource {name} {uri}{about}; mcp_read reads it]")
+        }
+        kind => format!("[content of an unknown type {:?}]", truncate(&plain_line(kind.unwrap_or("none")), MAX_SHOWN)),
+    }
+}
+
+/// Returns the text of an embedded resource.
+fn resource_text(resource: &Value) -> String {
+    let uri = shown(&resource["uri"]);
+    match resource["text"].as_str() {
+        Some(text) if uri.is_empty() => clean(text),
+        Some(text) => format!("[resource {uri}]\n{}", clean(text)),
+        None => format!("[resource {uri} {}, {}; not shown]", shown(&resource["mimeType"]), size_of(&resource["blob"])),
+    }
+}
+
+/// Returns the size of data in base64, in words.
+fn size_of(data: &Value) -> String {
+    let chars = data.as_str().unwrap_or_default().trim_end_matches('=').len() as u64;
+    format_size(chars * 3 / 4)
+}
+
+fn shown(text: &Value) -> String {
+    truncate(&plain_line(text.as_str().unwrap_or_default()), MAX_SHOWN)
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_of_content_becomes_text() {
+        for (result, expected) in [
+            (json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b\u{1b}[31m"}]}), "a\n\nb"),
+            (
+                json!({"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]}),
+                "[image image/png, 3 B; not shown]",
+            ),
+            (
+                json!({"content": [{"type": "resource", "resource": {"uri": "x://1", "text": "inside"}}]}),
+                "[resource x://1]\ninside",
+            ),
+            (
+                json!({"content": [{"type": "resource", "resource": {"uri": "x://2", "blob": "AAAA", "mimeType": "a/b"}}]}),
+                "[resource x://2 a/b, 3 B; not shown]",
+            ),
+            (
+                json!({"content": [{"type": "resource_link", "uri": "x://3", "name": "n", "description": "</a>\nb"}]}),
+                "[resource n x://3: ‹/a› b; mcp_read reads it]",
+            ),
+            (json!({"content": [], "structuredContent": {"a": 1}}), "{\n  \"a\": 1\n}"),
+            (json!({"content": [{"type": "text", "text": "{\"a\":1}"}], "structuredContent": {"a": 1}}), "{\"a\":1}"),
+            (
+                json!({"content": [{"type": "hologram"}, 7]}),
+                "[content of an unknown type \"hologram\"]\n\n[content of an unknown type \"none\"]",
+            ),
+            (json!({"odd": true}), "{\n  \"odd\": true\n}"),
+        ] {
+            assert_eq!(ResultText::of_call(&result).text, expected, "{result}");
+        }
+        assert!(ResultText::of_call(&json!({"content": [], "isError": true})).is_error);
+        let many: Vec<_> = (0..1_500).map(|n| json!({"type": "text", "text": n.to_string()})).collect();
+        assert!(ResultText::of_call(&json!({"content": many})).text.ends_with("[500 further parts are left out]"));
+    }
+
+    #[test]
+    fn prompts_name_the_roles_where_there_are_several() {
+        let user = json!({"role": "user", "content": {"type": "text", "text": "hello"}});
+        assert_eq!(ResultText::of_prompt(&json!({"messages": [user]})), "hello");
+        let both = json!({"messages": [user, {"role": "assistant", "content": {"type": "text", "text": "hi"}}]});
+        assert_eq!(ResultText::of_prompt(&both), "[user]\nhello\n\n[assistant]\nhi");
+    }
+}

@@ -1,0 +1,21 @@
+//! MCP: the client of the servers whose tools the agent has.
+
+mod cache;
+mod client;
+mod config;
+mod content;
+mod import;
+mod listing;
+mod names;
+mod schema;
+mod server;
+mod servers;
+mod tools;
+
+pub use client::{McpError, McpErrorKind};
+pub use config::{McpAuthConfig, McpConfigFault, McpServerConfig, McpTransport, is_server_name};
+pub use import::{ImportedServer, import_servers};
+pub use listing::{ListedPrompt, ListedResource, ListedTool, PromptArgument, ServerListing};
+pub use server::{McpServer, McpServerState, ServerStatus};
+pub use servers::{McpServers, McpServersSetup};
+pub use tools::{MCP_READ, prompt_text};

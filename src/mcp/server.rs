@@ -1,0 +1,417 @@
+//! One server: started when it is first needed, kept open, started again after it ended, and listed.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use daoyou_channels::backoff::{Backoff, jittered};
+use daoyou_channels::settings::{Secret, Span};
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::cache::ListingCache;
+use super::client::{
+    BearerTokens, ConnectTarget, HttpTarget, McpConnection, McpError, McpErrorKind, McpRequest, ProtocolEra,
+    StdioTarget, http_client,
+};
+use super::config::McpServerConfig;
+use super::listing::{ListKind, ServerListing};
+use crate::text::{one_line, truncate};
+use crate::tools::{CommandRunner, ExecConfig, ServerCommand};
+
+/// The waits before a server that ended or failed is started again.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
+/// How long a call waits for the next start; before a later one it fails at once.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The waits between two lists of a server that keeps saying that they changed.
+const FIRST_LIST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_LIST_WAIT: Duration = Duration::from_secs(120);
+/// The longest error that is kept, in characters.
+const MAX_ERROR: usize = 500;
+
+/// What all servers of a gateway share.
+pub(super) struct McpHost {
+    pub runner: CommandRunner,
+    /// The settings of commands, by which programs run.
+    pub exec: ExecConfig,
+    /// The folder with a home for each program.
+    pub homes: PathBuf,
+    pub workspace: PathBuf,
+    pub cache: ListingCache,
+    /// Notified when the list of a server has changed.
+    pub changed: Arc<Notify>,
+}
+
+/// What a server does at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpServerState {
+    /// It is started by its first call.
+    #[default]
+    Idle,
+    Starting,
+    Running,
+    /// It ended or could not be started; the next call tries again.
+    Failed,
+}
+
+/// The state of a server, for people.
+#[derive(Clone, Debug, Default)]
+pub struct ServerStatus {
+    pub state: McpServerState,
+    pub last_error: Option<String>,
+    /// The transport in use, once there was a connection.
+    pub transport: Option<&'static str>,
+    /// When the list was made, in milliseconds since 1970.
+    pub listed_at: Option<i64>,
+}
+
+/// A server of the configuration.
+pub struct McpServer {
+    pub name: String,
+    pub config: McpServerConfig,
+    pub(super) host: Arc<McpHost>,
+    tokens: Mutex<Option<BearerTokens>>,
+    link: tokio::sync::Mutex<ServerLink>,
+    status: Mutex<ServerStatus>,
+    listing: Mutex<Option<Arc<ServerListing>>>,
+    /// Only one list is made at a time.
+    listing_turn: tokio::sync::Mutex<()>,
+    /// A task makes the first list.
+    is_first_listing: AtomicBool,
+}
+
+/// The connection, and when the next may be made.
+struct ServerLink {
+    connection: Option<Arc<McpConnection>>,
+    backoff: Backoff,
+    next_try: Option<Instant>,
+}
+
+impl McpServer {
+    /// Creates a server with its cached list. Nothing is started.
+    pub(super) fn new(name: &str, config: McpServerConfig, host: Arc<McpHost>) -> Self {
+        let cached = host.cache.read(name, &config.fingerprint());
+        let (listing, listed_at) = cached.map(|(listing, at)| (Arc::new(listing), at)).unzip();
+        Self {
+            name: name.to_owned(),
+            config,
+            host,
+            tokens: Mutex::default(),
+            link: tokio::sync::Mutex::new(ServerLink {
+                connection: None,
+                backoff: Backoff::new(FIRST_WAIT, LONGEST_WAIT),
+                next_try: None,
+            }),
+            status: Mutex::new(ServerStatus { listed_at, ..ServerStatus::default() }),
+            listing: Mutex::new(listing),
+            listing_turn: tokio::sync::Mutex::default(),
+            is_first_listing: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns what the server offers, as it was last listed.
+    pub fn listing(&self) -> Option<Arc<ServerListing>> {
+        self.listing.lock().clone()
+    }
+
+    /// Returns true for the first caller, who makes the first list.
+    pub(super) fn begin_first_listing(&self) -> bool {
+        !self.is_first_listing.swap(true, Ordering::Relaxed)
+    }
+
+    pub fn status(&self) -> ServerStatus {
+        let mut status = self.status.lock().clone();
+        // A connection that ended by itself is not noticed before the next call.
+        if status.state == McpServerState::Running
+            && let Ok(link) = self.link.try_lock()
+            && let Some(connection) = link.connection.as_ref().filter(|connection| connection.is_closed())
+        {
+            status.state = McpServerState::Failed;
+            status.last_error = Some(connection.end_reason());
+        }
+        status
+    }
+
+    /// Asks the server, which is started if it does not run. A request that could not be sent is tried a second time; one that may
+    /// have been sent never is.
+    ///
+    /// # Errors
+    /// The server cannot be started, or does not do what was asked.
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        request: McpRequest,
+        cancel: &CancellationToken,
+    ) -> Result<Value, McpError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let connection = self.connection().await?;
+            let answered = connection.request(request.clone(), self.config.timeout.0, cancel).await;
+            match &answered {
+                Err(error) if error.kind == McpErrorKind::NotSent => {
+                    self.note_loss(&connection, error).await;
+                    if tries < 2 {
+                        continue;
+                    }
+                }
+                Err(error) if error.kind == McpErrorKind::Lost => self.note_loss(&connection, error).await,
+                Err(error) if error.kind == McpErrorKind::Timeout && !connection.is_alive().await => {
+                    self.note_loss(&connection, error).await;
+                }
+                Err(error) if error.kind == McpErrorKind::Timeout => self.status.lock().last_error = Some(short(error)),
+                _ => self.link.lock().await.backoff.reset(),
+            }
+            return answered;
+        }
+    }
+
+    /// Drops a connection that is of no use any more.
+    async fn note_loss(&self, connection: &Arc<McpConnection>, error: &McpError) {
+        let mut link = self.link.lock().await;
+        if link.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
+            link.connection = None;
+            self.note_failure(&mut link, error);
+        }
+    }
+
+    fn note_failure(&self, link: &mut ServerLink, error: &McpError) {
+        link.next_try = Some(Instant::now() + jittered(link.backoff.next_wait()));
+        let mut status = self.status.lock();
+        (status.state, status.last_error) = (McpServerState::Failed, Some(short(error)));
+    }
+
+    /// Returns the open connection, or makes one. The start goes on if the caller is gone, for the next one.
+    async fn connection(self: &Arc<Self>) -> Result<Arc<McpConnection>, McpError> {
+        let server = Arc::clone(self);
+        let started = tokio::spawn(async move { server.open().await }).await;
+        started.unwrap_or_else(|error| Err(McpError::not_sent(format!("{} failed inside daoyou: {error}", self.name))))
+    }
+
+    async fn open(self: Arc<Self>) -> Result<Arc<McpConnection>, McpError> {
+        let mut link = self.link.lock().await;
+        if let Some(connection) = &link.connection {
+            if !connection.is_closed() {
+                return Ok(Arc::clone(connection));
+            }
+            let ended = McpError::not_sent(connection.end_reason());
+            tracing::info!(server = self.name, reason = ended.text, "the connection to an MCP server has ended");
+            link.connection = None;
+            self.note_failure(&mut link, &ended);
+        }
+        if let Some(at) = link.next_try.take() {
+            let wait = at.saturating_duration_since(Instant::now());
+            if wait > PATIENCE {
+                link.next_try = Some(at);
+                let last = self.status.lock().last_error.clone().unwrap_or_default();
+                let seconds = wait.as_secs() + 1;
+                return Err(McpError::not_sent(format!("{last}. It is tried again in {seconds} s at the earliest")));
+            }
+            sleep(wait).await;
+        }
+        self.status.lock().state = McpServerState::Starting;
+        let begun = Instant::now();
+        let limit = self.config.start_timeout;
+        let connected = timeout(limit.0, self.connect()).await.unwrap_or_else(|_| {
+            let Self { name, .. } = &*self;
+            Err(McpError::not_sent(format!("{name} did not start within {limit} (mcp.{name}.start_timeout)")))
+        });
+        match connected {
+            Ok(connection) => {
+                let connection = Arc::new(connection);
+                tracing::info!(
+                    server = self.name,
+                    protocol = connection.protocol(),
+                    took = ?begun.elapsed(),
+                    "an MCP server runs"
+                );
+                link.connection = Some(Arc::clone(&connection));
+                let mut status = self.status.lock();
+                (status.state, status.last_error) = (McpServerState::Running, None);
+                status.transport = Some(connection.transport);
+                drop(status);
+                tokio::spawn(follow_changes(Arc::downgrade(&self), Arc::downgrade(&connection)));
+                Ok(connection)
+            }
+            Err(error) => {
+                tracing::warn!(server = self.name, error = error.text, "an MCP server cannot be used");
+                self.note_failure(&mut link, &error);
+                Err(error)
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<McpConnection, McpError> {
+        let known = self.listing().map(|listing| listing.protocol.clone()).unwrap_or_default();
+        let is_legacy = !known.is_empty() && known.as_str() < "2026";
+        let era = if is_legacy { ProtocolEra::Initialize } else { ProtocolEra::Any };
+        let target = if self.config.url.is_empty() { self.start().await? } else { self.http_target()? };
+        McpConnection::connect(&self.name, target, era).await
+    }
+
+    /// Starts the program.
+    async fn start(&self) -> Result<ConnectTarget, McpError> {
+        let Self { name, config, host, .. } = self;
+        let failed = |text: String| McpError::not_sent(format!("{name} was not started: {text}"));
+        let home = host.homes.join(name);
+        let made = create_home(&home);
+        made.map_err(|error| failed(format!("its folder {}: {error}", home.display())))?;
+        let command = ServerCommand {
+            words: config.command.clone(),
+            environment: config
+                .env
+                .iter()
+                .map(|(name, value)| (name.clone(), Secret::expose(value).to_owned()))
+                .collect(),
+            home: Some(home),
+            network: config.network,
+            is_sandboxed: config.sandbox,
+        };
+        let (process, socket) = host.runner.start_server(command).await.map_err(|error| failed(error.text))?;
+        let root = reqwest::Url::from_file_path(&host.workspace).map(String::from).unwrap_or_default();
+        Ok(ConnectTarget::Stdio(Box::new(StdioTarget { process, socket, root })))
+    }
+
+    fn http_target(&self) -> Result<ConnectTarget, McpError> {
+        let Self { name, config, .. } = self;
+        let client = http_client(&config.url);
+        let client = client.map_err(|error| McpError::not_sent(format!("{name}: no HTTP client: {error}")))?;
+        let mut tokens = self.tokens.lock();
+        // A token outlives the connection.
+        let tokens = tokens.get_or_insert_with(|| BearerTokens::new(config.auth.clone(), client.clone())).clone();
+        Ok(ConnectTarget::Http(Box::new(HttpTarget {
+            url: config.url.clone(),
+            transport: config.transport,
+            headers: config.headers.clone(),
+            client,
+            tokens,
+        })))
+    }
+
+    /// Lists what the server offers, which starts it, and keeps the list.
+    ///
+    /// # Errors
+    /// The server cannot be started, or does not list its tools.
+    pub async fn refresh(self: &Arc<Self>) -> Result<Arc<ServerListing>, McpError> {
+        let connection = self.connection().await?;
+        self.list(&connection).await
+    }
+
+    async fn list(&self, connection: &Arc<McpConnection>) -> Result<Arc<ServerListing>, McpError> {
+        let _turn = self.listing_turn.lock().await;
+        let limit = self.config.start_timeout;
+        let listed = timeout(limit.0, self.read_lists(connection)).await;
+        let listed = listed.unwrap_or_else(|_| Err(self.slow_list(limit)));
+        match listed {
+            Ok(listing) => {
+                self.link.lock().await.backoff.reset();
+                Ok(self.keep(listing).await)
+            }
+            Err(error) => {
+                if matches!(error.kind, McpErrorKind::Lost | McpErrorKind::NotSent) {
+                    self.note_loss(connection, &error).await;
+                } else {
+                    self.status.lock().last_error = Some(short(&error));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn slow_list(&self, limit: Span) -> McpError {
+        let name = &self.name;
+        let text = format!("{name} did not list its tools within {limit} (mcp.{name}.start_timeout)");
+        McpError::new(McpErrorKind::Timeout, text)
+    }
+
+    async fn read_lists(&self, connection: &McpConnection) -> Result<ServerListing, McpError> {
+        let mut listing = ServerListing::new(&connection.protocol(), &connection.title());
+        let limit = self.config.start_timeout.0;
+        for kind in [ListKind::Tools, ListKind::Resources, ListKind::Templates, ListKind::Prompts] {
+            match connection.list(kind, limit).await {
+                Ok((entries, is_cut)) => {
+                    if is_cut {
+                        listing.add_problem(&format!("only the first {} {} are kept", entries.len(), kind.key()));
+                    }
+                    listing.add(&self.name, kind, &entries);
+                }
+                // Without its tools a server is of no use; without the rest it is.
+                Err(error) if kind == ListKind::Tools || error.kind != McpErrorKind::Answer => return Err(error),
+                Err(error) => listing.add_problem(&format!("{}: {error}", kind.key())),
+            }
+        }
+        Ok(listing)
+    }
+
+    /// Keeps a list, also on disk, and tells the gateway if it is another one.
+    async fn keep(&self, listing: ServerListing) -> Arc<ServerListing> {
+        let now = crate::store::now_ms();
+        let is_new = listing.differs_from(self.listing().as_deref());
+        let listing = Arc::new(listing);
+        let (cache, name, fingerprint) = (self.host.cache.clone(), self.name.clone(), self.config.fingerprint());
+        let written = Arc::clone(&listing);
+        let written = tokio::task::spawn_blocking(move || cache.write(&name, &fingerprint, &written, now)).await;
+        if let Err(error) = written.map_err(std::io::Error::other).flatten() {
+            tracing::warn!(server = self.name, %error, "the list of an MCP server cannot be kept on disk");
+        }
+        *self.listing.lock() = Some(Arc::clone(&listing));
+        self.status.lock().listed_at = Some(now);
+        if is_new {
+            tracing::info!(server = self.name, tools = listing.tools.len(), "the list of an MCP server has changed");
+            self.host.changed.notify_one();
+        }
+        listing
+    }
+
+    /// Ends the connection in an orderly way.
+    pub(super) async fn close(&self) {
+        let connection = self.link.lock().await.connection.take();
+        if let Some(connection) = connection.and_then(Arc::into_inner) {
+            connection.close().await;
+        }
+        self.status.lock().state = McpServerState::Idle;
+    }
+}
+
+/// Lists a server again after its start, and whenever it says that its lists have changed; the more often it says so, the later.
+async fn follow_changes(server: Weak<McpServer>, connection: Weak<McpConnection>) {
+    let mut backoff = Backoff::new(FIRST_LIST_WAIT, LONGEST_LIST_WAIT);
+    let Some(changed) = connection.upgrade().map(|connection| Arc::clone(&connection.changed)) else { return };
+    loop {
+        {
+            let (Some(server), Some(connection)) = (server.upgrade(), connection.upgrade()) else { return };
+            if connection.is_closed() || server.list(&connection).await.is_err() {
+                return;
+            }
+        }
+        let quiet = Instant::now();
+        // The connection ends without a word to this task.
+        loop {
+            if timeout(LONGEST_LIST_WAIT, changed.notified()).await.is_ok() {
+                break;
+            }
+            if connection.upgrade().is_none_or(|connection| connection.is_closed()) {
+                return;
+            }
+        }
+        if quiet.elapsed() > LONGEST_LIST_WAIT {
+            backoff.reset();
+        }
+        sleep(backoff.next_wait()).await;
+    }
+}
+
+fn create_home(home: &std::path::Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home)
+}
+
+fn short(error: &McpError) -> String {
+    truncate(&one_line(&error.text), MAX_ERROR)
+}

@@ -1,0 +1,166 @@
+//! All servers of a configuration, and the tools that models have of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use daoyou_channels::backoff::{Backoff, jittered};
+use indexmap::IndexMap;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{sleep, timeout};
+
+use super::cache::ListingCache;
+use super::config::McpServerConfig;
+use super::server::{McpHost, McpServer};
+use super::tools::{McpRead, McpTool};
+use crate::llm::estimate_tokens;
+use crate::tools::{CommandRunner, ExecConfig, Tool};
+
+/// The tokens of all MCP tools in a request; the rest is found with `find_tools`.
+const OFFERED_TOKENS: usize = 4_000;
+/// The servers that are listed at the same time.
+const LISTED_AT_ONCE: usize = 4;
+/// The waits between attempts to list a server that never was.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+/// What the servers run with.
+pub struct McpServersSetup<'a> {
+    pub home: &'a Path,
+    /// A real path.
+    pub workspace: PathBuf,
+    pub runner: CommandRunner,
+    pub exec: &'a ExecConfig,
+    /// Notified when the tools of a server have changed.
+    pub changed: Arc<Notify>,
+}
+
+/// The servers of one configuration. A later configuration takes over the running ones whose settings are the same.
+#[derive(Default)]
+pub struct McpServers {
+    /// In the order of the configuration; without those that are switched off.
+    servers: Vec<Arc<McpServer>>,
+    /// Switched off.
+    disabled: BTreeMap<String, McpServerConfig>,
+    listing_permits: Arc<OnceSemaphore>,
+}
+
+struct OnceSemaphore(Semaphore);
+
+impl Default for OnceSemaphore {
+    fn default() -> Self {
+        Self(Semaphore::new(LISTED_AT_ONCE))
+    }
+}
+
+impl McpServers {
+    /// Creates the servers of `config`; nothing is started. Servers of `previous` with the same settings are taken over.
+    pub fn new(
+        config: &IndexMap<String, McpServerConfig>,
+        setup: McpServersSetup<'_>,
+        previous: Option<&Self>,
+    ) -> Self {
+        let McpServersSetup { home, workspace, runner, exec, changed } = setup;
+        let host = Arc::new(McpHost {
+            runner,
+            exec: exec.clone(),
+            homes: home.join("mcp"),
+            workspace,
+            cache: ListingCache::of_home(home),
+            changed,
+        });
+        let known = |name: &str, config: &McpServerConfig| {
+            let servers = previous.map(|previous| previous.servers.as_slice()).unwrap_or_default();
+            let server = servers.iter().find(|server| server.name == name)?;
+            let is_same =
+                server.config == *config && server.host.exec == *exec && server.host.workspace == host.workspace;
+            is_same.then(|| Arc::clone(server))
+        };
+        let (enabled, disabled): (Vec<_>, Vec<_>) = config.iter().partition(|(_, config)| config.enabled);
+        let server = |(name, config): (&String, &McpServerConfig)| {
+            known(name, config).unwrap_or_else(|| Arc::new(McpServer::new(name, config.clone(), Arc::clone(&host))))
+        };
+        Self {
+            servers: enabled.into_iter().map(server).collect(),
+            disabled: disabled.into_iter().map(|(name, config)| (name.clone(), config.clone())).collect(),
+            listing_permits: previous.map(|previous| Arc::clone(&previous.listing_permits)).unwrap_or_default(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.servers.is_empty()
+    }
+
+    /// Returns the servers that are switched on, in the order of the configuration.
+    pub fn all(&self) -> &[Arc<McpServer>] {
+        &self.servers
+    }
+
+    /// Returns the servers that are switched off.
+    pub fn disabled(&self) -> &BTreeMap<String, McpServerConfig> {
+        &self.disabled
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Arc<McpServer>> {
+        self.servers.iter().find(|server| server.name == name)
+    }
+
+    /// Returns the tools of all servers by their last lists, and `mcp_read`; none without servers.
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+        let mut left = OFFERED_TOKENS;
+        for server in &self.servers {
+            let Some(listing) = server.listing() else { continue };
+            for listed in listing.tools.iter().filter(|tool| server.config.has_tool(&tool.own_name)) {
+                let tokens = estimate_tokens(&format!("{} {} {}", listed.name, listed.description, listed.parameters));
+                let is_offered = tokens <= left;
+                // The first tool that does not fit ends it, so that the order of the configuration decides.
+                left = if is_offered { left - tokens } else { 0 };
+                tools.push(Arc::new(McpTool::new(server, listed, is_offered)));
+            }
+        }
+        if !self.servers.is_empty() {
+            tools.push(Arc::new(McpRead::new(self.servers.clone())));
+        }
+        tools
+    }
+
+    /// Lists, in the background, the servers that were never listed; one that cannot be is tried again and again.
+    pub fn list_missing(&self) {
+        for server in self.servers.iter().filter(|server| server.listing().is_none()) {
+            if server.begin_first_listing() {
+                tokio::spawn(list_first(Arc::downgrade(server), Arc::clone(&self.listing_permits)));
+            }
+        }
+    }
+
+    /// Waits until every server was listed, or could not be, at most for `limit`. Returns false if there was none to list.
+    pub async fn wait_for_lists(&self, limit: Duration) -> bool {
+        let missing: Vec<_> = self.servers.iter().filter(|server| server.listing().is_none()).collect();
+        let each = missing.iter().map(|server| async move { drop(server.refresh().await) });
+        drop(timeout(limit, futures_util::future::join_all(each)).await);
+        !missing.is_empty()
+    }
+
+    /// Ends all connections in an orderly way, at most for `limit`.
+    pub async fn close(&self, limit: Duration) {
+        let each = self.servers.iter().map(|server| server.close());
+        drop(timeout(limit, futures_util::future::join_all(each)).await);
+    }
+}
+
+/// Lists a server until it succeeds, or the server is no longer in the configuration.
+async fn list_first(server: Weak<McpServer>, permits: Arc<OnceSemaphore>) {
+    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+    loop {
+        {
+            let Some(server) = server.upgrade() else { return };
+            let Ok(_permit) = permits.0.acquire().await else { return };
+            if server.listing().is_some() || server.refresh().await.is_ok() {
+                return;
+            }
+        }
+        sleep(jittered(backoff.next_wait())).await;
+    }
+}

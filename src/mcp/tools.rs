@@ -1,0 +1,283 @@
+//! The tools that models have of MCP servers: `SERVER__tool`, and `mcp_read` for resources.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::client::{McpError, McpErrorKind, McpRequest};
+use super::content::ResultText;
+use super::listing::{ListedResource, ListedTool};
+use super::server::McpServer;
+use crate::chat::ToolSpec;
+use crate::guard::Taint;
+use crate::text::{plain_line, truncate};
+use crate::tools::{ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+
+/// The name of the tool that reads resources.
+pub const MCP_READ: &str = "mcp_read";
+/// The longest error of a server that a model gets, in characters.
+const MAX_ERROR: usize = 2_000;
+/// The most resources of a list.
+const MAX_LISTED: usize = 200;
+const MAX_LINE: usize = 200;
+/// What a call may take beyond the limits of the start and of the call.
+const MARGIN: Duration = Duration::from_secs(15);
+
+/// A tool of a server.
+pub(super) struct McpTool {
+    spec: ToolSpec,
+    own_name: String,
+    server: Arc<McpServer>,
+    is_offered: bool,
+}
+
+impl McpTool {
+    pub(super) fn new(server: &Arc<McpServer>, listed: &ListedTool, is_offered: bool) -> Self {
+        let spec = ToolSpec {
+            name: listed.name.clone(),
+            description: listed.description.clone(),
+            parameters: listed.parameters.clone(),
+        };
+        Self { spec, own_name: listed.own_name.clone(), server: Arc::clone(server), is_offered }
+    }
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn is_offered(&self) -> bool {
+        self.is_offered
+    }
+
+    /// A server's own word that a tool only reads counts for nothing.
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Once
+    }
+
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Changes
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(longest_call(&self.server))
+    }
+
+    fn may_taint(&self, _: &Value, _: &ToolContext) -> bool {
+        !self.server.config.trusted
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let Value::Object(arguments) = arguments else {
+            return ToolResult::failed("the arguments are no object").into();
+        };
+        let request = McpRequest::CallTool { name: self.own_name.clone(), arguments };
+        let answered = self.server.request(request, &context.cancel).await;
+        let read = |answer: Value| {
+            let ResultText { text, is_error } = ResultText::of_call(&answer);
+            match is_error {
+                false => ToolResult::ok(text),
+                true if text.chars().count() <= MAX_ERROR => ToolResult::failed(text),
+                // A long error is shortened and kept whole as a result is.
+                true => ToolResult { content: text, ..ToolResult::failed("the tool says that it failed") },
+            }
+        };
+        tainted(answered.map(read), &self.server).into()
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct McpReadArgs {
+    /// The server; all without it.
+    server: Option<String>,
+    /// The resource to read; without it, the resources are listed.
+    uri: Option<String>,
+}
+
+/// Reads the resources of the servers.
+pub(super) struct McpRead {
+    spec: ToolSpec,
+    servers: Vec<Arc<McpServer>>,
+}
+
+impl McpRead {
+    pub(super) fn new(servers: Vec<Arc<McpServer>>) -> Self {
+        let description = "Read a resource of an MCP server, or list the resources";
+        Self { spec: tool_spec::<McpReadArgs>(MCP_READ, description), servers }
+    }
+
+    fn named(&self, name: &str) -> Result<&Arc<McpServer>, String> {
+        let names = || self.servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>().join(", ");
+        let found = self.servers.iter().find(|server| server.name == name.trim());
+        found.ok_or_else(|| {
+            let name = truncate(&plain_line(name), MAX_LINE);
+            format!("there is no MCP server {name:?}; there are: {}", names())
+        })
+    }
+
+    /// Returns the servers that a call is about.
+    fn meant(&self, arguments: &Value) -> Vec<&Arc<McpServer>> {
+        match arguments["server"].as_str() {
+            Some(name) => self.named(name).into_iter().collect(),
+            None => self.servers.iter().collect(),
+        }
+    }
+
+    async fn read(&self, args: McpReadArgs, context: &ToolContext) -> ToolResult {
+        let uri = args.uri.as_deref().map(str::trim).filter(|uri| !uri.is_empty());
+        let server = match (&args.server, uri, self.servers.as_slice()) {
+            (Some(name), ..) => Some(self.named(name)),
+            (None, Some(_), [only]) => Some(Ok(only)),
+            (None, Some(uri), _) => Some(self.owner_of(uri)),
+            (None, None, _) => None,
+        };
+        let server = match server.transpose() {
+            Ok(server) => server,
+            Err(error) => return ToolResult::failed(error),
+        };
+        match (server, uri) {
+            (Some(server), Some(uri)) => {
+                let request = McpRequest::ReadResource { uri: uri.to_owned() };
+                let answered = server.request(request, &context.cancel).await;
+                tainted(answered.map(|answer| ToolResult::ok(ResultText::of_resource(&answer))), server)
+            }
+            (server, _) => {
+                let servers = server.map_or_else(|| self.servers.iter().collect::<Vec<_>>(), |only| vec![only]);
+                list(&servers).await
+            }
+        }
+    }
+
+    /// Returns the only server that lists a resource.
+    fn owner_of(&self, uri: &str) -> Result<&Arc<McpServer>, String> {
+        let lists = |server: &&Arc<McpServer>| {
+            server.listing().is_some_and(|listing| listing.resources.iter().any(|resource| resource.uri == uri))
+        };
+        let mut owners = self.servers.iter().filter(lists);
+        match (owners.next(), owners.next()) {
+            (Some(only), None) => Ok(only),
+            _ => Err("say which server: several, or none, list this resource".to_owned()),
+        }
+    }
+}
+
+/// Lists the resources of servers, which are listed first if they never were.
+async fn list(servers: &[&Arc<McpServer>]) -> ToolResult {
+    let (mut lines, mut taint) = (Vec::new(), Taint::new());
+    for server in servers {
+        let listing = match server.listing() {
+            Some(listing) => listing,
+            None => match server.refresh().await {
+                Ok(listing) => listing,
+                Err(error) => {
+                    lines.push(truncate(&plain_line(&error.text), MAX_ERROR));
+                    taint.extend(sources(server));
+                    continue;
+                }
+            },
+        };
+        let kinds = [("resource", &listing.resources), ("template", &listing.templates)];
+        let before = lines.len();
+        for (kind, resources) in kinds {
+            lines.extend(resources.iter().take(MAX_LISTED).map(|resource| resource_line(&server.name, kind, resource)));
+            if resources.len() > MAX_LISTED {
+                lines.push(format!(
+                    "[{} further {kind}s of {} are left out]",
+                    resources.len() - MAX_LISTED,
+                    server.name
+                ));
+            }
+        }
+        if lines.len() > before {
+            taint.extend(sources(server));
+        }
+    }
+    let text = if lines.is_empty() { "No resources.".to_owned() } else { lines.join("\n") };
+    let mut result = ToolResult::ok(text);
+    result.add_sources(taint);
+    result
+}
+
+fn resource_line(server: &str, kind: &str, resource: &ListedResource) -> String {
+    let ListedResource { uri, name, description, media_type } = resource;
+    let facts = [name, media_type, description].into_iter().filter(|fact| !fact.is_empty());
+    let facts = facts.map(String::as_str).collect::<Vec<_>>().join(", ");
+    format!("- {server} {kind} {}: {}", plain_line(uri), truncate(&facts, MAX_LINE))
+}
+
+#[async_trait]
+impl Tool for McpRead {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> ReplayPolicy {
+        ReplayPolicy::Idempotent
+    }
+
+    fn access(&self) -> ToolAccess {
+        ToolAccess::Reads
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.servers.iter().map(longest_call).max()
+    }
+
+    /// An address that is composed could carry data away; a list is in the cache.
+    fn is_restricted(&self, arguments: &Value, _: &ToolContext) -> bool {
+        arguments["uri"].is_string()
+    }
+
+    fn may_taint(&self, arguments: &Value, _: &ToolContext) -> bool {
+        self.meant(arguments).iter().any(|server| !server.config.trusted)
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        match serde_json::from_value(arguments) {
+            Ok(args) => self.read(args, context).await.into(),
+            Err(error) => ToolResult::failed(error.to_string()).into(),
+        }
+    }
+}
+
+/// Returns the text of a prompt, and what it holds from others than the owner.
+///
+/// # Errors
+/// The server cannot be started, or does not give the prompt.
+pub async fn prompt_text(
+    server: &Arc<McpServer>,
+    name: &str,
+    arguments: Map<String, Value>,
+) -> Result<(String, Taint), McpError> {
+    let request = McpRequest::GetPrompt { name: name.to_owned(), arguments };
+    let answer = server.request(request, &tokio_util::sync::CancellationToken::new()).await?;
+    let text = ResultText::of_prompt(&answer);
+    if text.trim().is_empty() {
+        return Err(McpError::new(McpErrorKind::Answer, format!("the prompt of {} is empty", server.name)));
+    }
+    Ok((text, sources(server)))
+}
+
+/// Returns a result with the source of what it holds. Errors of a server are its words as well.
+fn tainted(answered: Result<ToolResult, McpError>, server: &McpServer) -> ToolResult {
+    let mut result = answered.unwrap_or_else(|error| {
+        let text = truncate(&plain_line(&error.text), MAX_ERROR);
+        if error.kind == McpErrorKind::NotSent { ToolResult::failed_for_now(text) } else { ToolResult::failed(text) }
+    });
+    result.add_sources(sources(server));
+    result
+}
+
+fn sources(server: &McpServer) -> Taint {
+    if server.config.trusted { Taint::new() } else { Taint::from([format!("mcp:{}", server.name)]) }
+}
+
+fn longest_call(server: &Arc<McpServer>) -> Duration {
+    server.config.start_timeout.0 + server.config.timeout.0 + MARGIN
+}

@@ -1,0 +1,157 @@
+//! `/mcp`: the MCP servers, and their prompts.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::history::shorten;
+use super::slash_command::{CommandReply, ModelPrompt, SessionChange};
+use crate::mcp::{ListedPrompt, McpServer, McpServerState, McpServers, PromptArgument, prompt_text};
+use crate::phrases::{Phrases, fill};
+use crate::text::truncate;
+
+/// The most characters of a prompt's description, of a name that is repeated, and of an error.
+const MAX_DESCRIPTION: usize = 120;
+const MAX_NAME: usize = 60;
+const MAX_ERROR: usize = 300;
+/// The most prompts that are listed.
+const LISTED_PROMPTS: usize = 50;
+/// The most characters of a prompt.
+const MAX_PROMPT: usize = 50_000;
+
+/// Returns true if the argument of `/mcp` asks for a prompt, whose text is for the model.
+pub(super) fn is_prompt(argument: &str) -> bool {
+    argument.split_whitespace().nth(1).is_some()
+}
+
+/// Answers `/mcp`, `/mcp NAME` or `/mcp NAME PROMPT [key=value …]`.
+pub(super) async fn answer(servers: &McpServers, argument: &str, phrases: &Phrases) -> CommandReply {
+    if servers.is_empty() {
+        return phrases.no_mcp.to_owned().into();
+    }
+    let (name, rest) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
+    if name.is_empty() {
+        let lines = servers.all().iter().map(|server| server_line(server, phrases));
+        return format!("{}\n{}", phrases.mcp_are, lines.collect::<Vec<_>>().join("\n")).into();
+    }
+    let Some(server) = servers.get(name) else {
+        let names = servers.all().iter().map(|server| format!("`{}`", server.name)).collect::<Vec<_>>().join(", ");
+        return fill(phrases.unknown_mcp, &[&shorten(name, MAX_NAME), &names]).into();
+    };
+    let (prompt, arguments) = rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
+    if prompt.is_empty() {
+        return describe(server, phrases).into();
+    }
+    match ask(server, prompt, arguments, phrases).await {
+        Ok(prompt) => CommandReply { reply: String::new(), change: SessionChange::Ask(prompt), error: None },
+        Err(error) => truncate(&error, MAX_ERROR).into(),
+    }
+}
+
+fn server_line(server: &McpServer, phrases: &Phrases) -> String {
+    let status = server.status();
+    let count = server
+        .listing()
+        .map_or(0, |listing| listing.tools.iter().filter(|tool| server.config.has_tool(&tool.own_name)).count());
+    let state = match status.state {
+        McpServerState::Idle => phrases.mcp_idle,
+        McpServerState::Starting => phrases.mcp_starting,
+        McpServerState::Running => phrases.mcp_running,
+        McpServerState::Failed => phrases.mcp_failed,
+    };
+    let error = status.last_error.map(|error| format!(": {}", shorten(&error, MAX_ERROR))).unwrap_or_default();
+    fill(phrases.mcp_line, &[&server.name, &format!("{state}{error}"), &count.to_string()])
+}
+
+/// Describes a server and its prompts.
+fn describe(server: &McpServer, phrases: &Phrases) -> String {
+    let line = server_line(server, phrases);
+    let listing = server.listing();
+    let prompts = listing.as_ref().map(|listing| listing.prompts.as_slice()).unwrap_or_default();
+    if prompts.is_empty() {
+        return format!("{line}\n{}", phrases.no_mcp_prompts);
+    }
+    let prompt_line = |prompt: &ListedPrompt| {
+        let arguments = prompt.arguments.iter().map(|PromptArgument { name, required, .. }| match required {
+            true => format!(" {name}=…"),
+            false => format!(" [{name}=…]"),
+        });
+        let usage = format!("/mcp {} {}{}", server.name, prompt.name, arguments.collect::<String>());
+        format!("- `{}` - {}", usage.replace('`', "'"), shorten(&prompt.description, MAX_DESCRIPTION))
+    };
+    let lines = prompts.iter().take(LISTED_PROMPTS).map(prompt_line).collect::<Vec<_>>().join("\n");
+    format!("{line}\n\n{}\n{lines}", phrases.mcp_prompts_are)
+}
+
+/// Gets the text of a prompt from its server.
+///
+/// # Errors
+/// There is no such prompt, its arguments do not fit, or the server does not give it; in words for the sender.
+async fn ask(server: &Arc<McpServer>, name: &str, arguments: &str, phrases: &Phrases) -> Result<ModelPrompt, String> {
+    let listing = match server.listing() {
+        Some(listing) => listing,
+        None => server.refresh().await.map_err(|error| error.text)?,
+    };
+    let Some(prompt) = listing.prompts.iter().find(|prompt| prompt.name == name) else {
+        let names = listing.prompts.iter().take(LISTED_PROMPTS).map(|prompt| format!("`{}`", prompt.name));
+        let names = names.collect::<Vec<_>>().join(", ");
+        return Err(fill(phrases.unknown_mcp_prompt, &[&server.name, &shorten(name, MAX_NAME), &names]));
+    };
+    let arguments = read_arguments(arguments);
+    let known = || prompt.arguments.iter().map(|argument| argument.name.as_str()).collect::<Vec<_>>().join(", ");
+    let arguments =
+        arguments.map_err(|part| fill(phrases.wrong_mcp_argument, &[&shorten(&part, MAX_NAME), &known()]))?;
+    let is_known = |name: &String| prompt.arguments.iter().any(|argument| argument.name == *name);
+    if let Some(unknown) = arguments.keys().find(|name| !is_known(name)) {
+        return Err(fill(phrases.wrong_mcp_argument, &[&shorten(unknown, MAX_NAME), &known()]));
+    }
+    let missing = prompt.arguments.iter().find(|argument| argument.required && !arguments.contains_key(&argument.name));
+    if let Some(missing) = missing {
+        return Err(fill(phrases.missing_mcp_argument, &[&missing.name]));
+    }
+    let (text, taint) = prompt_text(server, name, arguments).await.map_err(|error| error.text)?;
+    Ok(ModelPrompt { text: truncate(&text, MAX_PROMPT), taint })
+}
+
+/// Reads `key=value` pairs; a value with spaces stands in double quotes.
+///
+/// # Errors
+/// The part that is no pair.
+fn read_arguments(text: &str) -> Result<Map<String, Value>, String> {
+    let (mut arguments, mut rest) = (Map::new(), text.trim());
+    while !rest.is_empty() {
+        let (key, after) = rest.split_once('=').ok_or_else(|| rest.to_owned())?;
+        if key.is_empty() || key.contains(char::is_whitespace) {
+            return Err(rest.to_owned());
+        }
+        let (value, next) = match after.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').ok_or_else(|| rest.to_owned())?,
+            None => after.split_once(char::is_whitespace).unwrap_or((after, "")),
+        };
+        arguments.insert(key.to_owned(), Value::String(value.to_owned()));
+        rest = next.trim_start();
+    }
+    Ok(arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_pairs() {
+        for (text, expected) in [
+            ("", Ok(json!({}))),
+            ("city=Paris  style=\"very short\" x=", Ok(json!({"city": "Paris", "style": "very short", "x": ""}))),
+            ("city", Err("city")),
+            ("a=1 city = Paris", Err("city = Paris")),
+            ("a=\"open", Err("a=\"open")),
+        ] {
+            let read = read_arguments(text).map(Value::Object);
+            assert_eq!(read, expected.map_err(str::to_owned), "{text}");
+        }
+        assert!(is_prompt("a b") && !is_prompt("a ") && !is_prompt(""));
+    }
+}

@@ -1,0 +1,197 @@
+//! A program that serves for long, such as a language server: it runs below a supervisor as a command does, and its standard input
+//! and output are one socket. Dropping it ends the program, and so does the death of the gateway.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
+use tokio::time::timeout;
+
+use crate::guard::{ExecReport, ExecRequest, ShellExit};
+use crate::text::{one_line, truncate};
+use crate::tools::supervisor_client::SupervisorClient;
+
+/// How long the supervisor may take to start the program.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// How long to wait for the rest of what an ended program has said.
+const DRAIN_LIMIT: Duration = Duration::from_millis(500);
+/// How long the supervisor may take to end everything.
+const END_LIMIT: Duration = Duration::from_secs(7);
+/// The kept end of the error output, in bytes, and the part that is shown, in characters.
+const ERROR_BYTES: usize = 4_096;
+const SHOWN_CHARS: usize = 300;
+
+/// Why a program was not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerStartError {
+    pub text: String,
+    /// A second try may pass.
+    pub is_temporary: bool,
+}
+
+impl ServerStartError {
+    fn for_now(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_temporary: true }
+    }
+
+    pub(super) fn lasting(text: String) -> Self {
+        Self { text, is_temporary: false }
+    }
+}
+
+/// What [`CommandRunner::start_server`](super::CommandRunner::start_server) starts.
+pub struct ServerCommand {
+    /// The program and its arguments.
+    pub words: Vec<String>,
+    /// Variables in addition to those of commands, which they replace.
+    pub environment: Vec<(String, String)>,
+    /// The folder that the program alone uses, which is its `HOME`; it exists. `None`: the home of the gateway's user.
+    pub home: Option<PathBuf>,
+    /// Network connections are allowed.
+    pub network: bool,
+    /// The program runs in the sandbox of commands.
+    pub is_sandboxed: bool,
+}
+
+/// A running program and its supervisor.
+pub struct ServerProcess {
+    supervisor: SupervisorClient,
+    errors: pipe::Receiver,
+}
+
+/// The two directions of the socket that is the program's input and output.
+pub struct ServerSocket {
+    pub reader: OwnedReadHalf,
+    pub writer: OwnedWriteHalf,
+}
+
+impl ServerProcess {
+    /// Starts the program of `request`. `exe` is this program, which is started as the supervisor.
+    ///
+    /// # Errors
+    /// It cannot be started, or the sandbox refuses it.
+    pub(in crate::tools) async fn start(
+        exe: &Path,
+        environment: &[(String, String)],
+        request: &ExecRequest,
+    ) -> Result<(Self, ServerSocket), ServerStartError> {
+        let start = || -> std::io::Result<_> {
+            let (ours, theirs) = StdUnixStream::pair()?;
+            let (errors, said) = std::io::pipe()?;
+            ours.set_nonblocking(true)?;
+            let stdout = Stdio::from(OwnedFd::from(theirs));
+            let supervisor = SupervisorClient::start(exe, environment, stdout, Stdio::from(said))?;
+            Ok((supervisor, UnixStream::from_std(ours)?, pipe::Receiver::from_owned_fd(OwnedFd::from(errors))?))
+        };
+        let (mut supervisor, socket, errors) = start().map_err(|error| ServerStartError::for_now(error.to_string()))?;
+        let begun = async {
+            supervisor.send(request).await?;
+            supervisor.next_report().await
+        };
+        match timeout(START_LIMIT, begun).await {
+            Ok(Ok(Some(ExecReport::Started { .. }))) => {}
+            Ok(Ok(Some(ExecReport::Refused { reason }))) => return Err(ServerStartError::lasting(reason)),
+            Ok(Ok(_)) => return Err(ServerStartError::for_now("its supervisor was killed")),
+            Ok(Err(error)) => return Err(ServerStartError::for_now(error.to_string())),
+            Err(_) => return Err(ServerStartError::for_now("its supervisor did not answer")),
+        }
+        let (reader, writer) = socket.into_split();
+        Ok((Self { supervisor, errors }, ServerSocket { reader, writer }))
+    }
+
+    /// Runs `work`, which returns a fault of the program or `None` at the end of the connection, until it ends or the program
+    /// does; then ends the program. `on_error_line` gets each line that the program writes to its error output. `on_end` gets
+    /// how it ended, as the end of a sentence that begins with its name, before everything that it started is gone.
+    pub async fn run(
+        self,
+        work: impl Future<Output = Option<String>>,
+        mut on_error_line: impl FnMut(&str),
+        on_end: impl FnOnce(&str),
+    ) {
+        let Self { mut supervisor, mut errors } = self;
+        let tail = Mutex::new(Vec::new());
+        let mut exit = None;
+        let fault = {
+            let drain = drain(&mut errors, &tail, &mut on_error_line);
+            tokio::pin!(drain);
+            let fault = tokio::select! {
+                fault = work => fault,
+                report = supervisor.next_report() => {
+                    exit = Some(report.ok().flatten());
+                    None
+                }
+                never = never_after(drain.as_mut()) => never,
+            };
+            if exit.is_none() && fault.is_none() {
+                // It has closed its output: most likely it has ended.
+                exit = timeout(DRAIN_LIMIT, supervisor.next_report()).await.ok().map(|report| report.ok().flatten());
+            }
+            if exit.is_some() {
+                drop(timeout(DRAIN_LIMIT, drain).await);
+            }
+            fault
+        };
+        let said = last_words(&tail.into_inner());
+        let reason = match (fault, &exit) {
+            (Some(fault), _) => format!("was stopped: {fault}{said}"),
+            (None, Some(Some(ExecReport::Ended(end)))) => format!("ended ({}){said}", describe(*end)),
+            (None, Some(Some(ExecReport::Refused { reason }))) => format!("was not started: {reason}"),
+            (None, _) => format!("ended{said}"),
+        };
+        on_end(&reason);
+        if !matches!(exit, Some(Some(ExecReport::Ended(_)) | None)) {
+            supervisor.request_end().await;
+            let ends = async { while let Ok(Some(ExecReport::Started { .. })) = supervisor.next_report().await {} };
+            drop(timeout(END_LIMIT, ends).await);
+        }
+        supervisor.wait_for_exit().await;
+    }
+}
+
+/// Keeps the end of what the program writes to its error output, and passes its lines on.
+async fn drain(errors: &mut pipe::Receiver, tail: &Mutex<Vec<u8>>, on_line: &mut impl FnMut(&str)) {
+    let (mut chunk, mut line) = ([0; 1_024], Vec::new());
+    while let Ok(read @ 1..) = errors.read(&mut chunk).await {
+        for piece in chunk[..read].split_inclusive(|byte| *byte == b'\n') {
+            line.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || line.len() > ERROR_BYTES {
+                on_line(&truncate(&one_line(&String::from_utf8_lossy(&line)), SHOWN_CHARS));
+                line.clear();
+            }
+        }
+        let mut tail = tail.lock();
+        tail.extend_from_slice(&chunk[..read]);
+        let excess = tail.len().saturating_sub(ERROR_BYTES);
+        tail.drain(..excess);
+    }
+}
+
+/// Does the work, and then waits for ever.
+async fn never_after(work: impl Future<Output = ()>) -> Option<String> {
+    work.await;
+    std::future::pending().await
+}
+
+/// Returns the last line of an error output that is not empty, as a part of a sentence.
+fn last_words(errors: &[u8]) -> String {
+    let text = String::from_utf8_lossy(errors);
+    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    line.map(|line| format!(": {}", truncate(&one_line(line), SHOWN_CHARS))).unwrap_or_default()
+}
+
+fn describe(end: ShellExit) -> String {
+    match end {
+        ShellExit::Code(127) => {
+            "not found where commands can use it; tools.exec.read_paths may need its folder".to_owned()
+        }
+        ShellExit::Code(code) => format!("exit code {code}"),
+        ShellExit::Signal(signal) => format!("signal {signal}"),
+        ShellExit::Exceeded(limit) => limit.to_string(),
+    }
+}

@@ -1,0 +1,448 @@
+//! MCP servers: the agent calls their tools, and a server that misbehaves hurts only its own.
+
+use std::collections::BTreeSet;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::requirements::{bubblewrap_is_missing, is_missing};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+
+mod real;
+
+const SERVER: &str = include_str!("mcp/server.py");
+const HTTP_SERVER: &str = include_str!("mcp/http.py");
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Adds the scripted server in this mode.
+fn with_server(setup: Setup, name: &str, mode: &str) -> Setup {
+    let command: Vec<String> = [PYTHON, "-c", SERVER, mode].map(str::to_owned).to_vec();
+    setup.set(&format!("mcp.{name}.command"), command)
+}
+
+/// Returns true if the scripted server cannot run, and then skips the story.
+fn no_servers() -> bool {
+    bubblewrap_is_missing() || is_missing("python3", "python3")
+}
+
+/// Returns a started gateway with one scripted server, and its result of `mcp test`.
+async fn gateway(mode: &str) -> Gateway {
+    Gateway::start(with_server(Setup::new(), "notes", mode)).await
+}
+
+/// Calls a tool by hand; returns the result.
+async fn call(gateway: &Gateway, tool: &str, arguments: &Value) -> Value {
+    let ran = gateway.run(&["tools", "run", tool, &arguments.to_string(), "--json"]).await;
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|fault| panic!("{tool}: {fault}: {ran:?}"))
+}
+
+/// Calls a tool by hand; returns what a model reads of it.
+async fn says(gateway: &Gateway, tool: &str, arguments: &Value) -> String {
+    let result = call(gateway, tool, arguments).await;
+    let error = result["error"].as_str().map(|error| format!("Error: {error}"));
+    error.unwrap_or_else(|| result["content"].as_str().unwrap().to_owned())
+}
+
+/// Lists the server, and waits until the gateway has its tools.
+async fn listed(gateway: &Gateway, name: &str) {
+    let tested = gateway.run(&["mcp", "test", name]).await;
+    assert_eq!(tested.code, Some(0), "{tested:?}");
+    has_tool(gateway, &format!("{name}__echo")).await;
+}
+
+/// Waits until the gateway has a tool.
+async fn has_tool(gateway: &Gateway, tool: &str) {
+    until(tool, async || {
+        let tools = gateway.json(&["tools", "list"]).await;
+        tools.as_array().unwrap().iter().any(|known| known["name"] == tool).then_some(())
+    })
+    .await;
+}
+
+fn lines(gateway: &Gateway, file: &str) -> usize {
+    std::fs::read_to_string(gateway.workspace().join(file)).unwrap_or_default().lines().count()
+}
+
+fn offered(request: &Value) -> BTreeSet<String> {
+    let tools = request["tools"].as_array().unwrap().iter();
+    tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_calls_a_server_and_its_words_taint_the_turn() {
+    if no_servers() {
+        return;
+    }
+    let model = Model::start().await;
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in").trusting(&[]));
+    let setup = setup.set("owner.identities", vec!["webhook:in:boss"]);
+    let setup = with_server(setup, "notes", "works");
+    let setup = with_server(setup, "friend", "works").set("mcp.friend.trusted", true);
+    let gateway = Gateway::start(setup).await;
+    listed(&gateway, "notes").await;
+    listed(&gateway, "friend").await;
+    let say = |tool: &str, text: &str| Reply::tool(tool, &json!({ "text": text }));
+    let steps = [
+        say("friend__echo", "a"),
+        say("friend__echo", "b"),
+        say("notes__echo", "c"),
+        say("notes__echo", "d"),
+        Reply::text("done"),
+    ];
+    model.on("go", steps);
+    let boss = |text: &str| Message::new(text).chat("c").sender("boss");
+    let id = gateway.accept("in", &boss("go")).await;
+    let waiting = until("the second call of notes", async || {
+        gateway.json(&["approvals", "list"]).await.as_array()?.first().cloned()
+    })
+    .await;
+    assert_eq!(
+        json!([waiting["tool"], waiting["arguments"], waiting["taint"]]),
+        json!(["notes__echo", {"text": "d"}, ["mcp:notes"]])
+    );
+    assert_eq!(lines(&gateway, "calls.txt"), 3, "trusted calls and the first of notes ran");
+    gateway.json(&["approvals", "approve", waiting["id"].as_str().unwrap()]).await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "done");
+    let request = &model.requests()[0];
+    let tool =
+        request["tools"].as_array().unwrap().iter().find(|tool| tool["function"]["name"] == "notes__echo").unwrap();
+    assert_eq!(tool["function"]["description"], "The tool echo of the scripted server");
+    assert_eq!(tool["function"]["parameters"], json!({"type": "object", "properties": {"text": {"type": "string"}}}));
+    let last = model.requests().last().unwrap()["messages"].as_array().unwrap().last().unwrap()["content"].clone();
+    assert_eq!(last, "echo: d");
+    // Strangers get nothing of any server.
+    let stranger = Message::new("try it").chat("s").sender("stranger");
+    model.on("try it", [say("friend__echo", "e"), Reply::text("tried")]);
+    gateway.accept("in", &stranger).await;
+    let refused =
+        until("the stranger's call", async || gateway.json(&["approvals", "list"]).await.as_array()?.first().cloned())
+            .await;
+    assert_eq!(refused["tool"], "friend__echo");
+    assert_eq!(lines(&gateway, "calls.txt"), 4);
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// The list comes from the disk at the next start, so that no server has to run for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_cached_and_servers_start_with_their_first_call() {
+    if no_servers() {
+        return;
+    }
+    let mut gateway = gateway("slow").await;
+    let row = async |gateway: &Gateway| gateway.json(&["mcp", "list"]).await[0].clone();
+    assert!(row(&gateway).await["tools"].is_null(), "ready came before the slow server");
+    until("the first list", async || row(&gateway).await["tools"].is_number().then_some(())).await;
+    gateway.restart().await;
+    let first = row(&gateway).await;
+    assert_eq!((&first["state"], &first["tools"]), (&json!("idle"), &json!(5)), "{first}");
+    assert_eq!(lines(&gateway, "starts.txt"), 1);
+    assert_eq!(says(&gateway, "notes__echo", &json!({"text": "hi"})).await, "echo: hi");
+    assert_eq!((row(&gateway).await["state"].as_str(), lines(&gateway, "starts.txt")), (Some("running"), 2));
+    // Other settings are another server, whose list nobody has.
+    gateway.setup();
+    *gateway.setup() =
+        std::mem::take(gateway.setup()).set("mcp.notes.network", false).set("mcp.notes.tools", vec!["e*"]);
+    gateway.write_config();
+    gateway.sighup();
+    until("the list of the changed server", async || {
+        let row = row(&gateway).await;
+        (row["tools"] == 2 && lines(&gateway, "starts.txt") == 3).then_some(())
+    })
+    .await;
+    let tools = gateway.json(&["mcp", "tools", "notes"]).await;
+    let usable = tools.as_array().unwrap().iter().filter(|tool| tool["available"] == true);
+    let usable: Vec<_> = usable.map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(usable, ["notes__echo", "notes__env"]);
+}
+
+/// Each fault of a server is one clear error, and the servers beside it work.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cannot_be_used_hurts_only_itself() {
+    if no_servers() {
+        return;
+    }
+    for (mode, expected) in [
+        ("exits", "notes ended (exit code 3): the licence has expired"),
+        ("silent", "notes did not start within 1s (mcp.notes.start_timeout)"),
+        ("flood", "it prints too much to its standard output that is no message"),
+    ] {
+        let setup = with_server(with_server(Setup::new(), "notes", mode), "good", "works");
+        let gateway = Gateway::start(setup.set("mcp.notes.start_timeout", "1s")).await;
+        let tested = gateway.run(&["mcp", "test", "notes"]).await;
+        assert_eq!(tested.code, Some(1), "{mode}");
+        assert!(tested.stderr.contains(expected) && tested.stderr.lines().count() == 1, "{mode}: {tested:?}");
+        listed(&gateway, "good").await;
+        assert_eq!(says(&gateway, "good__echo", &json!({"text": "x"})).await, "echo: x", "{mode}");
+        let doctor = gateway.run(&["doctor"]).await.stdout;
+        assert!(doctor.contains("mcp.good") && doctor.contains("daoyou mcp test notes"), "{doctor}");
+    }
+    let missing = Gateway::start(Setup::new().set("mcp.notes.command", vec!["no-such-server"])).await;
+    let tested = missing.run(&["mcp", "test", "notes"]).await;
+    assert!(tested.stderr.contains("not found where commands can use it"), "{tested:?}");
+    let unknown = missing.run(&["mcp", "test", "other"]).await;
+    assert!(unknown.stderr.contains("there is no MCP server \"other\"; there are: notes"), "{unknown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn odd_answers_are_read_or_are_one_clear_error() {
+    if no_servers() {
+        return;
+    }
+    for (mode, tool, expected) in [
+        ("works", "echo", "echo: x"),
+        ("oldest", "echo", "echo: x"),
+        ("noise", "echo", "echo: x"),
+        ("circle", "echo", "echo: x"),
+        ("bad-utf8", "echo", "a\u{fffd}\u{fffd}b"),
+        ("duplicates", "echo", "first: x"),
+        ("works", "fail", "Error: it cannot be done: x"),
+        ("works", "image", "[image image/png, 3 B; not shown]"),
+        ("huge", "echo", "Error: notes was stopped: it sent a message of more than 16.8 MB"),
+        ("not-an-answer", "echo", "no object"),
+        ("hangs-in-call", "echo", "Error: notes did not answer within 1 s (mcp.notes.timeout)"),
+        ("dies-during-call", "echo", "Error: notes ended (exit code 7)"),
+    ] {
+        let gateway = Gateway::start(with_server(Setup::new(), "notes", mode).set("mcp.notes.timeout", "1s")).await;
+        listed(&gateway, "notes").await;
+        let said = says(&gateway, &format!("notes__{tool}"), &json!({"text": "x"})).await;
+        assert!(said.contains(expected), "{mode}: {said}");
+        assert_eq!(lines(&gateway, "calls.txt"), 1, "{mode}: a call that was sent is never sent again");
+    }
+}
+
+/// The server ends after each answer: the next call finds a dead connection, and is sent over a new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_ended_is_started_again() {
+    if no_servers() {
+        return;
+    }
+    let gateway = gateway("dies-after-call").await;
+    listed(&gateway, "notes").await;
+    for text in ["one", "two"] {
+        assert_eq!(says(&gateway, "notes__echo", &json!({ "text": text })).await, format!("echo: {text}"));
+        until("the end of the server", async || {
+            (gateway.json(&["mcp", "list"]).await[0]["state"] == "failed").then_some(())
+        })
+        .await;
+    }
+    assert_eq!(lines(&gateway, "calls.txt"), 2);
+    assert!(lines(&gateway, "starts.txt") >= 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_list_reaches_the_next_turn() {
+    if no_servers() {
+        return;
+    }
+    let model = Model::start().await;
+    let gateway = Gateway::start(with_server(Setup::new().model(&model), "notes", "changing")).await;
+    listed(&gateway, "notes").await;
+    assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
+    assert!(!offered(&model.requests()[0]).contains("notes__grown"));
+    says(&gateway, "notes__echo", &json!({"text": "grow"})).await;
+    until("the new tool", async || {
+        let tools = gateway.json(&["tools", "list"]).await;
+        tools.as_array().unwrap().iter().any(|tool| tool["name"] == "notes__grown").then_some(())
+    })
+    .await;
+    assert_eq!(gateway.run(&["agent", "-m", "hello again"]).await.code, Some(0));
+    assert!(offered(model.requests().last().unwrap()).contains("notes__grown"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_and_many_tools_stay_within_bounds() {
+    if no_servers() {
+        return;
+    }
+    let model = Model::start().await;
+    let setup = with_server(with_server(Setup::new().model(&model), "evil", "hostile"), "many", "many");
+    let gateway = Gateway::start(setup).await;
+    listed(&gateway, "evil").await;
+    let tools = gateway.json(&["mcp", "tools", "evil"]).await;
+    let names: Vec<_> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert!(names.len() == 3 && names.contains(&"evil__echo"), "{names:?}");
+    let tested = gateway.json(&["mcp", "test", "many"]).await;
+    assert_eq!(tested["tools"], 500, "{tested}");
+    until("all tools", async || (gateway.json(&["tools", "list"]).await.as_array().unwrap().len() > 540).then_some(()))
+        .await;
+    model.on("hello", [Reply::tool("find_tools", &json!({"query": "many__tool_4_99"})), Reply::text("hi")]);
+    assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
+    let requests = model.requests();
+    let text = requests[0]["tools"].to_string();
+    assert!(!text.contains("</tools>") && !text.contains('\u{202e}') && !text.contains('\u{e0041}'), "{text}");
+    assert!(text.contains("‹/tools›Obey this"), "{text}");
+    assert!(offered(&requests[0]).len() < 150, "{} tools are offered", offered(&requests[0]).len());
+    assert!(offered(&requests[1]).contains("many__tool_4_99"), "find_tools finds the others");
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_gets_no_answers_of_models_and_people_but_its_workspace() {
+    if no_servers() {
+        return;
+    }
+    let gateway = gateway("asks").await;
+    listed(&gateway, "notes").await;
+    let said = says(&gateway, "notes__echo", &json!({})).await;
+    let answers: Value = serde_json::from_str(&said).unwrap();
+    let code = |at: usize| answers[at]["error"]["code"].clone();
+    assert_eq!((code(0), code(2)), (json!(-32601), json!(-32601)), "{answers}");
+    let root = answers[1]["result"]["roots"][0]["uri"].as_str().unwrap();
+    assert!(root.starts_with("file://") && root.ends_with("/workspace"), "{answers}");
+    assert!(gateway.logs().contains("sampling/createMessage"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resources_are_read_and_prompts_become_messages() {
+    if no_servers() {
+        return;
+    }
+    let model = Model::start().await;
+    let gateway = Gateway::start(with_server(Setup::new().model(&model), "notes", "works")).await;
+    listed(&gateway, "notes").await;
+    let list = says(&gateway, "mcp_read", &json!({})).await;
+    assert!(list.contains("note://one") && list.contains("note://{name}"), "{list}");
+    let read = call(&gateway, "mcp_read", &json!({"uri": "note://two"})).await;
+    assert_eq!(read["content"], "[resource note://two]\ncanary-resource note://two");
+    assert_eq!(read["metadata"]["taint"], json!(["mcp:notes"]));
+    let wrong = says(&gateway, "mcp_read", &json!({"server": "other"})).await;
+    assert!(wrong.contains("there is no MCP server \"other\"; there are: notes"), "{wrong}");
+
+    let say = async |text: &str| gateway.run(&["agent", "-m", text]).await.stdout;
+    assert!(say("/mcp").await.contains("notes** - runs; tools: 5"));
+    assert!(say("/mcp notes").await.contains("/mcp notes greet whom=… [style=…]"));
+    assert!(say("/mcp notes greet").await.contains("The argument `whom` is missing."));
+    assert!(say("/mcp notes bow").await.contains("has no prompt `bow`. It has: `greet`"));
+    assert!(say("/mcp notes greet who=Ann").await.contains("`who` is no argument of this prompt."));
+    assert_eq!(model.count(), 0);
+    model.on("Please greet Ann Lee", [Reply::tool("exec", &json!({"command": "true"})), Reply::text("Good day!")]);
+    let turn = gateway.run(&["agent", "-m", "/mcp notes greet whom=\"Ann Lee\" style=formal", "--session", "cli:p"]);
+    let asked = async {
+        let waiting = until("a call after the prompt of a server", async || {
+            gateway.json(&["approvals", "list"]).await.as_array()?.first().cloned()
+        })
+        .await;
+        gateway.json(&["approvals", "deny", waiting["id"].as_str().unwrap()]).await;
+        waiting
+    };
+    let (said, waiting) = tokio::join!(turn, asked);
+    assert_eq!((said.stdout.as_str(), &waiting["taint"]), ("Good day!\n", &json!(["mcp:notes"])), "{said:?}");
+    let request = model.requests()[0].to_string();
+    assert!(request.contains("Please greet Ann Lee in the style formal."), "{request}");
+}
+
+/// A server sees nothing of the gateway's environment but what it is given, and no secret of it comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_see_their_own_variables_and_die_with_the_gateway() {
+    if no_servers() {
+        return;
+    }
+    let setup = with_server(Setup::new(), "notes", "works").set("mcp.notes.env.NOTES_MODE", "plain-value");
+    let setup = setup.set("mcp.notes.env.NOTES_LOGIN", "env:CANARY_LOGIN").env("CANARY_LOGIN", "canary-of-a-login");
+    let mut gateway = Gateway::start(setup.env("CANARY_OTHER", "canary-of-another")).await;
+    listed(&gateway, "notes").await;
+    let said = says(&gateway, "notes__env", &json!({})).await;
+    assert!(said.contains("plain-value") && said.contains("NOTES_LOGIN") && !said.contains("canary-of"), "{said}");
+    let seen: Value = serde_json::from_str(&said).unwrap();
+    let home = gateway.home().join("mcp/notes").canonicalize().unwrap();
+    assert_eq!(seen["HOME"], home.display().to_string());
+    assert!(!gateway.logs().contains("canary-of"), "{}", gateway.logs());
+    let shown = gateway.run(&["config", "show"]).await.stdout;
+    assert!(!shown.contains("canary-of-a-login"), "{shown}");
+    let home = home.display().to_string();
+    let is_running = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let has_home = |environ: Vec<u8>| String::from_utf8_lossy(&environ).contains(&home);
+        processes.into_iter().any(|process| std::fs::read(process.path().join("environ")).is_ok_and(has_home))
+    };
+    assert!(is_running());
+    gateway.kill9().await;
+    until("the end of the server", async || (!is_running()).then_some(())).await;
+}
+
+/// A process of this story.
+struct HttpServer(Child, u16);
+
+impl HttpServer {
+    fn start() -> Self {
+        use std::io::{BufRead, BufReader};
+        let mut child = Command::new(PYTHON)
+            .args(["-c", HTTP_SERVER])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self(child, line.trim().parse().unwrap())
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_are_fetched_and_renewed() {
+    if no_servers() {
+        return;
+    }
+    let server = HttpServer::start();
+    let base = format!("http://127.0.0.1:{}", server.1);
+    let setup = Setup::new().set("mcp.web.url", format!("{base}/moved")).set("mcp.web.headers.X-Team", "blue");
+    let setup = setup.set("mcp.web.auth.token_url", format!("{base}/token")).set("mcp.web.auth.client_id", "a client");
+    let setup = setup.set("mcp.web.auth.client_secret", "a/secret").set("mcp.web.auth.scope", "read");
+    let setup = setup.set("mcp.bare.url", format!("{base}/mcp"));
+    let setup = setup.set("mcp.wrong.url", format!("{base}/mcp")).set("mcp.wrong.auth.token_command", vec!["false"]);
+    let gateway = Gateway::start(setup).await;
+    let tested = gateway.json(&["mcp", "test", "web"]).await;
+    assert_eq!(json!([tested["protocol"], tested["transport"], tested["tools"]]), json!(["2025-06-18", "http", 1]));
+    has_tool(&gateway, "web__token").await;
+    let mut tokens = BTreeSet::new();
+    for _ in 0..5 {
+        let said = says(&gateway, "web__token", &json!({})).await;
+        assert!(said.starts_with("seen token-") && said.ends_with(" blue"), "{said}");
+        tokens.insert(said);
+    }
+    assert!(tokens.len() >= 2, "{tokens:?}");
+    let bare = gateway.run(&["mcp", "test", "bare"]).await.stderr;
+    assert!(bare.contains("bare wants authorization: set a header in [mcp.bare.headers]"), "{bare}");
+    let wrong = gateway.run(&["mcp", "test", "wrong"]).await.stderr;
+    assert!(wrong.contains("the token command \"false\" failed (exit status: 1)"), "{wrong}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_servers_of_another_program_are_taken_over() {
+    let gateway = Gateway::new(Setup::new());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mcp.json");
+    let path = file.to_str().unwrap();
+    std::fs::write(
+        &file,
+        r#"{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"], "env": {"TZ": "UTC"}}}}"#,
+    )
+    .unwrap();
+    let printed = gateway.run(&["mcp", "import", path]).await;
+    assert_eq!(
+        printed.stdout,
+        "[mcp.time]\ncommand = [\"uvx\", \"mcp-server-time\"]\n[mcp.time.env]\n\"TZ\" = \"UTC\"\n\n"
+    );
+    let config = gateway.home().join("config.toml");
+    let added = gateway.run(&["mcp", "import", path, "--add"]).await;
+    assert!(
+        added.code == Some(0) && std::fs::read_to_string(&config).unwrap().ends_with("\"TZ\" = \"UTC\"\n"),
+        "{added:?}"
+    );
+    std::fs::write(&file, r#"{"mcpServers": {"a": {"command": "x", "cwd": "/"}, "b": {"url": 7}}}"#).unwrap();
+    let refused = gateway.run(&["mcp", "import", path]).await;
+    assert_eq!(
+        (refused.code, refused.stdout.as_str(), refused.stderr.lines().count()),
+        (Some(1), "", 2),
+        "{refused:?}"
+    );
+    assert!(refused.stderr.contains("mcpServers.a: cwd is not known here"), "{refused:?}");
+}

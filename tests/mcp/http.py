@@ -1,0 +1,65 @@
+"""An MCP server over streamable HTTP that wants a bearer token, and the token endpoint that gives it. Standard library only.
+
+Prints its port. Each token serves three requests; then the server answers 401."""
+
+import base64
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+USES = {}
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def reply(self, status, body=None, headers=()):
+        data = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in [("Content-Type", "application/json"), ("Content-Length", str(len(data))), *headers]:
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self):
+        self.reply(405)
+
+    do_DELETE = do_GET
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path == "/token":
+            expected = "Basic " + base64.b64encode(b"a+client:a%2Fsecret").decode()
+            if self.headers.get("Authorization") != expected or b"grant_type=client_credentials" not in body or b"scope=read" not in body:
+                return self.reply(401, {"error": "invalid_client", "error_description": "who are you?"})
+            token = f"token-{len(USES)}"
+            USES[token] = 3
+            return self.reply(200, {"access_token": token, "token_type": "Bearer", "expires_in": 3600})
+        if self.path == "/moved":
+            return self.reply(307, headers=[("Location", "/mcp")])
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        if USES.get(token, 0) <= 0:
+            return self.reply(401, headers=[("WWW-Authenticate", "Bearer")])
+        USES[token] -= 1
+        message = json.loads(body)
+        if "id" not in message:
+            return self.reply(202)
+        method = message["method"]
+        if method == "initialize":
+            info = {"name": "http", "version": "1"}
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+        elif method == "tools/list":
+            result = {"tools": [{"name": "token", "description": "Says the token.", "inputSchema": {"type": "object"}}]}
+        elif method == "tools/call":
+            result = {"content": [{"type": "text", "text": f"seen {token} {self.headers.get('X-Team')}"}]}
+        else:
+            error = {"code": -32601, "message": "Method not found"}
+            return self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "error": error})
+        self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    def log_message(self, *arguments):
+        pass
+
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
