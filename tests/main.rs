@@ -87,3 +87,4 @@ mod waiting_messages;
 mod web;
 mod webhook;
 mod webhook_services;
+mod workflow;

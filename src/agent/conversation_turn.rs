@@ -13,9 +13,10 @@ use super::store_journal::StoreJournal;
 use super::turn_agent::TurnAgent;
 use super::turn_start::StartedTurn;
 use super::turn_tools::TurnTools;
+use super::workflow_script::WorkflowScript;
 use crate::chat::ChatMessage;
 use crate::guard::Taint;
-use crate::llm::{FallbackChain, LlmErrorKind, ModelError};
+use crate::llm::{LlmErrorKind, ModelError};
 use crate::origin::TurnOrigin;
 use crate::profiles::AgentDirectory;
 use crate::store::inbox::InboxRow;
@@ -26,6 +27,7 @@ use crate::turn::context::compaction::compact;
 use crate::turn::context::conversation_context::{ContextBuilder, ConversationContext};
 use crate::turn::context::images::{ImageLoader, LoadedImages};
 use crate::turn::context::relevant_memories::relevant_memories;
+use crate::turn::context::system_prompt::SystemText;
 use crate::turn::context::user_message::least_trust;
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::event_emitter::EventEmitter;
@@ -36,7 +38,7 @@ use crate::turn::middleware::{MiddlewareStack, OperationHandler, TurnRequest, Tu
 use crate::turn::model_chains::ModelChains;
 use crate::turn::progress::{ContextStep, StepBody, TurnProgress, UnreadableJournal};
 use crate::turn::scope::TurnScope;
-use crate::turn::traits::Journal;
+use crate::turn::traits::{Journal, TurnLead};
 use crate::turn::turn_loop::{ConversationOutcome, LoopOutcome, Turn};
 
 /// What the conversations of turns work with.
@@ -123,6 +125,7 @@ impl ConversationTurn<'_> {
         }
         let agent = self.conversations.agent_of(session, last, self.state.progress.context.as_ref())?;
         self.state.agent = Some(agent.clone());
+        let script = WorkflowScript::of(&agent, self.state.progress.context.as_ref())?;
         let tools = self.conversations.tools.of_message(last, &agent);
         let trust = least_trust(rows);
         let system = contexts.system.current(trust, contexts.system.skills(trust).await, agent.prompt());
@@ -131,6 +134,10 @@ impl ConversationTurn<'_> {
         let specs = tools.specs(&self.state.progress.found_tools);
         let own = agent.context();
         let context = contexts.load(session, last, (&system, &specs, own), self.state.progress.context.as_ref())?;
+        let with_memory = context.memory.in_prompt(system.clone());
+        if let Some(script) = &script {
+            return self.follow(script, (&agent, &tools), context, (text, &with_memory)).await;
+        }
         let configured = own.model.unwrap_or(&contexts.settings.model);
         let wanted = wanted_model(last, context.head.model.as_deref(), configured);
         // Taken before any model is asked, so that an answer which comes meanwhile is not missed.
@@ -141,18 +148,26 @@ impl ConversationTurn<'_> {
             Err(error) => return self.without_model(wanted, error, mark).await,
         };
         self.state.model = chain.current().to_string();
-        let with_memory = context.memory.in_prompt(system.clone());
         if self.state.progress.context.is_none() {
             let files = attachments::paths(rows);
             let known = (&contexts.store, &context.owners[..], &context.messages[..], &files[..]);
             let text = agent.message_text(text, known)?;
-            self.begin(&context, text, &with_memory.hash).await;
+            let text = text + &relevant_memories(&contexts.memory, rows, &context).await;
+            self.begin(&context, text, (&with_memory.hash, None)).await;
         }
         let mut history = context.messages;
         let outcome = loop {
             history.extend(self.state.progress.context.as_ref().map(ContextStep::message));
-            let outcome =
-                self.attend((&chain, &agent), &tools, std::mem::take(&mut history), with_memory.text.clone()).await;
+            let middleware = &self.conversations.middleware;
+            let model = LayeredModel {
+                chain: &chain,
+                middleware,
+                tokens: &contexts.tokens,
+                models: &chains.models,
+                scope: self.scope,
+            };
+            let (said, told) = (std::mem::take(&mut history), with_memory.text.clone());
+            let outcome = self.attend((TurnLead::Model(&model), &agent), &tools, said, told).await;
             self.state.model = chain.current().to_string();
             let is_the_models = matches!(&outcome, Err(TurnError { code: ErrorCode::Model(_), .. }));
             match chain.failure().filter(|_| is_the_models) {
@@ -172,9 +187,31 @@ impl ConversationTurn<'_> {
                 _ => break outcome,
             }
         };
-        match outcome? {
+        self.end_or_park(outcome?).await
+    }
+
+    /// Runs a turn whose steps a workflow decides.
+    async fn follow(
+        &mut self,
+        script: &WorkflowScript,
+        (agent, tools): (&TurnAgent, &ToolExecutor),
+        context: ConversationContext,
+        (text, system): (String, &SystemText),
+    ) -> Result<ConversationOutcome, TurnError> {
+        if self.state.progress.context.is_none() {
+            self.begin(&context, text, (&system.hash, Some(script.hash()))).await;
+        }
+        let mut conversation = context.messages;
+        conversation.extend(self.state.progress.context.as_ref().map(ContextStep::message));
+        let outcome = self.attend((TurnLead::Script(script), agent), tools, conversation, system.text.clone()).await;
+        self.end_or_park(outcome?).await
+    }
+
+    async fn end_or_park(&self, outcome: LoopOutcome) -> Result<ConversationOutcome, TurnError> {
+        match outcome {
             LoopOutcome::Answered(reply) => Ok(ConversationOutcome::Answered(reply)),
             LoopOutcome::AwaitsTurns(turns) => {
+                let parking = &self.conversations.parking;
                 let look_again = parking.park_for_turns(self.started, self.journal.context(), turns).await?;
                 Ok(ConversationOutcome::Parked { look_again })
             }
@@ -204,10 +241,9 @@ impl ConversationTurn<'_> {
     }
 
     /// Records the context, so that the turn gets the same again if it resumes in another process.
-    async fn begin(&mut self, context: &ConversationContext, mut text: String, system: &str) {
+    async fn begin(&mut self, context: &ConversationContext, text: String, (system, workflow): (&str, Option<&str>)) {
         let (contexts, rows) = (&self.conversations.contexts, &self.started.rows);
         contexts.keep_snapshot(&self.started.session, context).await;
-        text.push_str(&relevant_memories(&contexts.memory, rows, context).await);
         let step = ContextStep {
             system: system.to_owned(),
             from: context.from,
@@ -216,6 +252,7 @@ impl ConversationTurn<'_> {
             images: attachments::images(rows),
             model: self.state.model.clone(),
             agent: self.state.agent.as_ref().and_then(TurnAgent::recorded_name).map(str::to_owned),
+            workflow: workflow.map(str::to_owned),
             squeezed: 0,
             snapshot: context.memory.snapshot.as_ref().map(|snapshot| snapshot.hash.clone()),
             summary: context.memory.summary.as_ref().map(|(id, _)| *id),
@@ -253,21 +290,25 @@ impl ConversationTurn<'_> {
     /// Runs the turn until it ends, is stopped, or times out.
     async fn attend(
         &mut self,
-        (chain, agent): (&FallbackChain, &TurnAgent),
+        (lead, agent): (TurnLead<'_>, &TurnAgent),
         executor: &ToolExecutor,
         conversation: Vec<ChatMessage>,
         system: Arc<str>,
     ) -> Result<LoopOutcome, TurnError> {
-        let Conversations { contexts, chains, middleware, images, temperature, .. } = self.conversations;
+        let Conversations { contexts, middleware, images, temperature, .. } = self.conversations;
         let (scope, cancel) = (self.scope, &self.started.cancel);
-        let model = LayeredModel { chain, middleware, tokens: &contexts.tokens, models: &chains.models, scope };
         let tools = LayeredTools { executor, middleware, scope };
-        let limits = self.conversations.limits.of_agent(agent.profile.max_iterations).of_message(&self.started.last);
+        let mut limits =
+            self.conversations.limits.of_agent(agent.profile.max_iterations).of_message(&self.started.last);
+        if let TurnLead::Script(_) = lead {
+            // The steps of a workflow are its limit.
+            limits.iterations = u32::MAX;
+        }
         let turn = Turn {
             scope,
             system,
             conversation,
-            model: &model,
+            lead,
             tools: &tools,
             tool_context: self.started.tool_context(agent.scope()),
             image_loader: images,

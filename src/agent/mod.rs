@@ -4,6 +4,7 @@
 //! end commit; `conversation_turn` is what happens between.
 
 mod config;
+mod workflow_script;
 mod workspace;
 
 mod agent_loop;

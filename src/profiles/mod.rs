@@ -11,6 +11,7 @@ mod prompt;
 mod resolve;
 mod routes;
 mod team;
+mod workflow;
 
 pub use definition::{AgentBranch, AgentDefinition, AgentOrchestrator, MemoryScope};
 pub use directory::{AgentDirectory, AgentFault, AgentSources};
@@ -18,3 +19,4 @@ pub use manifest::PROFILE_FILE;
 pub use profile::{AgentProfile, BranchValues, DEFAULT_AGENT};
 pub use prompt::{AgentPrompt, PastMessage, PastTask, PromptValues, UserPreference};
 pub use routes::RouteConfig;
+pub use workflow::{CallEnd, CallResult, NextStep, StepCall, Workflow, WorkflowStop, next_step};

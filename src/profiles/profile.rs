@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::definition::{AgentBranch, AgentOrchestrator, MemoryScope};
 use super::prompt::AgentPrompt;
+use super::workflow::Workflow;
 use crate::guard::{AccessRules, AccessSettings};
 use crate::text::BoundedTemplate;
 
@@ -41,6 +42,8 @@ pub struct AgentProfile {
     pub branches: Vec<AgentBranch>,
     /// The compiled `branches`.
     pub choices: Vec<BranchChoice>,
+    /// Its steps, if it is a workflow.
+    pub workflow: Option<Arc<Workflow>>,
     pub access: Option<(AccessSettings, Arc<AccessRules>)>,
     pub rounds: Option<u32>,
     pub memory: MemoryScope,
@@ -113,6 +116,7 @@ impl AgentProfile {
             ("skills", self.skills.as_ref().map(|skills| json!(skills))),
             ("agents", (!self.team.is_empty()).then(|| json!(self.team))),
             ("branches", (!self.branches.is_empty()).then(|| json!(self.branches))),
+            ("workflow", self.workflow.as_ref().map(|workflow| workflow.to_json())),
             ("permissions", self.access.as_ref().map(|(settings, _)| json!(settings))),
             ("workspace", self.workspace.as_ref().map(|path| json!(path.display().to_string()))),
         ];
