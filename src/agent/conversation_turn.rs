@@ -18,6 +18,7 @@ use crate::chat::ChatMessage;
 use crate::guard::Taint;
 use crate::llm::{LlmErrorKind, ModelError};
 use crate::origin::TurnOrigin;
+use crate::postprocess::ModelUse;
 use crate::profiles::AgentDirectory;
 use crate::store::inbox::InboxRow;
 use crate::store::{Connection, messages};
@@ -88,6 +89,17 @@ pub struct RunState {
     pub agent: Option<TurnAgent>,
     /// `PROVIDER/MODEL`, once one is asked.
     pub model: String,
+    /// What the model used that chose the agent, until it is recorded.
+    pub choice: Option<ModelUse>,
+}
+
+/// Who answers, where a model chooses.
+pub enum AgentChoice {
+    Chosen(TurnAgent),
+    /// No model can be asked yet.
+    Parked {
+        look_again: bool,
+    },
 }
 
 /// The conversation of one turn, within its middleware.
@@ -123,7 +135,13 @@ impl ConversationTurn<'_> {
         if self.state.progress.context.is_none() {
             contexts.memory.import_by_hand().await;
         }
-        let agent = self.conversations.agent_of(session, last, self.state.progress.context.as_ref())?;
+        let mut agent = self.conversations.agent_of(session, last, self.state.progress.context.as_ref())?;
+        if agent.is_undecided() {
+            agent = match self.choose_agent(agent).await? {
+                AgentChoice::Chosen(agent) => agent,
+                AgentChoice::Parked { look_again } => return Ok(ConversationOutcome::Parked { look_again }),
+            };
+        }
         self.state.agent = Some(agent.clone());
         let script = WorkflowScript::of(&agent, self.state.progress.context.as_ref())?;
         let tools = self.conversations.tools.of_message(last, &agent);
@@ -219,7 +237,7 @@ impl ConversationTurn<'_> {
     }
 
     /// Ends, or parks, a turn whose `wanted` model cannot be asked.
-    async fn without_model(
+    pub(super) async fn without_model(
         &mut self,
         wanted: String,
         error: ModelError,
@@ -233,7 +251,7 @@ impl ConversationTurn<'_> {
         Err(TurnError::new(ErrorCode::NoModel, "turn").with(values).caused_by(error))
     }
 
-    async fn park(&self, outage: ModelOutage) -> Result<ConversationOutcome, TurnError> {
+    pub(super) async fn park(&self, outage: ModelOutage) -> Result<ConversationOutcome, TurnError> {
         let (parking, context) = (&self.conversations.parking, self.journal.context());
         let look_again =
             parking.park_for_model(self.started, self.state.progress.waiting_since, context, outage).await?;
@@ -253,6 +271,7 @@ impl ConversationTurn<'_> {
             model: self.state.model.clone(),
             agent: self.state.agent.as_ref().and_then(TurnAgent::recorded_name).map(str::to_owned),
             workflow: workflow.map(str::to_owned),
+            choice: self.state.choice.take(),
             squeezed: 0,
             snapshot: context.memory.snapshot.as_ref().map(|snapshot| snapshot.hash.clone()),
             summary: context.memory.summary.as_ref().map(|(id, _)| *id),
@@ -283,7 +302,7 @@ impl ConversationTurn<'_> {
     }
 
     /// Returns true if the turn may wait for a model; a turn that waited before always may.
-    fn may_wait(&self) -> bool {
+    pub(super) fn may_wait(&self) -> bool {
         self.conversations.parking.retries.is_open() || self.state.progress.waiting_since.is_some()
     }
 

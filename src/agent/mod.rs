@@ -7,6 +7,7 @@ mod config;
 mod workflow_script;
 mod workspace;
 
+mod agent_choice;
 mod agent_loop;
 mod turn_runner;
 

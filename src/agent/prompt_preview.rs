@@ -69,7 +69,13 @@ impl TurnRunner {
     pub async fn preview(&self, row: InboxRow) -> Result<PromptPreview, TurnError> {
         let Conversations { contexts, chains, tools, .. } = &self.conversations;
         let session = SessionKey::from(row.session.as_str());
-        let agent = self.conversations.agent_of(&session, &row, None)?;
+        let mut agent = self.conversations.agent_of(&session, &row, None)?;
+        // A preview asks no model.
+        if let Some(last) =
+            agent.profile.options().last().map(|option| option.agent.clone()).filter(|_| agent.is_undecided())
+        {
+            agent = agent.replaced_by(&self.conversations.agents, &last)?;
+        }
         if agent.profile.workflow.is_some() {
             let reason = format!("agent {} follows its steps, and asks no model itself", agent.profile.name);
             return Err(TurnError::new(ErrorCode::Workflow, "prompt").with([reason]));

@@ -8,8 +8,8 @@ use crate::chat::ChatMessage;
 use crate::memory::{MemoryKind, Owner, RUNTIME_CONTEXT, sender_of, written};
 use crate::origin::TurnOrigin;
 use crate::profiles::{
-    AgentDirectory, AgentProfile, BranchValues, DEFAULT_AGENT, MemoryScope, PastMessage, PastTask, PromptValues,
-    UserPreference,
+    AgentDirectory, AgentOrchestrator, AgentProfile, BranchValues, ChosenAgent, DEFAULT_AGENT, MemoryScope,
+    PastMessage, PastTask, PromptValues, UserPreference,
 };
 use crate::store::inbox::InboxRow;
 use crate::store::{Store, StoreError, memories};
@@ -59,8 +59,8 @@ impl TurnAgent {
             files: &files,
         };
         let profile = match profile.chosen(values) {
-            Some(name) => find(agents, name)?,
-            None => profile,
+            ChosenAgent::Other(name) => find(agents, name)?,
+            ChosenAgent::Itself | ChosenAgent::ByModel => profile,
         };
         Self::new(agents, profile, &settings.within)
     }
@@ -74,11 +74,28 @@ impl TurnAgent {
         Self::new(agents, find(agents, name.unwrap_or(DEFAULT_AGENT))?, &within)
     }
 
+    /// Returns true if a model has to choose who answers.
+    pub fn is_undecided(&self) -> bool {
+        self.profile.orchestrator == AgentOrchestrator::Conditional
+    }
+
+    /// Returns the agent `name` in the place of this one.
+    ///
+    /// # Errors
+    /// There is no such agent any more.
+    pub fn replaced_by(self, agents: &AgentDirectory, name: &str) -> Result<Self, TurnError> {
+        Ok(Self::within(agents, find(agents, name)?, self.within))
+    }
+
     fn new(agents: &AgentDirectory, profile: Arc<AgentProfile>, within: &[String]) -> Result<Self, TurnError> {
         let within = within.iter().map(|name| find(agents, name)).collect::<Result<_, _>>()?;
+        Ok(Self::within(agents, profile, within))
+    }
+
+    fn within(agents: &AgentDirectory, profile: Arc<AgentProfile>, within: Vec<Arc<AgentProfile>>) -> Self {
         let is_usual = profile.name == DEFAULT_AGENT && !agents.has_routes();
         let name = (!is_usual).then(|| profile.name.clone());
-        Ok(Self { profile, within, name })
+        Self { profile, within, name }
     }
 
     /// Returns the name for the journal and for what the turn starts.

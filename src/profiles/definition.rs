@@ -35,6 +35,8 @@ pub enum AgentOrchestrator {
 pub struct AgentBranch {
     /// A Jinja expression over `user_input`, `channel`, `chat`, `sender` and `files`; empty: always.
     pub when: String,
+    /// What the messages for it are about: a model chooses among the branches with `about`, and the last one.
+    pub about: String,
     /// The name of the agent.
     pub agent: String,
 }

@@ -10,6 +10,8 @@ use crate::text::BoundedTemplate;
 
 /// The most agents of a team, and the most branches.
 const MAX_TEAM: usize = 20;
+/// The longest `about`, in characters.
+const MAX_ABOUT: usize = 500;
 /// The agents of `parallel_explore` that names none.
 const EXPLORER: &str = "explorer";
 /// The tool that hands a task to an agent.
@@ -142,7 +144,13 @@ fn choose(agent: &mut AgentProfile, all: &BTreeMap<String, Arc<AgentProfile>>) -
         if chosen.orchestrator == AgentOrchestrator::Conditional {
             return wrong(format!("{} is conditional itself", chosen.name));
         }
-        let when = branch.when.trim();
+        let (when, about) = (branch.when.trim(), branch.about.trim());
+        if !when.is_empty() && !about.is_empty() {
+            return wrong(format!("the branch of {} has one of when and about", branch.agent));
+        }
+        if about.chars().count() > MAX_ABOUT {
+            return wrong(format!("about of {} is longer than {MAX_ABOUT} characters", branch.agent));
+        }
         let source = format!("{{% if {when} %}}1{{% endif %}}");
         let template = (!when.is_empty()).then(|| BoundedTemplate::new(&source, "an agent", &NAMES)).transpose();
         let template = template.and_then(|when| {
@@ -150,7 +158,9 @@ fn choose(agent: &mut AgentProfile, all: &BTreeMap<String, Arc<AgentProfile>>) -
             Ok(when)
         });
         match template {
-            Ok(when) => agent.choices.push(BranchChoice { when, agent: chosen.name.clone() }),
+            Ok(when) => {
+                agent.choices.push(BranchChoice { when, about: about.to_owned(), agent: chosen.name.clone() });
+            }
             Err(error) => return wrong(format!("when = {when:?}: {error}")),
         }
     }

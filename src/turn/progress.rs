@@ -10,6 +10,7 @@ use super::think;
 use crate::chat::{ChatMessage, ImageRef, ToolCall, Usage, repeat_note};
 use crate::guard::Taint;
 use crate::llm::ChatResponse;
+use crate::postprocess::ModelUse;
 use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::usage::Costs;
 use crate::tools::{ToolAllowList, ToolResult};
@@ -38,6 +39,9 @@ pub struct ContextStep {
     /// The hash of the workflow that the turn follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
+    /// What the model used that chose the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<ModelUse>,
     /// How often the conversation was compacted because the model rejected it as too long.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub squeezed: u8,
@@ -200,6 +204,10 @@ impl TurnProgress {
         match step {
             StepBody::Context(context) => {
                 self.taint.extend(context.taint.iter().cloned());
+                // A compacted context repeats it.
+                if let Some(used) = context.choice.as_ref().filter(|_| self.context.is_none()) {
+                    self.spending.add(&used.model, used.usage, used.cost.as_ref());
+                }
                 self.context = Some(context);
             }
             StepBody::Response { response, active_ms } => self.respond(response, active_ms),
