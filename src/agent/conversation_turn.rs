@@ -145,8 +145,8 @@ impl ConversationTurn<'_> {
         if self.state.progress.context.is_none() {
             let files = attachments::paths(rows);
             let known = (&contexts.store, &context.owners[..], &context.messages[..], &files[..]);
-            let text = agent.message_text(text, known)?;
-            self.begin(&context, text, &with_memory.hash).await;
+            let read = agent.message_text(&text, known)?;
+            self.begin(&context, (text, read), &with_memory.hash).await;
         }
         let mut history = context.messages;
         let outcome = loop {
@@ -204,15 +204,23 @@ impl ConversationTurn<'_> {
     }
 
     /// Records the context, so that the turn gets the same again if it resumes in another process.
-    async fn begin(&mut self, context: &ConversationContext, mut text: String, system: &str) {
+    /// `said` is the message as it is written, and what the model reads instead of it, if it does.
+    async fn begin(&mut self, context: &ConversationContext, said: (String, Option<String>), system: &str) {
         let (contexts, rows) = (&self.conversations.contexts, &self.started.rows);
         contexts.keep_snapshot(&self.started.session, context).await;
-        text.push_str(&relevant_memories(&contexts.memory, rows, context).await);
+        let memories = relevant_memories(&contexts.memory, rows, context).await;
+        let (mut text, read) = said;
+        text.push_str(&memories);
+        let (user, said) = match read {
+            Some(read) => (read + &memories, Some(text)),
+            None => (text, None),
+        };
         let step = ContextStep {
             system: system.to_owned(),
             from: context.from,
             to: context.head.next_seq,
-            user: text,
+            user,
+            said,
             images: attachments::images(rows),
             model: self.state.model.clone(),
             agent: self.state.agent.as_ref().and_then(TurnAgent::recorded_name).map(str::to_owned),
