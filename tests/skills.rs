@@ -199,7 +199,11 @@ async fn the_skills_of_the_program_are_there_for_few_tokens() {
     assert_eq!(gateway.run(&["agent", "-m", "watch this every Monday"]).await.stdout, "Done.\n");
     let requests = model.requests();
     let names = ["scheduling", "memory-care", "research", "email-manners", "home-server", "skill-writing"];
-    assert!(system(&requests[0]).contains(&format!("\n- built in: {}", names.join(", "))), "{}", system(&requests[0]));
+    assert!(
+        system(&requests[0]).contains(&format!("before a task that fits: {}", names.join(", "))),
+        "{}",
+        system(&requests[0])
+    );
     let loaded = requests[1]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
     assert!(loaded.contains("# Skill: scheduling") && loaded.contains("NO_REPLY"), "{loaded}");
     let prompt: Value = serde_json::from_str(&gateway.run(&["prompt", "--json"]).await.stdout).unwrap();

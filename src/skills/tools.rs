@@ -62,7 +62,7 @@ pub struct SkillTool {
 impl SkillTool {
     /// Returns `load_skill`.
     pub fn load(catalog: Arc<SkillCatalog>) -> Self {
-        let spec = tool_spec::<LoadSkillArgs>(LOAD_SKILL, "Get the instructions of a skill");
+        let spec = tool_spec::<LoadSkillArgs>(LOAD_SKILL, "Load a skill");
         Self { spec, catalog, task: SkillTask::Load }
     }
 
