@@ -25,6 +25,10 @@ pub struct Phrases {
     pub no_model: &'static str,
     /// What is wrong with the chosen agent.
     pub no_agent: &'static str,
+    /// What is missing.
+    pub workflow_input: &'static str,
+    /// The step, and why.
+    pub workflow_failed: &'static str,
     pub unknown_command: &'static str,
     /// The command as written, and the nearest that there is.
     pub unknown_command_near: &'static str,
@@ -228,6 +232,8 @@ static EN: Phrases = Phrases {
     state_corrupted: "The record of this turn is damaged, so I did not go on with it. Please send your message again.",
     poison: "This message stopped the gateway each time I worked on it, so I have set it aside. The owner can see it with `daoyou queue list`.",
     no_model: "The model {} cannot be used: {}",
+    workflow_input: "The workflow cannot start: {}",
+    workflow_failed: "Workflow: {}",
     no_agent: "{}\nChoose one with `/agent NAME`, or go back with `/agent default`.",
     unknown_command: "Unknown command {}; `/help` lists all.",
     unknown_command_near: "Unknown command {}: did you mean {}? `/help` lists all.",
@@ -388,6 +394,8 @@ static ZH: Phrases = Phrases {
     state_corrupted: "这一轮的记录已损坏，我没有继续处理。请重新发送消息。",
     poison: "这条消息每次处理都会使网关停止，因此已被搁置。所有者可用 `daoyou queue list` 查看。",
     no_model: "无法使用模型 {}：{}",
+    workflow_input: "工作流无法开始：{}",
+    workflow_failed: "工作流：{}",
     no_agent: "{}\n用 `/agent 名称` 选择智能体，用 `/agent default` 恢复默认。",
     unknown_command: "没有 {} 这个命令；输入 `/help` 查看全部命令。",
     unknown_command_near: "没有 {} 这个命令，是不是想用 {}？输入 `/help` 查看全部命令。",

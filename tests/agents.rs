@@ -511,3 +511,63 @@ async fn a_conditional_agent_chooses_by_the_message() {
         assert!(system(model.requests().last().unwrap()).starts_with(expected), "{sender} {text}");
     }
 }
+
+/// One call of the model chooses; what it chose, and what it used, outlive a kill.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_chooses_the_agent_by_what_the_message_is_about() {
+    let (model, cheap) = (Model::start().await, Model::start().await);
+    let gate = Gate::new();
+    cheap.on("mend the program", [Reply::text("1")]);
+    cheap.on("put it into French", [Reply::text("<think>hm</think>2.")]);
+    cheap.on("no idea", [Reply::text("the coder, I think")]);
+    cheap.on("slow one", [Reply::text("2")]);
+    model.on("slow one", [Reply::text("lent").held_by(&gate)]);
+    let branch = |pairs: &[(&str, &str)]| {
+        let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), toml::Value::from(*value)));
+        toml::Value::Table(pairs.collect::<Table>())
+    };
+    let branches = vec![
+        branch(&[("about", "questions about code"), ("agent", "coder")]),
+        branch(&[("when", "user_input == 'review'"), ("agent", "reviewer")]),
+        branch(&[("about", "translations"), ("agent", "translator")]),
+        branch(&[("agent", "assistant")]),
+    ];
+    let setup = setup(&model)
+        .set("providers.cheap.kind", "openai")
+        .set("providers.cheap.api_key", "k")
+        .set("providers.cheap.base_url", cheap.base_url())
+        .set("agents.gate.orchestrator", "conditional")
+        .set("agents.gate.model", "cheap/small")
+        .set("agents.gate.branches", branches)
+        .set("routes", routes(&[&[("agent", "gate")]]));
+    let mut gateway = Gateway::start(setup).await;
+    for (text, asked, expected) in [
+        ("mend the program", 1, "You are a software engineer."),
+        ("put it into French", 2, "You are a translator."),
+        ("no idea", 3, "You are daoyou"),
+        ("review", 3, "You review code."),
+    ] {
+        gateway.ask("in", "c", text).await;
+        assert!(system(model.requests().last().unwrap()).starts_with(expected), "{text}");
+        assert_eq!(cheap.requests().len(), asked, "{text}");
+    }
+    let asked = &cheap.requests()[0];
+    assert!(tools(asked).is_empty() && system(asked).starts_with("You choose who answers a message."), "{asked}");
+    assert_eq!(
+        last(asked),
+        "1. questions about code\n2. translations\n3. anything else\n\nThe message:\nmend the program"
+    );
+    assert!(gateway.logs().contains("the model named no branch; the last one answers"));
+    let id = gateway.accept("in", &Message::new("slow one").chat("c")).await;
+    gate.wait_arrived(1).await;
+    gateway.kill9().await;
+    gate.open();
+    gateway.up().await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "lent");
+    assert_eq!((cheap.requests_about("slow one").len(), model.requests_about("slow one").len()), (1, 2));
+    assert!(system(model.requests().last().unwrap()).starts_with("You are a translator."));
+    let shown = gateway.run(&["turns", "show", &id]).await;
+    assert!(shown.stdout.contains("agent translator"), "{shown:?}");
+    let usage = gateway.json(&["usage"]).await.to_string();
+    assert!(usage.contains("cheap/small"), "{usage}");
+}

@@ -9,8 +9,8 @@ use crate::chat::ChatMessage;
 use crate::memory::{MemoryKind, Owner, RUNTIME_CONTEXT, sender_of, written};
 use crate::origin::TurnOrigin;
 use crate::profiles::{
-    AgentDirectory, AgentProfile, BranchValues, DEFAULT_AGENT, MemoryScope, PastMessage, PastTask, PromptValues,
-    UserPreference,
+    AgentDirectory, AgentOrchestrator, AgentProfile, BranchValues, ChosenAgent, DEFAULT_AGENT, MemoryScope,
+    PastMessage, PastTask, PromptValues, UserPreference,
 };
 use crate::store::inbox::InboxRow;
 use crate::store::{Store, StoreError, memories};
@@ -65,8 +65,8 @@ impl TurnAgent {
             files: &files,
         };
         let profile = match profile.chosen(values) {
-            Some(name) => find(agents, name)?,
-            None => profile,
+            ChosenAgent::Other(name) => find(agents, name)?,
+            ChosenAgent::Itself | ChosenAgent::ByModel => profile,
         };
         Self::new(agents, profile, &settings.within)
     }
@@ -80,8 +80,29 @@ impl TurnAgent {
         Self::new(agents, find(agents, name.unwrap_or(DEFAULT_AGENT))?, &within)
     }
 
+    /// Returns true if a model has to choose who answers.
+    pub fn is_undecided(&self) -> bool {
+        self.profile.orchestrator == AgentOrchestrator::Conditional
+    }
+
+    /// Returns the agent `name` in the place of this one.
+    ///
+    /// # Errors
+    /// There is no such agent any more.
+    pub fn replaced_by(self, agents: &AgentDirectory, name: &str) -> Result<Self, TurnError> {
+        Self::within(agents, find(agents, name)?, self.within)
+    }
+
     fn new(agents: &AgentDirectory, profile: Arc<AgentProfile>, within: &[String]) -> Result<Self, TurnError> {
-        let within = within.iter().map(|name| find(agents, name)).collect::<Result<Vec<_>, _>>()?;
+        let within = within.iter().map(|name| find(agents, name)).collect::<Result<_, _>>()?;
+        Self::within(agents, profile, within)
+    }
+
+    fn within(
+        agents: &AgentDirectory,
+        profile: Arc<AgentProfile>,
+        within: Vec<Arc<AgentProfile>>,
+    ) -> Result<Self, TurnError> {
         let is_outside = |limit: &&Arc<AgentProfile>| limit.workspace != profile.workspace;
         if let Some(limit) = within.iter().find(is_outside) {
             let reason =

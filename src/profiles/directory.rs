@@ -144,7 +144,8 @@ impl AgentDirectory {
     /// Tells agents of the agents that they lead or choose. A profile with a fault is rejected.
     fn complete(&mut self, sources: &AgentSources<'_>, faults: &mut Vec<AgentFault>) {
         let is_alone = |agent: &AgentProfile| {
-            agent.team.is_empty() && agent.branches.is_empty() && agent.orchestrator.of_model().is_some()
+            let has_none = agent.team.is_empty() && agent.branches.is_empty() && agent.workflow.is_none();
+            has_none && agent.orchestrator.of_model().is_some()
         };
         let names: Vec<String> = self.agents.keys().cloned().collect();
         for name in names {
