@@ -169,6 +169,39 @@ async fn a_sub_agent_is_of_the_named_agent_within_the_limits_of_its_maker() {
     assert!(told.contains("Nothing was started: Agent 'nobody' not found"), "{told}");
 }
 
+/// The assistant can be narrowed as well; what it starts stays within that, and the servers of MCP are no way around rules for files.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_narrowed_assistant_starts_nothing_that_may_do_more() {
+    let model = Model::start().await;
+    let spawn = Reply::tool("spawn", &json!({"task": "build the door", "agent": "coder", "wait": true}));
+    model.on("as the assistant", [spawn, Reply::text("done")]);
+    model.on("build the door", [Reply::text("built")]);
+    let narrowed = setup(&model).set("agents.assistant.tools", vec!["spawn", "read_file"]);
+    let gateway = Gateway::start(narrowed).await;
+    assert_eq!(gateway.ask("in", "c", "as the assistant").await, "done");
+    let request = &model.requests_about("build the door")[0];
+    let mut offered = tools(request);
+    offered.sort_unstable();
+    assert_eq!(offered, ["read_file", "spawn"]);
+
+    let model = Model::start().await;
+    let rules: toml::Value = toml::from_str("x = [{ pattern = \"*.env\", permission = \"deny\" }]").unwrap();
+    let bound =
+        setup(&model).set("agents.assistant.permissions.read", rules["x"].clone()).set("mcp.fs.command", vec!["true"]);
+    let gateway = Gateway::start(bound).await;
+    for (call, arguments) in [
+        ("mcp_read", json!({})),
+        ("run_test", json!({})),
+        ("git_diff", json!({})),
+        ("exec", json!({"command": "cat .env"})),
+    ] {
+        model.on(call, [Reply::tool(call, &arguments), Reply::text("no")]);
+        gateway.ask("in", "c", call).await;
+        let told = last(model.requests().last().unwrap()).to_owned();
+        assert!(told.contains("is not available in this turn"), "{call}: {told}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_are_answered_by_their_agent() {
     let model = Model::start().await;
@@ -263,12 +296,12 @@ async fn a_turn_that_resumes_keeps_its_agent() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("work", [Reply::tool("list_dir", &json!({"path": "."})), Reply::text("found").held_by(&gate)]);
-    let mut gateway = Gateway::start(setup(&model)).await;
-    gateway.ask("in", "c", "/agent explorer").await;
+    let explores = setup(&model).set("routes", routes(&[&[("agent", "explorer")]]));
+    let mut gateway = Gateway::start(explores).await;
     let id = gateway.accept("in", &Message::new("work").chat("c")).await;
     gate.wait_arrived(1).await;
     gateway.kill9().await;
-    // The route of the chat changes meanwhile, and somebody chooses another agent.
+    // The route of the chat changes meanwhile.
     gateway.setup().clone_from(&setup(&model).set("routes", routes(&[&[("agent", "translator")]])));
     gate.open();
     gateway.up().await;

@@ -47,6 +47,7 @@ mod http_server;
 mod load;
 mod lsp;
 mod mcp;
+mod mcp_server;
 mod memory;
 mod memory_commands;
 mod memory_index;

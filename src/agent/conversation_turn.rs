@@ -102,6 +102,25 @@ pub enum AgentChoice {
     },
 }
 
+/// The message of a turn.
+struct SaidMessage {
+    /// As the model reads it.
+    read: String,
+    /// As it stays in the session, if that is something else.
+    said: Option<String>,
+}
+
+impl SaidMessage {
+    /// `read` is what the model reads instead of `text`, if it does; `memories` go along with both.
+    fn new(text: String, read: Option<String>, memories: &str) -> Self {
+        let text = text + memories;
+        match read {
+            Some(read) => Self { read: read + memories, said: Some(text) },
+            None => Self { read: text, said: None },
+        }
+    }
+}
+
 /// The conversation of one turn, within its middleware.
 pub struct ConversationTurn<'a> {
     pub conversations: &'a Conversations,
@@ -169,9 +188,10 @@ impl ConversationTurn<'_> {
         if self.state.progress.context.is_none() {
             let files = attachments::paths(rows);
             let known = (&contexts.store, &context.owners[..], &context.messages[..], &files[..]);
-            let text = agent.message_text(text, known)?;
-            let text = text + &relevant_memories(&contexts.memory, rows, &context).await;
-            self.begin(&context, text, (&with_memory.hash, None)).await;
+            let read = agent.message_text(&text, known)?;
+            let memories = relevant_memories(&contexts.memory, rows, &context).await;
+            let said = SaidMessage::new(text, read, &memories);
+            self.begin(&context, said, (&with_memory.hash, None)).await;
         }
         let mut history = context.messages;
         let outcome = loop {
@@ -217,7 +237,7 @@ impl ConversationTurn<'_> {
         (text, system): (String, &SystemText),
     ) -> Result<ConversationOutcome, TurnError> {
         if self.state.progress.context.is_none() {
-            self.begin(&context, text, (&system.hash, Some(script.hash()))).await;
+            self.begin(&context, SaidMessage { read: text, said: None }, (&system.hash, Some(script.hash()))).await;
         }
         let mut conversation = context.messages;
         conversation.extend(self.state.progress.context.as_ref().map(ContextStep::message));
@@ -259,14 +279,21 @@ impl ConversationTurn<'_> {
     }
 
     /// Records the context, so that the turn gets the same again if it resumes in another process.
-    async fn begin(&mut self, context: &ConversationContext, text: String, (system, workflow): (&str, Option<&str>)) {
+    async fn begin(
+        &mut self,
+        context: &ConversationContext,
+        message: SaidMessage,
+        (system, workflow): (&str, Option<&str>),
+    ) {
         let (contexts, rows) = (&self.conversations.contexts, &self.started.rows);
         contexts.keep_snapshot(&self.started.session, context).await;
+        let SaidMessage { read: user, said } = message;
         let step = ContextStep {
             system: system.to_owned(),
             from: context.from,
             to: context.head.next_seq,
-            user: text,
+            user,
+            said,
             images: attachments::images(rows),
             model: self.state.model.clone(),
             agent: self.state.agent.as_ref().and_then(TurnAgent::recorded_name).map(str::to_owned),

@@ -99,7 +99,8 @@ impl TurnRunner {
         let rows = vec![row];
         let files = attachments::paths(&rows);
         let known = (&contexts.store, &context.owners[..], &context.messages[..], &files[..]);
-        let mut text = agent.message_text(user_text(&rows, &self.timezone), known)?;
+        let written = user_text(&rows, &self.timezone);
+        let mut text = agent.message_text(&written, known)?.unwrap_or(written);
         text.push_str(&relevant_memories(&contexts.memory, &rows, &context).await);
         let with_memory = context.memory.in_prompt(system.clone());
         let mut conversation = context.messages;

@@ -1,6 +1,7 @@
 //! The bus as the inbox of channels: acceptance, and the state of accepted messages.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,12 +14,29 @@ use uuid::Uuid;
 
 use super::accept::{message_state, store_refusal, write_extras};
 use super::message_bus::MessageBus;
-use super::outbound::OutboxSlot;
+use super::outbound::{OutboundDraft, OutboxSlot};
 use crate::store::{Connection, Durability, cursors, inbox, notes, outbox};
 
 /// The bus as channels see it.
 #[derive(Clone)]
 pub struct BusInbox(pub Arc<MessageBus>);
+
+impl BusInbox {
+    /// Writes a message of the owner to another chat into the outbox, if the bus takes messages and the channel has room.
+    ///
+    /// # Errors
+    /// The [`Refusal`]; nothing is stored then.
+    pub async fn send_for_owner(&self, draft: OutboundDraft) -> Result<Uuid, Refusal> {
+        let settings = self.0.settings.get();
+        let retry_after = settings.drain_timeout;
+        if self.0.draining.load(Ordering::SeqCst) {
+            return Err(Refusal::Draining { retry_after });
+        }
+        self.0.disk.check(settings.reserve).map_err(|reason| Refusal::Store { reason, retry_after })?;
+        self.0.capacity.check_channel(settings.capacities, &draft.channel)?;
+        self.0.publish_outbound(draft).await.map_err(|error| store_refusal(&error))
+    }
+}
 
 #[async_trait]
 impl Inbox for BusInbox {

@@ -10,7 +10,7 @@ use super::message_bus::{InboundSignal, MessageBus};
 use crate::guard::Taint;
 use crate::origin::{SessionNote, TurnCause, TurnOrigin};
 use crate::store::inbox::{self, InboxRow, InboxState, InsertOutcome};
-use crate::store::{Connection, StoreError};
+use crate::store::{Connection, Durability, StoreError, questions, spawns};
 
 /// An inbound message before it has a row. The caller writes it within a commit of its own and then calls
 /// [`MessageBus::inbound_written`].
@@ -102,6 +102,32 @@ impl MessageBus {
     pub fn inbound_written(&self, session: SessionKey, messages: usize) {
         self.capacity.add(&session, messages);
         self.inbound.wake(InboundSignal::Work(session));
+    }
+
+    /// Stops the turn of an accepted message as `/stop` does, with its sub-agents and its question; a message that waits for its
+    /// turn ends before it starts. Returns false if it has ended.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub async fn cancel_message(&self, id: Uuid) -> Result<bool, StoreError> {
+        let cancel = move |connection: &Connection| {
+            let Some(message) = inbox::find(connection, id)? else { return Ok(Vec::new()) };
+            let Some((session, has_started)) = inbox::cancel_turn(connection, message.turn)? else {
+                return Ok(Vec::new());
+            };
+            let mut cancelled = if has_started { spawns::cancel_below(connection, &session)? } else { Vec::new() };
+            questions::cancel_of_turn(connection, &session, message.turn)?;
+            cancelled.push((message.turn, session));
+            Ok(cancelled)
+        };
+        let cancelled = self.store.write(Durability::Synced, cancel).await?;
+        let is_open = !cancelled.is_empty();
+        for (turn, session) in cancelled {
+            tracing::info!(%session, %turn, "asked to stop");
+            self.inbound.wake(InboundSignal::Cancel(turn));
+            self.inbound.wake(InboundSignal::Work(session.into()));
+        }
+        Ok(is_open)
     }
 
     /// Wakes the consumer for a session that may have work.

@@ -29,6 +29,15 @@ pub enum McpCommand {
         #[command(flatten)]
         output: Output,
     },
+    /// Serve daoyou itself as an MCP server on standard input and output, for another program
+    ///
+    /// A gateway must run. It offers the tools ask, remember, recall, schedule, send and list_sessions.
+    #[command(after_help = "Examples:\n  claude mcp add daoyou -- daoyou mcp serve\n  daoyou mcp serve --session work")]
+    Serve {
+        /// The session of `ask`, by default one for each run
+        #[arg(long)]
+        session: Option<String>,
+    },
     /// Take over the servers of another program's file
     ///
     /// Reads mcp.json, claude_desktop_config.json or .vscode/mcp.json, and prints a table [mcp.NAME] for each server. A part that is not understood

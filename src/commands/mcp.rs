@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::access::inspect;
 use super::environment::CommandEnvironment;
 use super::output::{print, print_note, tr};
-use super::{CommandExit, output, render};
+use super::{CommandExit, mcp_bridge, output, render};
 use crate::cli::McpCommand;
 use crate::gateway::{ImportedServer, import_servers};
 use crate::query::GatewayQuery;
@@ -46,6 +46,7 @@ pub async fn run(command: &McpCommand, environment: &CommandEnvironment) -> anyh
             let found = inspect(GatewayQuery::McpTools(name.clone()), environment).await?;
             print(&found, *output, |out| render::table(&found, render::MCP_TOOLS, "no tools", out))
         }
+        McpCommand::Serve { session } => mcp_bridge::run(session.as_deref(), environment).await,
         McpCommand::Import { file, add } => import(file, *add, environment),
     }
 }

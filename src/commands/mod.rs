@@ -18,6 +18,7 @@ mod dispatch;
 mod doctor;
 mod gateway;
 mod mcp;
+mod mcp_bridge;
 mod memory;
 mod service;
 mod sessions;

@@ -84,6 +84,11 @@ pub fn stdout() -> Stdout {
     Printer { to: io::stdout().lock(), cleaner, partial: Vec::new(), colours }
 }
 
+/// Standard output of a command that speaks a protocol with another program: nothing is cleaned, and nothing else is printed there.
+pub fn protocol_stdout() -> tokio::io::Stdout {
+    tokio::io::stdout()
+}
+
 /// Standard error, always cleaned.
 pub fn stderr() -> Printer<StderrLock<'static>> {
     Printer { to: io::stderr().lock(), cleaner: Some(Cleaner::default()), partial: Vec::new(), colours: false }

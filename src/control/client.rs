@@ -81,6 +81,23 @@ impl ControlClient {
         parse_answer(response.context("the gateway does not answer on its control socket")?).await
     }
 
+    /// Opens a stream of MCP messages, one a line. `connection` names the session of its client.
+    ///
+    /// # Errors
+    /// No gateway answers, or it refuses.
+    pub async fn open_mcp_stream(&self, connection: &str) -> anyhow::Result<reqwest::Upgraded> {
+        let request = self.http.get(format!("{BASE}/mcp/stream")).query(&[("connection", connection)]);
+        let request = request.header("connection", "upgrade").header("upgrade", "mcp-lines");
+        let response = request.send().await.context("the gateway does not answer on its control socket")?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return response.upgrade().await.context("the gateway broke off its answer");
+        }
+        match parse_answer::<Value>(response).await {
+            Ok(_) => bail!("the gateway of another version runs; restart it"),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn terminal_info(&self, conversation: &TerminalConversation) -> anyhow::Result<TerminalInfo> {
         let key = conversation.key();
         let mut query = vec![("session", key.as_str())];

@@ -13,6 +13,7 @@ use daoyou_channels::webhook::{Webhook, WebhookConfig};
 use super::settings::trust_lists;
 use crate::config::Config;
 use crate::home::Home;
+use crate::mcp::{MCP_CHANNEL, McpChannel};
 use crate::phrases::Locale;
 
 /// The channels of a gateway.
@@ -31,6 +32,12 @@ pub(super) fn build(
     is_alone: bool,
 ) -> anyhow::Result<Channels> {
     let mut channels = Channels { running: vec![cli], disabled: BTreeSet::new() };
+    // A gateway of a single conversation has no MCP clients.
+    if is_alone {
+        channels.disabled.insert(MCP_CHANNEL.to_owned());
+    } else {
+        channels.running.push(Arc::new(McpChannel::default()));
+    }
     for (name, webhook) in &config.channels.webhook {
         if webhook.enabled && !is_alone {
             channels.running.push(build_webhook(config, name, webhook, trust).map_err(anyhow::Error::msg)?);

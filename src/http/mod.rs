@@ -3,6 +3,7 @@
 mod api;
 mod control_socket;
 mod health;
+mod mcp;
 mod metrics;
 mod read_only;
 mod routes;

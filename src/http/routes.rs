@@ -11,9 +11,9 @@ use super::limits::DEFAULT_BODY_LIMIT;
 use super::metrics::{count_requests, metrics_routes};
 use super::state::AppState;
 use super::token::{TokenAuth, require_token};
-use super::{api, health};
+use super::{api, health, mcp};
 
-/// The routes on TCP: health and the routes of channels, which authenticate by themselves; `/api` and `/metrics` with the token.
+/// The routes on TCP: health and the routes of channels, which authenticate by themselves; `/api`, `/mcp` and `/metrics` with the token.
 pub fn tcp_routes(state: &Arc<AppState>, channels: Vec<Router>, auth: Arc<TokenAuth>) -> Router {
     let owners = owner_routes(state).route_layer(middleware::from_fn_with_state(auth, require_token));
     let open = channels.into_iter().fold(health::routes(state.clone()), Router::merge);
@@ -22,11 +22,11 @@ pub fn tcp_routes(state: &Arc<AppState>, channels: Vec<Router>, auth: Arc<TokenA
 
 /// The routes on the control socket.
 pub fn control_routes(state: &Arc<AppState>) -> Router {
-    with_layers(health::routes(state.clone()).merge(owner_routes(state)), state)
+    with_layers(health::routes(state.clone()).merge(owner_routes(state)).merge(mcp::stream_routes(state)), state)
 }
 
 fn owner_routes(state: &Arc<AppState>) -> Router {
-    api::routes(state.clone()).merge(metrics_routes(state.clone()))
+    api::routes(state.clone()).merge(metrics_routes(state.clone())).merge(mcp::routes(state))
 }
 
 fn with_layers(router: Router, state: &AppState) -> Router {

@@ -1,4 +1,4 @@
-//! MCP: the client of the servers whose tools the agent has.
+//! MCP: the client of the servers whose tools the agent has, and daoyou itself as a server.
 
 mod cache;
 mod client;
@@ -8,6 +8,7 @@ mod import;
 mod listing;
 mod names;
 mod schema;
+mod serve;
 mod server;
 mod servers;
 mod tools;
@@ -16,6 +17,7 @@ pub use client::{McpError, McpErrorKind};
 pub use config::{McpAuthConfig, McpConfigFault, McpServerConfig, McpTransport, is_server_name};
 pub use import::{ImportedServer, import_servers};
 pub use listing::{ListedPrompt, ListedResource, ListedTool, PromptArgument, ServerListing};
+pub use serve::{AgentAccess, MCP_CHANNEL, McpChannel, McpEndpoint};
 pub use server::{McpServer, McpServerState, ServerStatus};
 pub use servers::{McpServers, McpServersSetup};
 pub use tools::{MCP_READ, prompt_text};

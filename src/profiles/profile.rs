@@ -119,6 +119,12 @@ impl AgentProfile {
             || self.memory != MemoryScope::Shared
     }
 
+    /// Returns true if its tools have limits on files, folders or commands, which programs outside of daoyou do not know.
+    pub fn is_bound_to_files(&self) -> bool {
+        let has_limits = |rules: &AccessRules| rules.limits_paths() || rules.limits_commands();
+        self.workspace.is_some() || self.access.as_ref().is_some_and(|(_, rules)| has_limits(rules))
+    }
+
     /// Returns the agent for people and programs.
     pub fn to_json(&self) -> Value {
         let mut shown = json!({

@@ -286,6 +286,14 @@ pub fn cancel_current(connection: &Connection, session: &str) -> Result<Option<U
     Ok(Some(row.turn))
 }
 
+/// Marks the unfinished rows of a turn for cancellation; returns their session and whether the turn has started.
+pub fn cancel_turn(connection: &Connection, turn: Uuid) -> Result<Option<(String, bool)>, StoreError> {
+    let rows = find_open(connection, "turn = ?1 ORDER BY seq", params![turn.to_string()])?;
+    let Some(first) = rows.first() else { return Ok(None) };
+    execute(connection, &format!("UPDATE inbox SET cancel = 1 WHERE turn = ? AND {OPEN}"), [turn.to_string()])?;
+    Ok(Some((first.session.clone(), rows.iter().any(|row| row.state != InboxState::Queued))))
+}
+
 /// Marks the running row, or the next one if none runs, that the untrusted sender of `message` wrote in the session; returns
 /// its turn. Rows of other senders with the same name are not affected.
 pub fn cancel_of_untrusted(connection: &Connection, message: &NewInboxRow) -> Result<Option<Uuid>, StoreError> {

@@ -28,6 +28,9 @@ pub struct ContextStep {
     pub to: i64,
     /// The user's message as the model reads it.
     pub user: String,
+    /// The message as it stays in the session, if that is not `user`: the model reads it within a template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
     /// The images of the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
@@ -63,9 +66,15 @@ pub struct ContextStep {
 }
 
 impl ContextStep {
-    /// Returns the user's message.
+    /// Returns the user's message as the model reads it.
     pub fn message(&self) -> ChatMessage {
         ChatMessage::User { content: self.user.clone(), images: self.images.clone() }
+    }
+
+    /// Returns the user's message as it stays in the session.
+    pub fn said_message(&self) -> ChatMessage {
+        let content = self.said.as_ref().unwrap_or(&self.user).clone();
+        ChatMessage::User { content, images: self.images.clone() }
     }
 }
 

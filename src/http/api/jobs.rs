@@ -7,8 +7,10 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use daoyou_channels::{HttpError, json};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::response::{ApiResult, run_detached};
+use crate::cron::{JobError, JobService};
 use crate::http::limits::IMPORT_BODY_LIMIT;
 use crate::http::state::{AppState, SharedState};
 use crate::query::jobs::{self, AppliedJobChange, HISTORY_LIMIT};
@@ -66,13 +68,18 @@ async fn read(state: &AppState, query: JobQuery) -> ApiResult {
 
 async fn apply(state: &AppState, change: JobChange) -> ApiResult {
     let service = state.jobs.get();
-    run_detached(async move {
-        let AppliedJobChange { answer, fired } = jobs::apply(&service.store, change, service.context.clone()).await?;
-        if let Some(fired) = fired {
-            service.wake_started(fired);
-        }
-        service.wake();
-        Ok(Json(answer))
-    })
-    .await
+    run_detached(async move { Ok(Json(change_jobs(&service, change).await?)) }).await
+}
+
+/// Makes a change, and wakes what it concerns.
+///
+/// # Errors
+/// As [`jobs::apply`].
+pub async fn change_jobs(service: &JobService, change: JobChange) -> Result<Value, JobError> {
+    let AppliedJobChange { answer, fired } = jobs::apply(&service.store, change, service.context.clone()).await?;
+    if let Some(fired) = fired {
+        service.wake_started(fired);
+    }
+    service.wake();
+    Ok(answer)
 }

@@ -6,6 +6,8 @@ mod response;
 mod store;
 mod terminal;
 
+pub use self::jobs::change_jobs;
+
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Path, Query};

@@ -1,0 +1,299 @@
+//! `daoyou mcp serve`: passes the lines of an MCP client on to the running gateway, and its answers back. When the gateway restarts,
+//! the client is connected again, without a handshake that it would notice.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::CommandExit;
+use super::access::GatewayAccess;
+use super::environment::CommandEnvironment;
+use super::output;
+use crate::control::ControlClient;
+
+/// The longest line of either side, in bytes. What the gateway takes is less, what it answers is bounded too.
+const MAX_LINE: usize = 16 * 1024 * 1024;
+/// How long a request waits for a gateway that restarts, and how often it is tried.
+const RESTART_LIMIT: Duration = Duration::from_secs(10);
+const RESTART_INTERVAL: Duration = Duration::from_millis(100);
+/// The most requests of a client that wait for an answer; the oldest of more get none if the gateway stops.
+const MAX_PENDING: usize = 1_000;
+/// The error code of JSON-RPC for a server's own errors.
+const SERVER_ERROR: i32 = -32_000;
+
+/// Serves MCP until the client closes standard input.
+///
+/// # Errors
+/// No gateway runs when it starts, or standard output is closed.
+pub async fn run(session: Option<&str>, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    let client = match GatewayAccess::find(&environment.home).await? {
+        GatewayAccess::Running(client) => client,
+        GatewayAccess::Offline(_) => {
+            bail!("no gateway runs here: start one with `daoyou gateway`, or `daoyou service install`")
+        }
+    };
+    let connection = match session {
+        None => Uuid::new_v4().simple().to_string()[..12].to_owned(),
+        Some(name) if name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') => {
+            name.to_owned()
+        }
+        Some(_) => bail!("--session: 1 to 64 letters, digits and -; its key is mcp:NAME"),
+    };
+    let stream = client.open_mcp_stream(&connection).await?;
+    let (read, write) = tokio::io::split(stream);
+    let mut bridge = McpBridge {
+        client,
+        connection,
+        gateway: Some((LineReader::new(read), write)),
+        handshake: Handshake::default(),
+        pending: HashMap::new(),
+        out: output::protocol_stdout(),
+    };
+    bridge.run(LineReader::new(tokio::io::stdin())).await?;
+    Ok(CommandExit::Ok)
+}
+
+type GatewaySide = (LineReader<ReadHalf<reqwest::Upgraded>>, WriteHalf<reqwest::Upgraded>);
+
+/// The first messages of a client of the protocol's older era, for the next gateway.
+#[derive(Default)]
+struct Handshake {
+    /// The line of `initialize`, and its id.
+    initialize: Option<(Vec<u8>, Value)>,
+    /// The line of `notifications/initialized`.
+    initialized: Option<Vec<u8>>,
+}
+
+struct McpBridge<Out> {
+    client: ControlClient,
+    connection: String,
+    /// `None` after the gateway ended.
+    gateway: Option<GatewaySide>,
+    handshake: Handshake,
+    /// The methods of requests that wait for an answer, by the JSON of their ids.
+    pending: HashMap<String, (Value, String)>,
+    out: Out,
+}
+
+impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
+    async fn run<In: AsyncRead + Unpin>(&mut self, mut input: LineReader<In>) -> anyhow::Result<()> {
+        loop {
+            let from_gateway = async {
+                match &mut self.gateway {
+                    Some((read, _)) => read.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                line = input.next() => match line.context("standard input")? {
+                    Some(Line::Complete(line)) => self.from_client(line).await?,
+                    Some(Line::TooLong) => {
+                        self.answer(&Value::Null, &format!("a message has more than {MAX_LINE} bytes")).await?;
+                    }
+                    None => return self.finish().await,
+                },
+                line = from_gateway => match line {
+                    Ok(Some(Line::Complete(line))) => self.from_gateway(&line).await?,
+                    Ok(Some(Line::TooLong)) => output::print_note("an answer of the gateway is too long and was left out"),
+                    Ok(None) | Err(_) => self.lose_gateway().await?,
+                },
+            }
+        }
+    }
+
+    async fn from_client(&mut self, line: Vec<u8>) -> anyhow::Result<()> {
+        let message: Value = serde_json::from_slice(&line).unwrap_or_default();
+        let method = message["method"].as_str().unwrap_or_default().to_owned();
+        let id = message.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
+        if self.gateway.is_none() && !self.reconnect(&method).await? {
+            if let Some(id) = id.filter(|_| !method.is_empty()) {
+                let text = "no gateway runs any more: start one with `daoyou gateway`, then call again";
+                self.answer(&id, text).await?;
+            }
+            return Ok(());
+        }
+        match (&id, method.as_str()) {
+            (Some(id), "initialize") => self.handshake.initialize = Some((line.clone(), id.clone())),
+            (None, "notifications/initialized") => self.handshake.initialized = Some(line.clone()),
+            _ => {}
+        }
+        if let Some(id) = id.filter(|_| !method.is_empty() && self.pending.len() < MAX_PENDING) {
+            self.pending.insert(id.to_string(), (id, method));
+        }
+        if let Some((_, write)) = &mut self.gateway
+            && send(write, &line).await.is_err()
+        {
+            self.lose_gateway().await?;
+        }
+        Ok(())
+    }
+
+    async fn from_gateway(&mut self, line: &[u8]) -> anyhow::Result<()> {
+        let message: Value = serde_json::from_slice(line).unwrap_or_default();
+        if message.get("method").is_none() {
+            self.pending.remove(&message["id"].to_string());
+        }
+        send(&mut self.out, line).await.context("standard output")
+    }
+
+    /// Answers what waits with an error: the gateway ended.
+    async fn lose_gateway(&mut self) -> anyhow::Result<()> {
+        self.gateway = None;
+        output::print_note("the gateway ended; the next request waits for its restart");
+        let pending: Vec<_> = self.pending.drain().map(|(_, pending)| pending).collect();
+        for (id, method) in pending {
+            let text = match method.as_str() {
+                "tools/call" => format!(
+                    "the gateway ended before its answer. What it accepted is kept: an ask is answered after the restart, in session \
+                     mcp:{} unless another was named",
+                    self.connection
+                ),
+                _ => "the gateway ended before its answer".to_owned(),
+            };
+            self.answer(&id, &text).await?;
+        }
+        Ok(())
+    }
+
+    /// Connects to the next gateway and repeats the handshake there; false if none comes in time.
+    async fn reconnect(&mut self, method: &str) -> anyhow::Result<bool> {
+        let until = Instant::now() + RESTART_LIMIT;
+        while Instant::now() < until {
+            match self.client.open_mcp_stream(&self.connection).await {
+                Ok(stream) => {
+                    let (read, write) = tokio::io::split(stream);
+                    let mut gateway = (LineReader::new(read), write);
+                    // A client that begins anew makes its own.
+                    if method == "initialize" || self.repeat_handshake(&mut gateway).await? {
+                        self.gateway = Some(gateway);
+                        return Ok(true);
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "the gateway is not back"),
+            }
+            tokio::time::sleep(RESTART_INTERVAL).await;
+        }
+        Ok(false)
+    }
+
+    async fn repeat_handshake(&self, (read, write): &mut GatewaySide) -> anyhow::Result<bool> {
+        let Some((initialize, id)) = &self.handshake.initialize else { return Ok(true) };
+        if send(write, initialize).await.is_err() {
+            return Ok(false);
+        }
+        loop {
+            let answer = tokio::time::timeout(RESTART_LIMIT, read.next()).await;
+            let Ok(Ok(Some(Line::Complete(line)))) = answer else { return Ok(false) };
+            let message: Value = serde_json::from_slice(&line).unwrap_or_default();
+            if message["id"] == *id {
+                break;
+            }
+        }
+        match &self.handshake.initialized {
+            Some(initialized) => Ok(send(write, initialized).await.is_ok()),
+            None => Ok(true),
+        }
+    }
+
+    async fn answer(&mut self, id: &Value, text: &str) -> anyhow::Result<()> {
+        let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": SERVER_ERROR, "message": text } });
+        send(&mut self.out, error.to_string().as_bytes()).await.context("standard output")
+    }
+
+    /// Passes on what the gateway still answers after the end of the input.
+    async fn finish(&mut self) -> anyhow::Result<()> {
+        let Some((mut read, mut write)) = self.gateway.take() else { return Ok(()) };
+        if write.shutdown().await.is_err() {
+            return Ok(());
+        }
+        while let Ok(Some(line)) = read.next().await {
+            if let Line::Complete(line) = line {
+                self.from_gateway(&line).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn send(to: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> std::io::Result<()> {
+    to.write_all(line).await?;
+    if !line.ends_with(b"\n") {
+        to.write_all(b"\n").await?;
+    }
+    to.flush().await
+}
+
+/// A line of one side.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    /// With its line break, if it has one.
+    Complete(Vec<u8>),
+    /// It was longer than [`MAX_LINE`], and was dropped.
+    TooLong,
+}
+
+/// Reads lines of bounded length. A read that is dropped loses nothing.
+struct LineReader<R> {
+    from: BufReader<R>,
+    line: Vec<u8>,
+    /// The rest of a line that is too long is dropped.
+    is_dropping: bool,
+}
+
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    fn new(from: R) -> Self {
+        Self { from: BufReader::new(from), line: Vec::new(), is_dropping: false }
+    }
+
+    /// Returns the next line; `None` at the end.
+    async fn next(&mut self) -> std::io::Result<Option<Line>> {
+        loop {
+            let available = self.from.fill_buf().await?;
+            if available.is_empty() {
+                let rest = std::mem::take(&mut self.line);
+                return Ok((!rest.is_empty()).then_some(Line::Complete(rest)));
+            }
+            let end = available.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+            let length = end.unwrap_or(available.len());
+            self.is_dropping |= self.line.len() + length > MAX_LINE;
+            if self.is_dropping {
+                self.line.clear();
+            } else {
+                self.line.extend_from_slice(&available[..length]);
+            }
+            self.from.consume(length);
+            if end.is_some() {
+                let line = std::mem::take(&mut self.line);
+                return Ok(Some(if std::mem::take(&mut self.is_dropping) {
+                    Line::TooLong
+                } else {
+                    Line::Complete(line)
+                }));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_are_bounded_and_the_next_one_is_read() {
+        let mut input = b"a\n".to_vec();
+        input.extend(vec![b'x'; MAX_LINE + 1]);
+        input.extend(b"\nb\nc");
+        let mut lines = LineReader::new(input.as_slice());
+        let mut found = Vec::new();
+        while let Some(line) = lines.next().await.unwrap() {
+            found.push(line);
+        }
+        let complete = |text: &str| Line::Complete(text.as_bytes().to_vec());
+        assert_eq!(found, [complete("a\n"), Line::TooLong, complete("b\n"), complete("c")]);
+    }
+}

@@ -1,0 +1,220 @@
+//! The tools of the server: their arguments and specifications.
+
+use std::sync::Arc;
+
+use rmcp::model::{Tool, ToolAnnotations};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::tools::tool_spec;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AskArgs {
+    /// What to ask or to order, or the answer to the agent's question.
+    pub message: String,
+    /// The conversation: a name of your own, or a key of list_sessions. Default: one for this connection.
+    pub session: Option<String>,
+    /// The agent that answers. Default: the one of the session.
+    pub agent: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RememberArgs {
+    /// One fact, as a sentence that is understood alone.
+    pub content: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RecallArgs {
+    /// What to search in memories and conversations.
+    pub query: String,
+    /// 1 to 100, default 10.
+    pub limit: Option<u32>,
+}
+
+/// A job. Exactly one of `prompt` and `message`, and one of `at`, `every` and `cron`.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ScheduleArgs {
+    /// The agent does this each time. Give this or message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt: Option<String>,
+    /// This text is sent as it stands each time. Give this or prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// Once: "in 20m", "tomorrow 9:00", 2026-03-08T09:00:00Z. Give one of at, every and cron.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+    /// An interval, such as "2h".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    every: Option<String>,
+    /// A cron expression, such as "0 9 * * *".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cron: Option<String>,
+    /// The time zone of at and cron. Default: the owner's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tz: Option<String>,
+    /// A name for the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// The channel of the output. Default: the owner's terminal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<String>,
+    /// The chat on that channel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chat_id: Option<String>,
+    /// The session of a prompt. Default: one of the job's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
+    /// The agent of a prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendArgs {
+    /// The channel: cli, email, webhook:NAME.
+    pub channel: String,
+    /// The chat on it; for email an address.
+    pub chat_id: String,
+    /// The text, Markdown.
+    pub content: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListSessionsArgs {
+    /// 1 to 100, default 20.
+    pub limit: Option<usize>,
+}
+
+/// A tool of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServerTool {
+    Ask,
+    Remember,
+    Recall,
+    Schedule,
+    Send,
+    ListSessions,
+}
+
+impl ServerTool {
+    const ALL: [Self; 6] = [Self::Ask, Self::Remember, Self::Recall, Self::Schedule, Self::Send, Self::ListSessions];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Remember => "remember",
+            Self::Recall => "recall",
+            Self::Schedule => "schedule",
+            Self::Send => "send",
+            Self::ListSessions => "list_sessions",
+        }
+    }
+
+    /// Returns the tool of this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// Returns the names of all tools.
+    pub(super) fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// Returns the descriptions of all tools.
+    pub(super) fn list() -> Vec<Tool> {
+        Self::ALL.into_iter().map(Self::describe).collect()
+    }
+
+    /// Returns the description of the tool as clients see it.
+    pub(super) fn describe(self) -> Tool {
+        // Read-only, destructive, idempotent, open world.
+        let hint = |read_only, destructive, idempotent, open| {
+            ToolAnnotations::from_raw(None, Some(read_only), Some(destructive), Some(idempotent), Some(open))
+        };
+        match self {
+            Self::Ask => self.with_arguments::<AskArgs>(
+                "Ask the owner's agent daoyou, which has its own tools, memory and channels, and wait for its reply. It remembers \
+                 the session's earlier messages. A question in the result is answered by the next ask in the session.",
+                hint(false, true, false, true),
+            ),
+            Self::Remember => self.with_arguments::<RememberArgs>(
+                "Store a fact in daoyou's long-term memory.",
+                hint(false, false, true, false),
+            ),
+            Self::Recall => self.with_arguments::<RecallArgs>(
+                "Search daoyou's memories and conversations.",
+                hint(true, false, true, false),
+            ),
+            Self::Schedule => self.with_arguments::<ScheduleArgs>(
+                "Schedule a prompt for the agent, or a message, once or repeatedly. Returns the job's id and next time.",
+                hint(false, false, false, true),
+            ),
+            Self::Send => self.with_arguments::<SendArgs>(
+                "Send a message to a chat on one of daoyou's channels, as the owner. It is delivered even if the channel is \
+                 down now.",
+                hint(false, false, false, true),
+            ),
+            Self::ListSessions => self.with_arguments::<ListSessionsArgs>(
+                "List daoyou's conversations, the last used first.",
+                hint(true, false, true, false),
+            ),
+        }
+    }
+
+    fn with_arguments<Args: JsonSchema>(self, description: &'static str, hints: ToolAnnotations) -> Tool {
+        let schema = match tool_spec::<Args>(self.name(), description).parameters {
+            Value::Object(schema) => schema,
+            _ => Map::new(),
+        };
+        Tool::new(self.name(), description, Arc::new(schema)).with_annotations(hints)
+    }
+}
+
+/// Reads the arguments of a call.
+///
+/// # Errors
+/// Says what does not fit.
+pub(super) fn parse<Args: DeserializeOwned>(arguments: Map<String, Value>) -> Result<Args, String> {
+    serde_json::from_value(Value::Object(arguments)).map_err(|error| format!("the arguments do not fit: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_tool_is_found_by_its_name_and_has_a_strict_schema() {
+        for tool in ServerTool::ALL {
+            let described = tool.describe();
+            assert_eq!(ServerTool::named(&described.name), Some(tool));
+            let schema = Value::Object((*described.input_schema).clone());
+            assert_eq!(crate::tools::schema_faults(&schema), Vec::<String>::new(), "{tool:?}");
+            assert_eq!(schema["additionalProperties"], false, "{tool:?}");
+        }
+        assert_eq!(ServerTool::named("Ask"), None);
+    }
+
+    #[test]
+    fn unknown_and_missing_arguments_are_named() {
+        let parse_ask = |value: Value| parse::<AskArgs>(value.as_object().cloned().unwrap_or_default()).err();
+        for (arguments, expected) in [
+            (serde_json::json!({"message": "hi"}), None),
+            (serde_json::json!({}), Some("missing field `message`")),
+            (serde_json::json!({"message": 1}), Some("expected a string")),
+            (serde_json::json!({"message": "hi", "sesion": "x"}), Some("unknown field `sesion`")),
+        ] {
+            let error = parse_ask(arguments);
+            assert_eq!(error.is_some(), expected.is_some(), "{error:?}");
+            assert!(error.unwrap_or_default().contains(expected.unwrap_or_default()));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The transports of the server: streamable HTTP, and lines on a stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use daoyou_channels::HttpError;
+use rmcp::ServiceExt;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::AgentAccess;
+use super::handler::{McpHandler, ServedTransport};
+
+/// The most sessions of HTTP clients, and the most streams.
+const MAX_SESSIONS: usize = 1_000;
+const MAX_STREAMS: usize = 100;
+/// A session without any message for this long ends. A turn that waits for the owner may be silent for long.
+const SESSION_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
+/// The largest message of a client, in bytes: the longest text of `ask`, in which JSON may escape bytes.
+const MAX_MESSAGE: usize = 4 * 1024 * 1024;
+/// What clients of a full server wait.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// daoyou as an MCP server, for any number of clients.
+pub struct McpEndpoint {
+    agent: Arc<dyn AgentAccess>,
+    stopping: CancellationToken,
+    sessions: Arc<LocalSessionManager>,
+    http: StreamableHttpService<McpHandler, LocalSessionManager>,
+    streams: Semaphore,
+}
+
+impl McpEndpoint {
+    /// Creates the server; `stopping` ends all connections.
+    pub fn new(agent: Arc<dyn AgentAccess>, stopping: CancellationToken) -> Self {
+        let mut session = SessionConfig::default();
+        session.keep_alive = Some(SESSION_IDLE);
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config = session;
+        let sessions = Arc::new(sessions);
+        // The gateway's own server checks Host and Origin of each request, with the names that the owner configured.
+        let config = StreamableHttpServerConfig::default()
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
+            .with_max_request_body_bytes(MAX_MESSAGE)
+            .with_cancellation_token(stopping.clone());
+        let handler = {
+            let (agent, stopping) = (agent.clone(), stopping.clone());
+            move || {
+                let connection = Uuid::new_v4().simple().to_string()[..12].to_owned();
+                Ok(McpHandler::new(agent.clone(), ServedTransport::Http, connection, stopping.clone()))
+            }
+        };
+        let http = StreamableHttpService::new(handler, sessions.clone(), config);
+        Self { agent, stopping, sessions, http, streams: Semaphore::new(MAX_STREAMS) }
+    }
+
+    /// Answers a request of streamable HTTP.
+    pub async fn answer(&self, request: Request<Body>) -> Response {
+        // Only `initialize` has neither header, and begins a session.
+        let begins = request.method() == Method::POST
+            && !["mcp-session-id", "mcp-protocol-version"].iter().any(|name| request.headers().contains_key(*name));
+        if begins && self.sessions.sessions.read().await.len() >= MAX_SESSIONS {
+            return full(&format!("{MAX_SESSIONS} MCP sessions are open; end one, or try again later"));
+        }
+        let response = self.http.handle(request).await;
+        response.map(Body::new)
+    }
+
+    /// Serves a client on a stream, one message a line, until either side ends it. `connection` names its session.
+    pub async fn serve_stream(&self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, connection: String) {
+        let Ok(_permit) = self.streams.try_acquire() else {
+            tracing::warn!("{MAX_STREAMS} MCP streams are open; another one is closed");
+            return;
+        };
+        let handler =
+            McpHandler::new(self.agent.clone(), ServedTransport::Stream, connection, self.stopping.child_token());
+        let (read, write) = tokio::io::split(stream);
+        let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_MESSAGE);
+        match handler.serve_with_ct(transport, self.stopping.child_token()).await {
+            Ok(running) => match running.waiting().await {
+                Ok(reason) => tracing::debug!(?reason, "an MCP stream ended"),
+                Err(error) => tracing::error!(%error, "an MCP stream broke off"),
+            },
+            Err(error) => tracing::debug!(%error, "an MCP client did not begin as the protocol asks"),
+        }
+    }
+}
+
+/// 503 for a client that finds no room.
+fn full(message: &str) -> Response {
+    let error = HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "mcp_sessions", message.to_owned());
+    let mut response = error.into_response();
+    response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER.as_secs().into());
+    response
+}

@@ -1,0 +1,211 @@
+//! Answers the requests of one connection.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ContentBlock, ErrorData,
+    Implementation, ListToolsResult, PaginatedRequestParams, ProtocolVersion, RequestId, ServerCapabilities,
+    ServerConfig, Tool,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{RoleServer, ServerHandler};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::AgentAccess;
+use super::arguments::{
+    AskArgs, ListSessionsArgs, RecallArgs, RememberArgs, ScheduleArgs, SendArgs, ServerTool, parse,
+};
+use super::ask::{AskEnd, AskSession, ask, session_name_of};
+use super::progress::ProgressReporter;
+use crate::text::{one_line, truncate};
+
+/// The longest message of `send`, in characters, as of the tool `message`.
+const MAX_SEND: usize = 100_000;
+/// The most sessions of a list, and the number without a limit.
+const MAX_LISTED: usize = 100;
+const DEFAULT_LISTED: usize = 20;
+/// The longest text of a result that is JSON, in characters.
+const MAX_JSON: usize = 200_000;
+
+/// The transport of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServedTransport {
+    /// Streamable HTTP. Before 2026-07-28 a connection is a session; since then each request stands alone.
+    Http,
+    /// Lines on a stream.
+    Stream,
+}
+
+/// Answers the requests of one connection, or one request that stands alone.
+pub(super) struct McpHandler {
+    agent: Arc<dyn AgentAccess>,
+    transport: ServedTransport,
+    /// The name of the connection, and of its session.
+    connection: String,
+    stopping: CancellationToken,
+    /// The running calls of `ask`, which a notification may cancel.
+    running: Mutex<HashMap<RequestId, CancellationToken>>,
+}
+
+impl McpHandler {
+    pub(super) fn new(
+        agent: Arc<dyn AgentAccess>,
+        transport: ServedTransport,
+        connection: String,
+        stopping: CancellationToken,
+    ) -> Self {
+        Self { agent, transport, connection, stopping, running: Mutex::default() }
+    }
+
+    async fn call(
+        &self,
+        tool: ServerTool,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, String> {
+        let arguments = request.arguments.unwrap_or_default();
+        match tool {
+            ServerTool::Ask => self.ask(parse(arguments)?, context).await,
+            ServerTool::Remember => {
+                let RememberArgs { content } = parse(arguments)?;
+                Ok(as_json(&self.agent.remember(&content).await?))
+            }
+            ServerTool::Recall => {
+                let RecallArgs { query, limit } = parse(arguments)?;
+                Ok(as_json(&self.agent.recall(&query, limit).await?))
+            }
+            ServerTool::Schedule => {
+                let job: ScheduleArgs = parse(arguments)?;
+                let job = serde_json::to_value(job).map_err(|error| error.to_string())?;
+                let made = self.agent.schedule(job).await?;
+                let fields = ["id", "name", "when", "next_at", "next", "channel", "chat_id"];
+                Ok(as_json(&fields.map(|field| (field.to_owned(), made[field].clone())).into_iter().collect()))
+            }
+            ServerTool::Send => self.send(parse(arguments)?).await,
+            ServerTool::ListSessions => {
+                let ListSessionsArgs { limit } = parse(arguments)?;
+                let limit = limit.unwrap_or(DEFAULT_LISTED).clamp(1, MAX_LISTED);
+                let sessions = self.agent.sessions().await?;
+                Ok(as_json(&sessions.into_iter().take(limit).collect()))
+            }
+        }
+    }
+
+    async fn ask(&self, args: AskArgs, context: &RequestContext<RoleServer>) -> Result<CallToolResult, String> {
+        // Without sessions of the protocol, the end of a request is how a client cancels it.
+        let stands_alone = self.transport == ServedTransport::Http
+            && context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+        let session = match &args.session {
+            Some(name) => AskSession::named(name)?,
+            None if stands_alone => {
+                let client = context.client_info();
+                AskSession::named(&session_name_of(client.as_ref().map(|client| client.name.as_str())))?
+            }
+            None => AskSession::named(&self.connection)?,
+        };
+        let running = RunningCall::new(&self.running, context.id.clone());
+        let end = AskEnd {
+            cancelled: running.cancelled.clone(),
+            over: context.ct.clone(),
+            is_over_cancelled: stands_alone,
+            stopping: self.stopping.clone(),
+        };
+        let progress = ProgressReporter::new(&context.peer, context.meta.get_progress_token());
+        ask(&self.agent, args, session, end, progress).await
+    }
+
+    async fn send(&self, args: SendArgs) -> Result<CallToolResult, String> {
+        let (channel, chat_id) = (args.channel.trim(), args.chat_id.trim());
+        if chat_id.is_empty() || chat_id.chars().any(char::is_control) {
+            return Err("chat_id: one line, the chat on the channel".to_owned());
+        }
+        if args.content.trim().is_empty() {
+            return Err("content is empty".to_owned());
+        }
+        if args.content.chars().count() > MAX_SEND {
+            return Err(format!("content is longer than {MAX_SEND} characters; send it in parts"));
+        }
+        let id = self.agent.send(channel, chat_id, args.content).await?;
+        Ok(as_json(&json!({ "id": id, "channel": channel, "chat_id": chat_id, "state": "pending" })))
+    }
+}
+
+impl ServerHandler for McpHandler {
+    fn get_info(&self) -> ServerConfig {
+        let server = Implementation::new("daoyou", env!("CARGO_PKG_VERSION"))
+            .with_title("daoyou")
+            .with_description("A self-hosted AI assistant with memory, schedules and channels");
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build()).with_server_info(server).with_instructions(
+            "daoyou is the user's own assistant, which runs all the time. ask gives it work or a question and waits for its \
+             reply; remember and recall use its memory; schedule lets it act later; send delivers a message on one of its \
+             channels.",
+        )
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(ServerTool::list()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        ServerTool::named(name).map(ServerTool::describe)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = ServerTool::named(&request.name) else {
+            let name = truncate(&one_line(&request.name), 80);
+            let text = format!("there is no tool {name:?}; there are {}", ServerTool::names());
+            return Err(ErrorData::invalid_params(text, None));
+        };
+        let result = self.call(tool, request, &context).await;
+        Ok(result.unwrap_or_else(|error| CallToolResult::error(vec![ContentBlock::text(error)])).into())
+    }
+
+    async fn on_cancelled(&self, cancelled: CancelledNotificationParam, _: NotificationContext<RoleServer>) {
+        let Some(id) = cancelled.request_id else { return };
+        if let Some(call) = self.running.lock().get(&id) {
+            call.cancel();
+        }
+    }
+}
+
+/// A running call, in the list of its connection until it is dropped.
+struct RunningCall<'a> {
+    calls: &'a Mutex<HashMap<RequestId, CancellationToken>>,
+    id: RequestId,
+    cancelled: CancellationToken,
+}
+
+impl<'a> RunningCall<'a> {
+    fn new(calls: &'a Mutex<HashMap<RequestId, CancellationToken>>, id: RequestId) -> Self {
+        let cancelled = CancellationToken::new();
+        calls.lock().insert(id.clone(), cancelled.clone());
+        Self { calls, id, cancelled }
+    }
+}
+
+impl Drop for RunningCall<'_> {
+    fn drop(&mut self) {
+        self.calls.lock().remove(&self.id);
+    }
+}
+
+/// Returns a result whose text is JSON.
+fn as_json(value: &Value) -> CallToolResult {
+    let text = value.to_string();
+    if text.chars().nth(MAX_JSON).is_some() {
+        let error = format!("the result has more than {MAX_JSON} characters; ask for less with limit");
+        return CallToolResult::error(vec![ContentBlock::text(error)]);
+    }
+    CallToolResult::success(vec![ContentBlock::text(text)])
+}

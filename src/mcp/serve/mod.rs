@@ -1,0 +1,99 @@
+//! daoyou as an MCP server: other programs ask the agent, use its memory, its jobs and its channels. This folder knows the types of
+//! rmcp; it reaches the gateway through [`AgentAccess`] alone.
+
+mod arguments;
+mod ask;
+mod endpoint;
+mod handler;
+mod progress;
+
+pub use endpoint::McpEndpoint;
+
+use std::time::Duration;
+
+use async_channel::Receiver;
+use async_trait::async_trait;
+use daoyou_channels::backoff::RetryTable;
+use daoyou_channels::{
+    Capabilities, Channel, ChannelContext, InboundMessage, MessageState, OutboundMessage, Receipt, Resend, SendError,
+    SessionEvent, StartError,
+};
+use serde_json::Value;
+use uuid::Uuid;
+
+/// The channel of messages from MCP clients.
+pub const MCP_CHANNEL: &str = "mcp";
+
+/// What the MCP server does in the gateway. Errors are texts for the client.
+#[async_trait]
+pub trait AgentAccess: Send + Sync {
+    /// Accepts a message and returns its id; it is on disk then.
+    async fn accept(&self, message: InboundMessage) -> Result<Uuid, String>;
+
+    /// Returns the state of a message when it has ended, at the latest after `limit`.
+    async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, String>;
+
+    /// Subscribes to the events of turns of [`MCP_CHANNEL`].
+    fn events(&self) -> Receiver<SessionEvent>;
+
+    /// Stops the turn of a message, as `/stop` does.
+    async fn stop(&self, id: Uuid) -> Result<(), String>;
+
+    /// Returns the messages that the turn of a message sent to this chat of [`MCP_CHANNEL`] before its reply.
+    async fn messages_of_turn(&self, id: Uuid, chat_id: &str) -> Result<Vec<String>, String>;
+
+    /// Returns the proper name of an agent.
+    fn agent(&self, name: &str) -> Result<String, String>;
+
+    async fn remember(&self, content: &str) -> Result<Value, String>;
+
+    /// Searches memories and conversations.
+    async fn recall(&self, query: &str, limit: Option<u32>) -> Result<Value, String>;
+
+    /// Creates a job from the fields of a job request.
+    async fn schedule(&self, job: Value) -> Result<Value, String>;
+
+    /// Puts a message into the outbox and returns its id.
+    async fn send(&self, channel: &str, chat_id: &str, content: String) -> Result<Uuid, String>;
+
+    /// Lists the sessions, the last used first.
+    async fn sessions(&self) -> Result<Vec<Value>, String>;
+}
+
+/// The channel `mcp`. Its messages come through [`McpEndpoint`], which picks up the replies by the ids of the messages; so a
+/// delivery has nothing left to do.
+#[derive(Debug)]
+pub struct McpChannel {
+    retry: RetryTable,
+}
+
+impl Default for McpChannel {
+    fn default() -> Self {
+        Self { retry: RetryTable::new(vec![Duration::from_secs(1)]) }
+    }
+}
+
+#[async_trait]
+impl Channel for McpChannel {
+    fn name(&self) -> &'static str {
+        MCP_CHANNEL
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { streaming: true, resend: Resend::Again }
+    }
+
+    fn retry(&self) -> &RetryTable {
+        &self.retry
+    }
+
+    async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
+        (context.started)();
+        context.shutdown.cancelled().await;
+        Ok(())
+    }
+
+    async fn send(&self, _: &OutboundMessage) -> Result<Receipt, SendError> {
+        Ok(Receipt::default())
+    }
+}
