@@ -306,7 +306,12 @@ impl ConversationTurn<'_> {
             forgets: context.forgets,
             taint: self.taint_at_start(context),
         };
+        let is_chosen = step.choice.is_some();
         self.note(step).await;
+        if is_chosen {
+            // The context alone waits for the first response, and a choice is not made twice.
+            self.journal.record(&StepBody::Note { text: "a model chose the agent".to_owned() }).await;
+        }
     }
 
     /// Returns what the conversation and the messages hold from others than the owner.
