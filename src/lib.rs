@@ -41,6 +41,7 @@ pub mod store;
 pub mod metrics;
 
 pub mod chat;
+pub mod locale;
 pub mod origin;
 pub mod phrases;
 pub mod text;

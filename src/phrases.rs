@@ -1,47 +1,6 @@
 //! The texts that daoyou itself writes, in the configured language.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-/// A language of what daoyou itself says; the model answers in the user's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Locale {
-    #[default]
-    En,
-    Zh,
-}
-
-/// `agent.locale`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LocaleSetting {
-    /// The language of the environment.
-    #[default]
-    Auto,
-    En,
-    Zh,
-}
-
-impl LocaleSetting {
-    /// Returns the language that is meant.
-    pub fn resolve(self) -> Locale {
-        match self {
-            Self::En => Locale::En,
-            Self::Zh => Locale::Zh,
-            Self::Auto => of_environment(|name| std::env::var(name).ok()),
-        }
-    }
-}
-
-/// Returns the language of messages that the environment asks for, by the first of its variables that is set
-/// (POSIX, Environment Variables, section 8.2).
-fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Locale {
-    let set = |name| variable(name).filter(|value| !value.is_empty());
-    match ["LC_ALL", "LC_MESSAGES", "LANG"].into_iter().find_map(set) {
-        Some(locale) if locale.to_ascii_lowercase().starts_with("zh") => Locale::Zh,
-        _ => Locale::En,
-    }
-}
+pub use crate::locale::{Locale, LocaleSetting};
 
 /// The words of one language. `{}` stands for what is filled in.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +25,10 @@ pub struct Phrases {
     pub no_model: &'static str,
     /// What is wrong with the chosen agent.
     pub no_agent: &'static str,
+    /// What is missing.
+    pub workflow_input: &'static str,
+    /// The step, and why.
+    pub workflow_failed: &'static str,
     pub unknown_command: &'static str,
     /// The command as written, and the nearest that there is.
     pub unknown_command_near: &'static str,
@@ -269,6 +232,8 @@ static EN: Phrases = Phrases {
     state_corrupted: "The record of this turn is damaged, so I did not go on with it. Please send your message again.",
     poison: "This message stopped the gateway each time I worked on it, so I have set it aside. The owner can see it with `daoyou queue list`.",
     no_model: "The model {} cannot be used: {}",
+    workflow_input: "The workflow cannot start: {}",
+    workflow_failed: "Workflow: {}",
     no_agent: "{}\nChoose one with `/agent NAME`, or go back with `/agent default`.",
     unknown_command: "Unknown command {}; `/help` lists all.",
     unknown_command_near: "Unknown command {}: did you mean {}? `/help` lists all.",
@@ -429,6 +394,8 @@ static ZH: Phrases = Phrases {
     state_corrupted: "这一轮的记录已损坏，我没有继续处理。请重新发送消息。",
     poison: "这条消息每次处理都会使网关停止，因此已被搁置。所有者可用 `daoyou queue list` 查看。",
     no_model: "无法使用模型 {}：{}",
+    workflow_input: "工作流无法开始：{}",
+    workflow_failed: "工作流：{}",
     no_agent: "{}\n用 `/agent 名称` 选择智能体，用 `/agent default` 恢复默认。",
     unknown_command: "没有 {} 这个命令；输入 `/help` 查看全部命令。",
     unknown_command_near: "没有 {} 这个命令，是不是想用 {}？输入 `/help` 查看全部命令。",
@@ -586,22 +553,5 @@ mod tests {
     fn both_languages_have_the_same_gaps() {
         let gaps = |phrases: &Phrases| format!("{phrases:?}").matches("{}").count();
         assert_eq!(gaps(&EN), gaps(&ZH));
-    }
-
-    #[test]
-    fn the_language_is_that_of_the_environment() {
-        for (set, expected) in [
-            (&[("LANG", "zh_CN.UTF-8")][..], Locale::Zh),
-            (&[("LANG", "zh_TW")], Locale::Zh),
-            (&[("LANG", "zh_CN.UTF-8"), ("LC_ALL", "en_US.UTF-8")], Locale::En),
-            (&[("LANG", "en_US.UTF-8"), ("LC_MESSAGES", "zh_CN.UTF-8")], Locale::Zh),
-            (&[("LANG", "zh_CN.UTF-8"), ("LC_ALL", "")], Locale::Zh),
-            (&[("LANG", "C.UTF-8")], Locale::En),
-            (&[], Locale::En),
-        ] {
-            let find = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-            assert_eq!(of_environment(find), expected, "{set:?}");
-        }
-        assert_eq!((LocaleSetting::En.resolve(), LocaleSetting::Zh.resolve()), (Locale::En, Locale::Zh));
     }
 }

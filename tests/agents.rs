@@ -169,6 +169,39 @@ async fn a_sub_agent_is_of_the_named_agent_within_the_limits_of_its_maker() {
     assert!(told.contains("Nothing was started: Agent 'nobody' not found"), "{told}");
 }
 
+/// The assistant can be narrowed as well; what it starts stays within that, and the servers of MCP are no way around rules for files.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_narrowed_assistant_starts_nothing_that_may_do_more() {
+    let model = Model::start().await;
+    let spawn = Reply::tool("spawn", &json!({"task": "build the door", "agent": "coder", "wait": true}));
+    model.on("as the assistant", [spawn, Reply::text("done")]);
+    model.on("build the door", [Reply::text("built")]);
+    let narrowed = setup(&model).set("agents.assistant.tools", vec!["spawn", "read_file"]);
+    let gateway = Gateway::start(narrowed).await;
+    assert_eq!(gateway.ask("in", "c", "as the assistant").await, "done");
+    let request = &model.requests_about("build the door")[0];
+    let mut offered = tools(request);
+    offered.sort_unstable();
+    assert_eq!(offered, ["read_file", "spawn"]);
+
+    let model = Model::start().await;
+    let rules: toml::Value = toml::from_str("x = [{ pattern = \"*.env\", permission = \"deny\" }]").unwrap();
+    let bound =
+        setup(&model).set("agents.assistant.permissions.read", rules["x"].clone()).set("mcp.fs.command", vec!["true"]);
+    let gateway = Gateway::start(bound).await;
+    for (call, arguments) in [
+        ("mcp_read", json!({})),
+        ("run_test", json!({})),
+        ("git_diff", json!({})),
+        ("exec", json!({"command": "cat .env"})),
+    ] {
+        model.on(call, [Reply::tool(call, &arguments), Reply::text("no")]);
+        gateway.ask("in", "c", call).await;
+        let told = last(model.requests().last().unwrap()).to_owned();
+        assert!(told.contains("is not available in this turn"), "{call}: {told}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_are_answered_by_their_agent() {
     let model = Model::start().await;
@@ -263,12 +296,12 @@ async fn a_turn_that_resumes_keeps_its_agent() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("work", [Reply::tool("list_dir", &json!({"path": "."})), Reply::text("found").held_by(&gate)]);
-    let mut gateway = Gateway::start(setup(&model)).await;
-    gateway.ask("in", "c", "/agent explorer").await;
+    let explores = setup(&model).set("routes", routes(&[&[("agent", "explorer")]]));
+    let mut gateway = Gateway::start(explores).await;
     let id = gateway.accept("in", &Message::new("work").chat("c")).await;
     gate.wait_arrived(1).await;
     gateway.kill9().await;
-    // The route of the chat changes meanwhile, and somebody chooses another agent.
+    // The route of the chat changes meanwhile.
     gateway.setup().clone_from(&setup(&model).set("routes", routes(&[&[("agent", "translator")]])));
     gate.open();
     gateway.up().await;
@@ -477,4 +510,64 @@ async fn a_conditional_agent_chooses_by_the_message() {
         gateway.wait_done("in", &gateway.accept("in", &message).await).await;
         assert!(system(model.requests().last().unwrap()).starts_with(expected), "{sender} {text}");
     }
+}
+
+/// One call of the model chooses; what it chose, and what it used, outlive a kill.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_chooses_the_agent_by_what_the_message_is_about() {
+    let (model, cheap) = (Model::start().await, Model::start().await);
+    let gate = Gate::new();
+    cheap.on("mend the program", [Reply::text("1")]);
+    cheap.on("put it into French", [Reply::text("<think>hm</think>2.")]);
+    cheap.on("no idea", [Reply::text("the coder, I think")]);
+    cheap.on("slow one", [Reply::text("2")]);
+    model.on("slow one", [Reply::text("lent").held_by(&gate)]);
+    let branch = |pairs: &[(&str, &str)]| {
+        let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), toml::Value::from(*value)));
+        toml::Value::Table(pairs.collect::<Table>())
+    };
+    let branches = vec![
+        branch(&[("about", "questions about code"), ("agent", "coder")]),
+        branch(&[("when", "user_input == 'review'"), ("agent", "reviewer")]),
+        branch(&[("about", "translations"), ("agent", "translator")]),
+        branch(&[("agent", "assistant")]),
+    ];
+    let setup = setup(&model)
+        .set("providers.cheap.kind", "openai")
+        .set("providers.cheap.api_key", "k")
+        .set("providers.cheap.base_url", cheap.base_url())
+        .set("agents.gate.orchestrator", "conditional")
+        .set("agents.gate.model", "cheap/small")
+        .set("agents.gate.branches", branches)
+        .set("routes", routes(&[&[("agent", "gate")]]));
+    let mut gateway = Gateway::start(setup).await;
+    for (text, asked, expected) in [
+        ("mend the program", 1, "You are a software engineer."),
+        ("put it into French", 2, "You are a translator."),
+        ("no idea", 3, "You are daoyou"),
+        ("review", 3, "You review code."),
+    ] {
+        gateway.ask("in", "c", text).await;
+        assert!(system(model.requests().last().unwrap()).starts_with(expected), "{text}");
+        assert_eq!(cheap.requests().len(), asked, "{text}");
+    }
+    let asked = &cheap.requests()[0];
+    assert!(tools(asked).is_empty() && system(asked).starts_with("You choose who answers a message."), "{asked}");
+    assert_eq!(
+        last(asked),
+        "1. questions about code\n2. translations\n3. anything else\n\nThe message:\nmend the program"
+    );
+    assert!(gateway.logs().contains("the model named no branch; the last one answers"));
+    let id = gateway.accept("in", &Message::new("slow one").chat("c")).await;
+    gate.wait_arrived(1).await;
+    gateway.kill9().await;
+    gate.open();
+    gateway.up().await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "lent");
+    assert_eq!((cheap.requests_about("slow one").len(), model.requests_about("slow one").len()), (1, 2));
+    assert!(system(model.requests().last().unwrap()).starts_with("You are a translator."));
+    let shown = gateway.run(&["turns", "show", &id]).await;
+    assert!(shown.stdout.contains("agent translator"), "{shown:?}");
+    let usage = gateway.json(&["usage"]).await.to_string();
+    assert!(usage.contains("cheap/small"), "{usage}");
 }

@@ -28,7 +28,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_daoyou");
 const SERVER: &str = include_str!("lsp/server.py");
 const PYTHON: &str = "/usr/bin/python3";
 /// The variables that servers see.
-const ENVIRONMENT: [&str; 19] = [
+const ENVIRONMENT: [&str; 20] = [
+    "PYTHONDONTWRITEBYTECODE",
     "PATH",
     "LANG",
     "TERM",

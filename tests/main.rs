@@ -88,3 +88,4 @@ mod waiting_messages;
 mod web;
 mod webhook;
 mod webhook_services;
+mod workflow;

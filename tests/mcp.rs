@@ -61,7 +61,9 @@ async fn has_tool(gateway: &Gateway, tool: &str) {
 }
 
 fn lines(gateway: &Gateway, file: &str) -> usize {
-    std::fs::read_to_string(gateway.workspace().join(file)).unwrap_or_default().lines().count()
+    let servers = std::fs::read_dir(gateway.home().join("mcp")).into_iter().flatten().flatten();
+    let texts = servers.filter_map(|server| std::fs::read_to_string(server.path().join(file)).ok());
+    texts.map(|text| text.lines().count()).sum()
 }
 
 fn offered(request: &Value) -> BTreeSet<String> {

@@ -11,7 +11,7 @@ use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
 fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in"))
+    Setup::new().model(model).hook(Hook::bearer("in")).set("skills.built_in", false)
 }
 
 /// Returns the number of messages in a request without the system prompt.

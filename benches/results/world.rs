@@ -102,6 +102,7 @@ pub fn context() -> ToolContext {
         metadata: "{}".into(),
         origin: Arc::default(),
         taint: Arc::default(),
+        allow_lists: Arc::default(),
         agent: Arc::default(),
         is_approved: false,
         question: Arc::new(Question::default()),

@@ -13,10 +13,12 @@ use super::store_journal::StoreJournal;
 use super::turn_agent::TurnAgent;
 use super::turn_start::StartedTurn;
 use super::turn_tools::TurnTools;
+use super::workflow_script::WorkflowScript;
 use crate::chat::ChatMessage;
 use crate::guard::Taint;
-use crate::llm::{FallbackChain, LlmErrorKind, ModelError};
+use crate::llm::{LlmErrorKind, ModelError};
 use crate::origin::TurnOrigin;
+use crate::postprocess::ModelUse;
 use crate::profiles::AgentDirectory;
 use crate::store::inbox::InboxRow;
 use crate::store::{Connection, messages};
@@ -26,6 +28,7 @@ use crate::turn::context::compaction::compact;
 use crate::turn::context::conversation_context::{ContextBuilder, ConversationContext};
 use crate::turn::context::images::{ImageLoader, LoadedImages};
 use crate::turn::context::relevant_memories::relevant_memories;
+use crate::turn::context::system_prompt::SystemText;
 use crate::turn::context::user_message::least_trust;
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::event_emitter::EventEmitter;
@@ -36,7 +39,7 @@ use crate::turn::middleware::{MiddlewareStack, OperationHandler, TurnRequest, Tu
 use crate::turn::model_chains::ModelChains;
 use crate::turn::progress::{ContextStep, StepBody, TurnProgress, UnreadableJournal};
 use crate::turn::scope::TurnScope;
-use crate::turn::traits::Journal;
+use crate::turn::traits::{Journal, TurnLead};
 use crate::turn::turn_loop::{ConversationOutcome, LoopOutcome, Turn};
 
 /// What the conversations of turns work with.
@@ -86,6 +89,36 @@ pub struct RunState {
     pub agent: Option<TurnAgent>,
     /// `PROVIDER/MODEL`, once one is asked.
     pub model: String,
+    /// What the model used that chose the agent, until it is recorded.
+    pub choice: Option<ModelUse>,
+}
+
+/// Who answers, where a model chooses.
+pub enum AgentChoice {
+    Chosen(TurnAgent),
+    /// No model can be asked yet.
+    Parked {
+        look_again: bool,
+    },
+}
+
+/// The message of a turn.
+struct SaidMessage {
+    /// As the model reads it.
+    read: String,
+    /// As it stays in the session, if that is something else.
+    said: Option<String>,
+}
+
+impl SaidMessage {
+    /// `read` is what the model reads instead of `text`, if it does; `memories` go along with both.
+    fn new(text: String, read: Option<String>, memories: &str) -> Self {
+        let text = text + memories;
+        match read {
+            Some(read) => Self { read: read + memories, said: Some(text) },
+            None => Self { read: text, said: None },
+        }
+    }
 }
 
 /// The conversation of one turn, within its middleware.
@@ -121,8 +154,15 @@ impl ConversationTurn<'_> {
         if self.state.progress.context.is_none() {
             contexts.memory.import_by_hand().await;
         }
-        let agent = self.conversations.agent_of(session, last, self.state.progress.context.as_ref())?;
+        let mut agent = self.conversations.agent_of(session, last, self.state.progress.context.as_ref())?;
+        if agent.is_undecided() {
+            agent = match self.choose_agent(agent).await? {
+                AgentChoice::Chosen(agent) => agent,
+                AgentChoice::Parked { look_again } => return Ok(ConversationOutcome::Parked { look_again }),
+            };
+        }
         self.state.agent = Some(agent.clone());
+        let script = WorkflowScript::of(&agent, self.state.progress.context.as_ref())?;
         let tools = self.conversations.tools.of_message(last, &agent);
         let trust = least_trust(rows);
         let system = contexts.system.current(trust, contexts.system.skills(trust).await, agent.prompt());
@@ -131,6 +171,10 @@ impl ConversationTurn<'_> {
         let specs = tools.specs(&self.state.progress.found_tools);
         let own = agent.context();
         let context = contexts.load(session, last, (&system, &specs, own), self.state.progress.context.as_ref())?;
+        let with_memory = context.memory.in_prompt(system.clone());
+        if let Some(script) = &script {
+            return self.follow(script, (&agent, &tools), context, (text, &with_memory)).await;
+        }
         let configured = own.model.unwrap_or(&contexts.settings.model);
         let wanted = wanted_model(last, context.head.model.as_deref(), configured);
         // Taken before any model is asked, so that an answer which comes meanwhile is not missed.
@@ -141,18 +185,27 @@ impl ConversationTurn<'_> {
             Err(error) => return self.without_model(wanted, error, mark).await,
         };
         self.state.model = chain.current().to_string();
-        let with_memory = context.memory.in_prompt(system.clone());
         if self.state.progress.context.is_none() {
             let files = attachments::paths(rows);
             let known = (&contexts.store, &context.owners[..], &context.messages[..], &files[..]);
-            let text = agent.message_text(text, known)?;
-            self.begin(&context, text, &with_memory.hash).await;
+            let read = agent.message_text(&text, known)?;
+            let memories = relevant_memories(&contexts.memory, rows, &context).await;
+            let said = SaidMessage::new(text, read, &memories);
+            self.begin(&context, said, (&with_memory.hash, None)).await;
         }
         let mut history = context.messages;
         let outcome = loop {
             history.extend(self.state.progress.context.as_ref().map(ContextStep::message));
-            let outcome =
-                self.attend((&chain, &agent), &tools, std::mem::take(&mut history), with_memory.text.clone()).await;
+            let middleware = &self.conversations.middleware;
+            let model = LayeredModel {
+                chain: &chain,
+                middleware,
+                tokens: &contexts.tokens,
+                models: &chains.models,
+                scope: self.scope,
+            };
+            let (said, told) = (std::mem::take(&mut history), with_memory.text.clone());
+            let outcome = self.attend((TurnLead::Model(&model), &agent), &tools, said, told).await;
             self.state.model = chain.current().to_string();
             let is_the_models = matches!(&outcome, Err(TurnError { code: ErrorCode::Model(_), .. }));
             match chain.failure().filter(|_| is_the_models) {
@@ -172,9 +225,31 @@ impl ConversationTurn<'_> {
                 _ => break outcome,
             }
         };
-        match outcome? {
+        self.end_or_park(outcome?).await
+    }
+
+    /// Runs a turn whose steps a workflow decides.
+    async fn follow(
+        &mut self,
+        script: &WorkflowScript,
+        (agent, tools): (&TurnAgent, &ToolExecutor),
+        context: ConversationContext,
+        (text, system): (String, &SystemText),
+    ) -> Result<ConversationOutcome, TurnError> {
+        if self.state.progress.context.is_none() {
+            self.begin(&context, SaidMessage { read: text, said: None }, (&system.hash, Some(script.hash()))).await;
+        }
+        let mut conversation = context.messages;
+        conversation.extend(self.state.progress.context.as_ref().map(ContextStep::message));
+        let outcome = self.attend((TurnLead::Script(script), agent), tools, conversation, system.text.clone()).await;
+        self.end_or_park(outcome?).await
+    }
+
+    async fn end_or_park(&self, outcome: LoopOutcome) -> Result<ConversationOutcome, TurnError> {
+        match outcome {
             LoopOutcome::Answered(reply) => Ok(ConversationOutcome::Answered(reply)),
             LoopOutcome::AwaitsTurns(turns) => {
+                let parking = &self.conversations.parking;
                 let look_again = parking.park_for_turns(self.started, self.journal.context(), turns).await?;
                 Ok(ConversationOutcome::Parked { look_again })
             }
@@ -182,7 +257,7 @@ impl ConversationTurn<'_> {
     }
 
     /// Ends, or parks, a turn whose `wanted` model cannot be asked.
-    async fn without_model(
+    pub(super) async fn without_model(
         &mut self,
         wanted: String,
         error: ModelError,
@@ -196,7 +271,7 @@ impl ConversationTurn<'_> {
         Err(TurnError::new(ErrorCode::NoModel, "turn").with(values).caused_by(error))
     }
 
-    async fn park(&self, outage: ModelOutage) -> Result<ConversationOutcome, TurnError> {
+    pub(super) async fn park(&self, outage: ModelOutage) -> Result<ConversationOutcome, TurnError> {
         let (parking, context) = (&self.conversations.parking, self.journal.context());
         let look_again =
             parking.park_for_model(self.started, self.state.progress.waiting_since, context, outage).await?;
@@ -204,18 +279,26 @@ impl ConversationTurn<'_> {
     }
 
     /// Records the context, so that the turn gets the same again if it resumes in another process.
-    async fn begin(&mut self, context: &ConversationContext, mut text: String, system: &str) {
+    async fn begin(
+        &mut self,
+        context: &ConversationContext,
+        message: SaidMessage,
+        (system, workflow): (&str, Option<&str>),
+    ) {
         let (contexts, rows) = (&self.conversations.contexts, &self.started.rows);
         contexts.keep_snapshot(&self.started.session, context).await;
-        text.push_str(&relevant_memories(&contexts.memory, rows, context).await);
+        let SaidMessage { read: user, said } = message;
         let step = ContextStep {
             system: system.to_owned(),
             from: context.from,
             to: context.head.next_seq,
-            user: text,
+            user,
+            said,
             images: attachments::images(rows),
             model: self.state.model.clone(),
             agent: self.state.agent.as_ref().and_then(TurnAgent::recorded_name).map(str::to_owned),
+            workflow: workflow.map(str::to_owned),
+            choice: self.state.choice.take(),
             squeezed: 0,
             snapshot: context.memory.snapshot.as_ref().map(|snapshot| snapshot.hash.clone()),
             summary: context.memory.summary.as_ref().map(|(id, _)| *id),
@@ -246,28 +329,32 @@ impl ConversationTurn<'_> {
     }
 
     /// Returns true if the turn may wait for a model; a turn that waited before always may.
-    fn may_wait(&self) -> bool {
+    pub(super) fn may_wait(&self) -> bool {
         self.conversations.parking.retries.is_open() || self.state.progress.waiting_since.is_some()
     }
 
     /// Runs the turn until it ends, is stopped, or times out.
     async fn attend(
         &mut self,
-        (chain, agent): (&FallbackChain, &TurnAgent),
+        (lead, agent): (TurnLead<'_>, &TurnAgent),
         executor: &ToolExecutor,
         conversation: Vec<ChatMessage>,
         system: Arc<str>,
     ) -> Result<LoopOutcome, TurnError> {
-        let Conversations { contexts, chains, middleware, images, temperature, .. } = self.conversations;
+        let Conversations { contexts, middleware, images, temperature, .. } = self.conversations;
         let (scope, cancel) = (self.scope, &self.started.cancel);
-        let model = LayeredModel { chain, middleware, tokens: &contexts.tokens, models: &chains.models, scope };
         let tools = LayeredTools { executor, middleware, scope };
-        let limits = self.conversations.limits.of_agent(agent.profile.max_iterations).of_message(&self.started.last);
+        let mut limits =
+            self.conversations.limits.of_agent(agent.profile.max_iterations).of_message(&self.started.last);
+        if let TurnLead::Script(_) = lead {
+            // The steps of a workflow are its limit.
+            limits.iterations = u32::MAX;
+        }
         let turn = Turn {
             scope,
             system,
             conversation,
-            model: &model,
+            lead,
             tools: &tools,
             tool_context: self.started.tool_context(agent.scope()),
             image_loader: images,

@@ -4,8 +4,10 @@
 //! end commit; `conversation_turn` is what happens between.
 
 mod config;
+mod workflow_script;
 mod workspace;
 
+mod agent_choice;
 mod agent_loop;
 mod turn_runner;
 

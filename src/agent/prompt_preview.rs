@@ -32,7 +32,7 @@ use crate::turn::layered::LayeredTools;
 use crate::turn::limits::wanted_model;
 use crate::turn::progress::{StepBody, TurnProgress};
 use crate::turn::scope::TurnScope;
-use crate::turn::traits::{Journal, Model};
+use crate::turn::traits::{Journal, Model, TurnLead};
 use crate::turn::turn_loop::Turn;
 
 /// The time that the preparation of a request has, which no model answers.
@@ -69,7 +69,17 @@ impl TurnRunner {
     pub async fn preview(&self, row: InboxRow) -> Result<PromptPreview, TurnError> {
         let Conversations { contexts, chains, tools, .. } = &self.conversations;
         let session = SessionKey::from(row.session.as_str());
-        let agent = self.conversations.agent_of(&session, &row, None)?;
+        let mut agent = self.conversations.agent_of(&session, &row, None)?;
+        // A preview asks no model.
+        if let Some(last) =
+            agent.profile.options().last().map(|option| option.agent.clone()).filter(|_| agent.is_undecided())
+        {
+            agent = agent.replaced_by(&self.conversations.agents, &last)?;
+        }
+        if agent.profile.workflow.is_some() {
+            let reason = format!("agent {} follows its steps, and asks no model itself", agent.profile.name);
+            return Err(TurnError::new(ErrorCode::Workflow, "prompt").with([reason]));
+        }
         let own = agent.context();
         let tools = tools.of_message(&row, &agent);
         let trust = least_trust(std::slice::from_ref(&row));
@@ -89,7 +99,8 @@ impl TurnRunner {
         let rows = vec![row];
         let files = attachments::paths(&rows);
         let known = (&contexts.store, &context.owners[..], &context.messages[..], &files[..]);
-        let mut text = agent.message_text(user_text(&rows, &self.timezone), known)?;
+        let written = user_text(&rows, &self.timezone);
+        let mut text = agent.message_text(&written, known)?.unwrap_or(written);
         text.push_str(&relevant_memories(&contexts.memory, &rows, &context).await);
         let with_memory = context.memory.in_prompt(system.clone());
         let mut conversation = context.messages;
@@ -135,7 +146,7 @@ impl TurnRunner {
             scope,
             system,
             conversation,
-            model,
+            lead: TurnLead::Model(model),
             tools: &tools,
             tool_context: started.tool_context(agent.scope()),
             image_loader: images,

@@ -1,5 +1,6 @@
 //! The agent of a turn: which one answers, and what of the turn it changes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use daoyou_channels::Trust;
@@ -8,8 +9,8 @@ use crate::chat::ChatMessage;
 use crate::memory::{MemoryKind, Owner, RUNTIME_CONTEXT, sender_of, written};
 use crate::origin::TurnOrigin;
 use crate::profiles::{
-    AgentDirectory, AgentProfile, BranchValues, DEFAULT_AGENT, MemoryScope, PastMessage, PastTask, PromptValues,
-    UserPreference,
+    AgentDirectory, AgentOrchestrator, AgentProfile, BranchValues, ChosenAgent, DEFAULT_AGENT, MemoryScope,
+    PastMessage, PastTask, PromptValues, UserPreference,
 };
 use crate::store::inbox::InboxRow;
 use crate::store::{Store, StoreError, memories};
@@ -33,8 +34,10 @@ pub struct TurnAgent {
     pub profile: Arc<AgentProfile>,
     /// The agents that it works for; their limits hold as well.
     within: Vec<Arc<AgentProfile>>,
-    /// The name that is recorded; `None` for the assistant, where nobody has chosen.
+    /// The name that is recorded; `None` for the assistant without limits, where nobody has chosen.
     name: Option<String>,
+    /// The skills that it and those that it works for see; `None`: all.
+    skills: Option<BTreeSet<String>>,
 }
 
 impl TurnAgent {
@@ -50,6 +53,9 @@ impl TurnAgent {
             Some(name) => find(agents, name)?,
             None => agents.route(&last.channel, &last.chat_id, &sender_of(last)).clone(),
         };
+        if profile.choices.is_empty() {
+            return Self::new(agents, profile, &settings.within);
+        }
         let files = attachments::paths(std::slice::from_ref(last));
         let values = BranchValues {
             user_input: &last.content,
@@ -59,8 +65,8 @@ impl TurnAgent {
             files: &files,
         };
         let profile = match profile.chosen(values) {
-            Some(name) => find(agents, name)?,
-            None => profile,
+            ChosenAgent::Other(name) => find(agents, name)?,
+            ChosenAgent::Itself | ChosenAgent::ByModel => profile,
         };
         Self::new(agents, profile, &settings.within)
     }
@@ -74,11 +80,41 @@ impl TurnAgent {
         Self::new(agents, find(agents, name.unwrap_or(DEFAULT_AGENT))?, &within)
     }
 
+    /// Returns true if a model has to choose who answers.
+    pub fn is_undecided(&self) -> bool {
+        self.profile.orchestrator == AgentOrchestrator::Conditional
+    }
+
+    /// Returns the agent `name` in the place of this one.
+    ///
+    /// # Errors
+    /// There is no such agent any more.
+    pub fn replaced_by(self, agents: &AgentDirectory, name: &str) -> Result<Self, TurnError> {
+        Self::within(agents, find(agents, name)?, self.within)
+    }
+
     fn new(agents: &AgentDirectory, profile: Arc<AgentProfile>, within: &[String]) -> Result<Self, TurnError> {
         let within = within.iter().map(|name| find(agents, name)).collect::<Result<_, _>>()?;
-        let is_usual = profile.name == DEFAULT_AGENT && !agents.has_routes();
+        Self::within(agents, profile, within)
+    }
+
+    fn within(
+        agents: &AgentDirectory,
+        profile: Arc<AgentProfile>,
+        within: Vec<Arc<AgentProfile>>,
+    ) -> Result<Self, TurnError> {
+        let is_outside = |limit: &&Arc<AgentProfile>| limit.workspace != profile.workspace;
+        if let Some(limit) = within.iter().find(is_outside) {
+            let reason =
+                format!("Agent '{}' works in another folder than {}, whose limits hold here", profile.name, limit.name);
+            return Err(TurnError::new(ErrorCode::NoAgent, "turn").with([reason]));
+        }
+        // What has limits has a name, by which they hold for what it starts.
+        let is_usual = profile.name == DEFAULT_AGENT && !agents.has_routes() && !profile.is_restricted();
         let name = (!is_usual).then(|| profile.name.clone());
-        Ok(Self { profile, within, name })
+        let skills = std::iter::once(&profile).chain(&within).filter_map(|agent| agent.skills.as_ref());
+        let skills = skills.cloned().reduce(|seen, others| seen.intersection(&others).cloned().collect());
+        Ok(Self { profile, within, name, skills })
     }
 
     /// Returns the name for the journal and for what the turn starts.
@@ -91,9 +127,10 @@ impl TurnAgent {
         std::iter::once(&self.profile).chain(&self.within)
     }
 
-    /// Returns what the agent knows of the person who writes; who works for an agent that knows nothing knows nothing.
+    /// Returns what the agent knows of the person who writes: no more than those that it works for.
     pub fn memory(&self) -> AgentMemory<'_> {
-        if self.all().any(|agent| agent.memory == MemoryScope::None) {
+        let hides = |agent: &Arc<AgentProfile>| agent.memory != MemoryScope::Shared && agent.name != self.profile.name;
+        if self.profile.memory == MemoryScope::None || self.within.iter().any(hides) {
             return AgentMemory::None;
         }
         match self.profile.memory {
@@ -105,12 +142,12 @@ impl TurnAgent {
     /// Returns what tools are told of the agent.
     pub fn scope(&self) -> AgentScope {
         let rules = self.all().filter_map(|agent| agent.access.as_ref()).map(|(_, rules)| rules.clone());
-        let skills = self.all().filter_map(|agent| agent.skills.as_ref());
         AgentScope {
             name: self.name.clone().unwrap_or_default(),
             rules: rules.collect(),
-            skills: skills.cloned().reduce(|seen, others| seen.intersection(&others).cloned().collect()),
+            skills: self.skills.clone(),
             has_own_memory: matches!(self.memory(), AgentMemory::Own(_)),
+            knows_owner: self.memory() == AgentMemory::Shared,
             within: self.within.iter().map(|agent| agent.name.clone()).collect(),
             team: self.profile.team.clone(),
             is_restricted: self.profile.is_restricted(),
@@ -119,12 +156,12 @@ impl TurnAgent {
 
     /// Returns what it changes about the system prompt.
     pub fn prompt(&self) -> PromptAgent<'_> {
-        let AgentProfile { name, prompt, guidance, skills, workspace, .. } = self.profile.as_ref();
+        let AgentProfile { name, prompt, guidance, workspace, .. } = self.profile.as_ref();
         PromptAgent {
             name,
             text: prompt.as_ref().map(|prompt| prompt.fixed().unwrap_or_default()),
             guidance: guidance.as_deref(),
-            skills: skills.as_ref(),
+            skills: self.skills.as_ref(),
             workspace: workspace.as_deref(),
             is_without_memory: self.memory() == AgentMemory::None,
         }
@@ -136,18 +173,18 @@ impl TurnAgent {
         AgentContext { model: model.as_deref(), max_tokens: *max_tokens, rounds: *rounds, memory: self.memory() }
     }
 
-    /// Returns the message as this agent's model reads it: a prompt that is different for each message is put in its place.
-    /// `text` is the message with its runtime context, `owners` are those whose memories may be given.
+    /// Returns the message as this agent's model reads it, if that is not as it is written: a prompt that is different for each message is
+    /// put in its place. `text` is the message with its runtime context, `owners` are those whose memories may be given.
     ///
     /// # Errors
     /// The store cannot be read.
     pub fn message_text(
         &self,
-        text: String,
+        text: &str,
         (store, owners, history, files): (&Store, &[Owner], &[ChatMessage], &[String]),
-    ) -> Result<String, StoreError> {
+    ) -> Result<Option<String>, StoreError> {
         let Some(prompt) = self.profile.prompt.as_ref().filter(|prompt| !prompt.needed().is_empty()) else {
-            return Ok(text);
+            return Ok(None);
         };
         let at = text.rfind(RUNTIME_CONTEXT).unwrap_or(text.len());
         let (written, added) = text.split_at(at);
@@ -172,10 +209,7 @@ impl TurnAgent {
         if needs("recent_tasks") {
             values.recent_tasks = rows(MemoryKind::Task, PAST_TASKS)?.into_iter().map(past_task).collect();
         }
-        Ok(match prompt.render(&values) {
-            Some(rendered) => format!("{rendered}{added}"),
-            None => text,
-        })
+        Ok(prompt.render(&values).map(|rendered| format!("{rendered}{added}")))
     }
 }
 

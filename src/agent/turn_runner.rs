@@ -212,7 +212,7 @@ impl TurnRunner {
         let reason = code.map_or("not run: the turn had ended", ErrorCode::open_calls_reason);
         let context = state.progress.context.clone().map(Box::new);
         let user = match &context {
-            Some(context) => context.message(),
+            Some(context) => context.said_message(),
             None => ChatMessage::User {
                 content: user_message::user_text(rows, &self.timezone),
                 images: attachments::images(rows),

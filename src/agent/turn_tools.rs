@@ -7,19 +7,18 @@ use std::sync::Arc;
 use super::sub_agents::SPAWN;
 use super::turn_agent::TurnAgent;
 use crate::origin::TurnOrigin;
+use crate::profiles::AgentProfile;
 use crate::store::inbox::InboxRow;
 use crate::tools::ToolExecutor;
 use crate::turn::context::conversation_context::AgentMemory;
 
-/// The tools that run programs, which obey no rules for paths.
-const RUNS_PROGRAMS: [&str; 13] = [
-    "exec",
-    "process",
+/// The tools that run commands, which obey no rules for paths.
+const RUNS_COMMANDS: [&str; 2] = ["exec", "process"];
+/// The tools that read files by programs of their own.
+const READS_BY_GIT: [&str; 4] = ["git_status", "git_diff", "git_log", "git_commit"];
+/// The tools that run code of the project, which obeys no rules at all.
+const RUNS_PROJECT: [&str; 7] = [
     "run_test",
-    "git_status",
-    "git_diff",
-    "git_log",
-    "git_commit",
     "lsp_diagnostics",
     "lsp_definition",
     "lsp_references",
@@ -27,6 +26,7 @@ const RUNS_PROGRAMS: [&str; 13] = [
     "lsp_rename",
     "lsp_code_actions",
 ];
+const MCP_READ: &str = "mcp_read";
 const MEMORY_TOOLS: [&str; 4] = ["remember", "recall", "forget", "search_history"];
 
 /// All tools, from which each turn gets its own.
@@ -48,14 +48,27 @@ impl TurnTools {
             tools = Arc::new(only(&tools, listed));
         }
         let rules = || agent.all().filter_map(|agent| agent.access.as_ref()).map(|(_, rules)| rules);
-        let withheld: [(bool, &[&str]); 3] = [
+        let (limits_paths, limits_commands) =
+            (rules().any(|rules| rules.limits_paths()), rules().any(|rules| rules.limits_commands()));
+        let withheld: [(bool, &[&str]); 5] = [
             (is_deep, &[SPAWN]),
             (agent.memory() == AgentMemory::None, &MEMORY_TOOLS),
             // With rules for commands, the owner has decided what `exec` may run.
-            (rules().any(|rules| rules.has_paths() && !rules.has_commands()), &RUNS_PROGRAMS),
+            (rules().any(|rules| rules.limits_paths() && !rules.limits_commands()), &RUNS_COMMANDS),
+            (limits_paths, &READS_BY_GIT),
+            (limits_paths || limits_commands, &RUNS_PROJECT),
         ];
         for (_, names) in withheld.into_iter().filter(|(is_withheld, _)| *is_withheld) {
             tools = Arc::new(tools.filtered(|name| !names.contains(&name)));
+        }
+        let without_servers: Vec<_> = agent.all().filter(|agent| agent.is_bound_to_files()).collect();
+        if !without_servers.is_empty() {
+            // Servers obey no rules of agents: an agent that has such rules has the servers' tools that it names.
+            let names_it = |agent: &Arc<AgentProfile>, tool: &str| {
+                agent.tools.as_ref().is_some_and(|tools| tools.iter().any(|named| named == tool))
+            };
+            let is_kept = |name: &str| !is_of_server(name) || without_servers.iter().all(|agent| names_it(agent, name));
+            tools = Arc::new(tools.filtered(is_kept));
         }
         tools
     }
@@ -65,6 +78,11 @@ impl TurnTools {
         // Each folder of an agent has its tools since the start.
         workspace.and_then(|path| self.elsewhere.get(path)).unwrap_or(&self.all).clone()
     }
+}
+
+/// Returns true for a tool by which an MCP server is reached.
+fn is_of_server(name: &str) -> bool {
+    name == MCP_READ || name.contains("__")
 }
 
 /// Returns the tools that are `listed`, by name or alias.

@@ -66,7 +66,6 @@ struct PatternRules {
     deny: GlobSet,
     /// What holds for the rest.
     is_rest_allowed: bool,
-    is_empty: bool,
 }
 
 impl AccessRules {
@@ -91,14 +90,14 @@ impl AccessRules {
         self.read.allows(path) && (kind == AccessKind::Read || self.write.allows(path))
     }
 
-    /// Returns true if there are rules for paths, which no command obeys.
-    pub fn has_paths(&self) -> bool {
-        !(self.read.is_empty && self.write.is_empty)
+    /// Returns true if some paths are not allowed, which no command obeys.
+    pub fn limits_paths(&self) -> bool {
+        self.read.is_limit() || self.write.is_limit()
     }
 
-    /// Returns true if there are rules for commands.
-    pub fn has_commands(&self) -> bool {
-        !self.execute.is_empty
+    /// Returns true if some commands are not allowed.
+    pub fn limits_commands(&self) -> bool {
+        self.execute.is_limit()
     }
 
     /// Checks a command of `exec`.
@@ -107,7 +106,7 @@ impl AccessRules {
     /// The command is not allowed, in words for the model. Where there are rules, a command is a single one: a pattern says nothing
     /// of a second command behind the first.
     pub fn check_command(&self, command: &str) -> Result<(), String> {
-        if self.execute.is_empty {
+        if !self.execute.is_limit() {
             return Ok(());
         }
         let command = command.trim();
@@ -150,7 +149,12 @@ impl PatternRules {
         }
         let set = |builder: GlobSetBuilder| builder.build().map_err(|error| error.to_string());
         let (allow, deny) = (set(allow)?, set(deny)?);
-        Ok(Self { allow, deny, is_rest_allowed: rest.unwrap_or(!has_allow), is_empty: rules.is_empty() })
+        Ok(Self { allow, deny, is_rest_allowed: rest.unwrap_or(!has_allow) })
+    }
+
+    /// Returns true if something is not allowed.
+    fn is_limit(&self) -> bool {
+        !self.is_rest_allowed || !self.deny.is_empty()
     }
 
     fn allows(&self, path: &Path) -> bool {
@@ -228,6 +232,16 @@ mod tests {
             assert_eq!(git.check_command(command).is_ok(), expected, "{command}");
         }
         assert!(rules(&json!({})).check_command("a; b").is_ok());
+        for (settings, limits) in [
+            (json!({"read": [{"pattern": "*", "permission": "allow"}]}), [false, false]),
+            (json!({"read": [{"pattern": "*.env", "permission": "deny"}]}), [true, false]),
+            (json!({"write": [{"pattern": "docs", "permission": "allow"}]}), [true, false]),
+            (json!({"execute": [{"pattern": "*", "permission": "deny"}]}), [false, true]),
+            (json!({"execute": [{"pattern": "*", "permission": "allow"}]}), [false, false]),
+        ] {
+            let rules = rules(&settings);
+            assert_eq!([rules.limits_paths(), rules.limits_commands()], limits, "{settings}");
+        }
         for pattern in ["", "a[", &"x".repeat(501)] {
             let settings = AccessSettings {
                 read: vec![AccessRule { pattern: pattern.to_owned(), ..AccessRule::default() }],

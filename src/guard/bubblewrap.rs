@@ -83,6 +83,9 @@ pub(super) fn bwrap_arguments(
     for path in &policy.write {
         mounts.bind("--bind", path, path);
     }
+    for path in &request.read_only {
+        mounts.bind("--ro-bind-try", path, path);
+    }
     hide_folders(request, &mut mounts)?;
     // The process inside enters the workspace after it has changed its user: root without capabilities may not enter a
     // folder that is private to another user.
@@ -199,6 +202,7 @@ mod tests {
             hands_over: false,
             hidden: inside(hidden),
             shown: inside(shown),
+            read_only: Vec::new(),
             own: Vec::new(),
             limits: CommandLimits::default(),
             background: None,

@@ -161,7 +161,7 @@ impl Jail {
 
     /// Returns true if the rules may refuse a file.
     pub(super) fn has_path_rules(&self) -> bool {
-        self.rules.0.iter().any(|rules| rules.has_paths())
+        self.rules.0.iter().any(|rules| rules.limits_paths())
     }
 
     fn with_changed_folders(&self, change: impl FnOnce(&mut ClosedFolders)) -> Self {

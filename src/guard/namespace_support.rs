@@ -87,6 +87,7 @@ fn try_namespaces(exe: &Path, bwrap: &Path, shares_proc: bool) -> Result<(), Str
         hands_over: true,
         hidden: Vec::new(),
         shown: Vec::new(),
+        read_only: Vec::new(),
         own: Vec::new(),
         limits: CommandLimits::default(),
         background: None,

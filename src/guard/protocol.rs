@@ -40,6 +40,9 @@ pub struct ExecRequest {
     /// Folders inside a hidden one that the command may use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<PathBuf>,
+    /// Files and folders in a folder to write that are for reading nevertheless, with `bwrap`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read_only: Vec<PathBuf>,
     /// Folders outside the workspace that daoyou created for this command alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own: Vec<PathBuf>,

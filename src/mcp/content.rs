@@ -7,6 +7,8 @@ use crate::text::{format_size, plain_line, truncate};
 
 /// The most parts of one result.
 const MAX_PARTS: usize = 1_000;
+/// The most bytes of JSON that is laid out.
+const MAX_PRETTY: usize = 20_000;
 /// The longest texts of a line about something, in characters.
 const MAX_SHOWN: usize = 300;
 
@@ -104,8 +106,13 @@ fn shown(text: &Value) -> String {
     truncate(&plain_line(text.as_str().unwrap_or_default()), MAX_SHOWN)
 }
 
+/// Returns JSON for models, on several lines if it is short: deep nesting multiplies the size.
 fn pretty(value: &Value) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
+    let compact = value.to_string();
+    if compact.len() > MAX_PRETTY {
+        return compact;
+    }
+    serde_json::to_string_pretty(value).unwrap_or(compact)
 }
 
 #[cfg(test)]

@@ -136,6 +136,12 @@ fn read_server(entry: &Value) -> Result<ServerTable, Vec<String>> {
     if let Some(text) = variable {
         faults.push(format!("{text:?} holds a variable of that program: put the value in its place; only env and headers can be \"env:NAME\""));
     }
+    let is_reference = |text: &&String| ["env:", "file:", "cred:"].iter().any(|begin| text.starts_with(begin));
+    if let Some(text) = table.env.values().chain(table.headers.values()).find(is_reference) {
+        faults.push(format!(
+            "{text:?} is a plain text there, and would be a secret of yours here: write the value by hand"
+        ));
+    }
     if faults.is_empty() {
         let config = table.config();
         faults.extend(

@@ -283,8 +283,16 @@ impl McpServer {
         let client = http_client(&config.url);
         let client = client.map_err(|error| McpError::not_sent(format!("{name}: no HTTP client: {error}")))?;
         let mut tokens = self.tokens.lock();
-        // A token outlives the connection.
-        let tokens = tokens.get_or_insert_with(|| BearerTokens::new(config.auth.clone(), client.clone())).clone();
+        // A token outlives the connection. The token endpoint may be elsewhere, where other rules of connections hold.
+        let tokens = match &*tokens {
+            Some(known) => known.clone(),
+            None => {
+                let endpoint = if config.auth.token_url.is_empty() { &config.url } else { &config.auth.token_url };
+                let client = http_client(endpoint);
+                let client = client.map_err(|error| McpError::not_sent(format!("{name}: no HTTP client: {error}")))?;
+                tokens.insert(BearerTokens::new(config.auth.clone(), client)).clone()
+            }
+        };
         Ok(ConnectTarget::Http(Box::new(HttpTarget {
             url: config.url.clone(),
             transport: config.transport,
@@ -292,6 +300,23 @@ impl McpServer {
             client,
             tokens,
         })))
+    }
+
+    /// Returns true for a program on this machine whose sandbox should hide private folders and cannot.
+    pub fn sees_private_folders(&self) -> bool {
+        !self.config.command.is_empty() && self.config.sandbox && !self.host.runner.hides_folders()
+    }
+
+    /// As [`Self::refresh`], without the wait after earlier failures: somebody has mended it and looks.
+    ///
+    /// # Errors
+    /// As [`Self::refresh`].
+    pub async fn test(self: &Arc<Self>) -> Result<Arc<ServerListing>, McpError> {
+        let mut link = self.link.lock().await;
+        link.next_try = None;
+        link.backoff.reset();
+        drop(link);
+        self.refresh().await
     }
 
     /// Lists what the server offers, which starts it, and keeps the list.
@@ -386,8 +411,12 @@ async fn follow_changes(server: Weak<McpServer>, connection: Weak<McpConnection>
     loop {
         {
             let (Some(server), Some(connection)) = (server.upgrade(), connection.upgrade()) else { return };
-            if connection.is_closed() || server.list(&connection).await.is_err() {
+            if connection.is_closed() {
                 return;
+            }
+            if server.list(&connection).await.is_err() && !connection.is_closed() {
+                // It may pass: the list is asked for again.
+                changed.notify_one();
             }
         }
         let quiet = Instant::now();

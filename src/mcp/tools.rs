@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use daoyou_channels::Trust;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -54,6 +55,21 @@ impl Tool for McpTool {
 
     fn is_offered(&self) -> bool {
         self.is_offered
+    }
+
+    fn is_own(&self) -> bool {
+        false
+    }
+
+    /// Where folders cannot be hidden from a program, only the owner may use it: it sees what is private to the owner.
+    fn validate(&self, _: &Value, context: &ToolContext) -> Result<(), String> {
+        if context.trust != Trust::Owner && self.server.sees_private_folders() {
+            let server = &self.server.name;
+            return Err(format!(
+                "{server} is for the owner alone here: this machine cannot hide the owner's folders from the program"
+            ));
+        }
+        Ok(())
     }
 
     /// A server's own word that a tool only reads counts for nothing.

@@ -25,6 +25,8 @@ pub enum AgentOrchestrator {
     ParallelExplore,
     /// The agent answers nothing itself: the first of `branches` that fits the message names who does.
     Conditional,
+    /// The steps of `workflow`, in their order; no model is asked which one is next.
+    Workflow,
 }
 
 /// An agent, and when it answers.
@@ -33,6 +35,8 @@ pub enum AgentOrchestrator {
 pub struct AgentBranch {
     /// A Jinja expression over `user_input`, `channel`, `chat`, `sender` and `files`; empty: always.
     pub when: String,
+    /// What the messages for it are about: a model chooses among the branches with `about`, and the last one.
+    pub about: String,
     /// The name of the agent.
     pub agent: String,
 }
@@ -41,7 +45,7 @@ impl AgentOrchestrator {
     /// Returns the orchestrator of the agent's model; `None`: that of the configuration.
     pub fn of_model(self) -> Option<Orchestrator> {
         match self {
-            Self::Simple | Self::MultiAgent | Self::ParallelExplore | Self::Conditional => None,
+            Self::Simple | Self::MultiAgent | Self::ParallelExplore | Self::Conditional | Self::Workflow => None,
             Self::Auto => Some(Orchestrator::Auto),
             Self::Tools | Self::Parallel => Some(Orchestrator::Tools),
             Self::React => Some(Orchestrator::React),
@@ -91,6 +95,9 @@ pub struct AgentDefinition {
     /// With `conditional`: who answers; the first that fits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<AgentBranch>,
+    /// With `workflow`: its steps in YAML, or `file:PATH`, from the folder of the configuration file.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub workflow: String,
     /// What its tools may read, write and run; only narrows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<AccessSettings>,

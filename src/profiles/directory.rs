@@ -16,6 +16,8 @@ use crate::text::nearest::{BY_EDITS, nearest};
 
 /// The source of an agent that only the configuration knows.
 const CONFIGURED: &str = "configuration";
+/// The folders of the workspace that daoyou itself uses.
+const PRIVATE_FOLDERS: [&str; 2] = ["memory", ".daoyou"];
 /// The most characters of an unknown name that are repeated.
 const MAX_SHOWN: usize = 80;
 
@@ -142,7 +144,8 @@ impl AgentDirectory {
     /// Tells agents of the agents that they lead or choose. A profile with a fault is rejected.
     fn complete(&mut self, sources: &AgentSources<'_>, faults: &mut Vec<AgentFault>) {
         let is_alone = |agent: &AgentProfile| {
-            agent.team.is_empty() && agent.branches.is_empty() && agent.orchestrator.of_model().is_some()
+            let has_none = agent.team.is_empty() && agent.branches.is_empty() && agent.workflow.is_none();
+            has_none && agent.orchestrator.of_model().is_some()
         };
         let names: Vec<String> = self.agents.keys().cloned().collect();
         for name in names {
@@ -243,13 +246,27 @@ fn key_of(name: &str, key: &str) -> String {
 /// Returns the real path of an agent's own folder. A folder below the workspace that is missing is made at the start.
 fn workspace_of(written: &str, workspace: &Path, home: &Path) -> Result<PathBuf, String> {
     let path = Path::new(written);
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // Of a missing folder, the folder above it that exists decides.
+    let real = |path: &Path| {
+        let above = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+        above.map_or_else(
+            || path.to_owned(),
+            |(above, real)| match path.strip_prefix(above) {
+                Ok(rest) if !rest.as_os_str().is_empty() => real.join(rest),
+                _ => real,
+            },
+        )
+    };
     if path.is_relative() {
         if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
             return Err(format!("{written:?} leaves the workspace; write a path below it, or an absolute one"));
         }
-        let inside = real(&workspace.join(path));
-        return match inside.starts_with(real(workspace)) || !workspace.exists() {
+        let plain: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
+        if PRIVATE_FOLDERS.iter().any(|private| plain.starts_with(private)) {
+            return Err(format!("{written:?} is a folder of daoyou itself; choose another one"));
+        }
+        let inside = real(&workspace.join(plain));
+        return match inside.starts_with(real(workspace)) {
             true => Ok(inside),
             false => Err(format!("{written:?} is a link that leaves the workspace; write where it leads")),
         };
@@ -259,7 +276,12 @@ fn workspace_of(written: &str, workspace: &Path, home: &Path) -> Result<PathBuf,
         return Err(format!("{written}: is not a folder"));
     }
     let (home, workspace) = (real(home), real(workspace));
-    if home.starts_with(&found) || found.starts_with(&home) && !found.starts_with(&workspace) {
+    let is_private = PRIVATE_FOLDERS.iter().any(|private| found.starts_with(workspace.join(private)));
+    if home.starts_with(&found)
+        || workspace.starts_with(&found)
+        || is_private
+        || found.starts_with(&home) && !found.starts_with(&workspace)
+    {
         return Err(format!("{written}: holds daoyou's own data, or lies in it; choose another folder"));
     }
     Ok(found)

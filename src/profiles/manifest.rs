@@ -22,9 +22,10 @@ const MAX_ENTRY: usize = 200;
 const MAX_ENTRIES: usize = 200;
 /// The fields that say nothing to daoyou, and are for people.
 const DESCRIPTIVE: [&str; 3] = ["metadata", "inputs", "outputs"];
-const KNOWN: [&str; 20] = [
+const KNOWN: [&str; 21] = [
     "agents",
     "branches",
+    "workflow",
     "name",
     "version",
     "description",
@@ -66,6 +67,8 @@ pub(super) struct ProfileManifest {
     pub skills: Option<Vec<String>>,
     pub team: Vec<String>,
     pub branches: Vec<AgentBranch>,
+    /// The file of the profile's folder that holds its steps.
+    pub workflow: Option<String>,
     pub access: Option<AccessSettings>,
     pub rounds: Option<u32>,
     pub memory: MemoryScope,
@@ -126,6 +129,7 @@ impl ProfileManifest {
             skills: fields.list("skills")?,
             team: fields.list("agents")?.unwrap_or_default(),
             branches: fields.field("branches")?.unwrap_or_default(),
+            workflow: fields.text("workflow")?.filter(|file| !file.is_empty()),
             access: fields.field("permissions")?,
             rounds: fields.field("rounds")?,
             memory: fields.field("memory")?.unwrap_or_default(),

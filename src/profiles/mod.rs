@@ -11,10 +11,12 @@ mod prompt;
 mod resolve;
 mod routes;
 mod team;
+mod workflow;
 
 pub use definition::{AgentBranch, AgentDefinition, AgentOrchestrator, MemoryScope};
 pub use directory::{AgentDirectory, AgentFault, AgentSources};
 pub use manifest::PROFILE_FILE;
-pub use profile::{AgentProfile, BranchValues, DEFAULT_AGENT};
+pub use profile::{AgentProfile, BranchChoice, BranchValues, ChosenAgent, DEFAULT_AGENT};
 pub use prompt::{AgentPrompt, PastMessage, PastTask, PromptValues, UserPreference};
 pub use routes::RouteConfig;
+pub use workflow::{CallEnd, CallResult, NextStep, StepCall, Workflow, WorkflowStop, next_step};

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::definition::{AgentBranch, AgentOrchestrator, MemoryScope};
 use super::prompt::AgentPrompt;
+use super::workflow::Workflow;
 use crate::guard::{AccessRules, AccessSettings};
 use crate::text::BoundedTemplate;
 
@@ -41,6 +42,8 @@ pub struct AgentProfile {
     pub branches: Vec<AgentBranch>,
     /// The compiled `branches`.
     pub choices: Vec<BranchChoice>,
+    /// Its steps, if it is a workflow.
+    pub workflow: Option<Arc<Workflow>>,
     pub access: Option<(AccessSettings, Arc<AccessRules>)>,
     pub rounds: Option<u32>,
     pub memory: MemoryScope,
@@ -53,7 +56,19 @@ pub struct AgentProfile {
 pub struct BranchChoice {
     /// `None`: always.
     pub when: Option<BoundedTemplate>,
+    /// For the model that chooses; empty: this branch is not chosen by a model, unless it is the last one.
+    pub about: String,
     pub agent: String,
+}
+
+/// The agent that answers a message instead of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChosenAgent<'a> {
+    /// No other.
+    Itself,
+    Other(&'a str),
+    /// A model chooses among the options.
+    ByModel,
 }
 
 /// The values of the names in `when`.
@@ -67,11 +82,11 @@ pub struct BranchValues<'a> {
 }
 
 impl AgentProfile {
-    /// Returns the name of the agent that answers instead; `None` if this one answers itself. A condition that cannot be
-    /// evaluated does not fit, and that is logged.
-    pub fn chosen(&self, values: BranchValues<'_>) -> Option<&str> {
+    /// Returns the agent that answers instead of this one. A condition that cannot be evaluated does not fit, and that is logged.
+    pub fn chosen(&self, values: BranchValues<'_>) -> ChosenAgent<'_> {
+        let asks_model = self.choices.iter().any(|choice| !choice.about.is_empty());
         let fits = |choice: &&BranchChoice| match &choice.when {
-            None => true,
+            None => !asks_model,
             Some(when) => when.render(values).map(|text| !text.is_empty()).unwrap_or_else(|error| {
                 tracing::error!(
                     agent = self.name,
@@ -81,7 +96,18 @@ impl AgentProfile {
                 false
             }),
         };
-        self.choices.iter().find(fits).map(|choice| choice.agent.as_str())
+        match self.choices.iter().find(fits) {
+            Some(choice) => ChosenAgent::Other(&choice.agent),
+            None if asks_model => ChosenAgent::ByModel,
+            None => ChosenAgent::Itself,
+        }
+    }
+
+    /// Returns the branches among which a model chooses; the last one is for all that fits no other.
+    pub fn options(&self) -> Vec<&BranchChoice> {
+        let last = self.choices.len().saturating_sub(1);
+        let options = self.choices.iter().enumerate().filter(|(at, choice)| *at == last || !choice.about.is_empty());
+        options.map(|(_, choice)| choice).collect()
     }
 
     /// Returns true if its turns may do less than those of the assistant, so that what they start may not do more.
@@ -91,6 +117,12 @@ impl AgentProfile {
             || self.access.is_some()
             || self.workspace.is_some()
             || self.memory != MemoryScope::Shared
+    }
+
+    /// Returns true if its tools have limits on files, folders or commands, which programs outside of daoyou do not know.
+    pub fn is_bound_to_files(&self) -> bool {
+        let has_limits = |rules: &AccessRules| rules.limits_paths() || rules.limits_commands();
+        self.workspace.is_some() || self.access.as_ref().is_some_and(|(_, rules)| has_limits(rules))
     }
 
     /// Returns the agent for people and programs.
@@ -113,6 +145,7 @@ impl AgentProfile {
             ("skills", self.skills.as_ref().map(|skills| json!(skills))),
             ("agents", (!self.team.is_empty()).then(|| json!(self.team))),
             ("branches", (!self.branches.is_empty()).then(|| json!(self.branches))),
+            ("workflow", self.workflow.as_ref().map(|workflow| workflow.to_json())),
             ("permissions", self.access.as_ref().map(|(settings, _)| json!(settings))),
             ("workspace", self.workspace.as_ref().map(|path| json!(path.display().to_string()))),
         ];

@@ -66,6 +66,11 @@ impl AgentPrompt {
         if template.used().is_empty() {
             return Ok(Self::Fixed(example.trim().into()));
         }
+        if !template.used().iter().any(|name| name == NAMES[0]) {
+            return Err(
+                "the prompt is a template without {{ user_input }}, so that it would not hold the message".to_owned()
+            );
+        }
         Ok(Self::PerMessage { source: source.to_owned(), template: Box::new(template) })
     }
 

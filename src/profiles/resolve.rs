@@ -7,10 +7,11 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 use super::built_in::{OTHER_NAMES, built_in_text};
-use super::definition::AgentDefinition;
+use super::definition::{AgentDefinition, AgentOrchestrator};
 use super::manifest::{ManifestProblem, PROFILE_FILE, ProfileManifest, PromptSource};
 use super::profile::{AgentProfile, DEFAULT_AGENT};
 use super::prompt::AgentPrompt;
+use super::workflow::{WORKFLOW_FILE, Workflow};
 use crate::guard::{AccessRules, AccessSettings, Jail};
 use crate::skills::{SkillFile, SkillProblem, SkillSource, SourceScan};
 use crate::tools::{TOOL_NAMES, canonical_name, nearest_tool};
@@ -132,12 +133,26 @@ pub(super) fn agent_of(
         branches: manifest.branches.clone(),
         guidance: None,
         choices: Vec::new(),
+        workflow: workflow_of(profile)?,
         skills: manifest.skills.clone().map(|skills| skills.into_iter().collect()),
         access: access.map_err(|(list, wrong)| (None, format!("permissions.{list}: {wrong}")))?,
         rounds: manifest.rounds,
         memory: manifest.memory,
         workspace: None,
     })
+}
+
+/// Returns the steps of a profile that is a workflow, or names a file of one.
+fn workflow_of(profile: &FoundProfile) -> Result<Option<Arc<Workflow>>, ManifestProblem> {
+    let ProfileManifest { orchestrator, workflow, .. } = &profile.manifest;
+    let file = match (workflow, orchestrator) {
+        (Some(file), _) => file.as_str(),
+        (None, AgentOrchestrator::Workflow) => WORKFLOW_FILE,
+        (None, _) => return Ok(None),
+    };
+    let read = profile.files.read(file).map_err(|wrong| format!("workflow: {wrong}"));
+    let workflow = read.and_then(|text| Workflow::parse(&text).map_err(|wrong| format!("{file}, {wrong}")));
+    workflow.map(|workflow| Some(Arc::new(workflow))).map_err(|wrong| (None, wrong))
 }
 
 /// Returns the text of a profile's prompt; `None` is that of the assistant.
@@ -229,6 +244,16 @@ pub(super) fn override_by(
             Err((list, wrong)) => fault(&format!("permissions.{list}"), wrong),
         }
     }
+    if !definition.workflow.is_empty() {
+        let file =
+            definition.workflow.strip_prefix(FILE_PREFIX).map_or_else(String::new, |file| format!("{}, ", file.trim()));
+        match prompt_text(&definition.workflow, base)
+            .and_then(|text| Workflow::parse(&text).map_err(|wrong| format!("{file}{wrong}")))
+        {
+            Ok(workflow) => agent.workflow = Some(Arc::new(workflow)),
+            Err(wrong) => fault("workflow", wrong),
+        }
+    }
     if let Some(team) = &definition.agents {
         agent.team.clone_from(team);
     }
@@ -244,7 +269,7 @@ pub(super) fn override_by(
     (agent, faults)
 }
 
-/// Returns the text of a prompt that the configuration gives or names.
+/// Returns the text that the configuration gives, or that of the file that it names.
 fn prompt_text(written: &str, base: &Path) -> Result<String, String> {
     let Some(path) = written.strip_prefix(FILE_PREFIX) else { return Ok(written.to_owned()) };
     let path = base.join(path.trim());

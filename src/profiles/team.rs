@@ -1,14 +1,17 @@
-//! Agents that lead others, and agents that choose another one by the message.
+//! Agents that lead others, that choose another one by the message, or whose steps are done by others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::definition::AgentOrchestrator;
 use super::profile::{AgentProfile, BranchChoice, BranchValues};
+use super::workflow::Workflow;
 use crate::text::BoundedTemplate;
 
 /// The most agents of a team, and the most branches.
 const MAX_TEAM: usize = 20;
+/// The longest `about`, in characters.
+const MAX_ABOUT: usize = 500;
 /// The agents of `parallel_explore` that names none.
 const EXPLORER: &str = "explorer";
 /// The tool that hands a task to an agent.
@@ -41,6 +44,12 @@ pub(super) fn complete(
     if !is_chooser && !agent.branches.is_empty() {
         return Err(("branches", "is for orchestrator = \"conditional\"".to_owned()));
     }
+    match (agent.orchestrator == AgentOrchestrator::Workflow, agent.workflow.clone()) {
+        (false, Some(_)) => return Err(("workflow", "is for orchestrator = \"workflow\"".to_owned())),
+        (true, None) => return Err(("workflow", "is missing: name the file of its steps".to_owned())),
+        (true, Some(workflow)) => follow(&mut agent, &workflow, all)?,
+        (false, None) => {}
+    }
     if agent.orchestrator == AgentOrchestrator::ParallelExplore && agent.team.is_empty() {
         agent.team.push(EXPLORER.to_owned());
     }
@@ -71,6 +80,56 @@ fn lead(agent: &mut AgentProfile, all: &BTreeMap<String, Arc<AgentProfile>>) -> 
     Ok(())
 }
 
+/// Checks the agents and tools of a workflow.
+fn follow(
+    agent: &mut AgentProfile,
+    workflow: &Workflow,
+    all: &BTreeMap<String, Arc<AgentProfile>>,
+) -> Result<(), (&'static str, String)> {
+    if agent.prompt.is_some() || agent.model.is_some() {
+        let reason = "is a workflow, which asks no model itself: set prompt and model on the agents of its steps";
+        return Err(("orchestrator", reason.to_owned()));
+    }
+    let at = |(line, step): (u64, &str), wrong: &str| ("workflow", format!("line {line}: step {step:?}: {wrong}"));
+    for (line, step, tool) in workflow.tools() {
+        if let Some(tools) = agent.tools.as_ref().filter(|tools| !tools.iter().any(|own| own == tool)) {
+            let own = if tools.is_empty() { "none".to_owned() } else { tools.join(", ") };
+            return Err(at((line, step), &format!("{tool} is none of the agent's tools, which are {own}")));
+        }
+    }
+    for name in workflow.agents() {
+        let place = || workflow.step_of(name).unwrap_or_default();
+        other(name, agent, all).map_err(|wrong| at(place(), &wrong))?;
+        if let Some(way) = way_back(name, &agent.name, all) {
+            return Err(at(place(), &format!("the workflows call each other without an end: {way}")));
+        }
+        agent.team.push(name.to_owned());
+    }
+    if !agent.team.is_empty()
+        && let Some(tools) = agent.tools.as_mut().filter(|tools| !tools.iter().any(|tool| tool == SPAWN))
+    {
+        tools.push(SPAWN.to_owned());
+    }
+    Ok(())
+}
+
+/// Returns the workflows on the way from the agent `from` to the agent `to`, if there is one.
+fn way_back(from: &str, to: &str, all: &BTreeMap<String, Arc<AgentProfile>>) -> Option<String> {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![vec![from]]);
+    while let Some(way) = open.pop() {
+        let last = way.last().copied()?;
+        if last == to {
+            return Some(format!("{to}, {}", way.join(", ")));
+        }
+        if seen.insert(last)
+            && let Some(workflow) = all.get(last).and_then(|agent| agent.workflow.as_ref())
+        {
+            open.extend(workflow.agents().into_iter().map(|next| [&way[..], &[next]].concat()));
+        }
+    }
+    None
+}
+
 fn choose(agent: &mut AgentProfile, all: &BTreeMap<String, Arc<AgentProfile>>) -> Result<(), (&'static str, String)> {
     let wrong = |wrong: String| Err(("branches", wrong));
     if agent.branches.is_empty() || agent.branches.len() > MAX_TEAM {
@@ -85,7 +144,13 @@ fn choose(agent: &mut AgentProfile, all: &BTreeMap<String, Arc<AgentProfile>>) -
         if chosen.orchestrator == AgentOrchestrator::Conditional {
             return wrong(format!("{} is conditional itself", chosen.name));
         }
-        let when = branch.when.trim();
+        let (when, about) = (branch.when.trim(), branch.about.trim());
+        if !when.is_empty() && !about.is_empty() {
+            return wrong(format!("the branch of {} has one of when and about", branch.agent));
+        }
+        if about.chars().count() > MAX_ABOUT {
+            return wrong(format!("about of {} is longer than {MAX_ABOUT} characters", branch.agent));
+        }
         let source = format!("{{% if {when} %}}1{{% endif %}}");
         let template = (!when.is_empty()).then(|| BoundedTemplate::new(&source, "an agent", &NAMES)).transpose();
         let template = template.and_then(|when| {
@@ -93,7 +158,9 @@ fn choose(agent: &mut AgentProfile, all: &BTreeMap<String, Arc<AgentProfile>>) -
             Ok(when)
         });
         match template {
-            Ok(when) => agent.choices.push(BranchChoice { when, agent: chosen.name.clone() }),
+            Ok(when) => {
+                agent.choices.push(BranchChoice { when, about: about.to_owned(), agent: chosen.name.clone() });
+            }
             Err(error) => return wrong(format!("when = {when:?}: {error}")),
         }
     }
@@ -110,7 +177,8 @@ fn other<'a>(
     all: &'a BTreeMap<String, Arc<AgentProfile>>,
 ) -> Result<&'a AgentProfile, String> {
     match all.get(name) {
-        Some(_) if name == agent.name => Err(format!("{name} is the agent itself")),
+        // It is not among them while it is completed.
+        _ if name == agent.name => Err(format!("{name} is the agent itself")),
         Some(other) => Ok(other),
         None => {
             let names: Vec<&str> = all.keys().map(String::as_str).collect();

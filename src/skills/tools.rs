@@ -36,7 +36,6 @@ const MAX_NAME: usize = 100;
 
 #[derive(Deserialize, JsonSchema)]
 struct LoadSkillArgs {
-    /// The name of the skill.
     name: String,
 }
 
@@ -63,7 +62,7 @@ pub struct SkillTool {
 impl SkillTool {
     /// Returns `load_skill`.
     pub fn load(catalog: Arc<SkillCatalog>) -> Self {
-        let spec = tool_spec::<LoadSkillArgs>(LOAD_SKILL, "Get the instructions and files of a skill");
+        let spec = tool_spec::<LoadSkillArgs>(LOAD_SKILL, "Load a skill");
         Self { spec, catalog, task: SkillTask::Load }
     }
 

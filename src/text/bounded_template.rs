@@ -28,6 +28,7 @@ pub struct BoundedTemplate {
     environment: Environment<'static>,
     /// The names that it uses, in order.
     used: Vec<String>,
+    paths: Vec<String>,
 }
 
 impl BoundedTemplate {
@@ -63,12 +64,19 @@ impl BoundedTemplate {
         if let Some(name) = used.iter().find(|name| !names.contains(&name.as_str())) {
             return Err(format!("the prompt has no name {name:?}; there are {}", names.join(", ")));
         }
-        Ok(Self { environment, used })
+        let mut paths: Vec<_> = template.undeclared_variables(true).into_iter().collect();
+        paths.sort();
+        Ok(Self { environment, used, paths })
     }
 
     /// Returns the names that the template uses.
     pub fn used(&self) -> &[String] {
         &self.used
+    }
+
+    /// Returns the names with the fields that it reads of them, such as `steps.a.output`, in order.
+    pub fn paths(&self) -> &[String] {
+        &self.paths
     }
 
     /// Renders the template with the fields of `values`.

@@ -8,7 +8,7 @@ use daoyou_channels::TurnSettings;
 use crate::guard::AccessRules;
 
 /// The agent of a turn. The default is the assistant, which has no limits of its own.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct AgentScope {
     /// Its name; empty: the turn may as well be of the agent that its chat has.
     pub name: String,
@@ -18,12 +18,29 @@ pub struct AgentScope {
     pub skills: Option<BTreeSet<String>>,
     /// It has memories of its own.
     pub has_own_memory: bool,
+    /// It may see what is known of the owner.
+    pub knows_owner: bool,
     /// The agents that it works for, whose limits hold for it.
     pub within: Vec<String>,
     /// The agents that it leads, which have limits of their own; empty: it leads nobody.
     pub team: Vec<String>,
     /// It has limits itself.
     pub is_restricted: bool,
+}
+
+impl Default for AgentScope {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            rules: Arc::default(),
+            skills: None,
+            has_own_memory: false,
+            knows_owner: true,
+            within: Vec::new(),
+            team: Vec::new(),
+            is_restricted: false,
+        }
+    }
 }
 
 impl AgentScope {

@@ -146,7 +146,12 @@ pub fn build(
     let queries = LspQuery::all(&lsp).map(|tool| Arc::new(tool) as Arc<dyn Tool>);
     let rename: Arc<dyn Tool> = Arc::new(LspRename::new(lsp, writable));
     for tool in tools.into_iter().chain(queries).chain([rename]).chain(further) {
-        registry.register(tool)?;
+        let is_own = tool.is_own();
+        match registry.register(tool) {
+            // What a server has said of itself must not keep the gateway from starting.
+            Err(error) if !is_own => tracing::warn!(%error, "a tool of a server is left out"),
+            registered => registered?,
+        }
     }
     let limits = ExecutorLimits { timeout, at_once: config.parallel };
     let outputs = OutputLimits::new(config.max_output, &config.output);

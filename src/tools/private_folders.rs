@@ -93,7 +93,7 @@ impl PrivateFolders {
     /// Returns the visibility for the turn of `context`.
     pub fn visibility_for(&self, context: &ToolContext) -> FolderVisibility {
         let mut covered = self.default_visibility();
-        if context.trust == Trust::Owner {
+        if context.trust == Trust::Owner && context.agent.knows_owner {
             covered.hidden.retain(|folder| folder == Path::new(GATEWAY_FOLDER));
         }
         covered.shown = ConversationFolder::of(context).visible();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use thiserror::Error;
 
 use super::names::{EXEC, FIND_TOOLS, RARELY_NEEDED};
@@ -177,18 +177,17 @@ impl ToolRegistry {
 
 /// Lists the names of tools; those of a group have their beginning in common, such as `git_*`.
 fn name_list(names: &[&str]) -> String {
-    let group_of = |name: &str| {
-        let group = name.split_once('_').map(|(start, _)| format!("{start}_"))?;
-        (names.iter().filter(|name| name.starts_with(&group)).count() >= MIN_GROUP).then(|| format!("{group}*"))
-    };
-    let mut list: Vec<String> = Vec::new();
-    for name in names {
-        let entry = group_of(name).unwrap_or_else(|| name_with_hint(name));
-        if !list.contains(&entry) {
-            list.push(entry);
-        }
+    let group_of = |name: &str| name.split_once('_').map(|(start, _)| format!("{start}_"));
+    let mut sizes: HashMap<String, usize> = HashMap::new();
+    for group in names.iter().filter_map(|name| group_of(name)) {
+        *sizes.entry(group).or_default() += 1;
     }
-    list.join(", ")
+    let mut list: IndexSet<String> = IndexSet::new();
+    for name in names {
+        let group = group_of(name).filter(|group| sizes.get(group).is_some_and(|size| *size >= MIN_GROUP));
+        list.insert(group.map_or_else(|| name_with_hint(name), |group| format!("{group}*")));
+    }
+    list.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the name of a tool, and in brackets what it is for.

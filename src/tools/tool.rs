@@ -215,6 +215,11 @@ pub trait Tool: Send + Sync {
         !RARELY_NEEDED.iter().any(|(name, _)| *name == self.spec().name)
     }
 
+    /// Returns false for a tool that another program describes.
+    fn is_own(&self) -> bool {
+        true
+    }
+
     fn replay(&self) -> ReplayPolicy;
 
     fn access(&self) -> ToolAccess {

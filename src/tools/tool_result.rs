@@ -62,6 +62,9 @@ pub struct ToolResult {
     /// The failure may be temporary: the executor tries again if the tool allows it. The model does not see this.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retryable: bool,
+    /// The call was refused, or may have taken effect though it failed: nobody repeats it without being asked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_final: bool,
     /// How long to wait before the next try, if somebody has said it.
     #[serde(skip)]
     pub retry_after: Option<Duration>,
@@ -99,6 +102,11 @@ impl ToolResult {
 
     pub fn failed(error: impl Into<String>) -> Self {
         Self { success: false, error: Some(error.into()), ..Self::default() }
+    }
+
+    /// Returns the failure of a call that was refused, or may have taken effect.
+    pub fn failed_for_good(error: impl Into<String>) -> Self {
+        Self { is_final: true, ..Self::failed(error) }
     }
 
     /// Returns a failure that may be temporary, such as a refused connection.

@@ -38,6 +38,10 @@ pub enum ErrorCode {
     NoModel,
     /// The agent that was chosen does not exist any more.
     NoAgent,
+    /// The message lacks an input of the workflow.
+    WorkflowInput,
+    /// A step of the workflow failed, or the workflow has changed since the turn began.
+    Workflow,
     /// The model returned an empty answer.
     EmptyAnswer,
     /// The turn has used `agent.max_turn_tokens`.
@@ -189,6 +193,8 @@ impl ErrorCode {
             Self::Model(kind) => kind.code(),
             Self::NoModel => "no_model",
             Self::NoAgent => "no_agent",
+            Self::WorkflowInput => "workflow_input",
+            Self::Workflow => "workflow",
             Self::EmptyAnswer => "empty_answer",
             Self::TokenCap => "token_cap",
             Self::TurnBudget | Self::SessionBudget | Self::DayBudget => "budget",
@@ -205,7 +211,9 @@ impl ErrorCode {
     pub fn class(self) -> ErrorClass {
         use LlmErrorKind as Kind;
         match self {
-            Self::Model(Kind::BadRequest | Kind::ContextTooLong | Kind::Refused) => ErrorClass::Validation,
+            Self::Model(Kind::BadRequest | Kind::ContextTooLong | Kind::Refused) | Self::WorkflowInput => {
+                ErrorClass::Validation
+            }
             Self::Model(Kind::Auth | Kind::Quota) => ErrorClass::Auth,
             Self::Model(Kind::RateLimit)
             | Self::TokenCap
@@ -214,9 +222,10 @@ impl ErrorCode {
             | Self::DayBudget
             | Self::RateLimit => ErrorClass::RateLimit,
             Self::Model(Kind::Timeout) | Self::TurnTimeout => ErrorClass::Timeout,
-            Self::Model(Kind::Connection | Kind::Server | Kind::Parse) | Self::Unavailable | Self::EmptyAnswer => {
-                ErrorClass::Upstream
-            }
+            Self::Model(Kind::Connection | Kind::Server | Kind::Parse)
+            | Self::Unavailable
+            | Self::EmptyAnswer
+            | Self::Workflow => ErrorClass::Upstream,
             Self::Model(Kind::Cancelled) => ErrorClass::Cancelled,
             Self::NoModel | Self::NoAgent => ErrorClass::NotFound,
             Self::Stopped => ErrorClass::Cancelled,
@@ -232,6 +241,8 @@ impl ErrorCode {
             // A day's budget is available again at midnight, which is not soon.
             Self::NoModel
             | Self::NoAgent
+            | Self::WorkflowInput
+            | Self::Workflow
             | Self::TokenCap
             | Self::TurnBudget
             | Self::SessionBudget
@@ -258,6 +269,8 @@ impl ErrorCode {
             Self::Model(_) => phrases.model_failed,
             Self::NoModel => phrases.no_model,
             Self::NoAgent => phrases.no_agent,
+            Self::WorkflowInput => phrases.workflow_input,
+            Self::Workflow => phrases.workflow_failed,
             Self::EmptyAnswer => phrases.empty_answer,
             Self::TokenCap => phrases.token_cap,
             Self::TurnBudget => phrases.turn_budget,
@@ -328,6 +341,8 @@ mod tests {
             (Code::Model(Kind::BadRequest), "llm_bad_request", Level::WARN, 400, false),
             (Code::NoModel, "no_model", Level::INFO, 404, false),
             (Code::NoAgent, "no_agent", Level::INFO, 404, false),
+            (Code::WorkflowInput, "workflow_input", Level::WARN, 400, false),
+            (Code::Workflow, "workflow", Level::WARN, 502, false),
             (Code::Model(Kind::RateLimit), "llm_rate_limit", Level::WARN, 429, true),
             (Code::RateLimit, "rate_limit", Level::WARN, 429, true),
             (Code::SessionBudget, "budget", Level::WARN, 429, false),

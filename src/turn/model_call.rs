@@ -1,4 +1,4 @@
-//! One model call of a turn.
+//! One response of a turn: that of its model, or the next step of its script.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +10,34 @@ use super::error::TurnError;
 use super::event_emitter::EventEmitter;
 use super::flight_recorder::FlightSlot;
 use super::progress::TurnProgress;
+use super::traits::{Model, Script, TurnLead};
 use super::turn_loop::Turn;
 use crate::chat::{ChatMessage, ToolCall, ToolSpec};
 use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, Images, mend_messages};
 use crate::tools::ToolContext;
 
 impl Turn<'_> {
-    /// Makes one model call; the last one allowed offers no tools.
+    /// Returns the next response.
     pub(super) async fn ask(&self, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
+        match self.lead {
+            TurnLead::Model(model) => self.ask_model(model, progress).await,
+            TurnLead::Script(script) => self.ask_script(script, progress),
+        }
+    }
+
+    fn ask_script(&self, script: &dyn Script, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
+        let mut response = script.next(progress)?;
+        CallIds::after(&[&self.conversation[..], &progress.messages[..]].concat()).settle(&mut response.tool_calls);
+        use_canonical_names(&mut response.tool_calls, |name| self.tools.canonical_name(name));
+        if response.tool_calls.is_empty() {
+            self.events.delta(Delta::Text(&response.text));
+        }
+        self.events.end_response();
+        Ok(response)
+    }
+
+    /// Makes one model call; the last one allowed offers no tools.
+    async fn ask_model(&self, model: &dyn Model, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
         let last_call = progress.tool_rounds >= self.limits.iterations;
         let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs(&progress.found_tools) };
         let mut messages = self.conversation.clone();
@@ -26,12 +46,12 @@ impl Turn<'_> {
             let ToolContext { turn, session, .. } = &self.tool_context;
             tracing::warn!(%turn, %session, %flaw, "the conversation was invalid for model services and was repaired");
         }
-        let images = self.images(&messages).await;
+        let images = self.images(model, &messages).await;
         if !images.is_empty() {
             messages = with_images_of_results(messages);
         }
         let request = ChatRequest {
-            model: self.model.name(),
+            model: model.name(),
             system: self.system.clone(),
             images,
             messages,
@@ -46,7 +66,7 @@ impl Turn<'_> {
             ids: CallIds::after(&request.messages),
         };
         self.flight.waits();
-        let response = self.model.chat(request, &sink).await;
+        let response = model.chat(request, &sink).await;
         self.flight.works();
         self.events.end_response();
         let mut response = response?;
@@ -60,9 +80,9 @@ impl Turn<'_> {
     }
 
     /// Returns the images that the messages name; none if no model that may answer takes images.
-    async fn images(&self, messages: &[ChatMessage]) -> Images {
+    async fn images(&self, model: &dyn Model, messages: &[ChatMessage]) -> Images {
         let has_images = messages.iter().any(|message| !images_of(message).is_empty());
-        if !has_images || !self.model.takes_images().await {
+        if !has_images || !model.takes_images().await {
             return Images::default();
         }
         self.image_loader.load(messages, &self.images).await

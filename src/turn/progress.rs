@@ -1,6 +1,6 @@
 //! The progress of a turn, read from its journal.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use super::think;
 use crate::chat::{ChatMessage, ImageRef, ToolCall, Usage, repeat_note};
 use crate::guard::Taint;
 use crate::llm::ChatResponse;
+use crate::postprocess::ModelUse;
 use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::usage::Costs;
 use crate::tools::{ToolAllowList, ToolResult};
@@ -27,6 +28,9 @@ pub struct ContextStep {
     pub to: i64,
     /// The user's message as the model reads it.
     pub user: String,
+    /// The message as it stays in the session, if that is not `user`: the model reads it within a template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
     /// The images of the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
@@ -35,6 +39,12 @@ pub struct ContextStep {
     /// The agent that answers; absent is the assistant, chosen by nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// The hash of the workflow that the turn follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<String>,
+    /// What the model used that chose the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<ModelUse>,
     /// How often the conversation was compacted because the model rejected it as too long.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub squeezed: u8,
@@ -56,9 +66,15 @@ pub struct ContextStep {
 }
 
 impl ContextStep {
-    /// Returns the user's message.
+    /// Returns the user's message as the model reads it.
     pub fn message(&self) -> ChatMessage {
         ChatMessage::User { content: self.user.clone(), images: self.images.clone() }
+    }
+
+    /// Returns the user's message as it stays in the session.
+    pub fn said_message(&self) -> ChatMessage {
+        let content = self.said.as_ref().unwrap_or(&self.user).clone();
+        ChatMessage::User { content, images: self.images.clone() }
     }
 }
 
@@ -123,6 +139,14 @@ pub struct OpenCall {
     pub interrupted: bool,
 }
 
+/// How a call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallFailure {
+    Repeatable,
+    /// It was refused, or may have taken effect.
+    Final,
+}
+
 /// What a turn has done so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TurnProgress {
@@ -131,6 +155,8 @@ pub struct TurnProgress {
     pub messages: Vec<ChatMessage>,
     /// Calls of the last response without a result, in order.
     pub open_calls: Vec<OpenCall>,
+    /// The calls that failed, by id.
+    pub failures: BTreeMap<String, CallFailure>,
     /// Responses that asked for tools.
     pub tool_rounds: u32,
     pub usage: Usage,
@@ -187,6 +213,10 @@ impl TurnProgress {
         match step {
             StepBody::Context(context) => {
                 self.taint.extend(context.taint.iter().cloned());
+                // A compacted context repeats it.
+                if let Some(used) = context.choice.as_ref().filter(|_| self.context.is_none()) {
+                    self.spending.add(&used.model, used.usage, used.cost.as_ref());
+                }
                 self.context = Some(context);
             }
             StepBody::Response { response, active_ms } => self.respond(response, active_ms),
@@ -204,6 +234,10 @@ impl TurnProgress {
                 self.allow_lists.extend(new);
                 for used in &result.model_use {
                     self.spending.add(&used.model, used.usage, used.cost.as_ref());
+                }
+                if !result.success {
+                    let failure = if result.is_final { CallFailure::Final } else { CallFailure::Repeatable };
+                    self.failures.insert(call_id.clone(), failure);
                 }
                 let mut content = result.render();
                 if let Some(open) = self.open_calls.iter().find(|open| open.call.id == call_id)
@@ -235,6 +269,7 @@ impl TurnProgress {
     pub fn close_calls(&mut self, reason: &str) {
         while let Some(OpenCall { call, interrupted }) = self.open_calls.first().cloned() {
             let reason = if interrupted { INTERRUPTED } else { reason };
+            self.failures.insert(call.id.clone(), CallFailure::Final);
             self.answer_call(&call.id, call.name, ToolResult::failed(reason).render(), Vec::new());
         }
     }

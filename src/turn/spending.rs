@@ -23,6 +23,10 @@ impl Spending {
     /// Counts a response in a turn that `asked` the model `PROVIDER/MODEL`.
     pub fn count(&mut self, response: &ChatResponse, asked: &str) {
         let name = if response.answered_by.is_empty() { asked } else { &response.answered_by };
+        // The steps of a workflow are no model's.
+        if name.is_empty() && response.usage == Usage::default() {
+            return;
+        }
         self.add(name, response.usage, response.cost.as_ref());
     }
 

@@ -175,16 +175,16 @@ impl Turn<'_> {
             match self.approvals.decide(call, &restriction, &context).await {
                 ApprovalDecision::Allowed => {}
                 ApprovalDecision::Approved => context.is_approved = true,
-                ApprovalDecision::Refused(error) => return ToolResult::failed(error).into(),
+                ApprovalDecision::Refused(error) => return ToolResult::failed_for_good(error).into(),
                 ApprovalDecision::Asked(outcome) => return *outcome,
             }
         }
         if let Some(error) = self.tools.refusal(call, &context) {
-            return ToolResult::failed(error).into();
+            return ToolResult::failed_for_good(error).into();
         }
         let once = self.tools.replay_of(call) == Some(ReplayPolicy::Once);
         if once && interrupted {
-            return ToolResult::failed(INTERRUPTED).into();
+            return ToolResult::failed_for_good(INTERRUPTED).into();
         }
         if once {
             let step = StepBody::ToolStarted { call_id: call.id.clone(), name: call.name.clone() };

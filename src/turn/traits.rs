@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::error::TurnError;
-use super::progress::StepBody;
+use super::progress::{StepBody, TurnProgress};
 use crate::chat::{ToolCall, ToolSpec};
 use crate::llm::{ChatRequest, ChatResponse, DeltaSink};
 use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolEffect, ToolOutcome};
@@ -27,6 +27,22 @@ pub trait Model: Send + Sync {
     /// # Errors
     /// No model answered, or a limit forbids to ask.
     async fn chat(&self, request: ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, TurnError>;
+}
+
+/// Decides what a turn does next from its progress alone, in the place of a model.
+pub trait Script: Send + Sync {
+    /// Returns the next response: the calls to make, or the answer. The same progress always gives the same.
+    ///
+    /// # Errors
+    /// The turn cannot go on.
+    fn next(&self, progress: &TurnProgress) -> Result<ChatResponse, TurnError>;
+}
+
+/// What leads a turn to its answer.
+#[derive(Clone, Copy)]
+pub enum TurnLead<'a> {
+    Model(&'a dyn Model),
+    Script(&'a dyn Script),
 }
 
 /// The tools that a turn may use.

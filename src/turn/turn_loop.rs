@@ -1,4 +1,4 @@
-//! The turn loop: from the message to the answer, a function of its inputs. Transport, tables and screens are behind [`Model`],
+//! The turn loop: from the message to the answer, a function of its inputs. Transport, tables and screens are behind [`TurnLead`],
 //! [`Tools`], [`Journal`] and [`EventEmitter`].
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::limits::TurnLimits;
 use super::progress::{StepBody, TurnProgress};
 use super::scope::TurnScope;
 use super::think;
-use super::traits::{Approvals, Journal, Model, Tools};
+use super::traits::{Approvals, Journal, Tools, TurnLead};
 use crate::chat::ChatMessage;
 use crate::llm::{ChatResponse, Cost};
 use crate::phrases::fill;
@@ -27,7 +27,7 @@ pub struct Turn<'a> {
     pub system: Arc<str>,
     /// The conversation so far, with this turn's message last.
     pub conversation: Vec<ChatMessage>,
-    pub model: &'a dyn Model,
+    pub lead: TurnLead<'a>,
     pub tools: &'a dyn Tools,
     pub tool_context: ToolContext,
     /// Reads the conversation's images.

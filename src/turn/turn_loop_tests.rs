@@ -17,7 +17,7 @@ use crate::phrases::{Locale, Phrases};
 use crate::tools::testing::context;
 use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolEffect, ToolOutcome, ToolResult};
 use crate::turn::flight_recorder::FlightRecorder;
-use crate::turn::traits::{ApprovalDecision, Approvals};
+use crate::turn::traits::{ApprovalDecision, Approvals, Model};
 
 type Response = Result<ChatResponse, TurnError>;
 
@@ -172,7 +172,7 @@ async fn run(script: Vec<Response>, mut progress: TurnProgress) -> Ran {
         scope: TurnScope { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases },
         system: "Be kind.".into(),
         conversation: vec![ChatMessage::user("hello")],
-        model: &model,
+        lead: TurnLead::Model(&model),
         tools: &tools,
         tool_context: ToolContext { cancel, ..context() },
         image_loader: &image_loader,

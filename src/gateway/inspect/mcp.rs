@@ -69,7 +69,7 @@ impl Inspector {
         let server = self.mcp_server(name)?;
         let begun = Instant::now();
         let was_running = server.status().state == McpServerState::Running;
-        let listing = server.refresh().await.map_err(|error| InspectError::Failed(error.text))?;
+        let listing = server.test().await.map_err(|error| InspectError::Failed(error.text))?;
         let took = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let available = listing.tools.iter().filter(|tool| server.config.has_tool(&tool.own_name)).count();
         Ok(json!({

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use daoyou_channels::settings::Secret;
@@ -107,6 +108,9 @@ pub(in crate::mcp) struct McpConnection {
     pub transport: &'static str,
     _subscription: Option<AbortOnDropHandle<()>>,
 }
+
+/// The most bytes of all pages of a list, as JSON.
+const MAX_LIST: usize = 4 << 20;
 
 impl McpConnection {
     /// Connects, and agrees on a version of the protocol.
@@ -272,7 +276,7 @@ impl McpConnection {
             ListKind::Resources | ListKind::Templates => capabilities.resources.is_some(),
             ListKind::Prompts => capabilities.prompts.is_some(),
         };
-        let (mut entries, mut cursor, mut seen) = (Vec::new(), None, HashSet::new());
+        let (mut entries, mut cursor, mut seen, mut room) = (Vec::new(), None, HashSet::new(), MAX_LIST);
         if !has_list {
             return Ok((entries, false));
         }
@@ -283,7 +287,13 @@ impl McpConnection {
                 page => page?,
             };
             if let Some(Value::Array(found)) = page.get_mut(kind.key()).map(Value::take) {
-                entries.extend(found);
+                for entry in found {
+                    // An array of numbers takes many times its text.
+                    let size = entry.to_string().len();
+                    let Some(left) = room.checked_sub(size) else { return Ok((entries, true)) };
+                    room = left;
+                    entries.push(entry);
+                }
             }
             if entries.len() > kind.limit() {
                 entries.truncate(kind.limit());
@@ -360,7 +370,12 @@ impl Begin {
     {
         let Self { server, era, ended } = self;
         let changed = Arc::new(Notify::new());
-        let events = ClientEvents { server: server.clone(), root, changed: Arc::clone(&changed) };
+        let events = ClientEvents {
+            server: server.clone(),
+            root,
+            changed: Arc::clone(&changed),
+            has_refused: AtomicBool::new(false),
+        };
         let legacy = ProtocolVersion::LATEST_WITH_INITIALIZE;
         let lifecycle = match era {
             ProtocolEra::Initialize => ClientLifecycleMode::Initialize,

@@ -2,6 +2,7 @@
 #![expect(deprecated, reason = "servers before 2026-07-28 ask for roots and for answers of the model")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
@@ -19,11 +20,15 @@ pub(super) struct ClientEvents {
     pub root: Option<String>,
     /// Notified when one of the server's lists has changed.
     pub changed: Arc<Notify>,
+    /// A refusal was logged: a server may ask again and again.
+    pub has_refused: AtomicBool,
 }
 
 impl ClientEvents {
     fn refuse<T>(&self, method: &'static str) -> Result<T, ErrorData> {
-        tracing::warn!(server = self.server, method, "an MCP server asked for what daoyou does not give: refused");
+        if !self.has_refused.swap(true, Ordering::Relaxed) {
+            tracing::warn!(server = self.server, method, "an MCP server asked for what daoyou does not give: refused");
+        }
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
     }
 }

@@ -60,6 +60,7 @@ pub(super) async fn connect(
 impl SseClient {
     async fn open(&self, url: &str) -> Result<Response, String> {
         let mut token = self.tokens.token(None).await?;
+        let mut is_renewed = false;
         loop {
             let mut request = self.client.get(url).headers(self.headers.clone()).header(ACCEPT, "text/event-stream");
             if let Some(token) = &token {
@@ -67,11 +68,11 @@ impl SseClient {
             }
             let response = request.send().await.map_err(|error| error_chain(&error.without_url()))?;
             let fresh = match response.status().as_u16() {
-                401 if self.tokens.is_set() => self.tokens.token(token.as_deref()).await?,
+                401 if self.tokens.is_set() && !is_renewed => self.tokens.token(token.as_deref()).await?,
                 _ => token.clone(),
             };
             if fresh != token {
-                token = fresh;
+                (token, is_renewed) = (fresh, true);
                 continue;
             }
             if !response.status().is_success() {

@@ -95,10 +95,7 @@ impl IncomingMessages {
     }
 
     fn count_noise(&mut self, bytes: &[u8]) -> Result<(), Option<String>> {
-        if bytes.trim_ascii().is_empty() {
-            return Ok(());
-        }
-        if self.noise_lines < LOGGED_NOISE {
+        if self.noise_lines < LOGGED_NOISE && !bytes.trim_ascii().is_empty() {
             let text = crate::text::truncate(&crate::text::one_line(&String::from_utf8_lossy(bytes)), 200);
             tracing::debug!(server = self.server, text, "an MCP server printed something that is no message");
         }
@@ -201,14 +198,17 @@ pub(super) fn connect(
 async fn read_messages(reader: &mut OwnedReadHalf, incoming: &mut IncomingMessages) -> Option<String> {
     let (mut received, mut chunk, mut searched) = (Vec::new(), vec![0; CHUNK], 0);
     loop {
+        let mut begin = 0;
         while let Some(end) = received[searched..].iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = received.drain(..=searched + end).collect();
-            searched = 0;
-            if let Err(fault) = incoming.pass(&line).await {
+            let end = searched + end;
+            if let Err(fault) = incoming.pass(&received[begin..=end]).await {
                 return fault;
             }
+            (begin, searched) = (end + 1, end + 1);
         }
+        drop(received.drain(..begin));
         searched = received.len();
+        tokio::task::consume_budget().await;
         if received.len() > MAX_MESSAGE {
             return Some(format!("it sent a message of more than {}", format_size(MAX_MESSAGE as u64)));
         }

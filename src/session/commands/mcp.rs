@@ -8,6 +8,7 @@ use super::history::shorten;
 use super::slash_command::{CommandReply, ModelPrompt, SessionChange};
 use crate::mcp::{ListedPrompt, McpServer, McpServerState, McpServers, PromptArgument, prompt_text};
 use crate::phrases::{Phrases, fill};
+use crate::text::plain_line;
 use crate::text::truncate;
 
 /// The most characters of a prompt's description, of a name that is repeated, and of an error.
@@ -72,12 +73,14 @@ fn describe(server: &McpServer, phrases: &Phrases) -> String {
         return format!("{line}\n{}", phrases.no_mcp_prompts);
     }
     let prompt_line = |prompt: &ListedPrompt| {
+        // These are words of the server.
+        let shown = |text: &str| shorten(&plain_line(text), MAX_NAME).replace('`', "'");
         let arguments = prompt.arguments.iter().map(|PromptArgument { name, required, .. }| match required {
-            true => format!(" {name}=…"),
-            false => format!(" [{name}=…]"),
+            true => format!(" {}=…", shown(name)),
+            false => format!(" [{}=…]", shown(name)),
         });
-        let usage = format!("/mcp {} {}{}", server.name, prompt.name, arguments.collect::<String>());
-        format!("- `{}` - {}", usage.replace('`', "'"), shorten(&prompt.description, MAX_DESCRIPTION))
+        let usage = format!("/mcp {} {}{}", server.name, shown(&prompt.name), arguments.collect::<String>());
+        format!("- `{usage}` - {}", shorten(&plain_line(&prompt.description), MAX_DESCRIPTION))
     };
     let lines = prompts.iter().take(LISTED_PROMPTS).map(prompt_line).collect::<Vec<_>>().join("\n");
     format!("{line}\n\n{}\n{lines}", phrases.mcp_prompts_are)
@@ -93,7 +96,11 @@ async fn ask(server: &Arc<McpServer>, name: &str, arguments: &str, phrases: &Phr
         None => server.refresh().await.map_err(|error| error.text)?,
     };
     let Some(prompt) = listing.prompts.iter().find(|prompt| prompt.name == name) else {
-        let names = listing.prompts.iter().take(LISTED_PROMPTS).map(|prompt| format!("`{}`", prompt.name));
+        let names = listing
+            .prompts
+            .iter()
+            .take(LISTED_PROMPTS)
+            .map(|prompt| format!("`{}`", shorten(&plain_line(&prompt.name), MAX_NAME)));
         let names = names.collect::<Vec<_>>().join(", ");
         return Err(fill(phrases.unknown_mcp_prompt, &[&server.name, &shorten(name, MAX_NAME), &names]));
     };

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions};
 use daoyou_channels::Trust;
 
 use super::foreign;
@@ -12,6 +14,7 @@ use super::run::{CommandOutcome, OutputSink, run};
 use super::server_process::{ServerCommand, ServerProcess, ServerSocket, ServerStartError};
 use crate::guard::{
     self, CommandLimits, ExecRequest, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode, SandboxPolicy,
+    create_dir_beneath,
 };
 use crate::tools::private_folders::{FolderVisibility, PrivateFolders};
 use crate::tools::{ExecConfig, ToolContext};
@@ -24,6 +27,9 @@ pub(in crate::tools) const COMMAND_BYTES: usize = 100_000;
 const COLLECTED_BYTES: usize = 2_000_000;
 /// The variables of the gateway's environment that commands see, in addition to `LC_*` and configured ones.
 const PASSED_VARIABLES: [&str; 5] = ["PATH", "LANG", "TERM", "TZ", "USER"];
+/// The folders and files of the workspace that are part of the system prompt, or tasks of the agent.
+const INSTRUCTION_FOLDERS: [&str; 3] = ["skills", ".claude", ".agents"];
+const INSTRUCTION_FILES: [&str; 5] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "HEARTBEAT.md"];
 /// The PATH for commands if the gateway has none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -162,15 +168,19 @@ impl CommandRunner {
     ) -> Result<(ServerProcess, ServerSocket), ServerStartError> {
         let ServerCommand { words, environment: own, home, network, is_sandboxed } = command;
         let words: Vec<_> = words.iter().map(|word| quote_word(word)).collect();
-        // Its input is its output, a socket.
-        let script = format!("exec {} <&1", words.join(" "));
-        let request = self.shared_request(script, Trust::Owner).await;
+        // Its input is its output, a socket. It begins in its own folder: what the agent writes into the workspace must not become code of a
+        // program with network and secrets.
+        let script = format!("cd \"$HOME\" && exec {} <&1", words.join(" "));
+        let mut visibility = self.deps.private.default_visibility();
+        visibility.hidden.extend(foreign::folders());
+        let request = self.request_seeing(script, visibility, Trust::Owner).await;
         let mut request = request.map_err(ServerStartError::lasting)?;
         match &mut request.sandbox {
             Some(policy) if is_sandboxed => {
                 policy.network = network;
                 policy.write.extend(home.clone());
                 request.own.extend(home.clone());
+                request.read_only = self.instructions().map_err(ServerStartError::lasting)?;
             }
             _ => request = ExecRequest { sandbox: None, bwrap: None, hidden: Vec::new(), shown: Vec::new(), ..request },
         }
@@ -183,6 +193,29 @@ impl CommandRunner {
             environment.push((name, value));
         }
         ServerProcess::start(&self.deps.exe, &environment, &request).await
+    }
+
+    /// Returns the files and folders that become part of the system prompt or tasks of the agent. Missing ones are made, empty.
+    fn instructions(&self) -> Result<Vec<PathBuf>, String> {
+        let failed = |error: std::io::Error| format!("the workspace: {error}");
+        let workspace = Dir::open_ambient_dir(&self.deps.workspace, ambient_authority()).map_err(failed)?;
+        for folder in INSTRUCTION_FOLDERS {
+            create_dir_beneath(&workspace, Path::new(folder)).map_err(failed)?;
+        }
+        for file in INSTRUCTION_FILES {
+            let made = workspace.open_with(file, OpenOptions::new().write(true).create_new(true));
+            match made {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(failed(error)),
+                _ => {}
+            }
+        }
+        let names = INSTRUCTION_FOLDERS.iter().chain(&INSTRUCTION_FILES);
+        Ok(names.map(|name| self.deps.workspace.join(name)).collect())
+    }
+
+    /// Returns true if private folders can be hidden from commands on this machine.
+    pub fn hides_folders(&self) -> bool {
+        sandbox_of(self.config.sandbox, &self.deps.exe).is_ok_and(|sandbox| sandbox == Sandbox::Namespaces)
     }
 
     /// Returns the folders, relative to the workspace, that a process which serves several conversations does not see.
@@ -225,6 +258,7 @@ impl CommandRunner {
                 }),
                 hidden: Vec::new(),
                 shown: Vec::new(),
+                read_only: Vec::new(),
                 own: Vec::new(),
                 limits: self.limits(),
                 background: None,

@@ -28,6 +28,9 @@ const BOOTSTRAP_LIMIT: usize = 20_000;
 /// The largest file that is read, in bytes.
 const BOOTSTRAP_FILE_LIMIT: u64 = 1_000_000;
 
+/// The most prompts that are kept: one for each agent, kind of sender, and what limits it.
+const MAX_CACHED: usize = 64;
+
 const SECTION_BREAK: &str = "\n\n---\n\n";
 
 const IDENTITY: &str = "You are daoyou (道友, a companion on the way), a personal assistant in a gateway: people write to \
@@ -43,7 +46,7 @@ pub struct SystemPrompt {
     /// For outside senders.
     no_skills: Arc<SkillList>,
     /// The prompt of each agent, and the one for outside senders.
-    cached: Mutex<HashMap<(String, bool), CachedPrompt>>,
+    cached: Mutex<HashMap<PromptKey, CachedPrompt>>,
 }
 
 /// The agent that a system prompt is for. The default is the assistant.
@@ -88,6 +91,9 @@ impl SystemText {
     }
 }
 
+/// The name of the agent; whether the sender is an outside one, and whether the agent knows nothing of the user; the skills that it sees.
+type PromptKey = (String, bool, bool, Option<BTreeSet<String>>);
+
 struct CachedPrompt {
     stamps: FileStamps,
     skills: Arc<SkillList>,
@@ -115,7 +121,10 @@ impl SystemPrompt {
         let is_private = trust == Trust::Untrusted;
         let stamps = BOOTSTRAP_FILES.map(|name| stamp(&self.workspace.root().join(name)));
         let mut cached = self.cached.lock();
-        let key = (agent.name.to_owned(), is_private);
+        let key = (agent.name.to_owned(), is_private, agent.is_without_memory, agent.skills.cloned());
+        if cached.len() > MAX_CACHED {
+            cached.clear();
+        }
         let fresh = match cached.remove(&key) {
             Some(known) if known.stamps == stamps && Arc::ptr_eq(&known.skills, &skills) => known,
             _ => {

@@ -1,0 +1,476 @@
+//! `workflow.yaml`: read, and checked so that no fault of it is left for a turn.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use daoyou_channels::text::hex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use serde_saphyr::Spanned;
+use serde_saphyr::options::DuplicateKeyPolicy;
+use sha2::{Digest, Sha256};
+
+use crate::text::{BoundedTemplate, one_line, truncate};
+use crate::tools::{canonical_name, nearest_tool};
+
+/// The file of a profile's folder that holds its workflow, if the profile names no other.
+pub const WORKFLOW_FILE: &str = "workflow.yaml";
+/// The most steps, and the most inputs.
+const MAX_STEPS: usize = 50;
+const MAX_INPUTS: usize = 20;
+/// The most repetitions of a step that fails.
+const MAX_RETRIES: u32 = 5;
+/// The longest name of a step or an input, and the longest description, in characters.
+const MAX_ID: usize = 40;
+const MAX_DESCRIPTION: usize = 500;
+/// The deepest nesting, and the most events of the YAML.
+const MAX_DEPTH: usize = 32;
+const MAX_EVENTS: usize = 20_000;
+/// The names that templates may use.
+const NAMES: [&str; 3] = ["input", "inputs", "steps"];
+const FIELDS: [&str; 3] = ["output", "status", "error"];
+/// The tool that hands a task to an agent.
+pub(super) const SPAWN: &str = "spawn";
+
+/// The steps of an agent.
+#[derive(Debug)]
+pub struct Workflow {
+    /// SHA-256 of the file: a turn goes on only with the workflow that it began with.
+    pub hash: String,
+    pub inputs: BTreeMap<String, InputFields>,
+    /// Each stage begins when the one before has ended; its steps run side by side.
+    pub(super) stages: Vec<Vec<WorkflowStep>>,
+    /// `None`: the outputs of the last stage.
+    pub(super) output: Option<BoundedTemplate>,
+}
+
+/// A step of a workflow.
+#[derive(Debug)]
+pub(super) struct WorkflowStep {
+    pub id: String,
+    pub line: u64,
+    pub action: StepAction,
+    pub when: Option<BoundedTemplate>,
+    pub retries: u32,
+    pub on_error: OnError,
+}
+
+/// What a step does.
+#[derive(Debug)]
+pub(super) enum StepAction {
+    Agent { agent: String, model: Option<String>, prompt: BoundedTemplate },
+    Tool { tool: String, arguments: Vec<(String, ArgumentTemplate)> },
+}
+
+/// An argument of a tool; each text in it is a template.
+#[derive(Debug)]
+pub(super) enum ArgumentTemplate {
+    Literal(Value),
+    Text(Box<BoundedTemplate>),
+    List(Vec<ArgumentTemplate>),
+    Map(Vec<(String, ArgumentTemplate)>),
+}
+
+/// What happens to the workflow when a step has failed each time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum OnError {
+    #[default]
+    Stop,
+    Continue,
+}
+
+/// An input, besides the message itself.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct InputFields {
+    pub description: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+    pub required: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkflowFields {
+    #[serde(default)]
+    inputs: BTreeMap<String, Option<InputFields>>,
+    steps: Vec<Spanned<StepFields>>,
+    output: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct StepFields {
+    id: String,
+    agent: Option<String>,
+    model: Option<String>,
+    prompt: Option<String>,
+    tool: Option<String>,
+    arguments: Option<Map<String, Value>>,
+    when: Option<String>,
+    retries: Option<u32>,
+    on_error: Option<OnError>,
+    parallel: Option<Vec<Spanned<StepFields>>>,
+}
+
+/// The state of a step, for templates.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct StepState {
+    pub output: String,
+    /// `done`, `failed` or `skipped`.
+    pub status: &'static str,
+    /// Why it failed; empty otherwise.
+    pub error: String,
+}
+
+/// The values of the names in templates.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct WorkflowValues {
+    /// The message.
+    pub input: String,
+    pub inputs: BTreeMap<String, Value>,
+    pub steps: BTreeMap<String, StepState>,
+}
+
+/// The line, if known, and what is wrong.
+type Fault = (Option<u64>, String);
+
+impl Workflow {
+    /// Reads a workflow.
+    ///
+    /// # Errors
+    /// What is wrong, with its line if that is known, as `line 7: step "a": …`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Self::read(text).map_err(|(line, wrong)| match line {
+            Some(line) => format!("line {line}: {wrong}"),
+            None => wrong,
+        })
+    }
+
+    fn read(text: &str) -> Result<Self, Fault> {
+        let options = serde_saphyr::options! {
+            budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_events: MAX_EVENTS },
+            duplicate_keys: DuplicateKeyPolicy::Error,
+            with_snippet: false,
+        };
+        let source = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let fields: WorkflowFields = serde_saphyr::from_str_with_options(source, options).map_err(|error| {
+            let line = error.location().map(|location| location.line());
+            (line, truncate(&one_line(&error.without_snippet().to_string()), MAX_DESCRIPTION))
+        })?;
+        let inputs = inputs_of(fields.inputs).map_err(|wrong| (None, wrong))?;
+        let mut reader = StepReader { known: WorkflowValues::example(&inputs), ids: BTreeSet::new() };
+        let mut stages = Vec::new();
+        for Spanned { value, referenced, .. } in fields.steps {
+            stages.push(reader.stage(value, referenced.line())?);
+        }
+        if reader.ids.is_empty() || reader.ids.len() > MAX_STEPS {
+            return Err((None, format!("has {} steps; a workflow has 1 to {MAX_STEPS}", reader.ids.len())));
+        }
+        let output = fields.output.map(|source| template(&source, &reader.known)).transpose();
+        let output = output.map_err(|wrong| (None, format!("output: {wrong}")))?;
+        Ok(Self { hash: hex(&Sha256::digest(text.as_bytes())), inputs, stages, output })
+    }
+
+    pub(super) fn steps(&self) -> impl Iterator<Item = &WorkflowStep> {
+        self.stages.iter().flatten()
+    }
+
+    /// Returns the agents of its steps.
+    pub fn agents(&self) -> BTreeSet<&str> {
+        self.steps().filter_map(|step| step.agent()).collect()
+    }
+
+    /// Returns each step that runs a tool: its line, its id, and the tool's own name.
+    pub fn tools(&self) -> impl Iterator<Item = (u64, &str, &str)> {
+        self.steps().filter_map(|step| match &step.action {
+            StepAction::Tool { tool, .. } => Some((step.line, step.id.as_str(), tool.as_str())),
+            StepAction::Agent { .. } => None,
+        })
+    }
+
+    /// Returns the line and the id of the first step of this agent.
+    pub fn step_of(&self, agent: &str) -> Option<(u64, &str)> {
+        let step = self.steps().find(|step| step.agent() == Some(agent))?;
+        Some((step.line, &step.id))
+    }
+
+    /// Returns the workflow for people and programs.
+    pub fn to_json(&self) -> Value {
+        let step = |step: &WorkflowStep| match &step.action {
+            StepAction::Agent { agent, .. } => json!({"id": step.id, "agent": agent}),
+            StepAction::Tool { tool, .. } => json!({"id": step.id, "tool": tool}),
+        };
+        json!({"inputs": self.inputs, "steps": self.steps().map(step).collect::<Vec<_>>()})
+    }
+}
+
+impl WorkflowStep {
+    fn agent(&self) -> Option<&str> {
+        match &self.action {
+            StepAction::Agent { agent, .. } => Some(agent),
+            StepAction::Tool { .. } => None,
+        }
+    }
+}
+
+impl WorkflowValues {
+    fn example(inputs: &BTreeMap<String, InputFields>) -> Self {
+        let value = |input: &InputFields| input.default.clone().unwrap_or_else(|| "example".into());
+        let inputs = inputs.iter().map(|(name, input)| (name.clone(), value(input))).collect();
+        Self { input: "example".to_owned(), inputs, steps: BTreeMap::new() }
+    }
+}
+
+fn inputs_of(fields: BTreeMap<String, Option<InputFields>>) -> Result<BTreeMap<String, InputFields>, String> {
+    if fields.len() > MAX_INPUTS {
+        return Err(format!("has {} inputs; there are {MAX_INPUTS} at most", fields.len()));
+    }
+    let mut inputs = BTreeMap::new();
+    for (name, input) in fields {
+        let input = input.unwrap_or_default();
+        check_id(&name).map_err(|wrong| format!("inputs: {wrong}"))?;
+        if name == "input" {
+            return Err("inputs: input is the message, and always there; give it another name".to_owned());
+        }
+        if input.required && input.default.is_some() {
+            return Err(format!("inputs.{name} has a default, so it is not required"));
+        }
+        if input.description.chars().count() > MAX_DESCRIPTION {
+            return Err(format!("inputs.{name}: the description is longer than {MAX_DESCRIPTION} characters"));
+        }
+        inputs.insert(name, input);
+    }
+    Ok(inputs)
+}
+
+/// Checks a name that templates use as it is.
+fn check_id(id: &str) -> Result<(), String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let begins = id.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if begins && id.len() <= MAX_ID && id.chars().all(is_plain) {
+        return Ok(());
+    }
+    let shown = truncate(&one_line(id), 2 * MAX_ID);
+    Err(format!("{shown:?} is no name; one has 1 to {MAX_ID} of a-z, 0-9 and _, and begins with a letter"))
+}
+
+/// Reads steps in their order.
+struct StepReader {
+    /// Examples of all that the next step may use.
+    known: WorkflowValues,
+    ids: BTreeSet<String>,
+}
+
+impl StepReader {
+    fn stage(&mut self, fields: StepFields, line: u64) -> Result<Vec<WorkflowStep>, Fault> {
+        let StepFields { parallel: Some(group), .. } = fields else {
+            let step = self.step(fields, line)?;
+            self.end_stage([&step]);
+            return Ok(vec![step]);
+        };
+        let others = StepFields { parallel: None, ..fields };
+        if !others.is_empty() {
+            return Err((Some(line), "beside parallel there are no other keys; put them on its steps".to_owned()));
+        }
+        if group.is_empty() {
+            return Err((Some(line), "parallel has no steps".to_owned()));
+        }
+        let mut steps = Vec::new();
+        for Spanned { value, referenced, .. } in group {
+            if value.parallel.is_some() {
+                return Err((Some(referenced.line()), "parallel stands in no other parallel".to_owned()));
+            }
+            steps.push(self.step(value, referenced.line())?);
+        }
+        self.end_stage(&steps);
+        Ok(steps)
+    }
+
+    /// Makes the outputs of steps known to those that come later.
+    fn end_stage<'a>(&mut self, steps: impl IntoIterator<Item = &'a WorkflowStep>) {
+        let example = StepState { output: "example".to_owned(), status: "done", error: String::new() };
+        self.known.steps.extend(steps.into_iter().map(|step| (step.id.clone(), example.clone())));
+    }
+
+    fn step(&mut self, fields: StepFields, line: u64) -> Result<WorkflowStep, Fault> {
+        let at = |wrong: String| (Some(line), wrong);
+        check_id(&fields.id).map_err(|wrong| at(format!("a step has an id: {wrong}")))?;
+        let id = fields.id.clone();
+        if !self.ids.insert(id.clone()) {
+            return Err(at(format!("two steps have the id {id:?}")));
+        }
+        self.checked(fields, line).map_err(|wrong| at(format!("step {id:?}: {wrong}")))
+    }
+
+    fn checked(&self, fields: StepFields, line: u64) -> Result<WorkflowStep, String> {
+        let StepFields { id, agent, model, prompt, tool, arguments, when, retries, on_error, parallel: _ } = fields;
+        let action = match (agent, tool) {
+            (Some(agent), None) => {
+                if arguments.is_some() {
+                    return Err("arguments are for a tool; an agent has a prompt".to_owned());
+                }
+                let prompt = prompt.ok_or("has no prompt; say what the agent is to do")?;
+                let prompt = template(&prompt, &self.known).map_err(|wrong| format!("prompt: {wrong}"))?;
+                StepAction::Agent { agent, model, prompt }
+            }
+            (None, Some(tool)) => {
+                if prompt.is_some() || model.is_some() {
+                    return Err("prompt and model are for an agent; a tool has arguments".to_owned());
+                }
+                let arguments = arguments.unwrap_or_default().into_iter().map(|(name, value)| {
+                    let argument = ArgumentTemplate::new(value, &self.known);
+                    argument.map(|value| (name.clone(), value)).map_err(|wrong| format!("arguments.{name}: {wrong}"))
+                });
+                StepAction::Tool { tool: tool_of(&tool)?, arguments: arguments.collect::<Result<_, _>>()? }
+            }
+            _ => return Err("has one of agent and tool".to_owned()),
+        };
+        let condition = |when: String| template(&format!("{{% if {} %}}1{{% endif %}}", when.trim()), &self.known);
+        let when = when.map(condition).transpose().map_err(|wrong| format!("when: {wrong}"))?;
+        let retries = retries.unwrap_or_default();
+        if retries > MAX_RETRIES {
+            return Err(format!("retries = {retries} is too many; it is {MAX_RETRIES} at most"));
+        }
+        Ok(WorkflowStep { id, line, action, when, retries, on_error: on_error.unwrap_or_default() })
+    }
+}
+
+impl StepFields {
+    fn is_empty(&self) -> bool {
+        let Self { id, agent, model, prompt, tool, arguments, when, retries, on_error, parallel } = self;
+        let texts = [agent, model, prompt, tool, when];
+        id.is_empty()
+            && texts.iter().all(|text| text.is_none())
+            && arguments.is_none()
+            && retries.is_none()
+            && on_error.is_none()
+            && parallel.is_none()
+    }
+}
+
+/// Returns a tool's own name. Those of an MCP server are known only when it runs.
+fn tool_of(name: &str) -> Result<String, String> {
+    match canonical_name(name) {
+        Some(SPAWN) => Err("spawn is what a step with an agent does: write agent and prompt".to_owned()),
+        Some(own) => Ok(own.to_owned()),
+        None if name.contains("__") => Ok(name.to_owned()),
+        None => {
+            let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
+            Err(format!("{:?} is no tool{near}", truncate(&one_line(name), 80)))
+        }
+    }
+}
+
+impl ArgumentTemplate {
+    fn new(value: Value, known: &WorkflowValues) -> Result<Self, String> {
+        Ok(match value {
+            Value::String(source) => Self::Text(Box::new(template(&source, known)?)),
+            Value::Array(list) => {
+                Self::List(list.into_iter().map(|value| Self::new(value, known)).collect::<Result<_, _>>()?)
+            }
+            Value::Object(map) => {
+                let fields = map.into_iter().map(|(name, value)| Ok((name, Self::new(value, known)?)));
+                Self::Map(fields.collect::<Result<_, String>>()?)
+            }
+            literal => Self::Literal(literal),
+        })
+    }
+
+    /// Returns the argument with these values.
+    ///
+    /// # Errors
+    /// A template cannot be rendered with them.
+    pub fn render(&self, values: &WorkflowValues) -> Result<Value, String> {
+        Ok(match self {
+            Self::Literal(value) => value.clone(),
+            Self::Text(template) => Value::String(template.render(values)?),
+            Self::List(list) => Value::Array(list.iter().map(|one| one.render(values)).collect::<Result<_, _>>()?),
+            Self::Map(map) => {
+                let fields = map.iter().map(|(name, one)| Ok((name.clone(), one.render(values)?)));
+                Value::Object(fields.collect::<Result<_, String>>()?)
+            }
+        })
+    }
+}
+
+/// Compiles a template, and renders it with examples of what is known at its place.
+fn template(source: &str, known: &WorkflowValues) -> Result<BoundedTemplate, String> {
+    let template = BoundedTemplate::new(source, "a workflow", &NAMES)?;
+    // Also in a branch that the examples do not take.
+    for path in template.paths() {
+        let mut parts = path.split('.');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("steps"), Some(step), field) => {
+                if !known.steps.contains_key(step) {
+                    let steps = known.steps.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+                    let steps = if steps.is_empty() { "none".to_owned() } else { steps };
+                    return Err(format!("{path:?}: no step {step:?} has ended here; those before are {steps}"));
+                }
+                if let Some(field) = field.filter(|field| !FIELDS.contains(field)) {
+                    return Err(format!("{path:?}: a step has no {field:?}; it has {}", FIELDS.join(", ")));
+                }
+            }
+            (Some("inputs"), Some(name), _) if !known.inputs.contains_key(name) => {
+                return Err(format!("{path:?}: there is no input {name:?}; add it to inputs"));
+            }
+            _ => {}
+        }
+    }
+    template.render(known)?;
+    Ok(template)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workflow_is_read_or_refused_with_line_and_reason() {
+        let step = |more: &str| format!("steps:\n  - id: a\n    tool: exec\n  - id: b\n{more}");
+        let agent = |more: &str| step(&format!("    agent: coder\n    prompt: p\n{more}"));
+        for (text, expected) in [
+            ("a: [".to_owned(), "line "),
+            ("output: x".to_owned(), "missing field `steps`"),
+            ("steps: []".to_owned(), "has 0 steps; a workflow has 1 to 50"),
+            ("steps:\n  - id: a\n    tool: exec\n    retry: 1".to_owned(), "line 4: "),
+            ("steps:\n  - id: a\n    tool: exec\nsteeps: 1".to_owned(), "line 4: "),
+            (step("    tool: exek"), "line 4: step \"b\": \"exek\" is no tool; the nearest is \"exec\""),
+            (step("    tool: spawn"), "line 4: step \"b\": spawn is what a step with an agent does"),
+            (step(""), "line 4: step \"b\": has one of agent and tool"),
+            (step("    agent: coder"), "line 4: step \"b\": has no prompt"),
+            (step("    agent: coder\n    tool: exec"), "has one of agent and tool"),
+            (step("    agent: coder\n    prompt: x\n    arguments: {}"), "arguments are for a tool"),
+            (step("    tool: exec\n    prompt: x"), "prompt and model are for an agent"),
+            (agent("  - id: a\n    tool: exec"), "line 7: two steps have the id \"a\""),
+            (agent("  - id: a b\n    tool: exec"), "line 7: a step has an id: \"a b\" is no name"),
+            (agent("    retries: 6"), "retries = 6 is too many; it is 5 at most"),
+            (agent("    on_error: ignore"), "unknown variant `ignore`"),
+            (
+                agent("    when: steps.c.output"),
+                "when: \"steps.c.output\": no step \"c\" has ended here; those before are a",
+            ),
+            (agent("    when: steps.b.output"), "no step \"b\" has ended here"),
+            (agent("    when: steps.a.outptu"), "a step has no \"outptu\"; it has output, status, error"),
+            (agent("    when: false and inputs.x"), "there is no input \"x\""),
+            (agent("    when: weather"), "no name \"weather\"; there are input, inputs, steps"),
+            (agent("output: '{{ steps.z.output }}'"), "output: \"steps.z.output\": no step \"z\""),
+            (agent("inputs:\n  input: {}"), "input is the message"),
+            (agent("inputs:\n  x: {required: true, default: 1}"), "inputs.x has a default"),
+            (agent("inputs:\n  x: {type: text}"), "unknown field `type`"),
+            (
+                "steps:\n  - parallel:\n      - id: a\n        tool: exec\n      - id: b\n        tool: exec\n        \
+                 arguments: {command: '{{ steps.a.output }}'}"
+                    .to_owned(),
+                "line 5: step \"b\": arguments.command: \"steps.a.output\": no step \"a\" has ended here; those before are none",
+            ),
+            ("steps:\n  - parallel: []".to_owned(), "line 2: parallel has no steps"),
+            ("steps:\n  - id: x\n    parallel: [{id: a, tool: exec}]".to_owned(), "line 2: beside parallel"),
+        ] {
+            let wrong = Workflow::parse(&text).map(|_| ()).unwrap_err();
+            assert!(wrong.contains(expected), "{text}\n{wrong}");
+        }
+        let many: String = (0..=MAX_STEPS).map(|at| format!("  - {{id: s{at}, tool: exec}}\n")).collect();
+        assert!(Workflow::parse(&format!("steps:\n{many}")).map(|_| ()).unwrap_err().contains("has 51 steps"));
+    }
+}
