@@ -80,13 +80,13 @@ pub(super) async fn ask(
     end: AskEnd,
     progress: ProgressReporter,
 ) -> Result<CallToolResult, String> {
-    let message = inbound(agent.as_ref(), args, &session)?;
+    let message = inbound(agent.as_ref(), &args, &session)?;
     let events = agent.events();
     let id = agent.accept(message).await?;
     PendingAsk { agent: agent.clone(), id, session, end, progress, events }.run().await
 }
 
-fn inbound(agent: &dyn AgentAccess, args: McpAskArgs, session: &AskSession) -> Result<InboundMessage, String> {
+fn inbound(agent: &dyn AgentAccess, args: &McpAskArgs, session: &AskSession) -> Result<InboundMessage, String> {
     let text = args.message.trim();
     if text.is_empty() {
         return Err("message is empty".to_owned());
