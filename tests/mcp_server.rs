@@ -261,8 +261,8 @@ async fn both_eras_of_http_work_and_need_the_token() {
         (post(&gateway, &initialize(OLD)).header("host", "evil.example"), 403),
         (post(&gateway, &hello).header("mcp-session-id", "unknown"), 404),
         (post(&gateway, &hello), 400),
-        (post(&gateway, &json!(1)), 422),
-        (post(&gateway, &json!({"jsonrpc": "2.0"})), 422),
+        (post(&gateway, &json!(1)), 400),
+        (post(&gateway, &json!({"jsonrpc": "2.0"})), 400),
         (http_client().get(gateway.url("/mcp/stream?connection=x")).bearer_auth(gateway.token()), 404),
     ] {
         let shown = format!("{request:?}");
