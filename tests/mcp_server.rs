@@ -178,7 +178,9 @@ async fn a_program_asks_over_standard_input_and_sees_progress() {
     let other = json!({"message": "and", "session": "other"});
     let answer = client.request(&call(7, "ask", &other)).await;
     assert_eq!(answer["result"]["_meta"]["daoyou/session"], "mcp:other");
-    assert!(!model.requests().last().unwrap().to_string().contains("which files"));
+    let request = model.requests().last().unwrap().clone();
+    let is_answer = |message: &Value| message["role"] == "assistant";
+    assert!(!request["messages"].as_array().unwrap().iter().any(is_answer), "a session of its own: {request}");
     let (text, is_error) = said(&client.request(&call(8, "ask", &json!({"message": "hi", "agent": "nobody"}))).await);
     assert!(is_error && text.contains("nobody"), "{text}");
     drop(client.input);
@@ -258,9 +260,9 @@ async fn both_eras_of_http_work_and_need_the_token() {
         (post(&gateway, &initialize(OLD)).header("origin", "https://evil.example"), 403),
         (post(&gateway, &initialize(OLD)).header("host", "evil.example"), 403),
         (post(&gateway, &hello).header("mcp-session-id", "unknown"), 404),
-        (post(&gateway, &hello), 422),
-        (post(&gateway, &json!(1)), 422),
-        (post(&gateway, &json!({"jsonrpc": "2.0"})), 422),
+        (post(&gateway, &hello), 400),
+        (post(&gateway, &json!(1)), 400),
+        (post(&gateway, &json!({"jsonrpc": "2.0"})), 400),
         (http_client().get(gateway.url("/mcp/stream?connection=x")).bearer_auth(gateway.token()), 404),
     ] {
         let shown = format!("{request:?}");
@@ -315,7 +317,7 @@ async fn memory_jobs_channels_and_sessions_are_tools() {
 async fn an_ask_outlives_the_gateway_and_the_bridge_reconnects() {
     let model = Model::start().await;
     let gate = Gate::new();
-    model.on("slow", [Reply::text("lost").held_by(&gate), Reply::text("slow done")]);
+    model.on("slow", [Reply::text("slow done").held_by(&gate)]);
     model.on("next", [Reply::text("next done")]);
     let mut gateway = Gateway::start(Setup::new().model(&model)).await;
     let mut client = StdioClient::connect(&gateway).await;

@@ -35,7 +35,7 @@ impl ConversationTurn<'_> {
         let opened = chains.led_by(Some(Orchestrator::Plain)).open(&wanted, "", parking.on_answer()).await;
         let chain = match opened {
             Ok(chain) => chain,
-            Err(error) => return self.without_model(wanted, error, mark).await.map(parked),
+            Err(error) => return self.without_model(wanted, error, mark).await.map(|outcome| parked(&outcome)),
         };
         let middleware = &self.conversations.middleware;
         let models = &chains.models;
@@ -58,7 +58,7 @@ impl ConversationTurn<'_> {
             {
                 Some(error) => {
                     let (failures, providers) = (chain.failures(), chain.providers());
-                    return self.park(ModelOutage { error, failures, providers, mark }).await.map(parked);
+                    return self.park(ModelOutage { error, failures, providers, mark }).await.map(|outcome| parked(&outcome));
                 }
                 None => return Err(error),
             },
@@ -81,7 +81,7 @@ impl ConversationTurn<'_> {
     }
 }
 
-fn parked(outcome: ConversationOutcome) -> AgentChoice {
+fn parked(outcome: &ConversationOutcome) -> AgentChoice {
     AgentChoice::Parked { look_again: matches!(outcome, ConversationOutcome::Parked { look_again: true }) }
 }
 

@@ -52,7 +52,7 @@ pub async fn run(session: Option<&str>, environment: &CommandEnvironment) -> any
         gateway: Some((LineReader::new(read), write)),
         handshake: Handshake::default(),
         pending: HashMap::new(),
-        out: output::protocol_stdout(),
+        out: output::protocol_output(),
     };
     bridge.run(LineReader::new(tokio::io::stdin())).await?;
     Ok(CommandExit::Ok)
@@ -83,7 +83,7 @@ struct McpBridge<Out> {
 impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
     async fn run<In: AsyncRead + Unpin>(&mut self, mut input: LineReader<In>) -> anyhow::Result<()> {
         loop {
-            let from_gateway = async {
+            let take_gateway_line = async {
                 match &mut self.gateway {
                     Some((read, _)) => read.next().await,
                     None => std::future::pending().await,
@@ -91,22 +91,22 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
             };
             tokio::select! {
                 line = input.next() => match line.context("standard input")? {
-                    Some(Line::Complete(line)) => self.from_client(line).await?,
-                    Some(Line::TooLong) => {
+                    Some(BridgeLine::Complete(line)) => self.take_client_line(line).await?,
+                    Some(BridgeLine::TooLong) => {
                         self.answer(&Value::Null, &format!("a message has more than {MAX_LINE} bytes")).await?;
                     }
                     None => return self.finish().await,
                 },
-                line = from_gateway => match line {
-                    Ok(Some(Line::Complete(line))) => self.from_gateway(&line).await?,
-                    Ok(Some(Line::TooLong)) => output::print_note("an answer of the gateway is too long and was left out"),
+                line = take_gateway_line => match line {
+                    Ok(Some(BridgeLine::Complete(line))) => self.take_gateway_line(&line).await?,
+                    Ok(Some(BridgeLine::TooLong)) => output::print_note("an answer of the gateway is too long and was left out"),
                     Ok(None) | Err(_) => self.lose_gateway().await?,
                 },
             }
         }
     }
 
-    async fn from_client(&mut self, line: Vec<u8>) -> anyhow::Result<()> {
+    async fn take_client_line(&mut self, line: Vec<u8>) -> anyhow::Result<()> {
         let message: Value = serde_json::from_slice(&line).unwrap_or_default();
         let method = message["method"].as_str().unwrap_or_default().to_owned();
         let id = message.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
@@ -133,7 +133,7 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
         Ok(())
     }
 
-    async fn from_gateway(&mut self, line: &[u8]) -> anyhow::Result<()> {
+    async fn take_gateway_line(&mut self, line: &[u8]) -> anyhow::Result<()> {
         let message: Value = serde_json::from_slice(line).unwrap_or_default();
         if message.get("method").is_none() {
             self.pending.remove(&message["id"].to_string());
@@ -188,7 +188,7 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
         }
         loop {
             let answer = tokio::time::timeout(RESTART_LIMIT, read.next()).await;
-            let Ok(Ok(Some(Line::Complete(line)))) = answer else { return Ok(false) };
+            let Ok(Ok(Some(BridgeLine::Complete(line)))) = answer else { return Ok(false) };
             let message: Value = serde_json::from_slice(&line).unwrap_or_default();
             if message["id"] == *id {
                 break;
@@ -212,8 +212,8 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
             return Ok(());
         }
         while let Ok(Some(line)) = read.next().await {
-            if let Line::Complete(line) = line {
-                self.from_gateway(&line).await?;
+            if let BridgeLine::Complete(line) = line {
+                self.take_gateway_line(&line).await?;
             }
         }
         Ok(())
@@ -230,7 +230,7 @@ async fn send(to: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> std::io::Resul
 
 /// A line of one side.
 #[derive(Debug, PartialEq, Eq)]
-enum Line {
+enum BridgeLine {
     /// With its line break, if it has one.
     Complete(Vec<u8>),
     /// It was longer than [`MAX_LINE`], and was dropped.
@@ -251,12 +251,12 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 
     /// Returns the next line; `None` at the end.
-    async fn next(&mut self) -> std::io::Result<Option<Line>> {
+    async fn next(&mut self) -> std::io::Result<Option<BridgeLine>> {
         loop {
             let available = self.from.fill_buf().await?;
             if available.is_empty() {
                 let rest = std::mem::take(&mut self.line);
-                return Ok((!rest.is_empty()).then_some(Line::Complete(rest)));
+                return Ok((!rest.is_empty()).then_some(BridgeLine::Complete(rest)));
             }
             let end = available.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
             let length = end.unwrap_or(available.len());
@@ -270,9 +270,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             if end.is_some() {
                 let line = std::mem::take(&mut self.line);
                 return Ok(Some(if std::mem::take(&mut self.is_dropping) {
-                    Line::TooLong
+                    BridgeLine::TooLong
                 } else {
-                    Line::Complete(line)
+                    BridgeLine::Complete(line)
                 }));
             }
         }
@@ -293,7 +293,7 @@ mod tests {
         while let Some(line) = lines.next().await.unwrap() {
             found.push(line);
         }
-        let complete = |text: &str| Line::Complete(text.as_bytes().to_vec());
-        assert_eq!(found, [complete("a\n"), Line::TooLong, complete("b\n"), complete("c")]);
+        let complete = |text: &str| BridgeLine::Complete(text.as_bytes().to_vec());
+        assert_eq!(found, [complete("a\n"), BridgeLine::TooLong, complete("b\n"), complete("c")]);
     }
 }

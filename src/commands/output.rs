@@ -85,7 +85,7 @@ pub fn stdout() -> Stdout {
 }
 
 /// Standard output of a command that speaks a protocol with another program: nothing is cleaned, and nothing else is printed there.
-pub fn protocol_stdout() -> tokio::io::Stdout {
+pub fn protocol_output() -> tokio::io::Stdout {
     tokio::io::stdout()
 }
 

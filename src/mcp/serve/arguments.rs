@@ -12,7 +12,7 @@ use crate::tools::tool_spec;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AskArgs {
+pub(super) struct McpAskArgs {
     /// What to ask or to order, or the answer to the agent's question.
     pub message: String,
     /// The conversation: a name of your own, or a key of list_sessions. Default: one for this connection.
@@ -23,14 +23,14 @@ pub(super) struct AskArgs {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RememberArgs {
+pub(super) struct McpRememberArgs {
     /// One fact, as a sentence that is understood alone.
     pub content: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RecallArgs {
+pub(super) struct McpRecallArgs {
     /// What to search in memories and conversations.
     pub query: String,
     /// 1 to 100, default 10.
@@ -141,16 +141,16 @@ impl ServerTool {
             ToolAnnotations::from_raw(None, Some(read_only), Some(destructive), Some(idempotent), Some(open))
         };
         match self {
-            Self::Ask => self.with_arguments::<AskArgs>(
+            Self::Ask => self.with_arguments::<McpAskArgs>(
                 "Ask the owner's agent daoyou, which has its own tools, memory and channels, and wait for its reply. It remembers \
                  the session's earlier messages. A question in the result is answered by the next ask in the session.",
                 hint(false, true, false, true),
             ),
-            Self::Remember => self.with_arguments::<RememberArgs>(
+            Self::Remember => self.with_arguments::<McpRememberArgs>(
                 "Store a fact in daoyou's long-term memory.",
                 hint(false, false, true, false),
             ),
-            Self::Recall => self.with_arguments::<RecallArgs>(
+            Self::Recall => self.with_arguments::<McpRecallArgs>(
                 "Search daoyou's memories and conversations.",
                 hint(true, false, true, false),
             ),
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn unknown_and_missing_arguments_are_named() {
-        let parse_ask = |value: Value| parse::<AskArgs>(value.as_object().cloned().unwrap_or_default()).err();
+        let parse_ask = |value: Value| parse::<McpAskArgs>(value.as_object().cloned().unwrap_or_default()).err();
         for (arguments, expected) in [
             (serde_json::json!({"message": "hi"}), None),
             (serde_json::json!({}), Some("missing field `message`")),

@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::arguments::AskArgs;
+use super::arguments::McpAskArgs;
 use super::progress::{INTERVAL, ProgressReporter};
 use super::{AgentAccess, MCP_CHANNEL};
 use crate::text::{plain_line, truncate};
@@ -75,18 +75,18 @@ impl AskSession {
 /// Asks, and waits for the reply, a question, or an end of the request.
 pub(super) async fn ask(
     agent: &Arc<dyn AgentAccess>,
-    args: AskArgs,
+    args: McpAskArgs,
     session: AskSession,
     end: AskEnd,
     progress: ProgressReporter,
 ) -> Result<CallToolResult, String> {
-    let message = inbound(agent.as_ref(), args, &session)?;
+    let message = inbound(agent.as_ref(), &args, &session)?;
     let events = agent.events();
     let id = agent.accept(message).await?;
     PendingAsk { agent: agent.clone(), id, session, end, progress, events }.run().await
 }
 
-fn inbound(agent: &dyn AgentAccess, args: AskArgs, session: &AskSession) -> Result<InboundMessage, String> {
+fn inbound(agent: &dyn AgentAccess, args: &McpAskArgs, session: &AskSession) -> Result<InboundMessage, String> {
     let text = args.message.trim();
     if text.is_empty() {
         return Err("message is empty".to_owned());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,6 +12,7 @@ use rmcp::ServiceExt;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +28,10 @@ const MAX_STREAMS: usize = 100;
 const SESSION_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 /// The largest message of a client, in bytes: the longest text of `ask`, in which JSON may escape bytes.
 const MAX_MESSAGE: usize = 4 * 1024 * 1024;
+/// The media type of messages.
+const JSON: &[u8] = b"application/json";
+/// The error code of JSON-RPC for what is no request.
+const INVALID_REQUEST: i32 = -32_600;
 /// What clients of a full server wait.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
@@ -71,7 +77,12 @@ impl McpEndpoint {
         if begins && self.sessions.sessions.read().await.len() >= MAX_SESSIONS {
             return full(&format!("{MAX_SESSIONS} MCP sessions are open; end one, or try again later"));
         }
+        let is_json = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(JSON));
         let response = self.http.handle(request).await;
+        // rmcp blames the media type of a body that it cannot read.
+        if is_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            return no_message();
+        }
         response.map(Body::new)
     }
 
@@ -93,6 +104,13 @@ impl McpEndpoint {
             Err(error) => tracing::debug!(%error, "an MCP client did not begin as the protocol asks"),
         }
     }
+}
+
+/// 400 for a body that is no message of the protocol.
+fn no_message() -> Response {
+    let message = "the body is no JSON-RPC message: one JSON object with jsonrpc, method, and id for a request";
+    let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": INVALID_REQUEST, "message": message } });
+    (StatusCode::BAD_REQUEST, Json(error)).into_response()
 }
 
 /// 503 for a client that finds no room.

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::AgentAccess;
 use super::arguments::{
-    AskArgs, ListSessionsArgs, RecallArgs, RememberArgs, ScheduleArgs, SendArgs, ServerTool, parse,
+    ListSessionsArgs, McpAskArgs, McpRecallArgs, McpRememberArgs, ScheduleArgs, SendArgs, ServerTool, parse,
 };
 use super::ask::{AskEnd, AskSession, ask, session_name_of};
 use super::progress::ProgressReporter;
@@ -70,11 +70,11 @@ impl McpHandler {
         match tool {
             ServerTool::Ask => self.ask(parse(arguments)?, context).await,
             ServerTool::Remember => {
-                let RememberArgs { content } = parse(arguments)?;
+                let McpRememberArgs { content } = parse(arguments)?;
                 Ok(as_json(&self.agent.remember(&content).await?))
             }
             ServerTool::Recall => {
-                let RecallArgs { query, limit } = parse(arguments)?;
+                let McpRecallArgs { query, limit } = parse(arguments)?;
                 Ok(as_json(&self.agent.recall(&query, limit).await?))
             }
             ServerTool::Schedule => {
@@ -94,7 +94,7 @@ impl McpHandler {
         }
     }
 
-    async fn ask(&self, args: AskArgs, context: &RequestContext<RoleServer>) -> Result<CallToolResult, String> {
+    async fn ask(&self, args: McpAskArgs, context: &RequestContext<RoleServer>) -> Result<CallToolResult, String> {
         // Without sessions of the protocol, the end of a request is how a client cancels it.
         let stands_alone = self.transport == ServedTransport::Http
             && context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);

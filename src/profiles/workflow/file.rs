@@ -57,7 +57,7 @@ pub(super) struct WorkflowStep {
 /// What a step does.
 #[derive(Debug)]
 pub(super) enum StepAction {
-    Agent { agent: String, model: Option<String>, prompt: BoundedTemplate },
+    Agent { agent: String, model: Option<String>, prompt: Box<BoundedTemplate> },
     Tool { tool: String, arguments: Vec<(String, ArgumentTemplate)> },
 }
 
@@ -312,7 +312,7 @@ impl StepReader {
                 }
                 let prompt = prompt.ok_or("has no prompt; say what the agent is to do")?;
                 let prompt = template(&prompt, &self.known).map_err(|wrong| format!("prompt: {wrong}"))?;
-                StepAction::Agent { agent, model, prompt }
+                StepAction::Agent { agent, model, prompt: Box::new(prompt) }
             }
             (None, Some(tool)) => {
                 if prompt.is_some() || model.is_some() {
