@@ -6,7 +6,7 @@ use super::turn_agent::TurnAgent;
 use crate::chat::{ChatMessage, ToolCall, without_notes};
 use crate::llm::ChatResponse;
 use crate::memory::written;
-use crate::profiles::{CallEnd, CallResult, NextStep, StepCall, Workflow, WorkflowStop, next_step};
+use crate::profiles::{CallEnd, CallResult, StepCall, Workflow, WorkflowNext, WorkflowStop, next_step};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::progress::{CallFailure, ContextStep, TurnProgress};
 use crate::turn::traits::Script;
@@ -51,8 +51,8 @@ impl Script for WorkflowScript {
             ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
         });
         match next_step(&self.0, message, &results.collect::<Vec<_>>()) {
-            Ok(NextStep::Answer(text)) => Ok(ChatResponse { text, ..ChatResponse::default() }),
-            Ok(NextStep::Calls(calls)) => Ok(response_of(calls)),
+            Ok(WorkflowNext::Answer(text)) => Ok(ChatResponse { text, ..ChatResponse::default() }),
+            Ok(WorkflowNext::Calls(calls)) => Ok(response_of(calls)),
             Err(WorkflowStop::Input(reason)) => Err(TurnError::new(ErrorCode::WorkflowInput, "turn").with([reason])),
             Err(WorkflowStop::Step(reason)) => Err(TurnError::new(ErrorCode::Workflow, "turn").with([reason])),
         }

@@ -19,4 +19,4 @@ pub use manifest::PROFILE_FILE;
 pub use profile::{AgentProfile, BranchChoice, BranchValues, ChosenAgent, DEFAULT_AGENT};
 pub use prompt::{AgentPrompt, PastMessage, PastTask, PromptValues, UserPreference};
 pub use routes::RouteConfig;
-pub use workflow::{CallEnd, CallResult, NextStep, StepCall, Workflow, WorkflowStop, next_step};
+pub use workflow::{CallEnd, CallResult, StepCall, Workflow, WorkflowNext, WorkflowStop, next_step};

@@ -51,7 +51,7 @@ pub(super) struct WorkflowStep {
     pub action: StepAction,
     pub when: Option<BoundedTemplate>,
     pub retries: u32,
-    pub on_error: OnError,
+    pub on_error: StepFailurePolicy,
 }
 
 /// What a step does.
@@ -73,7 +73,7 @@ pub(super) enum ArgumentTemplate {
 /// What happens to the workflow when a step has failed each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum OnError {
+pub(super) enum StepFailurePolicy {
     #[default]
     Stop,
     Continue,
@@ -109,7 +109,7 @@ struct StepFields {
     arguments: Option<Map<String, Value>>,
     when: Option<String>,
     retries: Option<u32>,
-    on_error: Option<OnError>,
+    on_error: Option<StepFailurePolicy>,
     parallel: Option<Vec<Spanned<StepFields>>>,
 }
 

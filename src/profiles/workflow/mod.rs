@@ -5,4 +5,4 @@ mod file;
 mod next;
 
 pub use file::{WORKFLOW_FILE, Workflow};
-pub use next::{CallEnd, CallResult, NextStep, StepCall, WorkflowStop, next_step};
+pub use next::{CallEnd, CallResult, StepCall, WorkflowNext, WorkflowStop, next_step};

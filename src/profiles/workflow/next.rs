@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::file::{OnError, SPAWN, StepAction, StepState, Workflow, WorkflowStep, WorkflowValues};
+use super::file::{SPAWN, StepAction, StepFailurePolicy, StepState, Workflow, WorkflowStep, WorkflowValues};
 use crate::text::{one_line, truncate};
 
 /// The longest reason of a failed step, in characters.
@@ -40,7 +40,7 @@ pub struct StepCall {
 
 /// What a workflow does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NextStep {
+pub enum WorkflowNext {
     Calls(Vec<StepCall>),
     Answer(String),
 }
@@ -59,7 +59,7 @@ pub enum WorkflowStop {
 ///
 /// # Errors
 /// The message lacks an input, a step has failed, or a template cannot be rendered with these values.
-pub fn next_step(workflow: &Workflow, message: &str, results: &[CallResult<'_>]) -> Result<NextStep, WorkflowStop> {
+pub fn next_step(workflow: &Workflow, message: &str, results: &[CallResult<'_>]) -> Result<WorkflowNext, WorkflowStop> {
     let mut values = values_of(workflow, message).map_err(WorkflowStop::Input)?;
     let mut left = results.iter();
     for stage in &workflow.stages {
@@ -89,7 +89,7 @@ pub fn next_step(workflow: &Workflow, message: &str, results: &[CallResult<'_>])
             if calls.is_empty() {
                 break;
             }
-            let Some(answers) = left.as_slice().get(..calls.len()) else { return Ok(NextStep::Calls(calls)) };
+            let Some(answers) = left.as_slice().get(..calls.len()) else { return Ok(WorkflowNext::Calls(calls)) };
             left.nth(calls.len() - 1);
             pending = Vec::new();
             for (step, CallResult { end, text }) in calling.into_iter().zip(answers) {
@@ -107,7 +107,7 @@ pub fn next_step(workflow: &Workflow, message: &str, results: &[CallResult<'_>])
         }
         values.steps.extend(ended.into_iter().map(|(id, state)| (id.clone(), state)));
     }
-    answer(workflow, &values).map(NextStep::Answer).map_err(WorkflowStop::Step)
+    answer(workflow, &values).map(WorkflowNext::Answer).map_err(WorkflowStop::Step)
 }
 
 fn answer(workflow: &Workflow, values: &WorkflowValues) -> Result<String, String> {
@@ -159,11 +159,11 @@ impl WorkflowStep {
     fn failed(&self, reason: &str, attempts: u32) -> Result<StepState, WorkflowStop> {
         let error = truncate(&one_line(reason.strip_prefix("Error: ").unwrap_or(reason)), MAX_REASON);
         match self.on_error {
-            OnError::Continue => Ok(StepState { output: String::new(), status: "failed", error }),
-            OnError::Stop if attempts > 1 => {
+            StepFailurePolicy::Continue => Ok(StepState { output: String::new(), status: "failed", error }),
+            StepFailurePolicy::Stop if attempts > 1 => {
                 Err(WorkflowStop::Step(format!("step {} failed {attempts} times: {error}", self.id)))
             }
-            OnError::Stop => Err(WorkflowStop::Step(format!("step {} failed: {error}", self.id))),
+            StepFailurePolicy::Stop => Err(WorkflowStop::Step(format!("step {} failed: {error}", self.id))),
         }
     }
 }
@@ -257,10 +257,10 @@ output: '{{ steps.good.output }}|{{ steps.good.error }}|{{ steps.bad.output }}|{
         CallResult { end: CallEnd::FailedForGood, text }
     }
 
-    fn shown(next: Result<NextStep, WorkflowStop>) -> String {
+    fn shown(next: Result<WorkflowNext, WorkflowStop>) -> String {
         match next {
-            Ok(NextStep::Answer(text)) => format!("= {text}"),
-            Ok(NextStep::Calls(calls)) => {
+            Ok(WorkflowNext::Answer(text)) => format!("= {text}"),
+            Ok(WorkflowNext::Calls(calls)) => {
                 let one = |call: StepCall| format!("{}.{} {}", call.step, call.attempt, call.tool);
                 calls.into_iter().map(one).collect::<Vec<_>>().join(", ")
             }
@@ -289,10 +289,10 @@ output: '{{ steps.good.output }}|{{ steps.good.error }}|{{ steps.bad.output }}|{
         ] {
             assert_eq!(shown(next_step(&flow, "the sea", &results)), expected, "{results:?}");
         }
-        let Ok(NextStep::Calls(calls)) = next_step(&flow, "the sea", &[ok("F")]) else { panic!("calls") };
+        let Ok(WorkflowNext::Calls(calls)) = next_step(&flow, "the sea", &[ok("F")]) else { panic!("calls") };
         let arguments: Value = serde_json::from_str(&calls[0].arguments).unwrap();
         assert_eq!(arguments, json!({"task": "Good of F, kind", "label": "good", "agent": "coder", "wait": true}));
-        let Ok(NextStep::Calls(calls)) = next_step(&flow, "{{ x }}", &[]) else { panic!("calls") };
+        let Ok(WorkflowNext::Calls(calls)) = next_step(&flow, "{{ x }}", &[]) else { panic!("calls") };
         let arguments: Value = serde_json::from_str(&calls[0].arguments).unwrap();
         assert_eq!(arguments, json!({"query": "{{ x }}", "count": 3}), "a message is no template");
     }
@@ -329,7 +329,7 @@ output: '{{ steps.good.output }}|{{ steps.good.error }}|{{ steps.bad.output }}|{
         fn each_workflow_ends(ends in prop::collection::vec(0..3_u8, 20), texts in prop::collection::vec("[a-z]{0,3}", 20)) {
             let flow = Workflow::parse(FLOW).unwrap();
             let (mut results, mut seen) = (Vec::new(), std::collections::BTreeSet::new());
-            while let Ok(NextStep::Calls(calls)) = next_step(&flow, "m", &results) {
+            while let Ok(WorkflowNext::Calls(calls)) = next_step(&flow, "m", &results) {
                 for call in calls {
                     prop_assert!(call.attempt == 1 || seen.contains(&(call.step.clone(), call.attempt - 1)));
                     prop_assert!(seen.insert((call.step, call.attempt)));
