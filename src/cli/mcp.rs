@@ -31,8 +31,9 @@ pub enum McpCommand {
     },
     /// Serve daoyou itself as an MCP server on standard input and output, for another program
     ///
-    /// A gateway must run. It offers the tools ask, remember, recall, schedule, send and list_sessions.
-    #[command(after_help = "Examples:\n  claude mcp add daoyou -- daoyou mcp serve\n  daoyou mcp serve --session work")]
+    /// A gateway must run. It offers the tools ask, remember, recall, schedule, send and list_sessions. Claude Code takes it by
+    /// `claude mcp add daoyou -- daoyou mcp serve`.
+    #[command(after_help = "Examples:\n  daoyou mcp serve\n  daoyou mcp serve --session work")]
     Serve {
         /// The session of `ask`, by default one for each run
         #[arg(long)]

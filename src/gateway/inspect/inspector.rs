@@ -19,6 +19,7 @@ use crate::gateway::runtime::Runtime;
 use crate::home::Home;
 use crate::live::Live;
 use crate::llm::Models;
+use crate::mcp::MCP_CHANNEL;
 use crate::profiles::AgentDirectory;
 use crate::query::{GatewayQuery, Inspect, InspectError, ManualToolRun};
 use crate::store::overview::{StoreOverview, overview};
@@ -62,7 +63,9 @@ pub struct RunningInspector {
 impl RunningInspector {
     /// Creates the inspector of a gateway that is being built, with its channels.
     pub fn new(home: Home, channels: &[Arc<dyn Channel>], running: RunningParts) -> Self {
-        let channels = channels.iter().map(|channel| (channel.name().to_owned(), Ok(channel.clone()))).collect();
+        // The channel of MCP clients has no settings, and nothing that could be tested.
+        let channels = channels.iter().filter(|channel| channel.name() != MCP_CHANNEL);
+        let channels = channels.map(|channel| (channel.name().to_owned(), Ok(channel.clone()))).collect();
         Self { home, channels: Arc::new(channels), running }
     }
 
