@@ -517,10 +517,10 @@ async fn a_conditional_agent_chooses_by_the_message() {
 async fn a_model_chooses_the_agent_by_what_the_message_is_about() {
     let (model, cheap) = (Model::start().await, Model::start().await);
     let gate = Gate::new();
-    cheap.on("mend the program", [Reply::text("1")]);
-    cheap.on("put it into French", [Reply::text("<think>hm</think>2.")]);
-    cheap.on("no idea", [Reply::text("the coder, I think")]);
-    cheap.on("slow one", [Reply::text("2")]);
+    cheap.on("mend the program", [Reply::text("1").usage(10, 1)]);
+    cheap.on("put it into French", [Reply::text("<think>hm</think>2.").usage(10, 1)]);
+    cheap.on("no idea", [Reply::text("the coder, I think").usage(10, 1)]);
+    cheap.on("slow one", [Reply::text("2").usage(70, 1)]);
     model.on("slow one", [Reply::text("lent").held_by(&gate)]);
     let branch = |pairs: &[(&str, &str)]| {
         let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), toml::Value::from(*value)));
@@ -568,6 +568,6 @@ async fn a_model_chooses_the_agent_by_what_the_message_is_about() {
     assert!(system(model.requests().last().unwrap()).starts_with("You are a translator."));
     let shown = gateway.run(&["turns", "show", &id]).await;
     assert!(shown.stdout.contains("agent translator"), "{shown:?}");
-    let usage = gateway.json(&["usage"]).await.to_string();
-    assert!(usage.contains("cheap/small"), "{usage}");
+    let cost = gateway.ask("in", "c", "/cost").await;
+    assert!(cost.contains("`cheap/small`: 100 tokens in"), "of the last choice, and of those before: {cost}");
 }

@@ -58,7 +58,10 @@ impl ConversationTurn<'_> {
             {
                 Some(error) => {
                     let (failures, providers) = (chain.failures(), chain.providers());
-                    return self.park(ModelOutage { error, failures, providers, mark }).await.map(|outcome| parked(&outcome));
+                    return self
+                        .park(ModelOutage { error, failures, providers, mark })
+                        .await
+                        .map(|outcome| parked(&outcome));
                 }
                 None => return Err(error),
             },
