@@ -91,14 +91,14 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
             };
             tokio::select! {
                 line = input.next() => match line.context("standard input")? {
-                    Some(BridgeLine::Complete(line)) => self.from_client(line).await?,
+                    Some(BridgeLine::Complete(line)) => self.forward_request(line).await?,
                     Some(BridgeLine::TooLong) => {
                         self.answer(&Value::Null, &format!("a message has more than {MAX_LINE} bytes")).await?;
                     }
                     None => return self.finish().await,
                 },
                 line = from_gateway => match line {
-                    Ok(Some(BridgeLine::Complete(line))) => self.from_gateway(&line).await?,
+                    Ok(Some(BridgeLine::Complete(line))) => self.forward_answer(&line).await?,
                     Ok(Some(BridgeLine::TooLong)) => output::print_note("an answer of the gateway is too long and was left out"),
                     Ok(None) | Err(_) => self.lose_gateway().await?,
                 },
@@ -106,7 +106,7 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
         }
     }
 
-    async fn from_client(&mut self, line: Vec<u8>) -> anyhow::Result<()> {
+    async fn forward_request(&mut self, line: Vec<u8>) -> anyhow::Result<()> {
         let message: Value = serde_json::from_slice(&line).unwrap_or_default();
         let method = message["method"].as_str().unwrap_or_default().to_owned();
         let id = message.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
@@ -133,7 +133,7 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
         Ok(())
     }
 
-    async fn from_gateway(&mut self, line: &[u8]) -> anyhow::Result<()> {
+    async fn forward_answer(&mut self, line: &[u8]) -> anyhow::Result<()> {
         let message: Value = serde_json::from_slice(line).unwrap_or_default();
         if message.get("method").is_none() {
             self.pending.remove(&message["id"].to_string());
@@ -213,7 +213,7 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
         }
         while let Ok(Some(line)) = read.next().await {
             if let BridgeLine::Complete(line) = line {
-                self.from_gateway(&line).await?;
+                self.forward_answer(&line).await?;
             }
         }
         Ok(())

@@ -75,7 +75,7 @@ impl AskSession {
 /// Asks, and waits for the reply, a question, or an end of the request.
 pub(super) async fn ask(
     agent: &Arc<dyn AgentAccess>,
-    args: McpAskArgs,
+    args: &McpAskArgs,
     session: AskSession,
     end: AskEnd,
     progress: ProgressReporter,
@@ -86,7 +86,7 @@ pub(super) async fn ask(
     PendingAsk { agent: agent.clone(), id, session, end, progress, events }.run().await
 }
 
-fn inbound(agent: &dyn AgentAccess, args: McpAskArgs, session: &AskSession) -> Result<InboundMessage, String> {
+fn inbound(agent: &dyn AgentAccess, args: &McpAskArgs, session: &AskSession) -> Result<InboundMessage, String> {
     let text = args.message.trim();
     if text.is_empty() {
         return Err("message is empty".to_owned());
