@@ -75,7 +75,7 @@ impl AskSession {
 /// Asks, and waits for the reply, a question, or an end of the request.
 pub(super) async fn ask(
     agent: &Arc<dyn AgentAccess>,
-    args: McpAskArgs,
+    args: &McpAskArgs,
     session: AskSession,
     end: AskEnd,
     progress: ProgressReporter,

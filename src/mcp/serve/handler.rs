@@ -68,7 +68,7 @@ impl McpHandler {
     ) -> Result<CallToolResult, String> {
         let arguments = request.arguments.unwrap_or_default();
         match tool {
-            ServerTool::Ask => self.ask(parse(arguments)?, context).await,
+            ServerTool::Ask => self.ask(&parse(arguments)?, context).await,
             ServerTool::Remember => {
                 let McpRememberArgs { content } = parse(arguments)?;
                 Ok(as_json(&self.agent.remember(&content).await?))
@@ -94,7 +94,7 @@ impl McpHandler {
         }
     }
 
-    async fn ask(&self, args: McpAskArgs, context: &RequestContext<RoleServer>) -> Result<CallToolResult, String> {
+    async fn ask(&self, args: &McpAskArgs, context: &RequestContext<RoleServer>) -> Result<CallToolResult, String> {
         // Without sessions of the protocol, the end of a request is how a client cancels it.
         let stands_alone = self.transport == ServedTransport::Http
             && context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
