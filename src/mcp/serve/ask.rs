@@ -80,7 +80,7 @@ pub(super) async fn ask(
     end: AskEnd,
     progress: ProgressReporter,
 ) -> Result<CallToolResult, String> {
-    let message = inbound(agent.as_ref(), &args, &session)?;
+    let message = inbound(agent.as_ref(), args, &session)?;
     let events = agent.events();
     let id = agent.accept(message).await?;
     PendingAsk { agent: agent.clone(), id, session, end, progress, events }.run().await
