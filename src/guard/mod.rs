@@ -10,6 +10,7 @@ mod closed_folders;
 mod confine;
 mod egress;
 mod entries;
+mod file_version;
 mod jail;
 mod jail_error;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub(crate) use beneath::{create_dir_beneath, open_beneath, sync_folder};
 pub use confine::{CONFINE_COMMAND, confine_main};
 pub use egress::{EgressClient, EgressError, EgressRules, HostPattern};
 pub use entries::{EntryFacts, JailEntry};
+pub use file_version::FileVersion;
 pub(crate) use jail::quote_controls;
 pub use jail::{FileContent, Jail, OpenFile};
 pub use jail_error::JailError;

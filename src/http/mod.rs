@@ -26,7 +26,6 @@ mod limits;
 mod stream;
 
 mod error;
-mod file_stamp;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::file_stamp::FileStamp;
+use crate::guard::FileVersion;
 
 /// `[gateway.tls]`: serve HTTPS. Both files or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -52,7 +52,7 @@ struct CertificateFiles {
     key: PathBuf,
 }
 
-type Stamps = [Option<FileStamp>; 2];
+type Stamps = [Option<FileVersion>; 2];
 
 impl ReloadingTls {
     /// Reads both files; `~/` is the folder `user`.
@@ -110,7 +110,7 @@ impl ReloadingTls {
 
 impl CertificateFiles {
     fn stamps(&self) -> Stamps {
-        [FileStamp::read(&self.cert), FileStamp::read(&self.key)]
+        [FileVersion::of_target(&self.cert), FileVersion::of_target(&self.key)]
     }
 
     fn read(&self) -> Result<Arc<ServerConfig>, (TlsFile, String)> {

@@ -12,8 +12,8 @@ use daoyou_channels::{BodyShare, ClientAddr, HttpError};
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 
-use super::file_stamp::FileStamp;
 use super::login_attempts::LoginAttempts;
+use crate::guard::FileVersion;
 use crate::home::Home;
 
 /// Checks the token of requests.
@@ -34,7 +34,7 @@ enum TokenSource {
 struct TokenFile {
     home: Home,
     path: PathBuf,
-    read: Mutex<Option<(FileStamp, Secret)>>,
+    read: Mutex<Option<(FileVersion, Secret)>>,
 }
 
 impl TokenAuth {
@@ -103,7 +103,7 @@ impl TokenSource {
 impl TokenFile {
     fn matches(&self, token: &[u8]) -> bool {
         // The stamp is read first, so that a write in between is noticed next time.
-        let stamp = FileStamp::read(&self.path);
+        let stamp = FileVersion::of_target(&self.path);
         let mut read = self.read.lock();
         if read.as_ref().map(|(stamp, _)| *stamp) != stamp {
             *read = match (stamp, self.home.read_token()) {

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::discovery::{FILE_NAMES, SkillFile, SkillFileVersion, SkillSource, SkillsConfig, SourceScan, reason_of};
+use super::discovery::{FILE_NAMES, SkillFile, SkillSource, SkillsConfig, SourceScan, reason_of};
 use super::frontmatter::{ManifestFault, SkillManifest, parse_manifest};
 use super::install::{FileDigests, FolderListing, PinsByFolder, SkillPins, differences};
 use super::requirements::{ProgramSearch, SkillHost};
 use super::skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem};
-use crate::guard::{Jail, JailError};
+use crate::guard::{FileVersion, Jail, JailError};
 use crate::tools::allow_rule_fault;
 
 /// The source of the skills that are part of the program.
@@ -55,7 +55,7 @@ pub struct SkillCatalog {
 
 #[derive(Default)]
 struct CatalogState {
-    parsed: HashMap<PathBuf, (SkillFileVersion, ParsedSkill)>,
+    parsed: HashMap<PathBuf, (FileVersion, ParsedSkill)>,
     pins: KnownPins,
     list: Arc<SkillList>,
 }
@@ -141,8 +141,8 @@ impl SkillCatalog {
 /// One look at all sources.
 struct CatalogLook<'a> {
     catalog: &'a SkillCatalog,
-    before: HashMap<PathBuf, (SkillFileVersion, ParsedSkill)>,
-    parsed: HashMap<PathBuf, (SkillFileVersion, ParsedSkill)>,
+    before: HashMap<PathBuf, (FileVersion, ParsedSkill)>,
+    parsed: HashMap<PathBuf, (FileVersion, ParsedSkill)>,
     programs: ProgramSearch<'a>,
     pins: KnownPins,
     /// The folders of installed skills that are there.
@@ -265,7 +265,7 @@ impl CatalogLook<'_> {
 
 /// The pins, and how the files of pinned skills differed at the last look.
 struct KnownPins {
-    version: Option<SkillFileVersion>,
+    version: Option<FileVersion>,
     /// The pins, or why they cannot be read.
     pins: Result<PinsByFolder, String>,
     folders: HashMap<String, (FolderListing, Option<String>)>,

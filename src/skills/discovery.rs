@@ -7,12 +7,12 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
-use rustix::fs::{AtFlags, Stat, statat};
+use rustix::fs::{AtFlags, statat};
 use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::guard::{Jail, JailError};
+use crate::guard::{FileVersion, Jail, JailError};
 
 /// The folder of the workspace that skills are installed into.
 pub const INSTALL_FOLDER: &str = "skills";
@@ -154,20 +154,13 @@ impl SkillSource {
     }
 }
 
-/// The version of a file: device, inode, size and the time of the last change (ctime), which programs cannot set.
-pub type SkillFileVersion = (u64, u64, i64, i64, i64);
-
-pub(super) fn version_of(found: &Stat) -> SkillFileVersion {
-    (found.st_dev, found.st_ino, found.st_size, found.st_ctime, found.st_ctime_nsec.cast_signed())
-}
-
 /// A file of a skill that was found. It may be anything, such as a link or a pipe.
 #[derive(Debug)]
 pub struct SkillFile {
     /// The folder, relative to the root of the source.
     pub folder: String,
     pub name: &'static str,
-    pub version: SkillFileVersion,
+    pub version: FileVersion,
 }
 
 impl SkillFile {
@@ -240,7 +233,7 @@ impl Scanner<'_> {
             // A link on the way is refused when the file is read.
             match statat(dir, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(found) => {
-                    let version = version_of(&found);
+                    let version = FileVersion::of(&found);
                     self.scan.files.push(SkillFile { folder: path.to_owned(), name: file, version });
                     return true;
                 }

@@ -12,8 +12,8 @@ use rustix::fs::{AtFlags, FileType, statat};
 use serde::{Deserialize, Serialize};
 
 use super::package::{MAX_BYTES, digest_of};
-use crate::guard::{Jail, JailError, OpenFile};
-use crate::skills::discovery::{SkillFileVersion, join, version_of};
+use crate::guard::{FileVersion, Jail, JailError, OpenFile};
+use crate::skills::discovery::join;
 
 /// The file in the home.
 const FILE: &str = "skills.json";
@@ -60,10 +60,8 @@ impl SkillPins {
     }
 
     /// Returns the version of the file; `None` if there is none.
-    pub(crate) fn version(&self) -> Option<SkillFileVersion> {
-        let file = self.path.file_name()?;
-        let folder = fs::File::open(self.path.parent()?).ok()?;
-        statat(folder, file, AtFlags::SYMLINK_NOFOLLOW).ok().map(|found| version_of(&found))
+    pub(crate) fn version(&self) -> Option<FileVersion> {
+        FileVersion::of_entry(&self.path)
     }
 
     /// Reads the pins; none without a file.
@@ -107,7 +105,7 @@ impl SkillPins {
 /// The files of a folder with their versions, without their content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FolderListing {
-    files: Vec<(String, SkillFileVersion)>,
+    files: Vec<(String, FileVersion)>,
     /// Links, pipes and the like, and what could not be read.
     others: Vec<String>,
 }
@@ -145,7 +143,7 @@ impl FolderListing {
             };
             let found = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| failed(error.into()))?;
             match FileType::from_raw_mode(found.st_mode) {
-                FileType::RegularFile => self.files.push((shown_name, version_of(&found))),
+                FileType::RegularFile => self.files.push((shown_name, FileVersion::of(&found))),
                 FileType::Directory => {
                     self.add(jail, &join(folder, name), &format!("{shown_name}/"), level + 1, left)?;
                 }

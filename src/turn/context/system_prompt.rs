@@ -1,7 +1,6 @@
 //! The system prompt, which stays the same from turn to turn so that the model service's cache hits.
 
 use std::collections::{BTreeSet, HashMap};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use daoyou_channels::Trust;
 use daoyou_channels::text::hex;
 use parking_lot::Mutex;
 
-use crate::guard::{Jail, JailError};
+use crate::guard::{FileVersion, Jail, JailError};
 use crate::llm::estimate_tokens;
 use crate::skills::{
     FIND_SKILLS, LOAD_SKILL, SkillCatalog, SkillList, always_section, is_section_complete, skill_section,
@@ -100,9 +99,6 @@ struct CachedPrompt {
     system: SystemText,
 }
 
-/// Device, inode, size and the time of the last change (ctime), which programs cannot set.
-type FileVersion = (u64, u64, u64, i64, i64);
-
 type FileStamps = [Option<FileVersion>; BOOTSTRAP_FILES.len()];
 
 impl SystemPrompt {
@@ -119,7 +115,7 @@ impl SystemPrompt {
     /// prompt, so that sender's prompt contains nothing about the user.
     pub fn current(&self, trust: Trust, skills: Arc<SkillList>, agent: PromptAgent<'_>) -> SystemText {
         let is_private = trust == Trust::Untrusted;
-        let stamps = BOOTSTRAP_FILES.map(|name| stamp(&self.workspace.root().join(name)));
+        let stamps = BOOTSTRAP_FILES.map(|name| FileVersion::of_entry(&self.workspace.root().join(name)));
         let mut cached = self.cached.lock();
         let key = (agent.name.to_owned(), is_private, agent.is_without_memory, agent.skills.cloned());
         if cached.len() > MAX_CACHED {
@@ -207,11 +203,6 @@ impl SystemPrompt {
         }
         sections
     }
-}
-
-fn stamp(path: &Path) -> Option<FileVersion> {
-    let found = path.symlink_metadata().ok()?;
-    Some((found.dev(), found.ino(), found.size(), found.ctime(), found.ctime_nsec()))
 }
 
 /// The headings of the memory and of the summary.
