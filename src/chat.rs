@@ -60,6 +60,9 @@ impl ChatMessage {
     }
 }
 
+/// What a model reads of a result without output.
+pub const NO_OUTPUT: &str = "(done, no output)";
+
 /// Ends the error of a tool call: tells the model what to do about it.
 pub const ERROR_ADVICE: &str = "\n\n[Please analyze the error above and try a different approach.]";
 /// The note after a result that the same call has given several times in a row; the count stands between the two parts.

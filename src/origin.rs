@@ -148,7 +148,9 @@ impl TurnOrigin {
             }
             _ => TurnSettings { about: Vec::new(), fresh: false, ..self.settings.clone() },
         };
-        Self { cause: TurnCause::Person, settings, ..self.clone() }
+        // Whoever waits for the reply to that message does not wait for this one.
+        let reply = OutboundContext { is_picked_up: false, ..self.reply.clone() };
+        Self { cause: TurnCause::Person, settings, reply, ..self.clone() }
     }
 }
 

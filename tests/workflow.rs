@@ -276,3 +276,31 @@ async fn a_broken_workflow_is_one_clear_error() {
     assert!(listed.contains("skills"), "{listed}");
     assert_eq!(model.requests().len(), 0);
 }
+
+/// What a step gives goes whole to the next one, however little of it the message asks for; a step without output gives an empty one.
+/// A workflow that failed would stop at the same step again, so it is not retried.
+#[tokio::test(flavor = "multi_thread")]
+async fn outputs_go_whole_to_the_next_step_and_a_failure_stays() {
+    let model = Model::start().await;
+    let flow = "
+steps:
+  - {id: all, tool: read_file, arguments: {path: big.txt, limit: 500}}
+  - {id: none, tool: read_file, arguments: {path: empty.txt}, on_error: continue}
+output: '{{ steps.all.output | length }} {% for n in range(200) %}{% if (\"line \" ~ n ~ \" \") not in steps.all.output %}lost {{ n }}{% endif %}{% endfor %}'
+";
+    let mut gateway = with_flow(setup(&model).set("tools.postprocess.enabled", true), flow);
+    gateway.up().await;
+    let text: String = (0..200).map(|line| format!("line {line} of a file about tea and cups\n")).collect();
+    std::fs::write(gateway.workspace().join("big.txt"), text).unwrap();
+    std::fs::write(gateway.workspace().join("empty.txt"), "").unwrap();
+    let answer = gateway.ask("in", "c", "what is the boiling point of zirconium?").await;
+    assert!(!answer.contains("lost"), "{answer}");
+    std::fs::remove_file(gateway.workspace().join("big.txt")).unwrap();
+    let id = gateway.accept("in", &Message::new("again").chat("c")).await;
+    assert_eq!(gateway.wait_done("in", &id).await.body["error"]["code"], "workflow");
+    let retried = gateway.run(&["queue", "retry", &id]).await;
+    assert_ne!(retried.code, Some(0), "{retried:?}");
+    assert_eq!(gateway.run(&["queue", "retry", "--outcome", "failed"]).await.code, Some(0));
+    assert_eq!(gateway.wait_done("in", &id).await.body["error"]["code"], "workflow");
+    assert_eq!(model.count(), 0);
+}

@@ -17,6 +17,7 @@ use super::workflow_script::WorkflowScript;
 use crate::chat::ChatMessage;
 use crate::guard::Taint;
 use crate::llm::{LlmErrorKind, ModelError};
+use crate::memory::written;
 use crate::origin::TurnOrigin;
 use crate::postprocess::ModelUse;
 use crate::profiles::AgentDirectory;
@@ -156,7 +157,7 @@ impl ConversationTurn<'_> {
         }
         let mut agent = self.conversations.agent_of(session, last, self.state.progress.context.as_ref())?;
         if agent.is_undecided() {
-            agent = match self.choose_agent(agent).await? {
+            agent = match self.choose_agent(agent, written(&text)).await? {
                 AgentChoice::Chosen(agent) => agent,
                 AgentChoice::Parked { look_again } => return Ok(ConversationOutcome::Parked { look_again }),
             };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::turn_agent::TurnAgent;
-use crate::chat::{ChatMessage, ToolCall, without_notes};
+use crate::chat::{ChatMessage, NO_OUTPUT, ToolCall, without_notes};
 use crate::llm::ChatResponse;
 use crate::memory::written;
 use crate::profiles::{CallEnd, CallResult, StepCall, Workflow, WorkflowNext, WorkflowStop, next_step};
@@ -46,7 +46,9 @@ impl Script for WorkflowScript {
                     Some(CallFailure::Repeatable) => CallEnd::Failed,
                     Some(CallFailure::Final) => CallEnd::FailedForGood,
                 };
-                Some(CallResult { end, text: without_notes(content) })
+                // A step without output has an empty one, which conditions can ask for.
+                let text = Some(without_notes(content)).filter(|text| *text != NO_OUTPUT).unwrap_or_default();
+                Some(CallResult { end, text })
             }
             ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
         });

@@ -408,8 +408,14 @@ pub(super) fn message_state(connection: &Connection, row: InboxRow) -> Result<Me
     };
     let (mut notice, mut question) = (None, None);
     if status == MessageStatus::Waiting {
-        let slot = OutboxSlot::notice(NoticeKind::Waiting).to_column();
-        notice = body(outbox::find_slot(connection, row.turn, &slot)?)?;
+        let is_wait = |slot: &str| {
+            matches!(
+                OutboxSlot::parse(slot),
+                Some(OutboxSlot::Notice { kind: NoticeKind::Waiting | NoticeKind::Approval, .. })
+            )
+        };
+        let notices = outbox::of_turn(connection, row.turn)?.into_iter().filter(|found| is_wait(&found.slot));
+        notice = body(notices.max_by_key(|found| found.seq))?;
         if let Some(asked) = questions::pending(connection, &row.session)?.filter(|asked| asked.turn == row.turn) {
             let slot = OutboxSlot::Question { id: asked.id }.to_column();
             question = body(outbox::find_slot(connection, row.turn, &slot)?)?;

@@ -166,5 +166,10 @@ fn sent_messages(connection: &Connection, id: Uuid, chat_id: &str) -> Result<Vec
         let is_tools = matches!(OutboxSlot::parse(&row.slot), Some(OutboxSlot::Tool { .. }));
         row.channel == MCP_CHANNEL && row.chat_id == chat_id && is_tools
     });
-    rows.map(|row| Ok(crate::bus::message_of(row)?.content)).collect()
+    let text = |row| -> Result<String, StoreError> {
+        let message = crate::bus::message_of(row)?;
+        let files = message.attachments.iter().map(|file| format!("\n[file {}, not sent to MCP clients]", file.name));
+        Ok(message.content + &files.collect::<String>())
+    };
+    rows.map(text).collect()
 }

@@ -284,7 +284,12 @@ pub async fn prompt_text(
 fn tainted(answered: Result<ToolResult, McpError>, server: &McpServer) -> ToolResult {
     let mut result = answered.unwrap_or_else(|error| {
         let text = truncate(&plain_line(&error.text), MAX_ERROR);
-        if error.kind == McpErrorKind::NotSent { ToolResult::failed_for_now(text) } else { ToolResult::failed(text) }
+        match error.kind {
+            McpErrorKind::NotSent => ToolResult::failed_for_now(text),
+            // It may have taken effect.
+            McpErrorKind::Lost | McpErrorKind::Timeout | McpErrorKind::Cancelled => ToolResult::failed_for_good(text),
+            _ => ToolResult::failed(text),
+        }
     });
     result.add_sources(sources(server));
     result

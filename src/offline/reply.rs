@@ -3,14 +3,13 @@
 use serde_json::Value;
 
 use super::context::MessageTime;
-use crate::chat::{ToolCall, without_notes};
+use crate::chat::{NO_OUTPUT, ToolCall, without_notes};
 use crate::text::{Language, without_line_numbers};
 
 /// The most of a tool's result that is passed on, in characters.
 const MAX_CHARS: usize = 4_000;
 /// How the result of a failed tool begins, and the result of a tool without output; see `ToolResult::render`.
 const ERROR: &str = "Error: ";
-const NO_OUTPUT: &str = "(done, no output)";
 
 /// Formats the text in the language of the user.
 macro_rules! say {

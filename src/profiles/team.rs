@@ -121,11 +121,10 @@ fn way_back(from: &str, to: &str, all: &BTreeMap<String, Arc<AgentProfile>>) -> 
         if last == to {
             return Some(format!("{to}, {}", way.join(", ")));
         }
-        if seen.insert(last)
-            && let Some(workflow) = all.get(last).and_then(|agent| agent.workflow.as_ref())
-        {
-            open.extend(workflow.agents().into_iter().map(|next| [&way[..], &[next]].concat()));
-        }
+        let Some(agent) = all.get(last).filter(|_| seen.insert(last)) else { continue };
+        let steps = agent.workflow.iter().flat_map(|workflow| workflow.agents());
+        let branches = agent.branches.iter().map(|branch| branch.agent.as_str());
+        open.extend(steps.chain(branches).map(|next| [&way[..], &[next]].concat()));
     }
     None
 }

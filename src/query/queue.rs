@@ -7,6 +7,7 @@ use super::rows::{LIST_LIMIT, inbound, outbound};
 use crate::bus::OutboundBody;
 use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxState;
+use crate::store::turn_steps::TurnStepRow;
 use crate::store::{Connection, StoreError, inbox, outbox, turn_steps};
 
 /// The most messages or deliveries of one class that one request retries.
@@ -140,7 +141,8 @@ pub(super) fn retry_all(connection: &Connection, classes: &[RetryClass]) -> Resu
 }
 
 /// Queues the messages of a failed turn again, so that the turn continues from its last step; returns their session and count.
-/// Turns of jobs and sub-agents are not retried: their failure was reported, and the job or the agent decides about another try.
+/// Turns of jobs and sub-agents are not retried: their failure was reported, and the job or the agent decides about another try. Neither is
+/// a workflow, which would stop at the same step: its message is sent again.
 fn revive_failed(connection: &Connection, turn: Uuid) -> Result<Option<(String, usize)>, StoreError> {
     let reply =
         outbox::reply(connection, turn)?.map(|row| serde_json::from_str::<OutboundBody>(&row.body)).transpose()?;
@@ -150,6 +152,13 @@ fn revive_failed(connection: &Connection, turn: Uuid) -> Result<Option<(String, 
     else {
         return Ok(None);
     };
+    let is_workflow = |step: &TurnStepRow| {
+        let body: Value = serde_json::from_str(&step.body).unwrap_or_default();
+        step.kind == "context" && body["workflow"].is_string()
+    };
+    if turn_steps::of_turn(connection, turn)?.iter().any(is_workflow) {
+        return Ok(None);
+    }
     let messages = inbox::requeue_done(connection, turn)?;
     if messages > 0 {
         turn_steps::append(connection, turn, "note", turn_steps::RETRIED)?;

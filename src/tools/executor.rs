@@ -316,6 +316,11 @@ impl ToolExecutor {
         if context.cancel.is_cancelled() {
             return ToolResult::failed("Cancelled before it started").into();
         }
+        // What may have taken effect is not tried again.
+        let cut_off = |error: String| match tool.replay() {
+            ReplayPolicy::Once => ToolResult::failed_for_good(error).into(),
+            ReplayPolicy::Idempotent | ReplayPolicy::Atomic => ToolResult::failed(error).into(),
+        };
         let grace = if tool.nested_calls(&arguments).is_empty() { CANCEL_GRACE } else { MEMBERS_GRACE };
         let running = AssertUnwindSafe(tool.call_with_runner(arguments, context, self)).catch_unwind();
         let cancelled = async {
@@ -328,9 +333,9 @@ impl ToolExecutor {
                 tracing::error!(tool = %tool.spec().name, panic = panic_message(&*panic), "a tool panicked");
                 ToolResult::failed("The tool failed inside daoyou; the fault is in its log").into()
             }),
-            () = cancelled => ToolResult::failed("Cancelled while it ran; whether it took effect is unknown").into(),
+            () = cancelled => cut_off("Cancelled while it ran; whether it took effect is unknown".to_owned()),
             () = tokio::time::sleep_until(deadline) => {
-                ToolResult::failed(format!("The tool timed out after {} seconds", limit.as_secs())).into()
+                cut_off(format!("The tool timed out after {} seconds", limit.as_secs()))
             }
         }
     }

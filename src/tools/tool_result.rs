@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::allow_list::ToolAllowList;
-use crate::chat::ImageRef;
+use crate::chat::{ImageRef, NO_OUTPUT};
 use crate::guard::Taint;
 use crate::postprocess::ModelUse;
 
@@ -124,7 +124,7 @@ impl ToolResult {
         match &self.error {
             Some(error) if self.content.is_empty() => format!("Error: {error}"),
             Some(error) => format!("Error: {error}\n{}", self.content),
-            None if self.content.trim().is_empty() => "(done, no output)".to_owned(),
+            None if self.content.trim().is_empty() => NO_OUTPUT.to_owned(),
             None => self.content.clone(),
         }
     }

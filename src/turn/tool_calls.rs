@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::progress::{INTERRUPTED, OpenCall, StepBody, TurnProgress};
-use super::traits::ApprovalDecision;
+use super::traits::{ApprovalDecision, TurnLead};
 use super::turn_loop::{ActiveClock, Turn};
 use crate::chat::{ChatMessage, ToolCall, without_notes};
 use crate::guard::Taint;
@@ -167,7 +167,11 @@ impl Turn<'_> {
 
     async fn outcome_of(&self, call: &ToolCall, interrupted: bool, progress: &SharedProgress<'_>) -> ToolOutcome {
         let (taint, allow_lists) = (Arc::new(progress.taint()), progress.allow_lists());
-        let question = Arc::new(Question { aim: progress.aim(), ..(*self.tool_context.question).clone() });
+        let question = match self.lead {
+            TurnLead::Model(_) => Arc::new(Question { aim: progress.aim(), ..(*self.tool_context.question).clone() }),
+            // Of a result that the next step takes in, nothing is left out.
+            TurnLead::Script(_) => Arc::default(),
+        };
         let mut context =
             ToolContext { call_id: call.id.clone(), taint, allow_lists, question, ..self.tool_context.clone() };
         // Checked first: a refused call is not recorded as started, and is not answered from the cache.

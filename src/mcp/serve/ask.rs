@@ -178,6 +178,9 @@ impl PendingAsk {
         let before = self.agent.messages_of_turn(self.id, &self.session.chat_id).await?;
         let mut content: Vec<_> =
             before.iter().take(MAX_MESSAGES).map(|text| ContentBlock::text(bounded(text))).collect();
+        if let Some(left) = before.len().checked_sub(MAX_MESSAGES).filter(|left| *left > 0) {
+            content.push(ContentBlock::text(format!("[{left} further messages of the turn are in its session]")));
+        }
         content.push(ContentBlock::text(bounded(reply.content.trim_end())));
         let result =
             if reply.error.is_some() { CallToolResult::error(content) } else { CallToolResult::success(content) };

@@ -23,6 +23,8 @@ use super::handler::{McpHandler, ServedTransport};
 
 /// The most sessions of HTTP clients, and the most streams.
 const MAX_SESSIONS: usize = 1_000;
+/// The first version of the protocol without sessions.
+const WITHOUT_SESSIONS: &str = "2026-07-28";
 const MAX_STREAMS: usize = 100;
 /// A session without any message for this long ends. A turn that waits for the owner may be silent for long.
 const SESSION_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
@@ -71,9 +73,11 @@ impl McpEndpoint {
 
     /// Answers a request of streamable HTTP.
     pub async fn answer(&self, request: Request<Body>) -> Response {
-        // Only `initialize` has neither header, and begins a session.
+        // A request without a session may begin one. Since 2026-07-28 there are none.
+        let version = request.headers().get("mcp-protocol-version").and_then(|version| version.to_str().ok());
         let begins = request.method() == Method::POST
-            && !["mcp-session-id", "mcp-protocol-version"].iter().any(|name| request.headers().contains_key(*name));
+            && !request.headers().contains_key("mcp-session-id")
+            && version.is_none_or(|version| version < WITHOUT_SESSIONS);
         if begins && self.sessions.sessions.read().await.len() >= MAX_SESSIONS {
             return full(&format!("{MAX_SESSIONS} MCP sessions are open; end one, or try again later"));
         }

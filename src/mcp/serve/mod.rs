@@ -60,8 +60,8 @@ pub trait AgentAccess: Send + Sync {
     async fn sessions(&self) -> Result<Vec<Value>, String>;
 }
 
-/// The channel `mcp`. Its messages come through [`McpEndpoint`], which picks up the replies by the ids of the messages; so a
-/// delivery has nothing left to do.
+/// The channel `mcp`. Its messages come through [`McpEndpoint`], which picks up the replies by the ids of the messages; what nobody
+/// waits for becomes a dead letter, of which the owner hears.
 #[derive(Debug)]
 pub struct McpChannel {
     retry: RetryTable,
@@ -93,7 +93,29 @@ impl Channel for McpChannel {
         Ok(())
     }
 
-    async fn send(&self, _: &OutboundMessage) -> Result<Receipt, SendError> {
-        Ok(Receipt::default())
+    async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
+        if message.context.is_picked_up {
+            return Ok(Receipt::default());
+        }
+        let reason = "an MCP client gets what belongs to its own calls of ask alone, and this is none".to_owned();
+        Err(SendError::Permanent { reason })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use daoyou_channels::OutboundContext;
+    use daoyou_channels::conformance::outbound;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_is_not_counted_as_delivered() {
+        let channel = McpChannel::default();
+        for (is_picked_up, is_delivered) in [(true, true), (false, false)] {
+            let context = OutboundContext { is_picked_up, ..OutboundContext::default() };
+            let message = OutboundMessage { context, ..outbound(MCP_CHANNEL, "work", "done") };
+            assert_eq!(channel.send(&message).await.is_ok(), is_delivered);
+        }
     }
 }
