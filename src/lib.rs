@@ -39,6 +39,7 @@ pub mod bus;
 pub mod store;
 
 pub mod metrics;
+pub mod telemetry;
 
 pub mod chat;
 pub mod locale;

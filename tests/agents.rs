@@ -110,7 +110,7 @@ async fn the_agent_of_a_session_is_chosen_and_survives_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_have_the_agent_of_the_route_whatever_is_chosen() {
+async fn only_the_owner_leaves_the_agent_of_a_route() {
     let model = Model::start().await;
     let hook = Hook::bearer("out").trusting(&["ann"]);
     let setup = Setup::new()
@@ -118,6 +118,7 @@ async fn strangers_have_the_agent_of_the_route_whatever_is_chosen() {
         .hook(hook)
         .set("agents.desk.prompt", "You are the front desk.")
         .set("agents.desk.tools", Vec::<String>::new())
+        .set("owner.identities", vec!["webhook:out:boss"])
         .set("routes", routes(&[&[("channel", "webhook:out"), ("agent", "desk")]]));
     let gateway = Gateway::start(setup).await;
     let say = async |sender: &str, text: &str| {
@@ -127,14 +128,17 @@ async fn strangers_have_the_agent_of_the_route_whatever_is_chosen() {
     let refused = say("eve", "/agent coder").await;
     assert!(refused.contains("trusted senders"), "{refused}");
     say("eve", "hello").await;
-    assert!(say("ann", "/agent coder").await.contains("coder"));
+    let kept = say("ann", "/agent coder").await;
+    assert!(kept.contains("`desk`") && kept.contains("owner"), "{kept}");
+    assert!(say("boss", "/agent coder").await.contains("coder"));
     say("eve", "hello again").await;
     say("ann", "hello").await;
+    say("boss", "hello").await;
     let requests = model.requests();
-    for request in &requests[..2] {
+    for request in &requests[..3] {
         assert!(system(request).starts_with("You are the front desk.") && tools(request).is_empty());
     }
-    assert!(system(&requests[2]).starts_with("You are a software engineer."));
+    assert!(system(&requests[3]).starts_with("You are a software engineer."));
 }
 
 #[tokio::test(flavor = "multi_thread")]

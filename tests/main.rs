@@ -79,6 +79,7 @@ mod soak;
 mod spawn;
 mod store;
 mod systemd_service;
+mod telemetry;
 mod terminal;
 mod tool_commands;
 mod trash;

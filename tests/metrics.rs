@@ -155,3 +155,23 @@ async fn a_given_up_message_is_counted_as_dead() {
         ],
     );
 }
+
+/// Grafana's dashboard asks for nothing that the gateway does not have.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dashboard_asks_for_metrics_that_exist() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let page = scrape(&gateway).await;
+    let dashboard: serde_json::Value = serde_json::from_str(include_str!("../docs/grafana.json")).unwrap();
+    let mut asked = 0;
+    for target in dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| panel["targets"].as_array().unwrap())
+    {
+        let expression = target["expr"].as_str().unwrap();
+        for (at, _) in expression.match_indices("{job=") {
+            let name = expression[..at].rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap();
+            let family = name.trim_end_matches("_bucket");
+            assert!(page.kinds.contains_key(family), "{name} in {expression}");
+            asked += 1;
+        }
+    }
+    assert!(asked >= 20, "{asked}");
+}

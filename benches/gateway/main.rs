@@ -14,6 +14,7 @@ mod cron;
 mod fill;
 mod growth;
 mod load;
+mod mcp;
 mod report;
 mod skills;
 mod talk;
@@ -168,7 +169,8 @@ async fn main() {
         return tools::tools().await;
     }
     if std::env::args().any(|argument| argument == "--skills") {
-        return skills::skills().await;
+        skills::skills().await;
+        return mcp::mcp().await;
     }
     if let Some(messages) = arguments("--growth").next() {
         return growth::growth(messages.parse().expect("--growth takes a number of messages")).await;

@@ -1,5 +1,4 @@
-//! Skills and MCP servers: the tokens of skills in each request, what 300 skills and 10 servers add to a start and to a turn, and what a call
-//! of an MCP tool costs.
+//! Skills: the tokens of them in each request, and what 300 of them add to a start and to a turn.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -107,7 +106,7 @@ fn write_skills(folder: &Path) {
 }
 
 /// Returns the median with the least and the most.
-fn spread(figures: &mut [f64]) -> String {
+pub fn spread(figures: &mut [f64]) -> String {
     figures.sort_unstable_by(f64::total_cmp);
     let at = |index: usize| figures.get(index).copied().unwrap_or_default();
     format!("{:.2} ({:.2}–{:.2})", at(figures.len() / 2), at(0), at(figures.len().saturating_sub(1)))

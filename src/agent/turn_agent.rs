@@ -42,16 +42,21 @@ pub struct TurnAgent {
 
 impl TurnAgent {
     /// Returns the agent that answers the message `last`: the one that the message names, else the `chosen` one of the session,
-    /// else that of the chat. An outside sender has the agent of the chat, whoever was chosen.
+    /// else that of the chat. Whoever was chosen, an outside sender has the agent of the chat, and a known one that of a route.
     ///
     /// # Errors
     /// There is no such agent any more.
     pub fn of_message(agents: &AgentDirectory, last: &InboxRow, chosen: Option<&str>) -> Result<Self, TurnError> {
         let settings = TurnOrigin::parse(&last.origin).settings;
-        let chosen = chosen.filter(|_| Trust::parse(&last.trust) != Trust::Untrusted);
+        let routed = agents.routed(&last.channel, &last.chat_id, &sender_of(last));
+        let chosen = chosen.filter(|_| match Trust::parse(&last.trust) {
+            Trust::Owner => true,
+            Trust::Known => routed.is_none(),
+            Trust::Untrusted => false,
+        });
         let profile = match settings.agent.as_deref().or(chosen) {
             Some(name) => find(agents, name)?,
-            None => agents.route(&last.channel, &last.chat_id, &sender_of(last)).clone(),
+            None => routed.unwrap_or_else(|| agents.default_agent()).clone(),
         };
         if profile.choices.is_empty() {
             return Self::new(agents, profile, &settings.within);

@@ -95,6 +95,7 @@ impl TurnEnd {
         let turns = &bus.metrics().turns;
         turns.phase(TurnPhase::End, begun.elapsed());
         turns.ended(outcome, self.rows.first().unwrap_or(last).age());
+        bus.turn_ended(self.turn, outcome.error());
         bus.inbound_ended(&session, &ids);
         if is_answered {
             bus.outbound_written(&channel, 1);

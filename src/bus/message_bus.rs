@@ -104,6 +104,16 @@ pub struct BusSettings {
     pub notices: Option<NoticeSettings>,
 }
 
+/// A turn that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnEndNotice {
+    pub turn: Uuid,
+    /// The code of its error if it failed.
+    pub error: Option<&'static str>,
+    /// UTC milliseconds.
+    pub at: i64,
+}
+
 /// The bus. Everything published is a row before anybody is woken.
 pub struct MessageBus {
     pub(super) store: Store,
@@ -120,7 +130,11 @@ pub struct MessageBus {
     pub(super) outbound: WakeQueue<String>,
     pub(super) metrics: Arc<Metrics>,
     services: ServiceHealth,
+    turn_ends: OnceLock<Sender<TurnEndNotice>>,
 }
+
+/// The most turns that have ended and that nobody has read.
+const TURN_ENDS: usize = 4_096;
 
 /// The most signals that wait, in each direction.
 const WAKE_UPS: usize = 1_024;
@@ -179,6 +193,21 @@ impl MessageBus {
             outbound: WakeQueue::new(WAKE_UPS),
             metrics,
             services: ServiceHealth::default(),
+            turn_ends: OnceLock::new(),
+        }
+    }
+
+    /// Returns the turns that end from now on; `None` if somebody has them already. A reader that falls behind misses some.
+    pub fn watch_turn_ends(&self) -> Option<Receiver<TurnEndNotice>> {
+        let (sender, receiver) = async_channel::bounded(TURN_ENDS);
+        self.turn_ends.set(sender).ok().map(|()| receiver)
+    }
+
+    /// Tells the reader of [`Self::watch_turn_ends`], if there is one, that a turn has ended.
+    pub fn turn_ended(&self, turn: Uuid, error: Option<&'static str>) {
+        let Some(reader) = self.turn_ends.get() else { return };
+        if reader.try_send(TurnEndNotice { turn, error, at: now_ms() }).is_err() {
+            tracing::warn!(%turn, "telemetry is behind; the trace of this turn is not sent");
         }
     }
 

@@ -23,7 +23,7 @@ pub use events::EventHub;
 pub use health::{ChannelHealth, ChannelState, ServiceFault, ServiceHealth, stored_service_faults};
 pub use inbound::{EndedTurn, FollowUps, InboundDraft};
 pub use message_bus::{
-    BusSettings, CommandAnswer, ControlCommand, ControlCommands, InboundSignal, MessageBus, WeakBus,
+    BusSettings, CommandAnswer, ControlCommand, ControlCommands, InboundSignal, MessageBus, TurnEndNotice, WeakBus,
 };
 pub use notices::{DeadLetter, NoticeSettings};
 pub use outbound::{NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, message_of, metadata_of};

@@ -33,7 +33,7 @@ impl SettingFault {
 
 /// Returns all faults of these sections.
 pub(super) fn faults(config: &Config) -> Vec<SettingFault> {
-    let of_tools = tools(config).into_iter().chain(mcp(config));
+    let of_tools = tools(config).into_iter().chain(mcp(config)).chain(otel(config));
     gateway(&config.gateway).into_iter().chain(heartbeat(config)).chain(email(config)).chain(of_tools).collect()
 }
 
@@ -62,6 +62,11 @@ fn mcp(config: &Config) -> Vec<SettingFault> {
         server.faults(name).into_iter().map(fault)
     };
     config.mcp.iter().flat_map(of_server).collect()
+}
+
+fn otel(config: &Config) -> impl Iterator<Item = SettingFault> {
+    let faults = config.otel.faults().into_iter();
+    faults.map(|(key, wrong, allowed)| SettingFault::new(&[&join("otel", &key)], wrong, allowed))
 }
 
 fn gateway(gateway: &GatewayConfig) -> Vec<SettingFault> {

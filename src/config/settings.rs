@@ -22,6 +22,7 @@ use crate::memory::MemoryConfig;
 use crate::profiles::{AgentDefinition, RouteConfig};
 use crate::skills::SkillsConfig;
 use crate::store::StoreConfig;
+use crate::telemetry::OtelConfig;
 use crate::tools::ToolsConfig;
 
 /// All settings. An empty file gives exactly the defaults.
@@ -50,6 +51,7 @@ pub struct Config {
     pub cron: CronConfig,
     pub heartbeat: HeartbeatConfig,
     pub log: LogConfig,
+    pub otel: OtelConfig,
 }
 
 /// `[gateway]`: the server, and the capacities of the queues.

@@ -11,6 +11,8 @@ use crate::text::nearest;
 
 /// The least similarity (1 is equal) at which a key of the same table is suggested.
 const ALIKE: f64 = 0.6;
+/// The similarity of names of which one is a slip of the other.
+const NEARLY_EQUAL: f64 = 0.75;
 
 /// The kind of value that a key takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,7 +151,7 @@ pub(super) fn nearest_key(
         let known = keys.keys().map(|key| (key.as_str(), key));
         nearest::nearest(&name, known, nearest::BY_EDITS, least).map(|key| join(path, key))
     };
-    best(ALIKE).or_else(|| elsewhere(root, "", &name)).or_else(|| best(0.0))
+    best(NEARLY_EQUAL).or_else(|| elsewhere(root, "", &name)).or_else(|| best(0.0))
 }
 
 /// Returns the one of `names` that `text` probably means, if any is similar enough.

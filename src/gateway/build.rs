@@ -130,6 +130,7 @@ impl Gateway {
             directory,
             jobs: runtime.part(|runtime| &runtime.jobs),
             memory: runtime.part(|runtime| &runtime.memory),
+            mcp: runtime.part(|runtime| &runtime.mcp),
             inspector: Arc::new(inspector),
             shutdown: stop_serving.clone(),
         });

@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use daoyou_channels::cli::TerminalExit;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::build::Gateway;
@@ -20,7 +22,8 @@ use crate::bus::MessageBus;
 use crate::cron::heartbeat::Heartbeat;
 use crate::cron::{self, CronService};
 use crate::guard;
-use crate::http;
+use crate::http::{self, AppState};
+use crate::telemetry::{self, OtelConfig, OtlpClient};
 use crate::tools;
 
 /// The time for sending due replies after the last turn has ended; at most `gateway.drain_timeout`.
@@ -31,6 +34,9 @@ const HTTP_LIMIT: Duration = Duration::from_secs(2);
 
 /// The time for MCP servers to end by themselves.
 const MCP_END_LIMIT: Duration = Duration::from_secs(3);
+
+/// The time for the last telemetry.
+const TELEMETRY_LIMIT: Duration = Duration::from_secs(5);
 
 /// The time that a step of the stop may take beyond its limit before the service manager kills the process.
 const GRACE: Duration = Duration::from_secs(15);
@@ -74,6 +80,12 @@ impl Gateway {
         let (flush, receiving) = (CancellationToken::new(), self.context.shutdown.clone());
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
         let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
+        let end_telemetry = CancellationToken::new();
+        let telemetry = if is_daemon {
+            start_telemetry(&self.loaded.config.otel, &self.state, &end_telemetry)?
+        } else {
+            Vec::new()
+        };
         let memory_workers = MemoryWorkers::start(&self.runtime, self.only_session.take(), &receiving);
         let runtime = self.runtime.clone();
         let reloader = Box::new(Reloader {
@@ -115,6 +127,7 @@ impl Gateway {
         stop_turns.cancel();
         log_join_error("the agent loop", agent.await);
         log_join_error("the cron service", jobs.await);
+        end_telemetry.cancel();
         self.bus.release_waiters();
         report("ending the background processes", processes.stop_limit());
         processes.stop().await;
@@ -130,6 +143,12 @@ impl Gateway {
         self.stop_serving.cancel();
         if let Some(server) = server {
             log_join_error("the HTTP server", server.await);
+        }
+        for exporter in telemetry {
+            match tokio::time::timeout(TELEMETRY_LIMIT, exporter).await {
+                Ok(result) => log_join_error("telemetry", result),
+                Err(_) => tracing::warn!("the last telemetry could not be sent in time"),
+            }
         }
         drop(watchdog);
         close(&self.bus, memory_workers, is_daemon).await;
@@ -182,6 +201,33 @@ impl Gateway {
             .map(drop)
             .with_context(|| format!("the control socket {} cannot be made", socket.display()))
     }
+}
+
+/// Starts what sends telemetry until `shutdown`.
+fn start_telemetry(
+    config: &OtelConfig,
+    state: &Arc<AppState>,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    let client = OtlpClient::new(config).context("[otel]: the client of the collector cannot be made")?;
+    let Some(client) = client else { return Ok(Vec::new()) };
+    let mut exporters = Vec::new();
+    if let Some(ended) = state.bus.watch_turn_ends().filter(|_| config.traces) {
+        let store = state.bus.store().clone();
+        exporters.push(tokio::spawn(telemetry::export_traces(client.clone(), store, ended, shutdown.clone())));
+    }
+    if config.metrics {
+        let (state, interval) = (state.clone(), config.interval.0);
+        let scrape = move || {
+            let state = state.clone();
+            async move {
+                let page = http::scrape(&state).await;
+                page.inspect_err(|error| tracing::warn!(%error, "the metrics could not be read")).ok()
+            }
+        };
+        exporters.push(tokio::spawn(telemetry::export_metrics(client, interval, shutdown.clone(), scrape)));
+    }
+    Ok(exporters)
 }
 
 async fn fire_jobs(cron: Option<CronService>, shutdown: CancellationToken) {

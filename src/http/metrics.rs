@@ -15,8 +15,9 @@ use daoyou_channels::HttpError;
 use super::state::{AppState, SharedState};
 use crate::bus::ChannelState;
 use crate::llm::{CircuitState, Models};
-use crate::metrics::{self, CircuitSample, Metrics, QueueDepth, ScrapedState};
+use crate::metrics::{self, CircuitSample, Metrics, MetricsPage, QueueDepth, ScrapedState};
 use crate::store::queues::{self, QueueBacklog};
+use crate::store::{StoreError, approvals, memories};
 
 /// The route label of requests that no route matches.
 const UNMATCHED: &str = "unmatched";
@@ -37,13 +38,23 @@ pub async fn count_requests(State(metrics): State<Arc<Metrics>>, request: Reques
 }
 
 async fn page(State(state): SharedState) -> Result<Response, HttpError> {
+    let page = scrape(&state).await?;
+    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page.text()).into_response())
+}
+
+/// Returns the samples of all metrics as they are now.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn scrape(state: &AppState) -> Result<MetricsPage, StoreError> {
     let store = state.bus.store();
     let path = store.path().to_owned();
-    let (inbox, outbox, database_bytes) = store
+    let (inbox, outbox, database_bytes, approvals, memories) = store
         .read(move |connection| {
             let size = |name: &str| std::fs::metadata(path.with_file_name(name)).map_or(0, |metadata| metadata.len());
             let files = [("database", size("daoyou.db")), ("wal", size("daoyou.db-wal"))];
-            Ok((queues::inbox(connection)?, queues::outbox(connection)?, files))
+            let (inbox, outbox) = (queues::inbox(connection)?, queues::outbox(connection)?);
+            Ok((inbox, outbox, files, approvals::count_by_state(connection)?, memories::count(connection)?))
         })
         .await?;
     let channels = state.channels.all();
@@ -54,9 +65,11 @@ async fn page(State(state): SharedState) -> Result<Response, HttpError> {
         database_bytes: database_bytes.to_vec(),
         takes_messages: state.bus.intake_fault().is_none(),
         circuits: circuits(&state.directory.models.get().models),
+        approvals,
+        memories: u64::try_from(memories).unwrap_or_default(),
+        mcp_servers: state.mcp.get().all().iter().map(|server| (server.name.clone(), server.is_running())).collect(),
     };
-    let page = state.bus.metrics().render(&scraped);
-    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response())
+    Ok(state.bus.metrics().page(&scraped))
 }
 
 fn circuits(models: &Models) -> Vec<CircuitSample> {

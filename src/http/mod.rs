@@ -33,6 +33,7 @@ pub mod fuzz;
 pub use control_socket::serve_control;
 pub use hosts::AllowedHosts;
 pub use limits::{IMPORT_BODY_LIMIT, ServerLimits};
+pub use metrics::scrape;
 pub use proxies::{TrustedProxies, parse_network};
 pub use read_only::{ReadOnlyReason, read_only_routes};
 pub use routes::{control_routes, tcp_routes};

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::cron::JobService;
 use crate::live::LivePart;
+use crate::mcp::McpServers;
 use crate::memory::MemoryService;
 use crate::query::{GatewayDirectory, Inspect};
 
@@ -20,6 +21,7 @@ pub struct AppState {
     pub directory: Arc<GatewayDirectory>,
     pub jobs: LivePart<JobService>,
     pub memory: LivePart<MemoryService>,
+    pub mcp: LivePart<McpServers>,
     /// Answers queries about the gateway itself.
     pub inspector: Arc<dyn Inspect>,
     /// Cancelled to end open event streams.

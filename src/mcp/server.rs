@@ -126,6 +126,10 @@ impl McpServer {
         !self.is_first_listing.swap(true, Ordering::Relaxed)
     }
 
+    pub fn is_running(&self) -> bool {
+        self.status().state == McpServerState::Running
+    }
+
     pub fn status(&self) -> ServerStatus {
         let mut status = self.status.lock().clone();
         // A connection that ended by itself is not noticed before the next call.

@@ -1,4 +1,4 @@
-//! Metrics, and the page that Prometheus scrapes. Other modules record through [`Metrics`]; this one imports none of them.
+//! Metrics, their samples, and the page that Prometheus scrapes. Other modules record through [`Metrics`]; this one imports none of them.
 //!
 //! Names follow <https://prometheus.io/docs/practices/naming/>, the page the text format 0.0.4 of
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>. No label has a session, a chat or a sender as its value, and the
@@ -22,7 +22,7 @@ pub use caches::{CacheCounts, CacheMetrics};
 pub use family::MetricFamily;
 pub use http::HttpMetrics;
 pub use messages::{ChannelMetrics, DeliveryOutcome, MessageMetrics};
-pub use page::{CONTENT_TYPE, MetricsPage};
+pub use page::{CONTENT_TYPE, MetricKind, MetricSample, MetricSamples, MetricsPage, SampleValue};
 pub use registry::Metrics;
 pub use scraped::{CircuitSample, QueueDepth, ScrapedState};
 pub use store::StoreMetrics;

@@ -1,72 +1,148 @@
-//! The page in Prometheus' text format, version 0.0.4.
+//! The samples of all metrics, and the page in Prometheus' text format, version 0.0.4.
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
-
-use std::fmt::Display;
 
 use super::Histogram;
 
 /// The content type of the page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// What the samples of a family are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// The samples of one name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricSamples {
+    pub name: &'static str,
+    pub kind: MetricKind,
+    pub help: String,
+    pub samples: Vec<MetricSample>,
+}
+
+/// A value and its labels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricSample {
+    pub labels: Vec<(String, String)>,
+    pub value: SampleValue,
+}
+
+/// The value of a sample.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SampleValue {
+    Number(f64),
+    Histogram {
+        /// Each bound, the last one infinite, with the number of observations up to it.
+        buckets: Vec<(f64, u64)>,
+        sum: f64,
+    },
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        impl From<$number> for SampleValue {
+            fn from(number: $number) -> Self {
+                Self::Number(number as f64)
+            }
+        }
+    )*};
+}
+numbers!(u8 u64 i64);
+
+impl From<f64> for SampleValue {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
 /// A page that is being written.
 #[derive(Debug, Default)]
 pub struct MetricsPage {
-    text: String,
-    family: &'static str,
+    families: Vec<MetricSamples>,
 }
 
 impl MetricsPage {
     /// Starts a family of counters, to which the following samples belong.
     pub fn counter(&mut self, name: &'static str, help: &str) {
-        self.family(name, "counter", help);
+        self.family(name, MetricKind::Counter, help);
     }
 
     /// Starts a family of gauges.
     pub fn gauge(&mut self, name: &'static str, help: &str) {
-        self.family(name, "gauge", help);
+        self.family(name, MetricKind::Gauge, help);
     }
 
     /// Starts a family of histograms.
     pub fn histogram(&mut self, name: &'static str, help: &str) {
-        self.family(name, "histogram", help);
+        self.family(name, MetricKind::Histogram, help);
     }
 
-    fn family(&mut self, name: &'static str, kind: &str, help: &str) {
-        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
-        self.text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
-        self.family = name;
+    fn family(&mut self, name: &'static str, kind: MetricKind, help: &str) {
+        self.families.push(MetricSamples { name, kind, help: help.to_owned(), samples: Vec::new() });
     }
 
-    /// Writes the sample of a counter or gauge.
-    pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
-        self.line("", labels, None, value);
+    /// Adds the sample of a counter or gauge.
+    pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Into<SampleValue>) {
+        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        if let Some(family) = self.families.last_mut() {
+            family.samples.push(MetricSample { labels, value: value.into() });
+        }
     }
 
-    /// Writes the samples of a histogram.
+    /// Adds the sample of a histogram.
     pub fn buckets(&mut self, labels: &[(&str, &str)], histogram: &Histogram) {
-        let mut count = 0;
-        for (bound, below) in histogram.buckets() {
-            let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
-            self.line("_bucket", labels, Some(&bound), below);
-            count = below;
-        }
-        self.line("_sum", labels, None, histogram.sum());
-        self.line("_count", labels, None, count);
+        let value = SampleValue::Histogram { buckets: histogram.buckets().collect(), sum: histogram.sum() };
+        self.sample(labels, value);
     }
 
-    pub fn into_text(self) -> String {
-        self.text
+    /// Returns the samples by family.
+    pub fn families(&self) -> &[MetricSamples] {
+        &self.families
     }
 
-    fn line(&mut self, suffix: &str, labels: &[(&str, &str)], bound: Option<&str>, value: impl Display) {
-        self.text.push_str(self.family);
-        self.text.push_str(suffix);
-        let labels = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
-        let labels: Vec<_> = labels.map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
-        if !labels.is_empty() {
-            self.text.push_str(&format!("{{{}}}", labels.join(",")));
+    /// Returns the page as text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for family in &self.families {
+            family.write(&mut text);
         }
-        self.text.push_str(&format!(" {value}\n"));
+        text
+    }
+}
+
+impl MetricSamples {
+    fn write(&self, text: &mut String) {
+        let Self { name, help, .. } = self;
+        let kind = match self.kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+        };
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+        let mut line = |suffix: &str, sample: &MetricSample, bound: Option<&str>, value: String| {
+            let labels = sample.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let labels = labels.chain(bound.map(|bound| ("le", bound)));
+            let labels: Vec<_> = labels.map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            text.push_str(&format!("{name}{suffix}{labels} {value}\n"));
+        };
+        for sample in &self.samples {
+            match &sample.value {
+                SampleValue::Number(number) => line("", sample, None, number.to_string()),
+                SampleValue::Histogram { buckets, sum } => {
+                    for (bound, below) in buckets {
+                        let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
+                        line("_bucket", sample, Some(&bound), below.to_string());
+                    }
+                    line("_sum", sample, None, sum.to_string());
+                    line("_count", sample, None, buckets.last().map_or(0, |(_, count)| *count).to_string());
+                }
+            }
+        }
     }
 }
 
@@ -82,7 +158,7 @@ mod tests {
     fn the_page_is_text_format_0_0_4() {
         let mut page = MetricsPage::default();
         page.counter("a_total", "Of \\ and\nmore.");
-        page.sample(&[], 3);
+        page.sample(&[], 3_u64);
         page.sample(&[("x", "q\"\\\n"), ("y", "")], 0.25);
         page.histogram("b_seconds", "Time.");
         let histogram = Histogram::new(&[0.000_05, 2.5]);
@@ -101,6 +177,6 @@ b_seconds_bucket{z=\"1\",le=\"+Inf\"} 1
 b_seconds_sum{z=\"1\"} 0.5
 b_seconds_count{z=\"1\"} 1
 ";
-        assert_eq!(page.into_text(), expected);
+        assert_eq!(page.text(), expected);
     }
 }

@@ -36,12 +36,12 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Writes the page, with the state that is read at each scrape.
-    pub fn render(&self, scraped: &ScrapedState) -> String {
+    /// Returns the page, with the state that is read at each scrape.
+    pub fn page(&self, scraped: &ScrapedState) -> MetricsPage {
         let mut page = MetricsPage::default();
         page.gauge("daoyou_build_info", "Always 1; the labels identify the build.");
         let build = if cfg!(debug_assertions) { "debug" } else { "release" };
-        page.sample(&[("version", env!("CARGO_PKG_VERSION")), ("build", build)], 1);
+        page.sample(&[("version", env!("CARGO_PKG_VERSION")), ("build", build)], 1_u8);
         self.messages.write(&mut page);
         self.turns.write(&mut page);
         self.caches.write(&mut page);
@@ -50,7 +50,7 @@ impl Metrics {
         self.store.write(&mut page);
         self.http.write(&mut page);
         write_process(&mut page, self.started);
-        page.into_text()
+        page
     }
 }
 

@@ -27,6 +27,11 @@ pub struct ScrapedState {
     pub takes_messages: bool,
     /// The circuit breaker of each configured model service.
     pub circuits: Vec<CircuitSample>,
+    /// The calls that owners were asked to approve and that are stored, by state.
+    pub approvals: Vec<(String, u64)>,
+    pub memories: u64,
+    /// Each MCP server, and whether it runs.
+    pub mcp_servers: Vec<(String, bool)>,
 }
 
 /// The state of the circuit breaker of a model service.
@@ -88,9 +93,19 @@ impl ScrapedState {
         for circuit in &self.circuits {
             page.sample(&[("provider", &circuit.provider)], circuit.opened);
         }
+        page.gauge("daoyou_approvals", "Stored requests for the owner's approval, by state.");
+        for (state, count) in &self.approvals {
+            page.sample(&[("state", state)], *count);
+        }
+        page.gauge("daoyou_memories", "Entries of the memory.");
+        page.sample(&[], self.memories);
+        page.gauge("daoyou_mcp_server_up", "1 while the MCP server runs; a server starts with its first call.");
+        for (server, is_up) in &self.mcp_servers {
+            page.sample(&[("server", server)], u8::from(*is_up));
+        }
         page.gauge("daoyou_store_bytes", "Size of the database and of its write-ahead log.");
         for (file, bytes) in &self.database_bytes {
-            page.sample(&[("file", file)], bytes);
+            page.sample(&[("file", file)], *bytes);
         }
     }
 

@@ -28,6 +28,18 @@ pub enum TurnOutcome {
     Dead,
 }
 
+impl TurnOutcome {
+    /// Returns the code of the error of a turn that is not done.
+    pub fn error(self) -> Option<&'static str> {
+        match self {
+            Self::Done => None,
+            Self::Failed(code) => Some(code),
+            Self::Cancelled => Some("stopped"),
+            Self::Dead => Some("dead"),
+        }
+    }
+}
+
 /// A part of a turn's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnPhase {
@@ -73,6 +85,9 @@ pub struct ToolMetrics {
     ok: Counter,
     failed: Counter,
     duration: Histogram,
+    /// Bytes of results that models read, and that were left out.
+    kept_bytes: Counter,
+    left_out_bytes: Counter,
 }
 
 /// Metrics of turns.
@@ -120,6 +135,8 @@ impl Default for TurnMetrics {
                 ok: Counter::default(),
                 failed: Counter::default(),
                 duration: Histogram::new(SECONDS),
+                kept_bytes: Counter::default(),
+                left_out_bytes: Counter::default(),
             }),
         }
     }
@@ -250,6 +267,15 @@ impl TurnMetrics {
         for (tool, calls) in &tools {
             page.buckets(&[("tool", tool)], &calls.duration);
         }
+        page.counter(
+            "daoyou_tool_result_bytes_total",
+            "Bytes of results: kept ones, which models read, and those that post-processing and limits left out.",
+        );
+        for (tool, calls) in &tools {
+            for (part, count) in [("kept", &calls.kept_bytes), ("left_out", &calls.left_out_bytes)] {
+                page.sample(&[("tool", tool), ("part", part)], count.get());
+            }
+        }
     }
 }
 
@@ -342,6 +368,14 @@ impl TurnMeter<'_> {
     pub fn tool_ran(&self, tool: &str, is_ok: bool, took: Duration) {
         self.nested_tool_ran(tool, is_ok, took);
         self.tools.add(took);
+    }
+
+    /// Records what a model reads of a result, and what it is spared, in bytes.
+    pub fn tool_result(&self, tool: &str, kept: usize, left_out: usize) {
+        let calls = self.turns.by_tool.get(tool);
+        let count = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
+        calls.kept_bytes.add(count(kept));
+        calls.left_out_bytes.add(count(left_out));
     }
 
     /// Records a tool call that ran within another call, whose time includes this one's.

@@ -204,8 +204,12 @@ impl AgentDirectory {
 
     /// Returns the agent of a message's chat: that of the first route that fits, else the default one.
     pub fn route(&self, channel: &str, chat: &str, sender: &str) -> &Arc<AgentProfile> {
-        let route = self.routes.iter().find(|route| route.fits(channel, chat, sender));
-        route.map_or_else(|| self.default_agent(), |route| &route.agent)
+        self.routed(channel, chat, sender).unwrap_or_else(|| self.default_agent())
+    }
+
+    /// Returns the agent of the first route that fits.
+    pub fn routed(&self, channel: &str, chat: &str, sender: &str) -> Option<&Arc<AgentProfile>> {
+        self.routes.iter().find(|route| route.fits(channel, chat, sender)).map(|route| &route.agent)
     }
 
     pub fn default_agent(&self) -> &Arc<AgentProfile> {

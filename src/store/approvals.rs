@@ -130,6 +130,12 @@ pub fn pending(connection: &Connection, limit: u32) -> Result<Vec<ApprovalRow>, 
     rows.into_iter().collect()
 }
 
+/// Counts the requests by state.
+pub fn count_by_state(connection: &Connection) -> Result<Vec<(String, u64)>, StoreError> {
+    let sql = "SELECT state, count(*) FROM approvals GROUP BY state ORDER BY state";
+    select(connection, sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
 /// Returns how many calls wait for an answer.
 pub fn count_pending(connection: &Connection) -> Result<usize, StoreError> {
     select_value(connection, "SELECT count(*) FROM approvals WHERE state = 'pending'", [])

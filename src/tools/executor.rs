@@ -202,6 +202,7 @@ impl ToolExecutor {
     async fn finish(&self, outcome: &mut ToolOutcome, call: &ToolCall, context: &ToolContext) {
         let tool = self.registry.get(&call.name).map(AsRef::as_ref);
         let (result, rule) = (&mut outcome.result, self.outputs.of(tool));
+        let whole = result.content.len();
         let is_cut_first = self.postprocessor.order() == PostprocessOrder::TruncateFirst;
         if is_cut_first {
             self.shorten(result, rule, context).await;
@@ -217,6 +218,7 @@ impl ToolExecutor {
             }
         }
         self.shorten(result, rule, context).await;
+        result.left_out_bytes = whole.saturating_sub(result.content.len());
     }
 
     /// Returns the cache and the call if its result may be in it. A call that is refused or wrong is not.

@@ -65,6 +65,9 @@ pub struct ToolResult {
     /// The call was refused, or may have taken effect though it failed: nobody repeats it without being asked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_final: bool,
+    /// How many bytes of the result the model is spared.
+    #[serde(skip)]
+    pub left_out_bytes: usize,
     /// How long to wait before the next try, if somebody has said it.
     #[serde(skip)]
     pub retry_after: Option<Duration>,

@@ -131,7 +131,9 @@ impl Turn<'_> {
             return progress.waits(call.id, &outcome);
         }
         let took = began.elapsed();
-        self.scope.meter.tool_ran(&self.counted_name(&call.name), outcome.result.success, took);
+        let counted = self.counted_name(&call.name);
+        self.scope.meter.tool_ran(&counted, outcome.result.success, took);
+        self.scope.meter.tool_result(&counted, outcome.result.content.len(), outcome.result.left_out_bytes);
         self.count_planned_calls(&outcome.result);
         let ToolCall { id, name, .. } = call;
         let ToolContext { turn, session, .. } = &self.tool_context;

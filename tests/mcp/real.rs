@@ -124,3 +124,46 @@ async fn a_server_is_reached_by_streamable_http_and_by_sse() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_goes_on_with_the_other_server_when_one_dies() {
+    if lacks(&[EVERYTHING, ("mcp-server-time", "mcp-server-time")]) {
+        return;
+    }
+    let model = Model::start().await;
+    let dying = Listening::start("streamableHttp").await;
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in").trusting(&[]));
+    let setup = setup.set("owner.identities", vec!["webhook:in:boss"]);
+    let setup = setup.set("mcp.all.url", format!("http://127.0.0.1:{}/mcp", dying.1)).set("mcp.all.trusted", true);
+    let setup = setup.set("mcp.time.command", vec!["mcp-server-time", "--local-timezone", "UTC"]);
+    let gateway = Gateway::start(setup.set("mcp.time.trusted", true)).await;
+    for (server, tool) in [("all", "all__echo"), ("time", "time__get_current_time")] {
+        assert_eq!(gateway.run(&["mcp", "test", server]).await.code, Some(0));
+        has_tool(&gateway, tool).await;
+    }
+    let long = "all__trigger-long-running-operation";
+    has_tool(&gateway, long).await;
+    let steps = [
+        Reply::tool(long, &json!({"duration": 300, "steps": 300})),
+        Reply::tool("time__get_current_time", &json!({"timezone": "Asia/Shanghai"})),
+        Reply::tool("all__echo", &json!({"message": "still there?"})),
+        Reply::text("One of two has answered."),
+    ];
+    model.on("ask both", steps);
+    let id = gateway.accept("in", &Message::new("ask both").chat("c").sender("boss")).await;
+    until("the call to run", async || {
+        let turn = gateway.json(&["turns", "show", &id]).await;
+        let steps = turn["steps"].as_array()?;
+        steps.iter().any(|step| step["kind"] == "tool_started").then_some(())
+    })
+    .await;
+    drop(dying);
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "One of two has answered.");
+    let last = model.requests().last().unwrap()["messages"].clone();
+    let is_result = |message: &&Value| message["role"] == "tool";
+    let results: Vec<_> = last.as_array().unwrap().iter().filter(is_result).map(|one| one["content"].clone()).collect();
+    let [lost, told, gone] = results.as_slice() else { panic!("{results:?}") };
+    assert!(lost.as_str().unwrap().starts_with("Error: all "), "{lost}");
+    assert!(told.as_str().unwrap().contains("+08:00"), "{told}");
+    assert!(gone.as_str().unwrap().contains("cannot be reached"), "{gone}");
+}

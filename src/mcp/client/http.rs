@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use daoyou_channels::settings::Secret;
 use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 use rmcp::model::ClientJsonRpcMessage;
+use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpClientWorker, StreamableHttpError,
     StreamableHttpPostResponse, StreamableHttpResponseLimits,
@@ -21,6 +23,9 @@ use sse_stream::{Error as SseError, Sse};
 use super::auth::BearerTokens;
 use super::{MAX_MESSAGE, error_chain};
 
+/// How often an event stream that broke off is opened again, and the first wait, which doubles.
+const RECONNECTS: usize = 4;
+const FIRST_RECONNECT: Duration = Duration::from_millis(500);
 /// The most of an error's body that is read, in bytes.
 const MAX_ERROR_BODY: usize = 16_384;
 
@@ -128,11 +133,15 @@ pub(super) fn transport(
     headers: &BTreeMap<String, Secret>,
     tokens: BearerTokens,
 ) -> WorkerTransport<StreamableHttpClientWorker<TokenClient>> {
-    let config = StreamableHttpClientTransportConfig::with_uri(url)
+    // An answer whose stream breaks off can be resumed for some seconds; then its call fails, and the next one connects anew.
+    let mut retries = ExponentialBackoff::default();
+    (retries.base_duration, retries.max_times) = (FIRST_RECONNECT, Some(RECONNECTS));
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url)
         .custom_headers(header_map(headers).collect())
         .max_sse_event_size(MAX_MESSAGE)
         .max_json_response_size(MAX_MESSAGE)
         .max_error_response_size(MAX_ERROR_BODY);
+    config.retry_config = Arc::new(retries);
     StreamableHttpClientTransport::with_client(TokenClient { client, tokens }, config)
 }
 

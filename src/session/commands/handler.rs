@@ -182,6 +182,10 @@ impl CommandHandler {
             let all = self.agents.all().map(line).collect::<Vec<_>>().join("\n");
             return Ok(fill(self.context.phrases.agent_is, &[&chosen.unwrap_or_else(usual), &all]).into());
         }
+        let routed = self.agents.routed(&row.channel, &row.chat_id, &sender_of(row));
+        if let Some(agent) = routed.filter(|_| Trust::parse(&row.trust) != Trust::Owner) {
+            return Ok(fill(self.context.phrases.agent_by_route, &[&agent.name]).into());
+        }
         if matches!(wanted, "default" | "auto") {
             let reply = self.context.phrases.agent_reset.to_owned();
             return Ok(CommandReply { reply, change: SessionChange::Agent(None), error: None });

@@ -1,0 +1,130 @@
+//! The client of a collector. Own code, because the exporter of the opentelemetry crates brings another version of the HTTP client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, StatusCode, Url};
+
+use super::OtelConfig;
+use crate::text::{one_line, truncate};
+
+const LIMIT: Duration = Duration::from_secs(10);
+/// The longest text of an answer that is shown, in characters.
+const MAX_SHOWN: usize = 200;
+/// The longest wait that a collector may ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Sends requests to a collector. Cheap to clone.
+#[derive(Clone)]
+pub struct OtlpClient(Arc<OtlpTarget>);
+
+struct OtlpTarget {
+    http: Client,
+    endpoint: String,
+    headers: HeaderMap,
+    resource: Resource,
+}
+
+/// A request that the collector did not take.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct OtlpError {
+    reason: String,
+    /// The wait until another try, if one may succeed.
+    pub retry_after: Option<Duration>,
+}
+
+impl OtlpClient {
+    /// Creates a client; `None` if telemetry is off.
+    ///
+    /// # Errors
+    /// The machine's certificate authorities cannot be loaded.
+    pub fn new(config: &OtelConfig) -> Result<Option<Self>, reqwest::Error> {
+        let Ok(url) = Url::parse(&config.endpoint) else { return Ok(None) };
+        crate::llm::install_crypto();
+        let mut builder = Client::builder()
+            .user_agent(concat!("daoyou/", env!("CARGO_PKG_VERSION")))
+            .timeout(LIMIT)
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never());
+        if crate::llm::is_loopback(&url) {
+            builder = builder.no_proxy();
+            if url.scheme() == "http" {
+                builder = builder.tls_certs_only(std::iter::empty());
+            }
+        }
+        let header = |(name, value): (&String, &daoyou_channels::settings::Secret)| {
+            let mut value = HeaderValue::try_from(value.expose()).ok()?;
+            value.set_sensitive(true);
+            Some((HeaderName::try_from(name.as_str()).ok()?, value))
+        };
+        let resource = Resource {
+            attributes: vec![
+                text("service.name", config.service_name.as_str()),
+                text("service.version", env!("CARGO_PKG_VERSION")),
+            ],
+            ..Resource::default()
+        };
+        let headers = config.headers.iter().filter_map(header).collect();
+        let endpoint = config.endpoint.trim_end_matches('/').to_owned();
+        Ok(Some(Self(Arc::new(OtlpTarget { http: builder.build()?, endpoint, headers, resource }))))
+    }
+
+    /// Returns what describes this gateway.
+    pub(super) fn resource(&self) -> Resource {
+        self.0.resource.clone()
+    }
+
+    pub(super) async fn send_traces(&self, request: &ExportTraceServiceRequest) -> Result<(), OtlpError> {
+        self.send("/v1/traces", request.encode_to_vec()).await
+    }
+
+    pub(super) async fn send_metrics(&self, request: ExportMetricsServiceRequest) -> Result<(), OtlpError> {
+        self.send("/v1/metrics", request.encode_to_vec()).await
+    }
+
+    async fn send(&self, path: &str, body: Vec<u8>) -> Result<(), OtlpError> {
+        let url = format!("{}{path}", self.0.endpoint);
+        let request = self.0.http.post(&url).headers(self.0.headers.clone());
+        let request = request.header(CONTENT_TYPE, "application/x-protobuf").body(body);
+        let response = request.send().await.map_err(|error| {
+            let reason = format!("{url} cannot be reached: {}", error.without_url());
+            OtlpError { reason, retry_after: Some(Duration::ZERO) }
+        })?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(());
+        }
+        // The specification names these: the others do not pass by themselves.
+        let may_pass = matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS
+                | StatusCode::BAD_GATEWAY
+                | StatusCode::SERVICE_UNAVAILABLE
+                | StatusCode::GATEWAY_TIMEOUT
+        );
+        let asked = response.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
+        let asked = Duration::from_secs(asked.unwrap_or(0)).min(LONGEST_WAIT);
+        let told = response.text().await.unwrap_or_default();
+        let reason = format!("{url} answered {status}: {}", truncate(&one_line(&told), MAX_SHOWN));
+        Err(OtlpError { reason, retry_after: may_pass.then_some(asked) })
+    }
+}
+
+pub(super) fn text(key: &str, value: impl Into<String>) -> KeyValue {
+    attribute(key, any_value::Value::StringValue(value.into()))
+}
+
+pub(super) fn number(key: &str, value: u64) -> KeyValue {
+    attribute(key, any_value::Value::IntValue(i64::try_from(value).unwrap_or(i64::MAX)))
+}
+
+fn attribute(key: &str, value: any_value::Value) -> KeyValue {
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
+}

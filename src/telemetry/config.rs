@@ -1,0 +1,72 @@
+//! `[otel]`: where telemetry goes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use daoyou_channels::settings::{Secret, Span};
+use reqwest::Url;
+use reqwest::header::{HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `[otel]`: OpenTelemetry by OTLP over HTTP.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct OtelConfig {
+    /// The address of a collector, to which `/v1/traces` and `/v1/metrics` are added; empty: nothing is sent.
+    pub endpoint: String,
+    /// HTTP headers of each request, such as a key of the service.
+    pub headers: BTreeMap<String, Secret>,
+    /// The name of this gateway there.
+    pub service_name: String,
+    /// Each turn is sent as a trace.
+    pub traces: bool,
+    /// The metrics are sent.
+    pub metrics: bool,
+    /// How often the metrics are sent.
+    pub interval: Span,
+}
+
+impl Default for OtelConfig {
+    fn default() -> Self {
+        Self {
+            endpoint: String::new(),
+            headers: BTreeMap::new(),
+            service_name: "daoyou".to_owned(),
+            traces: true,
+            metrics: true,
+            interval: Span::from_secs(60),
+        }
+    }
+}
+
+impl OtelConfig {
+    /// Returns the faults: the key, what is wrong, and what is allowed.
+    pub fn faults(&self) -> Vec<(String, String, &'static str)> {
+        let mut found = Vec::new();
+        if !self.endpoint.is_empty() {
+            let url = Url::parse(&self.endpoint).ok();
+            let is_usable = |url: &Url| matches!(url.scheme(), "http" | "https") && url.query().is_none();
+            if url.as_ref().is_none_or(|url| !is_usable(url)) {
+                let wrong = format!("{:?} is no address of a collector", self.endpoint);
+                found.push(("endpoint".to_owned(), wrong, "an address such as \"http://127.0.0.1:4318\""));
+            }
+        }
+        for (name, value) in &self.headers {
+            let is_name = HeaderName::try_from(name.as_str()).is_ok();
+            if !is_name || HeaderValue::try_from(value.expose()).is_err() {
+                let part = if is_name { "value" } else { "name" };
+                found.push((
+                    format!("headers.{name}"),
+                    format!("this {part} cannot be in a header"),
+                    "printable ASCII",
+                ));
+            }
+        }
+        if self.interval.0 < Duration::from_secs(1) || self.interval.0 > Duration::from_secs(86_400) {
+            let wrong = format!("{} is too short or too long", self.interval);
+            found.push(("interval".to_owned(), wrong, "from \"1s\" to \"1d\""));
+        }
+        found
+    }
+}
