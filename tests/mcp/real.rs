@@ -163,7 +163,7 @@ async fn a_turn_goes_on_with_the_other_server_when_one_dies() {
     let is_result = |message: &&Value| message["role"] == "tool";
     let results: Vec<_> = last.as_array().unwrap().iter().filter(is_result).map(|one| one["content"].clone()).collect();
     let [lost, told, gone] = results.as_slice() else { panic!("{results:?}") };
-    assert!(lost.as_str().unwrap().starts_with("Error: all "), "{lost}");
+    assert!(lost.as_str().unwrap().starts_with("Error: the connection to all has ended"), "{lost}");
     assert!(told.as_str().unwrap().contains("+08:00"), "{told}");
     assert!(gone.as_str().unwrap().contains("cannot be reached"), "{gone}");
 }
