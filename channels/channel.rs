@@ -113,6 +113,11 @@ pub trait Channel: Send + Sync + 'static {
         None
     }
 
+    /// Returns the routes that callers with the gateway's token alone may use.
+    fn owner_routes(&self, _context: &ChannelContext) -> Option<axum::Router> {
+        None
+    }
+
     /// Returns how long notes of a kind are kept after the last write; notes of other kinds are kept for ever.
     fn note_ages(&self) -> &[(&'static str, Duration)] {
         &[]

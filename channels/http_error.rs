@@ -96,6 +96,8 @@ impl IntoResponse for HttpError {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"daoyou\""));
         }
+        // For routes whose clients expect errors in another form.
+        response.extensions_mut().insert(self);
         response
     }
 }

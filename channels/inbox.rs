@@ -124,6 +124,9 @@ pub struct MessageState {
     /// The notice that its sender got while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
+    /// It waits for the owner's approval of a call; `notice` says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_approval: bool,
     /// The question to its sender, whose answer it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,

@@ -28,6 +28,7 @@ pub mod settings;
 pub mod text;
 pub mod trust;
 
+pub mod api;
 pub mod cli;
 pub mod email;
 pub mod webhook;

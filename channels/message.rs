@@ -170,6 +170,9 @@ pub struct TurnSettings {
     /// Instructions that go along with the message and are none of its sender's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// What was said before, in a conversation that the sender's program keeps and the session does not have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<String>,
     /// What the model is to know of the message beside its words, one line each: a mail's subject, what was cut off.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<String>,

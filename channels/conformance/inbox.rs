@@ -228,6 +228,7 @@ impl Inbox for ScriptedInbox {
             status: MessageStatus::Queued,
             reply: None,
             notice: None,
+            awaits_approval: false,
             question: None,
             continues: None,
         };

@@ -406,7 +406,7 @@ pub(super) fn message_state(connection: &Connection, row: InboxRow) -> Result<Me
     let body = |found: Option<outbox::OutboxRow>| {
         found.map(|found| serde_json::from_str::<OutboundBody>(&found.body)).transpose()
     };
-    let (mut notice, mut question) = (None, None);
+    let (mut notice, mut awaits_approval, mut question) = (None, false, None);
     if status == MessageStatus::Waiting {
         let is_wait = |slot: &str| {
             matches!(
@@ -415,7 +415,9 @@ pub(super) fn message_state(connection: &Connection, row: InboxRow) -> Result<Me
             )
         };
         let notices = outbox::of_turn(connection, row.turn)?.into_iter().filter(|found| is_wait(&found.slot));
-        notice = body(notices.max_by_key(|found| found.seq))?;
+        let newest = notices.max_by_key(|found| found.seq);
+        awaits_approval = newest.as_ref().is_some_and(|found| OutboxSlot::is_approval(&found.slot));
+        notice = body(newest)?;
         if let Some(asked) = questions::pending(connection, &row.session)?.filter(|asked| asked.turn == row.turn) {
             let slot = OutboxSlot::Question { id: asked.id }.to_column();
             question = body(outbox::find_slot(connection, row.turn, &slot)?)?;
@@ -435,6 +437,7 @@ pub(super) fn message_state(connection: &Connection, row: InboxRow) -> Result<Me
         session: row.session.into(),
         status,
         reply: reply.map(|body| Reply { content: body.content, error: body.error }),
+        awaits_approval,
         notice: notice.map(|body| body.content),
         question: question.map(|body| body.content),
         continues,

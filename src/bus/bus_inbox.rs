@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use daoyou_channels::api::TurnReport;
 use daoyou_channels::{
     AcceptExtras, Acceptance, Cursor, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, SentMessage,
     StoredNote,
@@ -14,7 +15,8 @@ use uuid::Uuid;
 
 use super::accept::{message_state, store_refusal, write_extras};
 use super::message_bus::MessageBus;
-use super::outbound::{OutboundDraft, OutboxSlot};
+use super::outbound::{OutboundDraft, OutboxSlot, texts_of_turn};
+use crate::store::usage::{self, UsageScope};
 use crate::store::{Connection, Durability, cursors, inbox, notes, outbox};
 
 /// The bus as channels see it.
@@ -35,6 +37,25 @@ impl BusInbox {
         self.0.disk.check(settings.reserve).map_err(|reason| Refusal::Store { reason, retry_after })?;
         self.0.capacity.check_channel(settings.capacities, &draft.channel)?;
         self.0.publish_outbound(draft).await.map_err(|error| store_refusal(&error))
+    }
+
+    /// Returns what the turn of a message has used, and sent to this chat before its reply.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn report(&self, message: Uuid, channel: &str, chat_id: &str) -> Result<TurnReport, Refusal> {
+        let (channel, chat_id) = (channel.to_owned(), chat_id.to_owned());
+        let read = move |connection: &Connection| {
+            let Some(row) = inbox::find(connection, message)? else { return Ok(TurnReport::default()) };
+            let used = usage::total(connection, UsageScope::Turn(row.turn))?.tokens;
+            Ok(TurnReport {
+                messages: texts_of_turn(connection, row.turn, &channel, &chat_id)?,
+                input_tokens: used.input,
+                output_tokens: used.output,
+                cached_tokens: used.cached,
+            })
+        };
+        self.0.store.read(read).await.map_err(|error| store_refusal(&error))
     }
 }
 

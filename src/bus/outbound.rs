@@ -120,6 +120,11 @@ impl OutboxSlot {
     pub fn is_notice(column: &str) -> bool {
         matches!(Self::parse(column), Some(Self::Notice { .. }))
     }
+
+    /// Returns true if the column is that of the notice that a call waits for the owner's approval.
+    pub fn is_approval(column: &str) -> bool {
+        matches!(Self::parse(column), Some(Self::Notice { kind: NoticeKind::Approval, .. }))
+    }
 }
 
 /// An outbound message before it has a row.
@@ -173,6 +178,25 @@ pub fn message_of(row: OutboxRow) -> Result<OutboundMessage, StoreError> {
         error: body.error,
         created_at: Timestamp::from_millisecond(row.created_at).unwrap_or_default(),
     })
+}
+
+/// Returns the texts that tools of a turn sent to a chat.
+pub(super) fn texts_of_turn(
+    connection: &Connection,
+    turn: Uuid,
+    channel: &str,
+    chat_id: &str,
+) -> Result<Vec<String>, StoreError> {
+    let rows = outbox::of_turn(connection, turn)?.into_iter().filter(|row| {
+        let is_tools = matches!(OutboxSlot::parse(&row.slot), Some(OutboxSlot::Tool { .. }));
+        row.channel == channel && row.chat_id == chat_id && is_tools
+    });
+    let text = |row| -> Result<String, StoreError> {
+        let message = message_of(row)?;
+        let files = message.attachments.iter().map(|file| format!("\n[file {}, which stays here]", file.name));
+        Ok(message.content + &files.collect::<String>())
+    };
+    rows.map(text).collect()
 }
 
 #[cfg(test)]

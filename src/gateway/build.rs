@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use daoyou_channels::api;
 use daoyou_channels::cli::{CliChannel, Language, NameDirectory, TerminalSetup};
 use daoyou_channels::trust::TrustLists;
 use daoyou_channels::{ChannelContext, Inbox, SessionKey};
 use tokio_util::sync::CancellationToken;
 
 use super::announcer::ProcessAnnouncer;
+use super::api::ApiAccess;
 use super::channels::{self, Channels};
 use super::check::{build_models, check_models, check_tools, open_tls};
 use super::inspect::{self, RunningInspector};
@@ -103,7 +105,9 @@ impl Gateway {
             let runtime = runtime.clone();
             TrustLists::following(move || runtime.get().trust.clone())
         };
-        let Channels { running, disabled } = channels::build(config, &home, cli.clone(), &trust, is_alone)?;
+        let api = ApiAccess { runtime: runtime.clone(), inbox: BusInbox(bus.clone()) };
+        let api = (!is_alone).then_some(api);
+        let Channels { running, disabled } = channels::build(config, &home, cli.clone(), &trust, api)?;
         let context = ChannelContext {
             inbox: Arc::new(BusInbox(bus.clone())),
             events: bus.events().clone(),
@@ -135,7 +139,7 @@ impl Gateway {
             shutdown: stop_serving.clone(),
         });
         let server = listening.map(|listening| {
-            let channels = running.iter().filter_map(|channel| channel.routes(&context)).collect();
+            let channels = http::ChannelRoutes::of(&running, &context);
             let auth = TokenAuth::new(config.gateway.token.clone(), home);
             listening.serve(http::tcp_routes(&state, channels, auth), bus.metrics().clone())
         });
@@ -229,12 +233,12 @@ pub fn banner(model: &Result<String, String>, workspace: &Path, terminal: &Termi
     format!("{}\n{hint}", parts.join(" · "))
 }
 
-/// Returns the limits of the server. Imports and webhooks may accept larger bodies than other routes; the server rejects what
+/// Returns the limits of the server. Imports, clients of `/v1` and webhooks may send larger bodies than other routes; the server rejects what
 /// no route would accept.
 fn server_limits(config: &Config) -> http::ServerLimits {
     let usual = http::ServerLimits::default();
-    let imports = usual.body_bytes.max(http::IMPORT_BODY_LIMIT as u64);
-    let body_bytes = config.channels.webhook.values().map(|hook| hook.max_body.0).fold(imports, u64::max);
+    let own = usual.body_bytes.max(http::IMPORT_BODY_LIMIT as u64).max(api::BODY_LIMIT as u64);
+    let body_bytes = config.channels.webhook.values().map(|hook| hook.max_body.0).fold(own, u64::max);
     http::ServerLimits { body_bytes, body_budget: config.gateway.body_budget, ..usual }
 }
 

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use anyhow::Context;
 use daoyou_channels::Channel;
+use daoyou_channels::api::{self, ApiChannel};
 use daoyou_channels::cli::CliChannel;
 use daoyou_channels::email::{self, EmailChannel, EmailSetup, MailLanguage};
 use daoyou_channels::outgoing::OutgoingFiles;
 use daoyou_channels::trust::TrustLists;
 use daoyou_channels::webhook::{Webhook, WebhookConfig};
 
+use super::api::ApiAccess;
 use super::settings::trust_lists;
 use crate::config::Config;
 use crate::home::Home;
@@ -23,20 +26,25 @@ pub(super) struct Channels {
     pub disabled: BTreeSet<String>,
 }
 
-/// Builds the enabled channels; a gateway of a single conversation (`is_alone`) has the terminal only.
+/// Builds the enabled channels; a gateway of a single conversation, which has no `api`, has the terminal only.
 pub(super) fn build(
     config: &Config,
     home: &Home,
     cli: Arc<CliChannel>,
     trust: &TrustLists,
-    is_alone: bool,
+    api: Option<ApiAccess>,
 ) -> anyhow::Result<Channels> {
     let mut channels = Channels { running: vec![cli], disabled: BTreeSet::new() };
-    // A gateway of a single conversation has no MCP clients.
-    if is_alone {
-        channels.disabled.insert(MCP_CHANNEL.to_owned());
-    } else {
-        channels.running.push(Arc::new(McpChannel::default()));
+    let is_alone = api.is_none();
+    match api {
+        Some(api) => {
+            let workspace = home.workspace(&config.agent.workspace);
+            let api = ApiChannel::new(Arc::new(api), &workspace);
+            channels.running.push(Arc::new(api.with_context(|| workspace.display().to_string())?));
+            channels.running.push(Arc::new(McpChannel::default()));
+        }
+        // A gateway of a single conversation has no other clients.
+        None => channels.disabled.extend([api::NAME.to_owned(), MCP_CHANNEL.to_owned()]),
     }
     for (name, webhook) in &config.channels.webhook {
         if webhook.enabled && !is_alone {

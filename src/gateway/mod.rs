@@ -2,6 +2,7 @@
 
 mod agents;
 mod announcer;
+mod api;
 mod build;
 mod channels;
 mod check;

@@ -24,7 +24,6 @@ use super::state::AppState;
 use crate::bus::{OutboundBody, OutboundDraft, OutboxSlot};
 use crate::mcp::{AgentAccess, MCP_CHANNEL, McpEndpoint};
 use crate::query::{self, JobChange, MemoryChange, MemoryQuery, MemorySelection, StoreQuery, memories};
-use crate::store::{Connection, StoreError, inbox, outbox};
 
 /// The protocol of the upgraded connection on the control socket.
 const STREAM_PROTOCOL: &str = "mcp-lines";
@@ -106,9 +105,8 @@ impl AgentAccess for AppState {
     }
 
     async fn messages_of_turn(&self, id: Uuid, chat_id: &str) -> Result<Vec<String>, String> {
-        let chat_id = chat_id.to_owned();
-        let find = move |connection: &Connection| sent_messages(connection, id, &chat_id);
-        self.bus.store().read(find).await.map_err(text)
+        let report = self.inbox.report(id, MCP_CHANNEL, chat_id).await;
+        report.map(|report| report.messages).map_err(text)
     }
 
     fn agent(&self, name: &str) -> Result<String, String> {
@@ -157,19 +155,4 @@ impl AgentAccess for AppState {
             _ => Ok(Vec::new()),
         }
     }
-}
-
-/// Returns the texts that tools of the message's turn sent to the chat.
-fn sent_messages(connection: &Connection, id: Uuid, chat_id: &str) -> Result<Vec<String>, StoreError> {
-    let Some(message) = inbox::find(connection, id)? else { return Ok(Vec::new()) };
-    let rows = outbox::of_turn(connection, message.turn)?.into_iter().filter(|row| {
-        let is_tools = matches!(OutboxSlot::parse(&row.slot), Some(OutboxSlot::Tool { .. }));
-        row.channel == MCP_CHANNEL && row.chat_id == chat_id && is_tools
-    });
-    let text = |row| -> Result<String, StoreError> {
-        let message = crate::bus::message_of(row)?;
-        let files = message.attachments.iter().map(|file| format!("\n[file {}, not sent to MCP clients]", file.name));
-        Ok(message.content + &files.collect::<String>())
-    };
-    rows.map(text).collect()
 }

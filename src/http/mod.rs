@@ -36,7 +36,7 @@ pub use limits::{IMPORT_BODY_LIMIT, ServerLimits};
 pub use metrics::scrape;
 pub use proxies::{TrustedProxies, parse_network};
 pub use read_only::{ReadOnlyReason, read_only_routes};
-pub use routes::{control_routes, tcp_routes};
+pub use routes::{ChannelRoutes, control_routes, tcp_routes};
 pub use server::{BoundListener, Server, ServerSettings};
 pub use state::AppState;
 pub use tls::{ReloadingTls, TlsConfig, TlsFile};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, Uri};
 use axum::{Router, middleware};
-use daoyou_channels::HttpError;
+use daoyou_channels::{Channel, ChannelContext, HttpError};
 
 use super::limits::DEFAULT_BODY_LIMIT;
 use super::metrics::{count_requests, metrics_routes};
@@ -13,10 +13,30 @@ use super::state::AppState;
 use super::token::{TokenAuth, require_token};
 use super::{api, health, mcp};
 
-/// The routes on TCP: health and the routes of channels, which authenticate by themselves; `/api`, `/mcp` and `/metrics` with the token.
-pub fn tcp_routes(state: &Arc<AppState>, channels: Vec<Router>, auth: Arc<TokenAuth>) -> Router {
-    let owners = owner_routes(state).route_layer(middleware::from_fn_with_state(auth, require_token));
-    let open = channels.into_iter().fold(health::routes(state.clone()), Router::merge);
+/// The routes of channels.
+pub struct ChannelRoutes {
+    /// Those that authenticate by themselves.
+    open: Vec<Router>,
+    /// Those that need the token.
+    owners: Vec<Router>,
+}
+
+impl ChannelRoutes {
+    /// Collects the routes of the running channels.
+    pub fn of(channels: &[Arc<dyn Channel>], context: &ChannelContext) -> Self {
+        Self {
+            open: channels.iter().filter_map(|channel| channel.routes(context)).collect(),
+            owners: channels.iter().filter_map(|channel| channel.owner_routes(context)).collect(),
+        }
+    }
+}
+
+/// The routes on TCP: health and those of channels that authenticate by themselves; `/api`, `/mcp`, `/metrics` and those of other
+/// channels with the token.
+pub fn tcp_routes(state: &Arc<AppState>, channels: ChannelRoutes, auth: Arc<TokenAuth>) -> Router {
+    let owners = channels.owners.into_iter().fold(owner_routes(state), Router::merge);
+    let owners = owners.route_layer(middleware::from_fn_with_state(auth, require_token));
+    let open = channels.open.into_iter().fold(health::routes(state.clone()), Router::merge);
     with_layers(open.merge(owners), state)
 }
 

@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use daoyou_channels::api::in_openai_form;
 use daoyou_channels::{BodyBudget, ClientAddr, HttpError};
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
@@ -27,6 +28,9 @@ use crate::text::panic_message;
 
 /// The longest plain-text error that becomes the message of a JSON error, in bytes.
 const MAX_MESSAGE: usize = 1_024;
+
+/// The beginning of the paths whose clients expect errors in OpenAI's form.
+const OPENAI_PATH: &str = "/v1/";
 
 /// Answers the requests of all connections.
 pub struct HttpService {
@@ -74,6 +78,7 @@ impl HttpService {
         connection: &Arc<Connection>,
         addrs: ConnectionAddrs,
     ) -> Response {
+        let is_openai = request.uri().path().starts_with(OPENAI_PATH);
         let response = match head.and_then(|()| self.admit(&request, addrs)) {
             Ok(()) => self.route(request, connection, addrs).await,
             Err(error) => {
@@ -81,6 +86,7 @@ impl HttpService {
                 error.closing()
             }
         };
+        let response = if is_openai { in_openai_form(response) } else { response };
         let guard = AnswerGuard(connection.clone());
         // The closure keeps the guard for as long as the body lives.
         response.map(|body| Body::new(body.inspect_err(move |_| _ = &guard)))

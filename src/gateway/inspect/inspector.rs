@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use daoyou_channels::Channel;
+use daoyou_channels::{Channel, api};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -63,8 +63,8 @@ pub struct RunningInspector {
 impl RunningInspector {
     /// Creates the inspector of a gateway that is being built, with its channels.
     pub fn new(home: Home, channels: &[Arc<dyn Channel>], running: RunningParts) -> Self {
-        // The channel of MCP clients has no settings, and nothing that could be tested.
-        let channels = channels.iter().filter(|channel| channel.name() != MCP_CHANNEL);
+        // The channels of MCP and API clients have no settings, and nothing that could be tested.
+        let channels = channels.iter().filter(|channel| ![api::NAME, MCP_CHANNEL].contains(&channel.name()));
         let channels = channels.map(|channel| (channel.name().to_owned(), Ok(channel.clone()))).collect();
         Self { home, channels: Arc::new(channels), running }
     }

@@ -42,8 +42,14 @@ pub fn user_text(rows: &[InboxRow], zone: &TimeZone) -> String {
         if least_trust(rows) == Trust::Untrusted {
             text.push_str(UNTRUSTED);
         }
+        let settings = TurnOrigin::parse(&last.origin).settings;
+        if let Some(history) = settings.history {
+            text.push_str(&format!(
+                "\nThe conversation before this message, as the sender's program has it:\n{history}"
+            ));
+        }
         // Not in the system prompt, which is the same for every channel; and not part of the sender's text.
-        if let Some(prompt) = TurnOrigin::parse(&last.origin).settings.prompt {
+        if let Some(prompt) = settings.prompt {
             text.push_str(&format!("\nInstructions of the owner for messages of this channel:\n{prompt}"));
         }
     }

@@ -1,0 +1,144 @@
+//! The channel: replies are picked up by the requests that wait for them.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use uuid::Uuid;
+
+use super::routes;
+use crate::attachment_folder::AttachmentFolder;
+use crate::backoff::RetryTable;
+use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
+use crate::inbox::Refusal;
+use crate::message::{OutboundMessage, TurnSettings};
+
+/// The channel's name.
+pub const NAME: &str = "api";
+/// The kind of the notes by which a repeated request is recognized.
+pub(super) const REQUEST_NOTE: &str = "request";
+/// The folder of the workspace for files that came with requests.
+const FILES: &str = "uploads";
+
+/// What the API asks of the gateway.
+#[async_trait]
+pub trait ApiGateway: Send + Sync {
+    /// Returns the names of models to list; the first one is the default.
+    fn models(&self) -> Vec<String>;
+
+    /// Returns what a model's name means for a turn.
+    ///
+    /// # Errors
+    /// Says why there is no such model.
+    fn settings(&self, model: &str) -> Result<TurnSettings, String>;
+
+    /// Returns what the turn of this message has used, and sent to this chat, so far.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    async fn report(&self, message: Uuid, chat_id: &str) -> Result<TurnReport, Refusal>;
+}
+
+/// What a turn has used and sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TurnReport {
+    /// The messages that its tools sent before the reply.
+    pub messages: Vec<String>,
+    /// The tokens of all its model calls; `cached_tokens` are part of the input.
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cached_tokens: u64,
+}
+
+/// The OpenAI-compatible API.
+pub struct ApiChannel {
+    pub(super) gateway: Arc<dyn ApiGateway>,
+    pub(super) files: Arc<AttachmentFolder>,
+    retry: RetryTable,
+}
+
+impl ApiChannel {
+    /// Creates the channel of a gateway over `workspace`.
+    ///
+    /// # Errors
+    /// The workspace cannot be opened.
+    pub fn new(gateway: Arc<dyn ApiGateway>, workspace: &Path) -> std::io::Result<Self> {
+        let files = Arc::new(AttachmentFolder::open(workspace, FILES)?);
+        Ok(Self { gateway, files, retry: RetryTable::new(vec![Duration::from_secs(1)]) })
+    }
+}
+
+#[async_trait]
+impl Channel for ApiChannel {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { streaming: true, resend: Resend::Again }
+    }
+
+    fn retry(&self) -> &RetryTable {
+        &self.retry
+    }
+
+    async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
+        (context.started)();
+        context.shutdown.cancelled().await;
+        Ok(())
+    }
+
+    /// What belongs to a request stays in the store, where the request finds it.
+    async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
+        if message.context.is_picked_up {
+            return Ok(Receipt::default());
+        }
+        let reason = "a client of /v1 gets answers to its own requests alone, and this is none".to_owned();
+        Err(SendError::Permanent { reason })
+    }
+
+    fn owner_routes(&self, context: &ChannelContext) -> Option<Router> {
+        Some(routes::routes(self, context))
+    }
+
+    fn note_ages(&self) -> &[(&'static str, Duration)] {
+        const { &[(REQUEST_NOTE, Duration::from_secs(24 * 60 * 60))] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::outbound;
+    use crate::message::OutboundContext;
+
+    struct NoGateway;
+
+    #[async_trait]
+    impl ApiGateway for NoGateway {
+        fn models(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn settings(&self, _: &str) -> Result<TurnSettings, String> {
+            Ok(TurnSettings::default())
+        }
+
+        async fn report(&self, _: Uuid, _: &str) -> Result<TurnReport, Refusal> {
+            Ok(TurnReport::default())
+        }
+    }
+
+    #[tokio::test]
+    async fn what_no_request_waits_for_is_not_counted_as_delivered() {
+        let folder = tempfile::tempdir().unwrap();
+        let channel = ApiChannel::new(Arc::new(NoGateway), folder.path()).unwrap();
+        for (is_picked_up, is_delivered) in [(true, true), (false, false)] {
+            let context = OutboundContext { is_picked_up, ..OutboundContext::default() };
+            let message = OutboundMessage { context, ..outbound(NAME, "work", "done") };
+            assert_eq!(channel.send(&message).await.is_ok(), is_delivered);
+        }
+    }
+}

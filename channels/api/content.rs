@@ -1,0 +1,243 @@
+//! The parts of messages and the fields of requests, with one clear error for what is not understood.
+
+use axum::http::StatusCode;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+
+use crate::attachment_folder::IncomingFile;
+use crate::http_error::HttpError;
+
+/// The longest name of a session, in bytes.
+const MAX_NAME: usize = 200;
+/// The most characters of a wrong value that an error repeats.
+const SHOWN: usize = 40;
+
+/// The fields of a request.
+pub(super) struct RequestFields<'a>(pub &'a Map<String, Value>);
+
+impl<'a> RequestFields<'a> {
+    /// Returns the fields of a body.
+    ///
+    /// # Errors
+    /// It is no object.
+    pub fn of(body: &'a Value) -> Result<Self, HttpError> {
+        body.as_object().map(Self).ok_or_else(|| HttpError::bad_request("the body is not a JSON object"))
+    }
+
+    /// Returns a field that is there and not null.
+    pub fn get(&self, key: &str) -> Option<&'a Value> {
+        self.0.get(key).filter(|value| !value.is_null())
+    }
+
+    /// Returns a string, without spaces around it; `None` if it is empty.
+    ///
+    /// # Errors
+    /// It is no string.
+    pub fn text(&self, key: &str) -> Result<Option<String>, HttpError> {
+        let text = match self.get(key) {
+            None => return Ok(None),
+            Some(Value::String(text)) => text.trim(),
+            Some(_) => return Err(HttpError::bad_request(format!("{key:?} is not a string"))),
+        };
+        Ok((!text.is_empty()).then(|| text.to_owned()))
+    }
+
+    /// Returns a flag, by default false.
+    ///
+    /// # Errors
+    /// It is neither true nor false.
+    pub fn flag(&self, key: &str) -> Result<bool, HttpError> {
+        match self.get(key) {
+            None => Ok(false),
+            Some(Value::Bool(value)) => Ok(*value),
+            Some(_) => Err(HttpError::bad_request(format!("{key:?} is neither true nor false"))),
+        }
+    }
+
+    /// Refuses a field that is set: ignoring it would give a wrong answer. Empty lists, false and null are not set.
+    ///
+    /// # Errors
+    /// 400 with code `unsupported`.
+    pub fn refuse(&self, key: &str, why: &'static str) -> Result<(), HttpError> {
+        let is_set = match self.get(key) {
+            None | Some(Value::Bool(false)) => false,
+            Some(Value::Array(list)) => !list.is_empty(),
+            Some(_) => true,
+        };
+        if is_set { Err(unsupported(why)) } else { Ok(()) }
+    }
+
+    /// Refuses a form of the answer other than text, of `format`, which is in the field `key`.
+    ///
+    /// # Errors
+    /// 400 with code `unsupported`.
+    pub fn refuse_format(&self, key: &str, format: Option<&Value>) -> Result<(), HttpError> {
+        match format.map(|format| &format["type"]) {
+            None | Some(Value::Null) => Ok(()),
+            Some(kind) if kind == "text" => Ok(()),
+            Some(_) => Err(unsupported(format!(
+                "{key:?} has to be text: say in the message which form the answer should have"
+            ))),
+        }
+    }
+}
+
+/// 400 for what the agent does not do.
+pub(super) fn unsupported(message: impl Into<std::borrow::Cow<'static, str>>) -> HttpError {
+    HttpError::new(StatusCode::BAD_REQUEST, "unsupported", message)
+}
+
+/// Checks the name of a session; `what` is where it was given. Names are written `NAME` or `api:NAME`.
+///
+/// # Errors
+/// It is empty, too long or has control characters.
+pub(super) fn session_name(what: &str, name: &str) -> Result<String, HttpError> {
+    let name = name.trim();
+    let name = name.strip_prefix("api:").unwrap_or(name);
+    if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
+        return Err(HttpError::bad_request(format!(
+            "{what} has to be a text of 1 to {MAX_NAME} bytes without control characters"
+        )));
+    }
+    Ok(name.to_owned())
+}
+
+/// Returns the text of a message's content, and adds its files to `files`.
+///
+/// # Errors
+/// Says what is wrong with the content.
+pub(super) fn content(content: &Value, files: &mut Vec<IncomingFile>) -> Result<String, String> {
+    match content {
+        Value::String(text) => Ok(text.clone()),
+        Value::Array(parts) => {
+            let mut text = String::new();
+            for part in parts {
+                if let Some(more) = part_text(part, files)? {
+                    // Parts are separate blocks, such as a file's text and the question about it.
+                    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+                    text.push_str(gap);
+                    text.push_str(more);
+                }
+            }
+            Ok(text)
+        }
+        _ => Err("has no \"content\": a text, or an array of parts".to_owned()),
+    }
+}
+
+/// Returns the text of a part; the file of one is added to `files`.
+fn part_text<'a>(part: &'a Value, files: &mut Vec<IncomingFile>) -> Result<Option<&'a str>, String> {
+    let number = files.len() + 1;
+    match part["type"].as_str() {
+        Some("text" | "input_text" | "output_text") => {
+            part["text"].as_str().map(Some).ok_or_else(|| "has a text part without \"text\"".to_owned())
+        }
+        Some("refusal") => part["refusal"].as_str().map(Some).ok_or_else(|| "has an empty refusal".to_owned()),
+        Some("image_url" | "input_image") => {
+            let url = part["image_url"].as_str().or_else(|| part["image_url"]["url"].as_str()).unwrap_or_default();
+            let (media_type, bytes) = data_url(url).ok_or_else(|| no_data("an image", url))?;
+            let ending = media_type.strip_prefix("image/").unwrap_or("bin").replace("jpeg", "jpg");
+            files.push(IncomingFile { name: format!("image-{number}.{ending}"), media_type, bytes });
+            Ok(None)
+        }
+        Some("file" | "input_file") => {
+            let file = if part["file"].is_object() { &part["file"] } else { part };
+            let data = file["file_data"].as_str().unwrap_or_default();
+            let plain = || Some(("application/octet-stream".to_owned(), STANDARD.decode(data).ok()?));
+            let found = data_url(data).or_else(plain).filter(|(_, bytes)| !bytes.is_empty());
+            let (media_type, bytes) = found.ok_or_else(|| no_data("a file", data))?;
+            let name = file["filename"].as_str().map_or_else(|| format!("file-{number}"), str::to_owned);
+            files.push(IncomingFile { name, media_type, bytes });
+            Ok(None)
+        }
+        Some("input_audio") => Err("has audio, which is not taken; send its text".to_owned()),
+        Some(other) => {
+            let other: String = other.chars().take(SHOWN).collect();
+            Err(format!("has a part of the type {other:?}; text, image_url and file are taken"))
+        }
+        None => Err("has a part without \"type\"".to_owned()),
+    }
+}
+
+fn no_data(what: &str, given: &str) -> String {
+    let remedy = "send it as a data: URL in base64";
+    if given.starts_with("http://") || given.starts_with("https://") {
+        return format!("has {what} as an address, which is not fetched; {remedy}, or ask the agent to fetch it");
+    }
+    format!("has {what} without its data; {remedy} (an image in \"image_url\", a file in \"file_data\")")
+}
+
+/// Returns the media type and the bytes of a `data:` URL in base64 (RFC 2397).
+fn data_url(url: &str) -> Option<(String, Vec<u8>)> {
+    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
+    let media_type = head.strip_suffix(";base64")?.split(';').next().filter(|kind| !kind.is_empty())?;
+    let bytes = STANDARD.decode(data.trim()).ok().filter(|bytes| !bytes.is_empty())?;
+    Some((media_type.to_lowercase(), bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn texts_images_and_files_are_read() {
+        let mut files = Vec::new();
+        let parts = json!([
+            {"type": "text", "text": "look"},
+            {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,/9g="}},
+            {"type": "file", "file": {"filename": "a.txt", "file_data": "data:text/plain;charset=utf-8;base64,aGk="}},
+            {"type": "input_image", "image_url": "data:image/PNG;base64,iVA="},
+            {"type": "input_file", "file_data": "aGk="},
+            {"type": "input_text", "text": "here"},
+        ]);
+        assert_eq!(content(&parts, &mut files).unwrap(), "look\nhere");
+        let found: Vec<_> = files.iter().map(|file| (file.name.as_str(), file.media_type.as_str())).collect();
+        let expected = [
+            ("image-1.jpg", "image/jpeg"),
+            ("a.txt", "text/plain"),
+            ("image-3.png", "image/png"),
+            ("file-4", "application/octet-stream"),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!((files[1].bytes.as_slice(), files[3].bytes.as_slice()), (&b"hi"[..], &b"hi"[..]));
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_explained() {
+        for (value, expected) in [
+            (json!(7), "has no \"content\""),
+            (json!(null), "has no \"content\""),
+            (json!([{"text": "a"}]), "a part without \"type\""),
+            (json!([{"type": "text"}]), "a text part without \"text\""),
+            (json!([{"type": "input_audio", "input_audio": {}}]), "audio"),
+            (json!([{"type": "x".repeat(500)}]), "text, image_url and file are taken"),
+            (
+                json!([{"type": "image_url", "image_url": {"url": "https://a/b.png"}}]),
+                "as an address, which is not fetched",
+            ),
+            (json!([{"type": "image_url", "image_url": {"url": "data:image/png;base64,!"}}]), "without its data"),
+            (json!([{"type": "file", "file": {"file_id": "file-1"}}]), "without its data"),
+        ] {
+            let error = content(&value, &mut Vec::new()).unwrap_err();
+            assert!(error.contains(expected) && error.len() < 300, "{error}");
+        }
+    }
+
+    #[test]
+    fn names_of_sessions_are_one_short_line() {
+        for (name, expected) in [
+            ("work", Some("work")),
+            (" api:work ", Some("work")),
+            ("a:b", Some("a:b")),
+            ("", None),
+            ("api:", None),
+            ("a\nb", None),
+            (&"x".repeat(201), None),
+        ] {
+            assert_eq!(session_name("x", name).ok().as_deref(), expected, "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Errors as OpenAI writes them: `{"error":{"message","type","param","code"}}`.
+
+use axum::Json;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::http_error::HttpError;
+use crate::inbox::{Refusal, Reply};
+
+/// Tells the clients of OpenAI whether to send a request again by themselves.
+static SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+/// The codes of errors that another try does not mend, although clients try again after their statuses.
+const FINAL: &[&str] = &["too_many_attempts", "waiting"];
+
+/// Returns the response to an error of a request below `/v1` in OpenAI's form; other responses are not changed.
+pub fn in_openai_form(response: Response) -> Response {
+    let Some(error) = response.extensions().get::<HttpError>().cloned() else { return response };
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    if FINAL.contains(&error.code) {
+        parts.headers.insert(SHOULD_RETRY.clone(), HeaderValue::from_static("false"));
+    }
+    let (new, body) = Json(error_body(error.status, error.code, &error.message)).into_response().into_parts();
+    parts.headers.extend(new.headers);
+    Response::from_parts(parts, body)
+}
+
+/// Why a request has no answer.
+#[derive(Clone, Debug)]
+pub(super) enum ApiFailure {
+    Refused(HttpError),
+    /// The turn failed; another try would be another message.
+    Turn(Reply),
+}
+
+impl From<HttpError> for ApiFailure {
+    fn from(error: HttpError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Refusal> for ApiFailure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal.into())
+    }
+}
+
+impl ApiFailure {
+    /// Returns the body of the response, which is the last event of a stream.
+    pub fn body(&self) -> Value {
+        match self {
+            Self::Refused(error) => error_body(error.status, error.code, &error.message),
+            Self::Turn(reply) => {
+                let code = reply.error.as_ref().map_or("failed", |error| error.code.as_str());
+                error_body(StatusCode::UNPROCESSABLE_ENTITY, code, reply.content.trim_end())
+            }
+        }
+    }
+}
+
+impl IntoResponse for ApiFailure {
+    fn into_response(self) -> Response {
+        match &self {
+            // The server writes it in OpenAI's form.
+            Self::Refused(error) => error.clone().into_response(),
+            Self::Turn(_) => {
+                let header = [(SHOULD_RETRY.clone(), HeaderValue::from_static("false"))];
+                (StatusCode::UNPROCESSABLE_ENTITY, header, Json(self.body())).into_response()
+            }
+        }
+    }
+}
+
+/// Returns the body of an error.
+fn error_body(status: StatusCode, code: &str, message: &str) -> Value {
+    let kind = match status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        429 => "rate_limit_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    };
+    json!({ "error": { "message": message, "type": kind, "param": null, "code": code } })
+}

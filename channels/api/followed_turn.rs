@@ -1,0 +1,208 @@
+//! Follows the turn of a request: what it shows while it runs, and its end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_channel::Receiver;
+use axum::http::StatusCode;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::channel::{ApiGateway, TurnReport};
+use super::error::ApiFailure;
+use super::progress::{ApiDelta, TurnProgress};
+use crate::event::{SessionEvent, TurnEvent};
+use crate::http_error::HttpError;
+use crate::inbox::{Inbox, MessageState, MessageStatus, Refusal, Reply};
+use crate::message::ErrorInfo;
+
+/// The tool that sends a message before the reply.
+const MESSAGE_TOOL: &str = "message";
+/// How long one look at the state of the message waits; after each, the turn may have a question.
+const WAIT: Duration = Duration::from_secs(1);
+/// The pause after a look that ended early without an end.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a request goes on while its message waits for a model service.
+const MODEL_PATIENCE: Duration = Duration::from_secs(60);
+const DRAINING_RETRY: Duration = Duration::from_secs(5);
+
+/// The end of a turn, or its question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TurnEnd {
+    /// Everything that the turn sent: its messages and the reply.
+    pub text: String,
+    pub report: TurnReport,
+}
+
+/// What happens next in a turn.
+pub(super) enum TurnStep {
+    Delta(ApiDelta),
+    Ended(TurnEnd),
+    Failed(ApiFailure),
+}
+
+/// What a followed turn is about.
+pub(super) struct FollowedTurnSetup {
+    pub id: Uuid,
+    pub chat_id: String,
+    pub wants_reasoning: bool,
+    /// The events of the channel, from before the message was accepted.
+    pub events: Receiver<SessionEvent>,
+    pub inbox: Arc<dyn Inbox>,
+    pub gateway: Arc<dyn ApiGateway>,
+    /// Cancelled when the gateway stops.
+    pub shutdown: CancellationToken,
+}
+
+/// A turn that a request waits for. The turn does not depend on it.
+pub(super) struct FollowedTurn {
+    setup: FollowedTurnSetup,
+    progress: TurnProgress,
+    /// The number of messages of the turn that were shown.
+    shown: usize,
+    /// The look at the message that is under way, and when it began.
+    look: BoxFuture<'static, Result<Option<MessageState>, Refusal>>,
+    began: Instant,
+    /// Since when the message waits for a model service.
+    waits_since: Option<Instant>,
+    ready: VecDeque<ApiDelta>,
+    end: Option<TurnStep>,
+}
+
+impl FollowedTurn {
+    pub fn new(setup: FollowedTurnSetup) -> Self {
+        Self {
+            progress: TurnProgress::new(setup.wants_reasoning),
+            shown: 0,
+            look: look(&setup.inbox, setup.id),
+            began: Instant::now(),
+            waits_since: None,
+            ready: VecDeque::new(),
+            end: None,
+            setup,
+        }
+    }
+
+    /// Waits for the next step; the last one is an end or a failure.
+    pub async fn next(&mut self) -> TurnStep {
+        loop {
+            if let Some(delta) = self.ready.pop_front() {
+                return TurnStep::Delta(delta);
+            }
+            if let Some(end) = self.end.take() {
+                return end;
+            }
+            let taken = tokio::select! {
+                biased;
+                event = self.setup.events.recv() => match event {
+                    Ok(event) => self.take_event(&event).await,
+                    Err(_) => Err(draining()),
+                },
+                state = &mut self.look => self.take_state(state).await,
+            };
+            if let Err(failure) = taken {
+                return TurnStep::Failed(failure);
+            }
+        }
+    }
+
+    async fn take_event(&mut self, event: &SessionEvent) -> Result<(), ApiFailure> {
+        if event.turn != self.setup.id {
+            return Ok(());
+        }
+        self.ready.extend(self.progress.apply(&event.event));
+        // The message was stored before its result was shown.
+        if matches!(&event.event, TurnEvent::ToolResult { name, success: true, .. } if name == MESSAGE_TOOL) {
+            self.show_messages().await?;
+        }
+        Ok(())
+    }
+
+    /// Shows the messages that the turn sent since the last look, and returns what it has used and sent.
+    async fn show_messages(&mut self) -> Result<TurnReport, ApiFailure> {
+        let report = self.setup.gateway.report(self.setup.id, &self.setup.chat_id).await?;
+        for message in report.messages.iter().skip(self.shown) {
+            self.ready.push_back(self.progress.paragraph(message));
+        }
+        self.shown = self.shown.max(report.messages.len());
+        Ok(report)
+    }
+
+    async fn take_state(&mut self, state: Result<Option<MessageState>, Refusal>) -> Result<(), ApiFailure> {
+        let Some(state) = state? else {
+            return Err(HttpError::new(StatusCode::GONE, "gone", "the message was removed from the queue").into());
+        };
+        let is_early = self.began.elapsed() < WAIT;
+        if let Some(asked) = state.continues.filter(|asked| *asked != self.setup.id) {
+            // The message was an answer: the reply is that of the turn which goes on. What it sent before was shown.
+            self.setup.id = asked;
+            self.shown = self.setup.gateway.report(asked, &self.setup.chat_id).await?.messages.len();
+        } else if matches!(state.status, MessageStatus::Done | MessageStatus::Dead) {
+            let lost = || Reply {
+                content: "This message could not be answered.".to_owned(),
+                error: Some(ErrorInfo { code: "dead".to_owned() }),
+            };
+            let empty = || Reply { content: String::new(), error: None };
+            let is_done = state.status == MessageStatus::Done;
+            return self.finish(state.reply.unwrap_or_else(if is_done { empty } else { lost })).await;
+        } else if let Some(question) = state.question {
+            return self.finish(Reply { content: question, error: None }).await;
+        } else if let (true, Some(notice)) = (state.awaits_approval, &state.notice) {
+            return self.finish(Reply { content: notice.clone(), error: None }).await;
+        } else {
+            self.check_wait(state.status, state.notice)?;
+            if self.setup.shutdown.is_cancelled() && (is_early || state.status == MessageStatus::Waiting) {
+                return Err(draining());
+            }
+            if is_early {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        self.look = look(&self.setup.inbox, self.setup.id);
+        self.began = Instant::now();
+        Ok(())
+    }
+
+    /// Ends the request if its message waits for a model service for too long.
+    fn check_wait(&mut self, status: MessageStatus, notice: Option<String>) -> Result<(), ApiFailure> {
+        if status != MessageStatus::Waiting {
+            self.waits_since = None;
+            return Ok(());
+        }
+        if self.waits_since.get_or_insert_with(Instant::now).elapsed() < MODEL_PATIENCE {
+            return Ok(());
+        }
+        let notice = notice.unwrap_or_else(|| "The message waits for a model service.".to_owned());
+        let message = format!("{} The message is kept, and answered later in its session.", notice.trim_end());
+        Err(HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "waiting", message).into())
+    }
+
+    async fn finish(&mut self, reply: Reply) -> Result<(), ApiFailure> {
+        // What was emitted before the end comes first.
+        while let Ok(event) = self.setup.events.try_recv() {
+            self.take_event(&event).await?;
+        }
+        let report = self.show_messages().await?;
+        if reply.error.is_some() {
+            self.end = Some(TurnStep::Failed(ApiFailure::Turn(reply)));
+            return Ok(());
+        }
+        let content = reply.content.trim();
+        self.ready.extend(self.progress.complete(content));
+        let texts = report.messages.iter().map(String::as_str).chain([content]).filter(|text| !text.is_empty());
+        let text = texts.collect::<Vec<_>>().join("\n\n");
+        self.end = Some(TurnStep::Ended(TurnEnd { text, report }));
+        Ok(())
+    }
+}
+
+fn look(inbox: &Arc<dyn Inbox>, id: Uuid) -> BoxFuture<'static, Result<Option<MessageState>, Refusal>> {
+    let inbox = inbox.clone();
+    Box::pin(async move { inbox.wait(id, WAIT).await })
+}
+
+fn draining() -> ApiFailure {
+    Refusal::Draining { retry_after: DRAINING_RETRY }.into()
+}

@@ -1,0 +1,17 @@
+//! The OpenAI-compatible API as a channel: `POST /v1/chat/completions` and `GET /v1/models`
+//! (<https://platform.openai.com/docs/api-reference/chat>). Any client of that API chats with the agent, whose own tools run inside.
+
+mod answer;
+mod channel;
+mod completion;
+mod content;
+mod error;
+mod followed_turn;
+mod progress;
+mod repeats;
+mod request;
+mod routes;
+
+pub use channel::{ApiChannel, ApiGateway, NAME, TurnReport};
+pub use error::in_openai_form;
+pub use routes::BODY_LIMIT;

@@ -1,0 +1,164 @@
+//! What the events of a turn add to an answer that is being streamed.
+
+use crate::event::TurnEvent;
+
+/// The most characters of a tool's arguments that are shown.
+const MAX_ARGUMENTS: usize = 200;
+
+/// More of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ApiDelta {
+    Text(String),
+    /// Thinking, and what tools do.
+    Reasoning(String),
+}
+
+/// What has been shown of a turn.
+#[derive(Debug, Default)]
+pub(super) struct TurnProgress {
+    text: String,
+    /// Where the text of the response that is being streamed begins.
+    response: usize,
+    wants_reasoning: bool,
+}
+
+impl TurnProgress {
+    pub fn new(wants_reasoning: bool) -> Self {
+        Self { wants_reasoning, ..Self::default() }
+    }
+
+    /// Takes an event of the turn, and returns what it adds.
+    pub fn apply(&mut self, event: &TurnEvent) -> Option<ApiDelta> {
+        match event {
+            TurnEvent::Text { delta } => {
+                // A text behind a tool call, or one that starts again, is a paragraph of its own.
+                let is_first = self.response == self.text.len();
+                let delta = format!("{}{delta}", if is_first { self.gap() } else { "" });
+                self.text.push_str(&delta);
+                Some(ApiDelta::Text(delta))
+            }
+            TurnEvent::Thinking { delta } => self.reasoning(delta.clone()),
+            TurnEvent::ToolCall { name, arguments: Some(arguments), args_complete: true, .. } => {
+                self.response = self.text.len();
+                let arguments: String = arguments.to_string().chars().take(MAX_ARGUMENTS).collect();
+                self.reasoning(format!("\n[{name} {arguments}]\n"))
+            }
+            TurnEvent::ToolResult { name, success, duration_ms, .. } => {
+                self.response = self.text.len();
+                let outcome = if *success { "done" } else { "failed" };
+                self.reasoning(format!("[{name}: {outcome}, {duration_ms} ms]\n"))
+            }
+            TurnEvent::Restart => {
+                self.response = self.text.len();
+                None
+            }
+            TurnEvent::Started
+            | TurnEvent::ToolCall { .. }
+            | TurnEvent::Usage { .. }
+            | TurnEvent::Done { .. }
+            | TurnEvent::Error { .. } => None,
+        }
+    }
+
+    fn gap(&self) -> &'static str {
+        if self.text.is_empty() { "" } else { "\n\n" }
+    }
+
+    fn reasoning(&self, delta: String) -> Option<ApiDelta> {
+        self.wants_reasoning.then_some(ApiDelta::Reasoning(delta))
+    }
+
+    /// Adds a text of its own.
+    pub fn paragraph(&mut self, text: &str) -> ApiDelta {
+        let delta = format!("{}{}", self.gap(), text.trim_end());
+        self.text.push_str(&delta);
+        self.response = self.text.len();
+        ApiDelta::Text(delta)
+    }
+
+    /// Returns what completes the streamed text to the reply. Events can be lost, the reply cannot.
+    pub fn complete(&mut self, reply: &str) -> Option<ApiDelta> {
+        let shown = self.text[self.response..].trim();
+        if reply.is_empty() || shown == reply || self.text.trim_end().ends_with(reply) {
+            return None;
+        }
+        match reply.strip_prefix(shown).filter(|_| !shown.is_empty()) {
+            Some(rest) => {
+                self.text.push_str(rest);
+                Some(ApiDelta::Text(rest.to_owned()))
+            }
+            None => Some(self.paragraph(reply)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn text(delta: &str) -> TurnEvent {
+        TurnEvent::Text { delta: delta.to_owned() }
+    }
+
+    fn shown(events: &[TurnEvent], reply: &str) -> String {
+        let mut progress = TurnProgress::new(false);
+        let mut deltas: Vec<_> = events.iter().filter_map(|event| progress.apply(event)).collect();
+        deltas.extend(progress.complete(reply));
+        let texts = deltas.into_iter().map(|delta| match delta {
+            ApiDelta::Text(text) => text,
+            ApiDelta::Reasoning(text) => panic!("{text}"),
+        });
+        texts.collect()
+    }
+
+    #[test]
+    fn the_stream_ends_with_the_whole_reply_whatever_was_lost() {
+        let result = TurnEvent::ToolResult {
+            id: "a".into(),
+            name: "f".into(),
+            content: String::new(),
+            success: true,
+            duration_ms: 1,
+        };
+        for (events, reply, expected) in [
+            (&[text("Hel"), text("lo.")][..], "Hello.", "Hello."),
+            (&[text("Hel")], "Hello.", "Hello."),
+            (&[], "Hello.", "Hello."),
+            (&[text("lo.")], "Hello.", "lo.\n\nHello."),
+            (&[text("I look."), result.clone(), text("Found"), text(" it.")], "Found it.", "I look.\n\nFound it."),
+            (&[text("I look."), result.clone(), text("Fou")], "Found it.", "I look.\n\nFound it."),
+            (&[text("I look."), result], "Found it.", "I look.\n\nFound it."),
+            (&[text("Void"), TurnEvent::Restart, text("Valid.")], "Valid.", "Void\n\nValid."),
+            (&[text("All.")], "", "All."),
+        ] {
+            assert_eq!(shown(events, reply), expected);
+        }
+    }
+
+    #[test]
+    fn thinking_and_tools_are_shown_on_request() {
+        let call = TurnEvent::ToolCall {
+            id: "a".into(),
+            name: "exec".into(),
+            arguments: Some(json!({"command": "x".repeat(500)})),
+            args_complete: true,
+        };
+        let mut progress = TurnProgress::new(true);
+        let Some(ApiDelta::Reasoning(shown)) = progress.apply(&call) else { panic!() };
+        assert!(shown.starts_with("\n[exec {\"command\":\"xxx") && shown.len() < 250, "{shown}");
+        let thinking = TurnEvent::Thinking { delta: "hm".into() };
+        assert_eq!(progress.apply(&thinking), Some(ApiDelta::Reasoning("hm".into())));
+        assert_eq!(TurnProgress::new(false).apply(&thinking), None);
+    }
+
+    #[test]
+    fn messages_before_the_reply_are_paragraphs() {
+        let mut progress = TurnProgress::new(false);
+        assert_eq!(progress.apply(&text("One.")), Some(ApiDelta::Text("One.".into())));
+        assert_eq!(progress.paragraph("two\n"), ApiDelta::Text("\n\ntwo".into()));
+        assert_eq!(progress.apply(&text("Three.")), Some(ApiDelta::Text("\n\nThree.".into())));
+        assert_eq!(progress.complete("Three."), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! Recognizes a request that a client sends again: it is the same message.
+//!
+//! `Idempotency-Key` says so. OpenAI's own clients send none; they repeat a request after a timeout or a lost connection and count the
+//! attempts in a header. For them, a note holds which message a body became, until the request was answered: an equal request
+//! after that is a new message.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use sha2::{Digest, Sha256};
+
+use super::channel::{NAME, REQUEST_NOTE};
+use crate::http_error::HttpError;
+use crate::ids::new_id;
+use crate::inbox::{AcceptExtras, Inbox, Note};
+use crate::text::hex;
+
+/// The header in which OpenAI's clients count the attempts, from 0.
+const RETRY_COUNT: &str = "x-stainless-retry-count";
+/// The longest `Idempotency-Key`, in bytes.
+const MAX_KEY: usize = 255;
+
+/// By what a request is recognized.
+#[derive(Debug, Default)]
+pub(super) struct RequestIdentity {
+    /// The sender's id of the message; `None` if each request is a new one.
+    pub external_id: Option<String>,
+    pub note: Option<Note>,
+}
+
+impl RequestIdentity {
+    /// Finds the identity of a request with this body for a session.
+    ///
+    /// # Errors
+    /// A header is malformed, or the store cannot be read.
+    pub async fn of(inbox: &dyn Inbox, headers: &HeaderMap, session: &str, body: &str) -> Result<Self, HttpError> {
+        if let Some(key) = headers.get("idempotency-key") {
+            let key = key.to_str().ok().map(str::trim).filter(|key| !key.is_empty() && key.len() <= MAX_KEY);
+            let wrong = || HttpError::bad_request(format!("Idempotency-Key has to be a text of 1 to {MAX_KEY} bytes"));
+            return Ok(Self { external_id: Some(key.ok_or_else(wrong)?.to_owned()), note: None });
+        }
+        let Some(count) = headers.get(RETRY_COUNT) else { return Ok(Self::default()) };
+        let mut digest = Sha256::new();
+        digest.update(session);
+        digest.update([0]);
+        digest.update(body);
+        let key = hex(&digest.finalize());
+        let first = if count.as_bytes() == b"0" { None } else { inbox.note(NAME, REQUEST_NOTE, &key).await? };
+        let first = first.map(|note| note.value).filter(|id| !id.is_empty());
+        let value = first.unwrap_or_else(|| new_id().to_string());
+        let note = Note { channel: NAME.to_owned(), kind: REQUEST_NOTE, key, value: value.clone() };
+        Ok(Self { external_id: Some(value), note: Some(note) })
+    }
+}
+
+/// Ends the recognition of a request when it was answered.
+pub(super) struct RepeatGuard {
+    pub inbox: Arc<dyn Inbox>,
+    pub note: Option<Note>,
+}
+
+impl RepeatGuard {
+    /// Notes that the request was answered.
+    pub async fn answered(self) {
+        let Some(note) = self.note else { return };
+        let extras = AcceptExtras { notes: vec![Note { value: String::new(), ..note }], ..AcceptExtras::default() };
+        if let Err(error) = self.inbox.skip(extras, "the request was answered").await {
+            // At worst, an equal request whose first attempt is lost is taken for this one.
+            tracing::warn!(%error, "the end of a request could not be noted");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Requests of clients, read from their bodies.
+
+use serde_json::Value;
+
+use super::content::{RequestFields, content, session_name, unsupported};
+use crate::attachment_folder::IncomingFile;
+use crate::http_error::HttpError;
+
+/// The most files of one request.
+const MAX_FILES: usize = 20;
+/// The most bytes of the earlier messages that the model is given.
+const MAX_HISTORY: usize = 60_000;
+
+/// A request, as far as it means something here.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct ApiRequest {
+    /// Empty for the default model.
+    pub model: String,
+    /// The texts of system and developer messages.
+    pub instructions: Vec<String>,
+    /// The messages up to the last answer.
+    pub history: Vec<ApiMessage>,
+    /// The text and the files behind the last answer.
+    pub content: String,
+    pub files: Vec<IncomingFile>,
+    pub stream: bool,
+    /// A stream ends with the tokens.
+    pub wants_usage: bool,
+    /// Thinking and tool calls are shown as `reasoning_content`.
+    pub wants_reasoning: bool,
+    /// The session that the body names.
+    pub session: Option<String>,
+}
+
+/// A message of the conversation that a client keeps.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct ApiMessage {
+    pub is_answer: bool,
+    pub text: String,
+    pub files: Vec<IncomingFile>,
+}
+
+impl ApiRequest {
+    /// Reads the body of `POST /v1/chat/completions`. Fields without a meaning here, such as `temperature`, have no effect: the agent
+    /// has its own settings.
+    ///
+    /// # Errors
+    /// 400 with the field that is wrong, or with code `unsupported` for what the agent does not do.
+    pub fn parse_chat(body: &Value) -> Result<Self, HttpError> {
+        let fields = RequestFields::of(body)?;
+        check_supported(&fields)?;
+        let effort = fields.text("reasoning_effort")?;
+        let mut request = Self {
+            model: fields.text("model")?.unwrap_or_default(),
+            stream: fields.flag("stream")?,
+            wants_usage: fields.get("stream_options").is_some_and(|options| options["include_usage"] == true),
+            wants_reasoning: fields.flag("include_reasoning")? || effort.is_some_and(|effort| effort != "none"),
+            session: fields.text("user")?.map(|user| session_name("\"user\"", &user)).transpose()?,
+            ..Self::default()
+        };
+        let Some(Value::Array(messages)) = fields.get("messages") else {
+            return Err(HttpError::bad_request("\"messages\" is missing, or is not an array"));
+        };
+        let mut conversation = Vec::new();
+        for (at, message) in messages.iter().enumerate() {
+            let read = request.read_message(message);
+            let read = read
+                .map_err(|wrong| HttpError { message: format!("messages[{at}] {}", wrong.message).into(), ..wrong });
+            conversation.extend(read?);
+        }
+        request.split(conversation)?;
+        Ok(request)
+    }
+
+    /// Reads a message; instructions are kept apart.
+    fn read_message(&mut self, message: &Value) -> Result<Option<ApiMessage>, HttpError> {
+        let Some(role) = message["role"].as_str() else { return Err(HttpError::bad_request("has no \"role\"")) };
+        if matches!(role, "tool" | "function") {
+            return Err(unsupported(
+                "is the result of a client's tool, which is not taken: the agent runs its own tools",
+            ));
+        }
+        let mut files = Vec::new();
+        let is_empty_answer = role == "assistant" && message["content"].is_null();
+        let text = if is_empty_answer {
+            String::new()
+        } else {
+            content(&message["content"], &mut files).map_err(HttpError::bad_request)?
+        };
+        match role {
+            "system" | "developer" => {
+                self.instructions.push(text);
+                Ok(None)
+            }
+            "user" => Ok(Some(ApiMessage { is_answer: false, text, files })),
+            "assistant" => Ok(Some(ApiMessage { is_answer: true, text, files })),
+            other => {
+                let other: String = other.chars().take(40).collect();
+                Err(HttpError::bad_request(format!("has the unknown role {other:?}")))
+            }
+        }
+    }
+
+    /// Separates what is to be answered from what was said before.
+    fn split(&mut self, mut conversation: Vec<ApiMessage>) -> Result<(), HttpError> {
+        let answered = conversation.iter().rposition(|message| message.is_answer).map_or(0, |at| at + 1);
+        let mut texts = Vec::new();
+        for message in conversation.split_off(answered) {
+            texts.push(message.text);
+            self.files.extend(message.files);
+        }
+        self.history = conversation;
+        self.content = texts.join("\n\n");
+        if self.content.trim().is_empty() && self.files.is_empty() {
+            return Err(HttpError::bad_request("there is no text or file of the user behind the last answer"));
+        }
+        if self.files.len() > MAX_FILES {
+            let message = format!("the request has {} files; at most {MAX_FILES} are taken", self.files.len());
+            return Err(HttpError::bad_request(message));
+        }
+        Ok(())
+    }
+
+    /// Returns the instructions of the client.
+    pub fn prompt(&self) -> Option<String> {
+        let prompt = self.instructions.join("\n\n");
+        let prompt = prompt.trim();
+        (!prompt.is_empty()).then(|| prompt.to_owned())
+    }
+
+    /// Returns the end of the conversation so far, as far as there is room.
+    pub fn history_text(&self) -> Option<String> {
+        let lines = self.history.iter().map(|message| {
+            let files = message.files.iter().map(|file| format!("[file {}] ", file.name)).collect::<String>();
+            format!("{}: {files}{}", if message.is_answer { "assistant" } else { "user" }, message.text)
+        });
+        let whole = lines.collect::<Vec<_>>().join("\n\n");
+        let start = whole.ceil_char_boundary(whole.len().saturating_sub(MAX_HISTORY));
+        match &whole[start..] {
+            "" => None,
+            all if start == 0 => Some(all.to_owned()),
+            end => Some(format!("[the beginning is left out] …{end}")),
+        }
+    }
+
+    /// Takes the files, the newest ones of the earlier messages too if they are `with_history`.
+    pub fn take_files(&mut self, with_history: bool) -> Vec<IncomingFile> {
+        let mut files = Vec::new();
+        if with_history {
+            files.extend(self.history.iter_mut().flat_map(|message| std::mem::take(&mut message.files)));
+            files.drain(..files.len().saturating_sub(MAX_FILES - self.files.len()));
+        }
+        files.append(&mut self.files);
+        files
+    }
+}
+
+/// Refuses what would be answered wrongly if it were ignored.
+fn check_supported(fields: &RequestFields<'_>) -> Result<(), HttpError> {
+    let tools =
+        "tools of clients are not supported: the agent runs its own tools; leave out \"tools\" and \"functions\"";
+    fields.refuse("tools", tools)?;
+    fields.refuse("functions", tools)?;
+    fields.refuse("audio", "answers are text: leave out \"audio\"")?;
+    fields.refuse("logprobs", "there are no \"logprobs\": an answer may come of several calls of a model")?;
+    if fields.get("n").is_some_and(|n| *n != 1) {
+        return Err(unsupported("\"n\" has to be 1: a turn has one answer"));
+    }
+    let modalities = fields.get("modalities").and_then(Value::as_array);
+    if modalities.is_some_and(|list| list.iter().any(|one| one != "text")) {
+        return Err(unsupported("answers are text: leave out other \"modalities\""));
+    }
+    fields.refuse_format("response_format", fields.get("response_format"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn chat(messages: &Value) -> Value {
+        json!({"model": "daoyou", "messages": messages})
+    }
+
+    #[test]
+    fn what_follows_the_last_answer_is_the_message_and_the_rest_is_history() {
+        let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVA="}});
+        let body = chat(&json!([
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "who?"}, image]},
+            {"role": "assistant", "content": "Ann."},
+            {"role": "user", "content": "where"},
+            {"role": "developer", "content": [{"type": "text", "text": "In French."}]},
+            {"role": "user", "content": [{"type": "text", "text": "and when?"}, image]},
+        ]));
+        let mut request = ApiRequest::parse_chat(&body).unwrap();
+        assert_eq!(request.content, "where\n\nand when?");
+        assert_eq!(request.prompt().as_deref(), Some("Be brief.\n\nIn French."));
+        assert_eq!(request.history_text().as_deref(), Some("user: [file image-1.png] who?\n\nassistant: Ann."));
+        assert!(!request.stream && !request.wants_usage && !request.wants_reasoning && request.session.is_none());
+        assert_eq!(request.take_files(true).len(), 2);
+        assert_eq!(ApiRequest::parse_chat(&body).unwrap().take_files(false).len(), 1);
+        let long =
+            chat(&json!([{"role": "assistant", "content": "道".repeat(50_000)}, {"role": "user", "content": "x"}]));
+        let history = ApiRequest::parse_chat(&long).unwrap().history_text().unwrap();
+        assert!(history.starts_with("[the beginning is left out] …道") && history.len() < MAX_HISTORY + 100);
+    }
+
+    #[test]
+    fn unknown_fields_are_ignored_and_known_ones_are_taken() {
+        let mut body = chat(&json!([{"role": "user", "content": "hi"}]));
+        for (key, value) in [
+            ("stream", json!(true)),
+            ("stream_options", json!({"include_usage": true})),
+            ("user", json!(" ann ")),
+            ("reasoning_effort", json!("low")),
+            ("temperature", json!(0.1)),
+            ("metadata", json!({"task": "title_generation"})),
+            ("chat_id", json!("1")),
+            ("tools", json!([])),
+            ("n", json!(1)),
+            ("logprobs", json!(false)),
+            ("response_format", json!({"type": "text"})),
+            ("modalities", json!(["text"])),
+            ("audio", json!(null)),
+        ] {
+            body[key] = value;
+        }
+        let request = ApiRequest::parse_chat(&body).unwrap();
+        assert!(request.stream && request.wants_usage && request.wants_reasoning);
+        assert_eq!(request.session.as_deref(), Some("ann"));
+        let again = chat(
+            &json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": null}, {"role": "user", "content": "b"}]),
+        );
+        assert_eq!(ApiRequest::parse_chat(&again).unwrap().content, "b");
+    }
+
+    #[test]
+    fn wrong_and_unsupported_requests_have_one_clear_error() {
+        let user = |content: Value| json!([{"role": "user", "content": content}]);
+        let with = |key: &str, value: Value| {
+            let mut body = chat(&user(json!("hi")));
+            body[key] = value;
+            body
+        };
+        let file = json!({"type": "file", "file": {"file_data": "aGk="}});
+        for (body, code, expected) in [
+            (json!([]), "bad_request", "not a JSON object"),
+            (json!({}), "bad_request", "\"messages\" is missing"),
+            (chat(&json!([])), "bad_request", "no text or file"),
+            (chat(&user(json!(" "))), "bad_request", "no text or file"),
+            (chat(&user(json!(1))), "bad_request", "messages[0] has no \"content\""),
+            (chat(&json!([{"content": "x"}])), "bad_request", "messages[0] has no \"role\""),
+            (chat(&json!([{"role": "king", "content": "x"}])), "bad_request", "unknown role \"king\""),
+            (chat(&json!([{"role": "assistant", "content": "x"}])), "bad_request", "no text or file"),
+            (chat(&json!([{"role": "tool", "content": "x"}])), "unsupported", "messages[0] is the result"),
+            (chat(&user(json!(vec![file; MAX_FILES + 1]))), "bad_request", "21 files"),
+            (with("tools", json!([{"type": "function"}])), "unsupported", "the agent runs its own tools"),
+            (with("functions", json!([{"name": "f"}])), "unsupported", "the agent runs its own tools"),
+            (with("n", json!(2)), "unsupported", "\"n\""),
+            (with("audio", json!({})), "unsupported", "audio"),
+            (with("modalities", json!(["text", "audio"])), "unsupported", "modalities"),
+            (with("logprobs", json!(true)), "unsupported", "logprobs"),
+            (with("response_format", json!({"type": "json_schema"})), "unsupported", "response_format"),
+            (with("stream", json!("yes")), "bad_request", "\"stream\""),
+            (with("model", json!(1)), "bad_request", "\"model\""),
+            (with("user", json!("a\nb")), "bad_request", "\"user\""),
+        ] {
+            let error = ApiRequest::parse_chat(&body).unwrap_err();
+            assert!(error.code == code && error.message.contains(expected), "{body}: {error:?}");
+            assert_eq!(error.status, 400);
+        }
+    }
+}
