@@ -13,7 +13,7 @@ use crate::text::{one_line, truncate};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::layered::LayeredModel;
 use crate::turn::orchestrators::Orchestrator;
-use crate::turn::think;
+use crate::text::think;
 use crate::turn::traits::Model;
 use crate::turn::turn_loop::ConversationOutcome;
 

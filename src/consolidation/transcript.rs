@@ -13,7 +13,7 @@ use crate::store::ownership::Ownership;
 use crate::store::{Connection, StoreError};
 use crate::text::one_line;
 use crate::turn::context::private_memory::tells_memory;
-use crate::turn::think;
+use crate::text::think;
 
 /// The most characters of a message.
 const MESSAGE_CHARS: usize = 4_000;

@@ -13,6 +13,7 @@ use daoyou_channels::webhook::{Webhook, WebhookConfig};
 use super::settings::trust_lists;
 use crate::config::Config;
 use crate::home::Home;
+use crate::http::{PAGE_CHANNEL, PageChannel};
 use crate::mcp::{MCP_CHANNEL, McpChannel};
 use crate::phrases::Locale;
 
@@ -32,11 +33,12 @@ pub(super) fn build(
     is_alone: bool,
 ) -> anyhow::Result<Channels> {
     let mut channels = Channels { running: vec![cli], disabled: BTreeSet::new() };
-    // A gateway of a single conversation has no MCP clients.
+    // A gateway of a single conversation has no HTTP server.
     if is_alone {
-        channels.disabled.insert(MCP_CHANNEL.to_owned());
+        channels.disabled.extend([MCP_CHANNEL, PAGE_CHANNEL].map(str::to_owned));
     } else {
         channels.running.push(Arc::new(McpChannel::default()));
+        channels.running.push(Arc::new(PageChannel::default()));
     }
     for (name, webhook) in &config.channels.webhook {
         if webhook.enabled && !is_alone {

@@ -4,25 +4,30 @@ use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, Uri};
-use axum::{Router, middleware};
+use axum::{Extension, Router, middleware};
 use daoyou_channels::HttpError;
 
 use super::limits::DEFAULT_BODY_LIMIT;
 use super::metrics::{count_requests, metrics_routes};
 use super::state::AppState;
-use super::token::{TokenAuth, require_token};
-use super::{api, health, mcp};
+use super::access::{AccessCheck, Principal, require_access};
+use super::{api, health, mcp, page};
 
-/// The routes on TCP: health and the routes of channels, which authenticate by themselves; `/api`, `/mcp` and `/metrics` with the token.
-pub fn tcp_routes(state: &Arc<AppState>, channels: Vec<Router>, auth: Arc<TokenAuth>) -> Router {
-    let owners = owner_routes(state).route_layer(middleware::from_fn_with_state(auth, require_token));
+/// The routes on TCP: health, the routes of channels, which authenticate by themselves, and the files of the page; `/api`, `/mcp` and
+/// `/metrics` behind the access check.
+pub fn tcp_routes(state: &Arc<AppState>, channels: Vec<Router>) -> Router {
+    let check = AccessCheck { auth: state.auth.clone(), store: state.bus.store().clone() };
+    let checked = owner_routes(state).merge(page::login_routes(state.auth.clone()));
+    let checked = checked.route_layer(middleware::from_fn_with_state(check, require_access));
+    let page = page::open_routes(state.auth.clone());
     let open = channels.into_iter().fold(health::routes(state.clone()), Router::merge);
-    with_layers(open.merge(owners), state)
+    with_layers(open.merge(page).merge(checked), state).layer(middleware::map_response(page::confine))
 }
 
 /// The routes on the control socket.
 pub fn control_routes(state: &Arc<AppState>) -> Router {
-    with_layers(health::routes(state.clone()).merge(owner_routes(state)).merge(mcp::stream_routes(state)), state)
+    let owner = owner_routes(state).merge(page::control_routes(state.auth.clone())).layer(Extension(Principal::owner()));
+    with_layers(health::routes(state.clone()).merge(owner).merge(mcp::stream_routes(state)), state)
 }
 
 fn owner_routes(state: &Arc<AppState>) -> Router {

@@ -17,6 +17,7 @@ use crate::gateway::channels;
 use crate::gateway::check::build_models;
 use crate::gateway::runtime::Runtime;
 use crate::home::Home;
+use crate::http::PAGE_CHANNEL;
 use crate::live::Live;
 use crate::llm::Models;
 use crate::mcp::MCP_CHANNEL;
@@ -63,8 +64,8 @@ pub struct RunningInspector {
 impl RunningInspector {
     /// Creates the inspector of a gateway that is being built, with its channels.
     pub fn new(home: Home, channels: &[Arc<dyn Channel>], running: RunningParts) -> Self {
-        // The channel of MCP clients has no settings, and nothing that could be tested.
-        let channels = channels.iter().filter(|channel| channel.name() != MCP_CHANNEL);
+        // These channels have no settings, and nothing that could be tested.
+        let channels = channels.iter().filter(|channel| ![MCP_CHANNEL, PAGE_CHANNEL].contains(&channel.name()));
         let channels = channels.map(|channel| (channel.name().to_owned(), Ok(channel.clone()))).collect();
         Self { home, channels: Arc::new(channels), running }
     }

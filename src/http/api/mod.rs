@@ -7,6 +7,7 @@ mod store;
 mod terminal;
 
 pub use self::jobs::change_jobs;
+pub use self::store::UniqueJson;
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::response::{ApiResult, run_detached};
-use super::health;
+use super::{health, page};
 use super::state::{AppState, SharedState};
 use crate::query::{GatewayQuery, ManualToolRun, ProbeScope};
 
@@ -33,6 +34,7 @@ pub fn routes(state: Arc<AppState>) -> Router {
         .merge(memory::routes())
         .merge(gateway_routes())
         .merge(terminal::routes())
+        .merge(page::api_routes())
         .with_state(state)
 }
 

@@ -1,0 +1,124 @@
+//! The token of the gateway, and the form of all other secrets.
+
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use daoyou_channels::settings::Secret;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::guard::FileVersion;
+use crate::home::Home;
+use crate::store::access::SecretHash;
+
+/// What named tokens begin with, so that other words need no look into the store.
+const TOKEN_PREFIX: &str = "dyt_";
+/// The longest name of a token.
+const MAX_NAME: usize = 32;
+
+/// The token of the gateway.
+#[derive(Debug)]
+pub enum TokenSource {
+    Configured(Secret),
+    File(TokenFile),
+}
+
+/// The file `token`, read again when it changes, so that a replaced token is invalid at once.
+#[derive(Debug)]
+pub struct TokenFile {
+    home: Home,
+    path: PathBuf,
+    read: Mutex<Option<(FileVersion, Secret)>>,
+}
+
+impl TokenSource {
+    /// Takes the `configured` token, or the current content of the home's file.
+    pub fn new(configured: Option<Secret>, home: Home) -> Self {
+        match configured {
+            // The token in a request is trimmed too.
+            Some(token) => Self::Configured(Secret::new(token.expose().trim())),
+            None => Self::File(TokenFile { path: home.token_file(), home, read: Mutex::default() }),
+        }
+    }
+
+    /// Compares in a time that depends only on the length.
+    pub fn matches(&self, token: &[u8]) -> bool {
+        self.with(|secret| secret.expose().as_bytes().ct_eq(token).into()).unwrap_or(false)
+    }
+
+    /// Returns what ties a login with this id to the current token; `None` if there is no token.
+    pub fn seal(&self, id: &[u8; 32]) -> Option<SecretHash> {
+        self.with(|secret| Sha256::new().chain_update(id).chain_update(secret.expose()).finalize().into())
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Secret) -> T) -> Option<T> {
+        match self {
+            Self::Configured(secret) => Some(work(secret)),
+            Self::File(file) => file.with(work),
+        }
+    }
+}
+
+impl TokenFile {
+    fn with<T>(&self, work: impl FnOnce(&Secret) -> T) -> Option<T> {
+        // The stamp is read first, so that a write in between is noticed next time.
+        let stamp = FileVersion::of_target(&self.path);
+        let mut read = self.read.lock();
+        if read.as_ref().map(|(stamp, _)| *stamp) != stamp {
+            *read = match (stamp, self.home.read_token()) {
+                (Some(stamp), Ok(Some(token))) => Some((stamp, token)),
+                (None, _) | (_, Ok(None)) => None,
+                (_, Err(error)) => {
+                    tracing::error!(%error, "the token cannot be read; every request is refused");
+                    None
+                }
+            };
+        }
+        read.as_ref().map(|(_, secret)| work(secret))
+    }
+}
+
+/// Returns true if a text has the form of a named token.
+pub fn is_named_token(text: &[u8]) -> bool {
+    text.starts_with(TOKEN_PREFIX.as_bytes())
+}
+
+/// Returns true if a token can have this name: 1 to 32 lower-case letters, digits, `-` and `_`.
+pub fn is_token_name(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_allowed)
+}
+
+/// Returns a new named token.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn new_token() -> Result<String, getrandom::Error> {
+    Ok(format!("{TOKEN_PREFIX}{}", encode_secret(&new_secret()?)))
+}
+
+/// Returns 256 random bits.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn new_secret() -> Result<[u8; 32], getrandom::Error> {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret)?;
+    Ok(secret)
+}
+
+/// Returns a secret as text for a URL or a header.
+pub fn encode_secret(secret: &[u8; 32]) -> String {
+    URL_SAFE_NO_PAD.encode(secret)
+}
+
+/// Reads the text of [`encode_secret`].
+pub fn decode_secret(text: &str) -> Option<[u8; 32]> {
+    URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()
+}
+
+pub fn secret_hash(secret: &[u8]) -> SecretHash {
+    Sha256::digest(secret).into()
+}
