@@ -21,7 +21,7 @@ use super::check::{build_models, check_models, check_tools, open_tls};
 use super::inspect::{self, RunningInspector};
 use super::reload::ReloadSource;
 use super::runtime::{FixedParts, Runtime};
-use super::settings::{job_context, memory_settings};
+use super::settings::{job_context, memory_settings, page_address};
 use super::upkeep::repair_modes;
 use crate::agent::{AgentLoop, RunningTurns, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus, WeakBus};
@@ -132,6 +132,7 @@ impl Gateway {
             auth: Authenticator::new(config.gateway.token.clone(), home, bus.store().clone(), port),
             page,
             folders: Arc::new(PageFolders { workspace: fixed.workspace.clone(), outgoing }),
+            address: listening.as_ref().map(|listening| page_address(config, listening.address())),
             started: Timestamp::now(),
             inbox: BusInbox(bus.clone()),
             bus: bus.clone(),

@@ -7,10 +7,10 @@ use axum::http::{StatusCode, Uri};
 use axum::{Extension, Router, middleware};
 use daoyou_channels::HttpError;
 
+use super::access::{AccessCheck, Principal, require_access};
 use super::limits::DEFAULT_BODY_LIMIT;
 use super::metrics::{count_requests, metrics_routes};
 use super::state::AppState;
-use super::access::{AccessCheck, Principal, require_access};
 use super::{api, health, mcp, page};
 
 /// The routes on TCP: health, the routes of channels, which authenticate by themselves, and the files of the page; `/api`, `/mcp` and
@@ -26,7 +26,7 @@ pub fn tcp_routes(state: &Arc<AppState>, channels: Vec<Router>) -> Router {
 
 /// The routes on the control socket.
 pub fn control_routes(state: &Arc<AppState>) -> Router {
-    let owner = owner_routes(state).merge(page::control_routes(state.auth.clone())).layer(Extension(Principal::owner()));
+    let owner = owner_routes(state).merge(page::control_routes(state.clone())).layer(Extension(Principal::owner()));
     with_layers(health::routes(state.clone()).merge(owner).merge(mcp::stream_routes(state)), state)
 }
 

@@ -28,6 +28,8 @@ pub struct AppState {
     pub auth: Arc<Authenticator>,
     pub page: Arc<PageHub>,
     pub folders: Arc<PageFolders>,
+    /// The address of the page, as `http://127.0.0.1:18790`; `None` if nothing is served.
+    pub address: Option<String>,
     /// When this gateway started.
     pub started: Timestamp,
     /// Cancelled to end open event streams.

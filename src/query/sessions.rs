@@ -182,7 +182,8 @@ fn deliveries(connection: &Connection, key: &str, history: &[MessageRow]) -> Res
         let body: OutboundBody = serde_json::from_str(&row.body)?;
         let is_reply = row.slot == "reply";
         // What a job sent is in the history of its chat, too.
-        let is_known = (is_reply && turns.contains(row.turn.to_string().as_str())) || said.contains(body.content.trim());
+        let is_known =
+            (is_reply && turns.contains(row.turn.to_string().as_str())) || said.contains(body.content.trim());
         if is_known && body.attachments.is_empty() || body.context.is_picked_up {
             continue;
         }

@@ -84,7 +84,8 @@ pub fn add_login(
 ) -> Result<(), StoreError> {
     let now = now_ms();
     execute(connection, "DELETE FROM page_logins WHERE used_at < ?", [now - LOGIN_IDLE_MS])?;
-    let sql = "DELETE FROM page_logins WHERE hash IN (SELECT hash FROM page_logins ORDER BY used_at DESC LIMIT -1 OFFSET ?)";
+    let sql =
+        "DELETE FROM page_logins WHERE hash IN (SELECT hash FROM page_logins ORDER BY used_at DESC LIMIT -1 OFFSET ?)";
     execute(connection, sql, [MAX_LOGINS - 1])?;
     let sql = "INSERT INTO page_logins (hash, token, seal, created_at, used_at) VALUES (?1, ?2, ?3, ?4, ?4)";
     execute(connection, sql, params![hash, token, seal, now])?;

@@ -144,7 +144,10 @@ mod tests {
             let now = StoreFingerprint::read(connection)?;
             let start = StoreFingerprint::default();
             let (used, chats) = now.changed_sessions(connection, &start)?;
-            assert_eq!((now.changed_areas(&before), used, chats), (vec!["sessions"], vec!["cli:direct".to_owned()], vec!["c".to_owned()]));
+            assert_eq!(
+                (now.changed_areas(&before), used, chats),
+                (vec!["sessions"], vec!["cli:direct".to_owned()], vec!["c".to_owned()])
+            );
             Ok(())
         };
         store.write(Durability::Logged, work).await.unwrap();

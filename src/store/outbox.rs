@@ -185,9 +185,12 @@ pub fn recover(connection: &Connection, channel: Option<&str>) -> Result<Vec<Int
 
 /// Returns the bodies of messages with copies of files that may still be sent, or that the page shows.
 pub fn bodies_with_files(connection: &Connection) -> Result<Vec<String>, StoreError> {
-    select(connection, r#"SELECT body FROM outbox WHERE (state <> 'sent' OR channel = 'page') AND instr(body, '"digest":') > 0"#, [], |row| {
-        row.get(0)
-    })
+    select(
+        connection,
+        r#"SELECT body FROM outbox WHERE (state <> 'sent' OR channel = 'page') AND instr(body, '"digest":') > 0"#,
+        [],
+        |row| row.get(0),
+    )
 }
 
 /// Limits all waits to `longest_ms` from now, because the clock may have jumped.

@@ -15,7 +15,7 @@ use crate::config::{Config, ConfigFault, ConfigFaults, LoadedConfig};
 use crate::gateway::agents::load_agents;
 use crate::gateway::channels;
 use crate::gateway::check::build_models;
-use crate::gateway::runtime::Runtime;
+use crate::gateway::runtime::{Runtime, describe_settings};
 use crate::home::Home;
 use crate::http::PAGE_CHANNEL;
 use crate::live::Live;
@@ -36,6 +36,8 @@ pub struct Inspector {
     /// The current snapshot of a running gateway.
     pub(super) runtime: Option<Arc<Runtime>>,
     pub(super) agents: Arc<AgentDirectory>,
+    /// Every setting and its origin, as JSON.
+    pub(super) settings: Value,
     /// Missing secrets, without which no gateway starts.
     pub(super) missing: Vec<ConfigFault>,
 }
@@ -77,6 +79,7 @@ impl RunningInspector {
             home: self.home.clone(),
             config: runtime.config.clone(),
             models: runtime.models.models.clone(),
+            settings: runtime.settings.clone(),
             channels: self.channels.clone(),
             running: Some(self.running.clone()),
             agents: runtime.agents().clone(),
@@ -132,6 +135,7 @@ impl Inspector {
             running: None,
             agents: Arc::new(agents),
             runtime: None,
+            settings: describe_settings(loaded),
             missing,
         })
     }
@@ -179,6 +183,8 @@ impl Inspect for Inspector {
             GatewayQuery::McpTools(name) => self.mcp_tools(&name).await,
             GatewayQuery::TestMcp(name) => self.test_mcp(&name).await,
             GatewayQuery::Prompt { session, message } => self.prompt(session, message).await,
+            GatewayQuery::Cost { from, to } => self.cost(from.as_deref(), to.as_deref()).await,
+            GatewayQuery::Config => Ok(self.settings.clone()),
             GatewayQuery::Checks => Ok(json!(Box::pin(self.checks()).await)),
         }
     }

@@ -11,11 +11,12 @@ use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
-use super::principal::{Credential, Principal, TokenScope};
-use super::token::{TokenSource, decode_secret, encode_secret, is_named_token, new_secret, secret_hash};
+use super::principal::{Credential, Principal};
+use super::token::TokenSource;
 use crate::home::Home;
 use crate::http::error::internal;
 use crate::http::login_attempts::LoginAttempts;
+use crate::query::access::{TokenScope, decode_secret, encode_secret, is_named_token, new_secret, secret_hash};
 use crate::store::access::{self, AccessTokenRow, PageLoginRow, SecretHash};
 use crate::store::{Connection, Durability, Store};
 
@@ -264,6 +265,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::query::access::{TokenChange, apply as change_tokens};
 
     struct Door {
         folder: tempfile::TempDir,
@@ -354,19 +356,17 @@ mod tests {
     #[tokio::test]
     async fn a_named_token_and_its_logins_end_when_it_is_revoked() {
         let door = Door::open(Some("right"));
-        let token = super::super::token::new_token().unwrap();
-        let hash = secret_hash(token.as_bytes());
-        let add = move |connection: &Connection| access::add_token(connection, "phone", &hash, "chat");
-        assert!(door.auth.store.write(Durability::Logged, add).await.unwrap());
+        let add = TokenChange::Add { name: "phone".to_owned(), scope: "chat".to_owned() };
+        let made = change_tokens(&door.auth.store, add).await.unwrap();
+        let token = made["token"].as_str().unwrap();
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap())]);
         let principal = door.auth.authenticate(client(), &headers).await.unwrap();
         assert_eq!((principal.name(), principal.scope), ("phone", TokenScope::Chat));
-        let login = door.auth.log_in(client(), &token).await.unwrap();
+        let login = door.auth.log_in(client(), token).await.unwrap();
         let cookie = format!("daoyou_18790={}", login.id);
         assert_eq!(door.status(header::COOKIE, &cookie).await, 200);
         assert!(door.auth.is_valid(&principal).await);
-        let revoke = |connection: &Connection| access::revoke_token(connection, "phone");
-        assert!(door.auth.store.write(Durability::Logged, revoke).await.unwrap());
+        change_tokens(&door.auth.store, TokenChange::Revoke("phone".to_owned())).await.unwrap();
         assert_eq!(door.status(header::COOKIE, &cookie).await, 401);
         assert!(door.auth.authenticate(client(), &headers).await.is_err());
         assert!(!door.auth.is_valid(&principal).await);

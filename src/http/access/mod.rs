@@ -8,5 +8,6 @@ mod token;
 
 pub use authenticator::{Authenticator, CODE_LIFETIME, NewLogin};
 pub use middleware::{AccessCheck, require_access};
-pub use principal::{Credential, Principal, TokenScope};
-pub use token::{is_token_name, new_token, secret_hash};
+#[cfg(test)]
+pub use principal::Credential;
+pub use principal::Principal;

@@ -2,41 +2,13 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use daoyou_channels::HttpError;
 use daoyou_channels::trust::{Author, SenderListing, trust_of};
-use daoyou_channels::Trust;
+use daoyou_channels::{HttpError, Trust};
 
 use crate::http::error::internal;
 use crate::http::page::PAGE_CHANNEL;
+use crate::query::access::TokenScope;
 use crate::store::access::SecretHash;
-
-/// What a token allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenScope {
-    /// Everything, as the owner.
-    Admin,
-    /// Chats of its own, as a known sender.
-    Chat,
-    /// Reading, without configuration and files.
-    Read,
-}
-
-impl TokenScope {
-    pub const ALL: [Self; 3] = [Self::Admin, Self::Chat, Self::Read];
-
-    /// Returns the word in the store and on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Admin => "admin",
-            Self::Chat => "chat",
-            Self::Read => "read",
-        }
-    }
-
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scope| scope.as_str() == word)
-    }
-}
 
 /// How a client proved who it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,9 +45,7 @@ impl Principal {
     /// may hold it.
     pub fn sender(&self) -> (String, Trust) {
         match (self.scope, &self.token) {
-            (TokenScope::Admin, _) | (_, None) => {
-                ("owner".to_owned(), trust_of(Author::Owner, SenderListing::Owner))
-            }
+            (TokenScope::Admin, _) | (_, None) => ("owner".to_owned(), trust_of(Author::Owner, SenderListing::Owner)),
             (TokenScope::Chat | TokenScope::Read, Some(name)) => {
                 (format!("token:{name}"), trust_of(Author::Holder, SenderListing::Listed))
             }
@@ -103,7 +73,8 @@ impl Principal {
         }
         let chat = session.strip_prefix(PAGE_CHANNEL).and_then(|rest| rest.strip_prefix(':'));
         let prefix = self.chat_prefix();
-        chat.and_then(|chat| chat.strip_prefix(prefix.as_str())).is_some_and(|name| !prefix.is_empty() && !name.is_empty())
+        chat.and_then(|chat| chat.strip_prefix(prefix.as_str()))
+            .is_some_and(|name| !prefix.is_empty() && !name.is_empty())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 
-use super::principal::TokenScope;
+use crate::query::access::TokenScope;
 
 /// What a scope may do on a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

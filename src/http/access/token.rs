@@ -1,9 +1,7 @@
-//! The token of the gateway, and the form of all other secrets.
+//! The token of the gateway.
 
 use std::path::PathBuf;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use daoyou_channels::settings::Secret;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -12,11 +10,6 @@ use subtle::ConstantTimeEq;
 use crate::guard::FileVersion;
 use crate::home::Home;
 use crate::store::access::SecretHash;
-
-/// What named tokens begin with, so that other words need no look into the store.
-const TOKEN_PREFIX: &str = "dyt_";
-/// The longest name of a token.
-const MAX_NAME: usize = 32;
 
 /// The token of the gateway.
 #[derive(Debug)]
@@ -78,47 +71,4 @@ impl TokenFile {
         }
         read.as_ref().map(|(_, secret)| work(secret))
     }
-}
-
-/// Returns true if a text has the form of a named token.
-pub fn is_named_token(text: &[u8]) -> bool {
-    text.starts_with(TOKEN_PREFIX.as_bytes())
-}
-
-/// Returns true if a token can have this name: 1 to 32 lower-case letters, digits, `-` and `_`.
-pub fn is_token_name(name: &str) -> bool {
-    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
-    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(is_allowed)
-}
-
-/// Returns a new named token.
-///
-/// # Errors
-/// The system has no random numbers.
-pub fn new_token() -> Result<String, getrandom::Error> {
-    Ok(format!("{TOKEN_PREFIX}{}", encode_secret(&new_secret()?)))
-}
-
-/// Returns 256 random bits.
-///
-/// # Errors
-/// The system has no random numbers.
-pub fn new_secret() -> Result<[u8; 32], getrandom::Error> {
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret)?;
-    Ok(secret)
-}
-
-/// Returns a secret as text for a URL or a header.
-pub fn encode_secret(secret: &[u8; 32]) -> String {
-    URL_SAFE_NO_PAD.encode(secret)
-}
-
-/// Reads the text of [`encode_secret`].
-pub fn decode_secret(text: &str) -> Option<[u8; 32]> {
-    URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()
-}
-
-pub fn secret_hash(secret: &[u8]) -> SecretHash {
-    Sha256::digest(secret).into()
 }

@@ -88,7 +88,8 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
     let mut codings = fields.flat_map(|field| field.split(','));
     codings.any(|coding| {
         let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
-        let refused = parameters.replace(' ', "").strip_prefix("q=").is_some_and(|q| q.trim_matches(['0', '.']).is_empty());
+        let refused =
+            parameters.replace(' ', "").strip_prefix("q=").is_some_and(|q| q.trim_matches(['0', '.']).is_empty());
         name.trim().eq_ignore_ascii_case("gzip") && !refused
     })
 }

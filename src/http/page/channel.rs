@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::backoff::RetryTable;
-use daoyou_channels::{
-    Capabilities, Channel, ChannelContext, OutboundMessage, Receipt, Resend, SendError, StartError,
-};
+use daoyou_channels::{Capabilities, Channel, ChannelContext, OutboundMessage, Receipt, Resend, SendError, StartError};
 
 /// The channel of messages from the page.
 pub const PAGE_CHANNEL: &str = "page";

@@ -136,7 +136,8 @@ fn message_of(principal: &Principal, session: Option<&str>, text: &str) -> Resul
     };
     let is_key = session.split_once(':').is_some_and(|(channel, chat)| !channel.is_empty() && !chat.is_empty());
     if !is_key || session.chars().count() > MAX_SESSION || session.chars().any(char::is_control) {
-        let message = format!("session: {PAGE_CHANNEL}:NAME, or the key of a session, of at most {MAX_SESSION} characters");
+        let message =
+            format!("session: {PAGE_CHANNEL}:NAME, or the key of a session, of at most {MAX_SESSION} characters");
         return Err(HttpError::unprocessable(message));
     }
     if !principal.may_use(&session) {
@@ -191,7 +192,8 @@ async fn stop(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::access::{Credential, TokenScope};
+    use crate::http::access::Credential;
+    use crate::query::access::TokenScope;
     use crate::query::sessions::session_of_page_chat;
 
     #[test]
@@ -204,7 +206,10 @@ mod tests {
             assert!(names.contains(&"/deny") && names.contains(&"/mcp"), "{names:?}");
         }
         let listed = commands(Phrases::of(Locale::En).help);
-        assert_eq!(listed[2], json!({"name": "/approve", "usage": "/approve ID [session]", "help": "answer what waits for your approval"}));
+        assert_eq!(
+            listed[2],
+            json!({"name": "/approve", "usage": "/approve ID [session]", "help": "answer what waits for your approval"})
+        );
     }
 
     #[test]
@@ -215,11 +220,7 @@ mod tests {
             assert_eq!(page_chat_of_session(session), chat, "{session}");
             assert_eq!(session_of_page_chat(chat), session, "{chat}");
         }
-        let bob = Principal {
-            token: Some("bob".to_owned()),
-            scope: TokenScope::Chat,
-            credential: Credential::Owner,
-        };
+        let bob = Principal { token: Some("bob".to_owned()), scope: TokenScope::Chat, credential: Credential::Owner };
         let new = message_of(&bob, None, "hi").unwrap();
         assert!(bob.may_use(new.session_key().as_str()), "{}", new.session_key());
         assert_eq!(new.sender, "token:bob");

@@ -109,7 +109,9 @@ pub async fn attachments_of(
 ) -> Result<Vec<Attachment>, HttpError> {
     let ids = ids.to_vec();
     let find = move |connection: &Connection| {
-        ids.into_iter().map(|id| Ok((id, access::find_file(connection, &id.to_string())?))).collect::<Result<Vec<_>, StoreError>>()
+        ids.into_iter()
+            .map(|id| Ok((id, access::find_file(connection, &id.to_string())?)))
+            .collect::<Result<Vec<_>, StoreError>>()
     };
     let found = state.bus.store().read(find).await?.into_iter();
     let attachment = |(id, row): (Uuid, Option<(String, String)>)| {
@@ -191,7 +193,10 @@ async fn download(
     let disposition = format!("{form}; filename*=UTF-8''{}", utf8_percent_encode(&name, NON_ALPHANUMERIC));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(image.unwrap_or("application/octet-stream"))),
-        (header::CONTENT_DISPOSITION, HeaderValue::from_str(&disposition).unwrap_or(HeaderValue::from_static("attachment"))),
+        (
+            header::CONTENT_DISPOSITION,
+            HeaderValue::from_str(&disposition).unwrap_or(HeaderValue::from_static("attachment")),
+        ),
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(FILE_POLICY)),
         (header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600")),
     ];
@@ -205,9 +210,7 @@ impl PageFolders {
             return read_below(&self.workspace, &attachment.path);
         }
         // The copy goes some time after the delivery; then the file may still be in the workspace.
-        self.outgoing
-            .load(attachment, UPLOAD_LIMIT as u64)
-            .or_else(|_| read_below(&self.workspace, &attachment.path))
+        self.outgoing.load(attachment, UPLOAD_LIMIT as u64).or_else(|_| read_below(&self.workspace, &attachment.path))
     }
 }
 

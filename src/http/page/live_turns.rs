@@ -81,7 +81,8 @@ impl LiveTurn {
                 self.bytes += delta.len();
             }
             (_, TurnEvent::ToolCall { id, .. }) => {
-                let known = response.iter().position(|old| matches!(old, TurnEvent::ToolCall { id: old, .. } if old == id));
+                let known =
+                    response.iter().position(|old| matches!(old, TurnEvent::ToolCall { id: old, .. } if old == id));
                 match known {
                     Some(at) => response[at] = event.clone(),
                     None => response.push(event.clone()),
@@ -159,7 +160,16 @@ mod tests {
 
     #[test]
     fn the_journal_and_the_events_join_without_loss_or_doubling() {
-        let events = [text("Let "), text("me"), call("1", false), call("1", true), USAGE, call("1", true), result("1"), text("Now")];
+        let events = [
+            text("Let "),
+            text("me"),
+            call("1", false),
+            call("1", true),
+            USAGE,
+            call("1", true),
+            result("1"),
+            text("Now"),
+        ];
         let turn = turn(&events);
         let journal = |called: &[&'static str], answered: &[&'static str], has_answer| JournaledCalls {
             called: called.to_vec(),
@@ -175,7 +185,16 @@ mod tests {
 
     #[test]
     fn a_restart_voids_the_response_alone() {
-        let events = [text("a"), call("1", false), USAGE, result("1"), text("b"), call("2", false), TurnEvent::Restart, text("c")];
+        let events = [
+            text("a"),
+            call("1", false),
+            USAGE,
+            result("1"),
+            text("b"),
+            call("2", false),
+            TurnEvent::Restart,
+            text("c"),
+        ];
         let beyond = turn(&events).beyond(&JournaledCalls::default());
         assert_eq!(beyond, [text("a"), call("1", false), USAGE, result("1"), text("c")]);
     }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::http::access::{Authenticator, CODE_LIFETIME, NewLogin, Principal};
 use crate::http::api::UniqueJson;
 use crate::http::service::RequestScheme;
+use crate::http::state::{AppState, SharedState};
 
 /// The login itself.
 pub fn open_routes(auth: Arc<Authenticator>) -> Router {
@@ -26,8 +27,8 @@ pub fn routes(auth: Arc<Authenticator>) -> Router {
 }
 
 /// `/api/page/code`, for the control socket: a code that logs in once.
-pub fn code_routes(auth: Arc<Authenticator>) -> Router {
-    Router::new().route("/api/page/code", post(new_code)).with_state(auth)
+pub fn code_routes(state: Arc<AppState>) -> Router {
+    Router::new().route("/api/page/code", post(new_code)).with_state(state)
 }
 
 #[derive(Deserialize)]
@@ -73,8 +74,10 @@ async fn log_out(
     Ok((StatusCode::NO_CONTENT, cookie(&auth, None, scheme)).into_response())
 }
 
-async fn new_code(State(auth): State<Arc<Authenticator>>) -> Result<Json<Value>, HttpError> {
-    Ok(Json(json!({ "code": auth.new_code()?, "expires_in": CODE_LIFETIME.as_secs() })))
+async fn new_code(State(state): SharedState) -> Result<Json<Value>, HttpError> {
+    let Some(address) = &state.address else { return Err(HttpError::not_found("this gateway serves no page")) };
+    let code = state.auth.new_code()?;
+    Ok(Json(json!({ "url": format!("{address}/login?code={code}"), "expires_in": CODE_LIFETIME.as_secs() })))
 }
 
 fn cookie(

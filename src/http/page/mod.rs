@@ -17,9 +17,7 @@ pub use hub::PageHub;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::header::{
-    CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
+use axum::http::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use axum::response::Response;
 
 use super::access::Authenticator;
@@ -45,8 +43,8 @@ pub fn login_routes(auth: Arc<Authenticator>) -> Router {
 }
 
 /// The routes that only clients of the control socket have.
-pub fn control_routes(auth: Arc<Authenticator>) -> Router {
-    login::code_routes(auth)
+pub fn control_routes(state: Arc<AppState>) -> Router {
+    login::code_routes(state)
 }
 
 /// Adds the headers that confine what a browser does with an answer. A route may have set a stricter policy.
