@@ -5,6 +5,7 @@ mod cron;
 mod mcp;
 mod memory;
 mod output;
+mod page;
 mod queue;
 mod sessions;
 mod skills;
@@ -22,6 +23,7 @@ pub use cron::{CronAdd, CronCommand, CronJob};
 pub use mcp::McpCommand;
 pub use memory::{MemoryCommand, MemoryOwner};
 pub use output::Output;
+pub use page::{OpenArgs, TokensCommand};
 pub use queue::{ApprovalsCommand, QueueCommand, QueueItem, RetryArgs};
 pub use sessions::{ExportFormat, SessionsCommand};
 pub use skills::SkillsCommand;
@@ -76,6 +78,9 @@ pub enum Command {
                             daoyou agent -m 'And the newest of them?' --session cli:work --json\n  \
                             git diff | daoyou agent -m -")]
     Agent(AgentArgs),
+    /// Print a link to the page that logs in once, within a minute, and open it in a browser if there is a display
+    #[command(after_help = "Examples:\n  daoyou open\n  daoyou open --no-browser\n  daoyou open --json | jq -r .url")]
+    Open(OpenArgs),
     /// Check configuration, home, database, model, sandbox, channels and machine
     ///
     /// The result of each check is ok, warn or fail, with the command or edit that solves the problem. The exit code is 0
@@ -136,6 +141,9 @@ pub enum Command {
     /// Check or show the configuration
     #[command(subcommand, after_help = "Example:\n  daoyou config check")]
     Config(ConfigCommand),
+    /// Add, list or revoke tokens for other programs, devices and people
+    #[command(subcommand, after_help = "Example:\n  daoyou tokens list")]
+    Tokens(TokensCommand),
     /// Write the whole home to one file: database, configuration, workspace, token
     ///
     /// This works while the gateway runs, and does not delay it. The file is a tar archive that only you can read: it

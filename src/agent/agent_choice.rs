@@ -9,11 +9,11 @@ use crate::chat::ChatMessage;
 use crate::llm::{ChatRequest, Images, NoDeltas};
 use crate::postprocess::ModelUse;
 use crate::profiles::BranchChoice;
+use crate::text::think;
 use crate::text::{one_line, truncate};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::layered::LayeredModel;
 use crate::turn::orchestrators::Orchestrator;
-use crate::turn::think;
 use crate::turn::traits::Model;
 use crate::turn::turn_loop::ConversationOutcome;
 

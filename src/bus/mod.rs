@@ -19,7 +19,7 @@ mod waiters;
 
 pub use bus_inbox::BusInbox;
 pub use capacity::Capacities;
-pub use events::EventHub;
+pub use events::{EventHub, EventSink};
 pub use health::{ChannelHealth, ChannelState, ServiceFault, ServiceHealth, stored_service_faults};
 pub use inbound::{EndedTurn, FollowUps, InboundDraft};
 pub use message_bus::{

@@ -12,6 +12,7 @@ use crate::gateway;
 use crate::home::{Home, HomeLock, LockError};
 use crate::query::{
     GatewayQuery, JobChange, JobQuery, ManualToolRun, MemoryChange, MemoryQuery, ProbeScope, StoreChange, StoreQuery,
+    TokenChange,
 };
 
 /// How often, and in which interval, a gateway that starts or stops is probed again.
@@ -74,6 +75,31 @@ pub async fn change_store(change: StoreChange, home: &Home) -> anyhow::Result<Va
             client.request(method, &path).await
         }
         GatewayAccess::Offline(lock) => gateway::change_store(home, &lock, change).await,
+    }
+}
+
+/// Lists the named tokens.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn list_tokens(home: &Home) -> anyhow::Result<Value> {
+    match GatewayAccess::find(home).await? {
+        GatewayAccess::Running(client) => client.get("/api/tokens").await,
+        GatewayAccess::Offline(lock) => gateway::list_tokens(home, &lock).await,
+    }
+}
+
+/// Adds or revokes a named token.
+///
+/// # Errors
+/// The change is invalid, or the store cannot be written.
+pub async fn change_tokens(change: TokenChange, home: &Home) -> anyhow::Result<Value> {
+    match GatewayAccess::find(home).await? {
+        GatewayAccess::Running(client) => {
+            let (method, path, body) = change.request();
+            client.send(method, &path, body).await
+        }
+        GatewayAccess::Offline(lock) => gateway::change_tokens(home, &lock, change).await,
     }
 }
 
@@ -152,6 +178,8 @@ pub async fn inspect(query: GatewayQuery, environment: &CommandEnvironment) -> a
                 | GatewayQuery::Agents
                 | GatewayQuery::Agent(_)
                 | GatewayQuery::McpServers
+                | GatewayQuery::Cost { .. }
+                | GatewayQuery::Config
                 | GatewayQuery::Models(ProbeScope::None) => environment.without_secrets()?,
                 GatewayQuery::TestChannel(_)
                 | GatewayQuery::McpTools(_)

@@ -16,8 +16,8 @@ use super::environment::{CommandEnvironment, has_terminal};
 use super::output::print;
 use super::render::print_fields;
 use super::{
-    CommandExit, agent, backup, chat, cron, doctor, gateway, mcp, memory, output, render, service, sessions, skills,
-    status, tools,
+    CommandExit, agent, backup, chat, cron, doctor, gateway, mcp, memory, output, page, render, service, sessions,
+    skills, status, tools,
 };
 use crate::cli::{
     ApprovalsCommand, ChannelsCommand, Cli, Command, ModelsArgs, QueueCommand, StatusArgs, TrashCommand, TurnItem,
@@ -86,6 +86,8 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         Command::Gateway(_) => Box::pin(gateway::run(has_terminal(cli), &cli.globals, environment)).await,
         Command::Chat(args) => Box::pin(chat::run(args, environment)).await,
         Command::Agent(args) => Box::pin(agent::run(args, &environment)).await,
+        Command::Open(args) => page::open(*args, &environment).await,
+        Command::Tokens(command) => page::tokens(command, &environment).await,
         Command::Status(StatusArgs { acknowledge: true, output }) => {
             print_fields(&change_store(StoreChange::Acknowledge, &environment.home).await?, *output)
         }

@@ -5,6 +5,7 @@ mod environment;
 mod exit;
 mod files;
 mod output;
+mod page;
 mod render;
 mod status;
 mod translation;

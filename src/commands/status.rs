@@ -212,6 +212,10 @@ fn head(status: &Value, mut out: impl Write) -> io::Result<()> {
     }
     writeln!(out, "{}{}", label("home", "主目录"), text(&status["home"]))?;
     writeln!(out, "{}{}", label("listen", "监听"), text(&status["listen"]))?;
+    if status["page"].is_string() {
+        let hint = tr("(`daoyou open` logs in)", "（用 `daoyou open` 登录）");
+        writeln!(out, "{}{} {hint}", label("page", "网页"), text(&status["page"]))?;
+    }
     let waiting: Vec<_> = status["restart_needed"].as_array().into_iter().flatten().map(text).collect();
     match waiting.is_empty() {
         true => Ok(()),

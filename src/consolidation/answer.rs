@@ -10,7 +10,7 @@ use crate::chat::ToolSpec;
 use crate::llm::ChatResponse;
 use crate::memory::{MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, Owner};
 use crate::text::one_line;
-use crate::turn::think;
+use crate::text::think;
 
 /// The tool that the model answers with.
 pub(super) const SAVE: &str = "save_memory";

@@ -12,8 +12,8 @@ use crate::store::messages::MessageRow;
 use crate::store::ownership::Ownership;
 use crate::store::{Connection, StoreError};
 use crate::text::one_line;
+use crate::text::think;
 use crate::turn::context::private_memory::tells_memory;
-use crate::turn::think;
 
 /// The most characters of a message.
 const MESSAGE_CHARS: usize = 4_000;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::query::{
     ApprovalAnswer, GatewayQuery, JobChange, JobQuery, ManualToolRun, MemoryChange, MemoryQuery, MemorySelection,
-    ProbeScope, RetryClass, StoreChange, StoreQuery,
+    ProbeScope, RetryClass, StoreChange, StoreQuery, TokenChange,
 };
 
 /// The characters that [`escape`] replaces.
@@ -59,6 +59,18 @@ impl StoreChange {
                 (Method::POST, path)
             }
             Self::Acknowledge => (Method::POST, "/api/losses/acknowledge".to_owned()),
+        }
+    }
+}
+
+impl TokenChange {
+    /// Returns the method, the path and the body of the API that makes the change.
+    pub fn request(&self) -> (Method, String, String) {
+        match self {
+            Self::Add { name, scope } => {
+                (Method::POST, "/api/tokens".to_owned(), json!({ "name": name, "scope": scope }).to_string())
+            }
+            Self::Revoke(name) => (Method::DELETE, format!("/api/tokens/{}", escape(name)), String::new()),
         }
     }
 }
@@ -128,6 +140,9 @@ impl MemoryChange {
     pub fn request(&self) -> (Method, String, String) {
         let (path, body) = match self {
             Self::Add(entry) => ("/api/memory".to_owned(), entry.to_string()),
+            Self::Edit { id, text } => {
+                return (Method::PATCH, format!("/api/memory/{id}"), json!({ "content": text }).to_string());
+            }
             Self::Forget(ids) => ("/api/memory/forget".to_owned(), json!({ "ids": ids }).to_string()),
             Self::Import(lines) => ("/api/memory/import".to_owned(), lines.clone()),
             Self::ImportSession { text, session, owner } => {
@@ -160,6 +175,8 @@ impl GatewayQuery {
             Self::Prompt { session, message } => {
                 with_query("/api/prompt", [("session", session.clone()), ("message", message.clone())])
             }
+            Self::Cost { from, to } => with_query("/api/cost", [("from", from.clone()), ("to", to.clone())]),
+            Self::Config => "/api/config".to_owned(),
             Self::Checks => "/api/checks".to_owned(),
         }
     }

@@ -9,8 +9,11 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use daoyou_channels::api;
 use daoyou_channels::cli::{CliChannel, Language, NameDirectory, TerminalSetup};
+use daoyou_channels::outgoing::OutgoingFiles;
 use daoyou_channels::trust::TrustLists;
 use daoyou_channels::{ChannelContext, Inbox, SessionKey};
+use jiff::Timestamp;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::announcer::ProcessAnnouncer;
@@ -20,7 +23,7 @@ use super::check::{build_models, check_models, check_tools, open_tls};
 use super::inspect::{self, RunningInspector};
 use super::reload::ReloadSource;
 use super::runtime::{FixedParts, Runtime};
-use super::settings::{job_context, memory_settings};
+use super::settings::{job_context, memory_settings, page_address};
 use super::upkeep::repair_modes;
 use crate::agent::{AgentLoop, RunningTurns, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus, WeakBus};
@@ -28,7 +31,7 @@ use crate::channel_manager::ChannelManager;
 use crate::config::{Config, LoadedConfig};
 use crate::cron::{CronHandle, CronService, JobService};
 use crate::home::{Home, HomeLock};
-use crate::http::{self, AppState, BoundListener, Server, TokenAuth};
+use crate::http::{self, AppState, Authenticator, BoundListener, PageFolders, PageHub, Server};
 use crate::live::Live;
 use crate::llm::Models;
 use crate::memory::MemoryService;
@@ -97,7 +100,7 @@ impl Gateway {
         prepare_workspace(&workspace).with_context(unprepared)?;
         // Commands on the control socket need no token; clients of the HTTP server do.
         home.token()?;
-        let AgentParts { agent, runtime, fixed, bus } =
+        let AgentParts { agent, runtime, fixed, bus, commits } =
             build_agent(&home, loaded, workspace, models, options.only_session.clone()).await?;
 
         let (directory, cli) = terminals(options.terminal, &bus, &runtime, &fixed.workspace).await?;
@@ -126,7 +129,15 @@ impl Gateway {
         let cron_settings = runtime.part(|runtime| &runtime.jobs.context.settings);
         let cron = (!is_alone).then(|| CronService::new(bus.clone(), cron_settings, fixed.jobs.cron_handle()));
         let stop_serving = CancellationToken::new();
+        let port = listening.as_ref().map_or(0, |listening| listening.address().port());
+        let page = PageHub::new(bus.events().clone(), bus.store().clone(), commits, stop_serving.clone());
+        let outgoing = OutgoingFiles::of_home(home.dir());
         let state = Arc::new(AppState {
+            auth: Authenticator::new(config.gateway.token.clone(), home, bus.store().clone(), port),
+            page,
+            folders: Arc::new(PageFolders { workspace: fixed.workspace.clone(), outgoing }),
+            address: listening.as_ref().map(|listening| page_address(config, listening.address())),
+            started: Timestamp::now(),
             inbox: BusInbox(bus.clone()),
             bus: bus.clone(),
             channels: health.clone(),
@@ -140,8 +151,7 @@ impl Gateway {
         });
         let server = listening.map(|listening| {
             let channels = http::ChannelRoutes::of(&running, &context);
-            let auth = TokenAuth::new(config.gateway.token.clone(), home);
-            listening.serve(http::tcp_routes(&state, channels, auth), bus.metrics().clone())
+            listening.serve(http::tcp_routes(&state, channels), bus.metrics().clone())
         });
         Ok(Self {
             _lock: lock,
@@ -278,6 +288,8 @@ struct AgentParts {
     runtime: Arc<Live<Runtime>>,
     fixed: FixedParts,
     bus: Arc<MessageBus>,
+    /// Notified at each commit of the store.
+    commits: Arc<Notify>,
 }
 
 /// Builds the store, the first snapshot, the bus and the agent loop.
@@ -290,7 +302,8 @@ async fn build_agent(
 ) -> anyhow::Result<AgentParts> {
     let config = &loaded.config;
     let metrics = Arc::new(Metrics::default());
-    let store = open_store(home, metrics.clone())?;
+    let commits = Arc::new(Notify::new());
+    let store = open_store(home, metrics.clone(), commits.clone())?;
     let processes = Processes::open(store.clone(), &workspace)
         .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
     let weak_bus = WeakBus::default();
@@ -325,14 +338,18 @@ async fn build_agent(
     runtime.get().add_runner(&fixed.workspace, bus.clone(), running, MiddlewareState::default())?;
     let runner = runtime.part(|runtime| runtime.runner());
     fixed.processes.set_announcer(Arc::new(ProcessAnnouncer::new(runner.clone())));
-    Ok(AgentParts { agent: AgentLoop::new(runner, only_session, waited), runtime, fixed, bus })
+    Ok(AgentParts { agent: AgentLoop::new(runner, only_session, waited), runtime, fixed, bus, commits })
 }
 
-/// Opens the store of the home; each commit is counted.
-fn open_store(home: &Home, metrics: Arc<Metrics>) -> Result<Store, StoreError> {
-    let on_commit = move |committed: GroupCommit| match committed.took {
-        Some(took) => metrics.store.committed(committed.durability == Durability::Synced, committed.writes, took),
-        None => metrics.store.failed(),
+/// Opens the store of the home; each commit is counted and notified.
+fn open_store(home: &Home, metrics: Arc<Metrics>, commits: Arc<Notify>) -> Result<Store, StoreError> {
+    let on_commit = move |committed: GroupCommit| {
+        match committed.took {
+            Some(took) => metrics.store.committed(committed.durability == Durability::Synced, committed.writes, took),
+            None => metrics.store.failed(),
+        }
+        // For one waiter; without one, only the fact is remembered.
+        commits.notify_one();
     };
     Store::open_to_serve(&home.database(), Box::new(on_commit))
 }

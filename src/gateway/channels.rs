@@ -16,6 +16,7 @@ use super::api::ApiAccess;
 use super::settings::trust_lists;
 use crate::config::Config;
 use crate::home::Home;
+use crate::http::{PAGE_CHANNEL, PageChannel};
 use crate::mcp::{MCP_CHANNEL, McpChannel};
 use crate::phrases::Locale;
 
@@ -42,9 +43,10 @@ pub(super) fn build(
             let api = ApiChannel::new(Arc::new(api), &workspace);
             channels.running.push(Arc::new(api.with_context(|| workspace.display().to_string())?));
             channels.running.push(Arc::new(McpChannel::default()));
+            channels.running.push(Arc::new(PageChannel::default()));
         }
-        // A gateway of a single conversation has no other clients.
-        None => channels.disabled.extend([api::NAME.to_owned(), MCP_CHANNEL.to_owned()]),
+        // A gateway of a single conversation has no HTTP server.
+        None => channels.disabled.extend([api::NAME, MCP_CHANNEL, PAGE_CHANNEL].map(str::to_owned)),
     }
     for (name, webhook) in &config.channels.webhook {
         if webhook.enabled && !is_alone {

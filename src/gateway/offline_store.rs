@@ -17,7 +17,7 @@ use crate::home::{Home, HomeLock};
 use crate::memory::{MemoryError, MemoryService};
 use crate::query::{
     self, GatewayQuery, Inspect, InspectError, JobChange, JobQuery, ManualToolRun, MemoryChange, MemoryQuery,
-    StoreChange, StoreQuery, jobs, memories, sessions,
+    StoreChange, StoreQuery, TokenChange, jobs, memories, sessions,
 };
 use crate::store::Store;
 
@@ -56,6 +56,32 @@ pub async fn change_store(home: &Home, _lock: &HomeLock, change: StoreChange) ->
     let applied = query::apply(&store, change).await;
     store.close().await;
     Ok(applied?.with_context(|| format!("there is no {subject}"))?.answer)
+}
+
+/// Lists the named tokens.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn list_tokens(home: &Home, _lock: &HomeLock) -> anyhow::Result<Value> {
+    // A query does not create a store.
+    if !home.database().exists() {
+        return Ok(json!([]));
+    }
+    let store = Store::open(&home.database())?;
+    let listed = query::access::list(&store).await;
+    store.close().await;
+    Ok(listed?)
+}
+
+/// Adds or revokes a named token.
+///
+/// # Errors
+/// The change is invalid, or the store cannot be written.
+pub async fn change_tokens(home: &Home, _lock: &HomeLock, change: TokenChange) -> anyhow::Result<Value> {
+    let store = Store::open(&home.database())?;
+    let applied = query::access::apply(&store, change).await;
+    store.close().await;
+    Ok(applied?)
 }
 
 /// Answers a query about jobs.

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use daoyou_channels::trust::SenderLists;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::agents::agent_directory;
@@ -18,7 +19,7 @@ use crate::agent::{
     ApprovalGate, AskUserTool, Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools,
 };
 use crate::bus::{BusSettings, MessageBus, WeakBus};
-use crate::config::{Config, LoadedConfig};
+use crate::config::{Config, LoadedConfig, SettingOrigin};
 use crate::cron::{CronTool, JobService};
 use crate::home::Home;
 use crate::llm::Models;
@@ -51,6 +52,8 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 /// reload, because its runner, tools, memory and jobs were built together and refer to each other, not to the current snapshot.
 pub struct Runtime {
     pub config: Arc<Config>,
+    /// Every setting and its origin, as JSON.
+    pub settings: Value,
     /// Changed keys whose new values are used from the next start on.
     pub restart_needed: Vec<String>,
     pub models: Arc<ModelSelection>,
@@ -135,6 +138,7 @@ impl Runtime {
         });
         Ok(Self {
             config: Arc::new(config.clone()),
+            settings: describe_settings(loaded),
             restart_needed,
             models: Arc::new(ModelSelection { models, configured: config.agent.model.clone() }),
             trust: Arc::new(trust_lists(config)),
@@ -277,6 +281,21 @@ impl Runtime {
     pub fn runner(&self) -> &Arc<TurnRunner> {
         self.runner.get().expect("the runner is added before anything runs with the snapshot")
     }
+}
+
+/// Lists every setting that is set or has a default, without secrets, with where its value comes from.
+pub(super) fn describe_settings(loaded: &LoadedConfig) -> Value {
+    let rows = loaded.settings().into_iter().map(|setting| {
+        let (section, key) = setting.key.rsplit_once('.').unwrap_or(("", &setting.key));
+        let source = match &setting.origin {
+            SettingOrigin::Default => "default",
+            SettingOrigin::File { .. } => "file",
+            SettingOrigin::Env(_) => "environment",
+            SettingOrigin::Option(_) => "option",
+        };
+        json!({ "section": section, "key": key, "value": setting.value, "source": source, "from": setting.origin })
+    });
+    rows.collect()
 }
 
 fn unopened(workspace: &Path) -> String {

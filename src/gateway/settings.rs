@@ -1,6 +1,7 @@
 //! The settings of each module, made from the configuration.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::cron::heartbeat::HeartbeatSettings;
 use crate::cron::{CronSettings, JobContext, JobNotices};
 use crate::guard::KnownSecrets;
 use crate::home::Home;
+use crate::http::PAGE_CHANNEL;
 use crate::llm::{Embedder, Models, OFFLINE, SERVICES};
 use crate::memory::{self, Identities, MemorySettings};
 use crate::metrics::Metrics;
@@ -81,7 +83,7 @@ fn cron_settings(config: &Config) -> anyhow::Result<CronSettings> {
     };
     let hooks = &config.channels.webhook;
     let hooks = hooks.iter().map(|(name, hook)| (format!("webhook:{name}"), hook.callback_url.is_some()));
-    let channels = ["cli", "email"].map(|name| (name.to_owned(), true)).into_iter().chain(hooks);
+    let channels = ["cli", "email", PAGE_CHANNEL].map(|name| (name.to_owned(), true)).into_iter().chain(hooks);
     let channels = channels.filter(|(channel, _)| delivers(config, channel)).collect();
     Ok(CronSettings {
         config: config.cron.clone(),
@@ -211,9 +213,23 @@ fn delivers(config: &Config, channel: &str) -> bool {
     let email = &config.channels.email;
     match channel.split_once(':') {
         None if channel == "email" => email.enabled && email.consent_granted,
-        None => channel == "cli",
+        None => channel == "cli" || channel == PAGE_CHANNEL,
         Some((_, name)) => config.channels.webhook.get(name).is_some_and(|hook| hook.enabled),
     }
+}
+
+/// Returns the address of the page for a browser on this machine, if the server listens on `listen`.
+pub(super) fn page_address(config: &Config, listen: SocketAddr) -> String {
+    let is_tls = config.gateway.tls.cert.is_some();
+    let host = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+        IpAddr::V6(ip) if ip.is_unspecified() => format!("[{}]", Ipv6Addr::LOCALHOST),
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    // A certificate is for a name.
+    let named = config.gateway.hosts.first().filter(|_| is_tls).cloned();
+    format!("{}://{}:{}", if is_tls { "https" } else { "http" }, named.unwrap_or(host), listen.port())
 }
 
 /// Returns the owner's time zone.

@@ -10,6 +10,7 @@ use daoyou_channels::settings::ByteSize;
 use crate::cron::JobError;
 use crate::memory::MemoryError;
 use crate::query::InspectError;
+use crate::query::access::TokenError;
 use crate::store::StoreError;
 use crate::store::checkpoints::CheckpointError;
 
@@ -86,10 +87,21 @@ impl From<MemoryError> for HttpError {
     }
 }
 
+impl From<TokenError> for HttpError {
+    fn from(error: TokenError) -> Self {
+        match error {
+            TokenError::Store(error) => error.into(),
+            TokenError::NotFound(_) => Self::not_found(error.to_string()),
+            TokenError::Invalid(message) => Self::unprocessable(message),
+        }
+    }
+}
+
 impl From<InspectError> for HttpError {
     fn from(error: InspectError) -> Self {
         match error {
             InspectError::Unknown(message) => Self::not_found(message),
+            InspectError::Invalid(message) => Self::unprocessable(message),
             InspectError::Failed(message) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", message),
         }
     }

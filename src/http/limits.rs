@@ -14,6 +14,9 @@ pub const DEFAULT_BODY_LIMIT: usize = 2 * 1024 * 1024;
 /// The largest import of memories, sessions or jobs, in bytes.
 pub const IMPORT_BODY_LIMIT: usize = 32 * 1024 * 1024;
 
+/// The largest file that the page uploads, in bytes.
+pub const UPLOAD_LIMIT: usize = 25 * 1024 * 1024;
+
 /// Times and sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {

@@ -1,16 +1,17 @@
 //! The HTTP server: health, the routes of channels, and the API, which needs the token on TCP.
 
+mod access;
 mod api;
 mod control_socket;
 mod health;
 mod mcp;
 mod metrics;
+mod page;
 mod read_only;
 mod routes;
 mod state;
 
 mod login_attempts;
-mod token;
 
 mod hosts;
 mod proxies;
@@ -30,14 +31,15 @@ mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 
+pub use access::Authenticator;
 pub use control_socket::serve_control;
 pub use hosts::AllowedHosts;
 pub use limits::{IMPORT_BODY_LIMIT, ServerLimits};
 pub use metrics::scrape;
+pub use page::{PAGE_CHANNEL, PageChannel, PageFolders, PageHub};
 pub use proxies::{TrustedProxies, parse_network};
 pub use read_only::{ReadOnlyReason, read_only_routes};
 pub use routes::{ChannelRoutes, control_routes, tcp_routes};
 pub use server::{BoundListener, Server, ServerSettings};
 pub use state::AppState;
 pub use tls::{ReloadingTls, TlsConfig, TlsFile};
-pub use token::TokenAuth;

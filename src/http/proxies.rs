@@ -7,6 +7,7 @@ use daoyou_channels::ClientAddr;
 use ipnet::IpNet;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
+const FORWARDED_PROTO: &str = "x-forwarded-proto";
 
 /// The most addresses of `X-Forwarded-For` that are read.
 const MAX_HOPS: usize = 32;
@@ -46,6 +47,14 @@ impl TrustedProxies {
             }
         }
         ClientAddr(client)
+    }
+
+    /// Returns true if `peer` is a trusted proxy to which the client speaks HTTPS.
+    pub fn is_https(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+        // The last value is that of the nearest proxy.
+        let last = headers.get_all(FORWARDED_PROTO).iter().next_back().and_then(|field| field.to_str().ok());
+        let scheme = last.and_then(|field| field.rsplit(',').next()).unwrap_or_default();
+        self.trusts(peer.to_canonical()) && scheme.trim().eq_ignore_ascii_case("https")
     }
 
     fn trusts(&self, address: IpAddr) -> bool {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, Uri};
-use axum::{Router, middleware};
+use axum::{Extension, Router, middleware};
 use daoyou_channels::{Channel, ChannelContext, HttpError};
 
+use super::access::{AccessCheck, Principal, require_access};
 use super::limits::DEFAULT_BODY_LIMIT;
 use super::metrics::{count_requests, metrics_routes};
 use super::state::AppState;
-use super::token::{TokenAuth, require_token};
-use super::{api, health, mcp};
+use super::{api, health, mcp, page};
 
 /// The routes of channels.
 pub struct ChannelRoutes {
@@ -31,18 +31,22 @@ impl ChannelRoutes {
     }
 }
 
-/// The routes on TCP: health and those of channels that authenticate by themselves; `/api`, `/mcp`, `/metrics` and those of other
-/// channels with the token.
-pub fn tcp_routes(state: &Arc<AppState>, channels: ChannelRoutes, auth: Arc<TokenAuth>) -> Router {
-    let owners = channels.owners.into_iter().fold(owner_routes(state), Router::merge);
-    let owners = owners.route_layer(middleware::from_fn_with_state(auth, require_token));
+/// The routes on TCP: health, those of channels that authenticate by themselves, and the files of the page; `/api`, `/mcp`, `/metrics` and
+/// those of other channels behind the access check.
+pub fn tcp_routes(state: &Arc<AppState>, channels: ChannelRoutes) -> Router {
+    let check = AccessCheck { auth: state.auth.clone(), store: state.bus.store().clone() };
+    let checked = owner_routes(state).merge(page::login_routes(state.auth.clone()));
+    let checked = channels.owners.into_iter().fold(checked, Router::merge);
+    let checked = checked.route_layer(middleware::from_fn_with_state(check, require_access));
+    let page = page::open_routes(state.auth.clone());
     let open = channels.open.into_iter().fold(health::routes(state.clone()), Router::merge);
-    with_layers(open.merge(owners), state)
+    with_layers(open.merge(page).merge(checked), state).layer(middleware::map_response(page::confine))
 }
 
 /// The routes on the control socket.
 pub fn control_routes(state: &Arc<AppState>) -> Router {
-    with_layers(health::routes(state.clone()).merge(owner_routes(state)).merge(mcp::stream_routes(state)), state)
+    let owner = owner_routes(state).merge(page::control_routes(state.clone())).layer(Extension(Principal::owner()));
+    with_layers(health::routes(state.clone()).merge(owner).merge(mcp::stream_routes(state)), state)
 }
 
 fn owner_routes(state: &Arc<AppState>) -> Router {

@@ -114,7 +114,7 @@ impl BoundListener {
     /// Adds the routes.
     pub fn serve(self, routes: Router, metrics: Arc<Metrics>) -> Server {
         let ServerSettings { hosts, proxies, tls, connections, limits, .. } = self.settings;
-        let service = HttpService::new(routes, hosts, proxies, limits, metrics.clone());
+        let service = HttpService::new(routes, hosts, proxies, limits, metrics.clone(), tls.is_some());
         let connections = Connections::new(raise_file_limit(connections));
         Server { listener: self.listener, shared: Arc::new(Shared { service, tls, connections, limits, metrics }) }
     }

@@ -40,6 +40,13 @@ pub struct HttpService {
     limits: ServerLimits,
     budget: Arc<BodyBudget>,
     metrics: Arc<Metrics>,
+    is_tls: bool,
+}
+
+/// Whether the client speaks HTTPS, with this server or with a trusted proxy; an extension of each request.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestScheme {
+    pub is_https: bool,
 }
 
 /// The addresses of both ends of a connection.
@@ -65,9 +72,10 @@ impl HttpService {
         proxies: TrustedProxies,
         limits: ServerLimits,
         metrics: Arc<Metrics>,
+        is_tls: bool,
     ) -> Self {
         let budget = BodyBudget::new(limits.body_budget);
-        Self { routes: TowerToHyperService::new(routes), hosts, proxies, limits, budget, metrics }
+        Self { routes: TowerToHyperService::new(routes), hosts, proxies, limits, budget, metrics, is_tls }
     }
 
     /// Answers a request. `head` is the error of a head that the stream refused.
@@ -107,6 +115,7 @@ impl HttpService {
         addrs: ConnectionAddrs,
     ) -> Response {
         let client = self.proxies.client(addrs.peer.ip(), request.headers());
+        let is_https = self.is_tls || self.proxies.is_https(addrs.peer.ip(), request.headers());
         let mut counted = None;
         let mut request = request.map(|body| {
             if body.is_end_stream() {
@@ -121,6 +130,7 @@ impl HttpService {
             request.extensions_mut().insert(share);
         }
         request.extensions_mut().insert(client);
+        request.extensions_mut().insert(RequestScheme { is_https });
         // Routes that know nothing of proxies take the client for the peer.
         request.extensions_mut().insert(ConnectInfo(SocketAddr::new(client.0, addrs.peer.port())));
         let method = request.method().clone();

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use daoyou_channels::cli::CliChannel;
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+use super::access::{Authenticator, Principal};
+use super::page::{PageFolders, PageHub};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::cron::JobService;
 use crate::live::LivePart;
@@ -24,8 +27,22 @@ pub struct AppState {
     pub mcp: LivePart<McpServers>,
     /// Answers queries about the gateway itself.
     pub inspector: Arc<dyn Inspect>,
+    pub auth: Arc<Authenticator>,
+    pub page: Arc<PageHub>,
+    pub folders: Arc<PageFolders>,
+    /// The address of the page, as `http://127.0.0.1:18790`; `None` if nothing is served.
+    pub address: Option<String>,
+    /// When this gateway started.
+    pub started: Timestamp,
     /// Cancelled to end open event streams.
     pub shutdown: CancellationToken,
+}
+
+impl AppState {
+    /// Returns true if a client that was admitted before still would be.
+    pub async fn is_valid(&self, principal: &Principal) -> bool {
+        self.auth.is_valid(principal).await
+    }
 }
 
 /// The extractor of the state.

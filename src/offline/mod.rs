@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 
 use crate::chat::{ChatMessage, ToolCall, ToolSpec};
 use crate::text::Language;
+use crate::text::time_expression::{TimeExpression, TimeParseError};
 use context::MessageTime;
+use reminder::Reminder;
 use request::UserRequest;
 
 const CALL_ID: &str = "offline_";
@@ -24,6 +26,18 @@ const CALL_ID: &str = "offline_";
 pub struct OfflineAnswer {
     pub text: String,
     pub tool_calls: Vec<ToolCall>,
+}
+
+/// Splits what somebody wants to be reminded of into its time and its text.
+///
+/// # Errors
+/// No time was understood; says what was, as far as there is anything.
+pub fn split_reminder(text: &str, language: Language) -> Result<(TimeExpression, String), Option<TimeParseError>> {
+    match Reminder::read(text, language) {
+        Reminder::At { when, note } => Ok((when, note)),
+        Reminder::Unclear(misread) => Err(Some(misread)),
+        Reminder::NoTime { .. } => Err(None),
+    }
 }
 
 /// Answers a conversation by rules. The same messages and tools give the same answer.

@@ -32,6 +32,13 @@ pub enum GatewayQuery {
         session: Option<String>,
         message: Option<String>,
     },
+    /// Tokens and costs of a range of days, as `YYYY-MM-DD`.
+    Cost {
+        from: Option<String>,
+        to: Option<String>,
+    },
+    /// Every setting, without secrets, and where its value comes from.
+    Config,
     /// Every check that only the gateway's process can make: of its keys, its sandbox and its channels.
     Checks,
 }
@@ -63,6 +70,9 @@ pub enum InspectError {
     /// The subject does not exist; the text names those that do.
     #[error("{0}")]
     Unknown(String),
+    /// The query is wrong; the text says what would be right.
+    #[error("{0}")]
+    Invalid(String),
     #[error("{0}")]
     Failed(String),
 }

@@ -131,6 +131,21 @@ fn write(
     Ok(AppliedJobChange { answer, fired: None })
 }
 
+/// Returns the next times of a job before it is created.
+///
+/// # Errors
+/// The request is invalid.
+pub fn preview(asked: &Value, context: &JobContext, now: Timestamp) -> Result<Value, JobError> {
+    let mut request = JobRequest::from_json(asked)?;
+    if request.prompt.is_none() && request.message.is_none() {
+        // The times do not depend on the text.
+        request.message = Some("preview".to_owned());
+    }
+    let schedule = request.into_new_job(&JobOrigin::terminal(), context, now)?.body.schedule;
+    let when = schedule.describe(context.language, context.zone());
+    Ok(json!({ "job": asked, "when": when, "next": schedule.upcoming(now, VIEW_TIMES) }))
+}
+
 fn show(connection: &Connection, job: &str, context: &JobContext) -> Result<Value, JobError> {
     let job = cron::find(connection, &JobScope::All, job)?;
     let mut view = view(&job, context);

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use super::rows::timestamp;
 use super::sessions::{self, check_search_text, import_faults};
 use crate::memory::{
-    self, EntryRequest, ExportedMemory, HitLocation, MemoryEntry, MemoryError, MemoryKind, MemorySelection,
-    MemoryService, MemorySettings, Owner, OwnerSelection, RecallHit, RecallQuery, RememberOutcome,
+    self, EntryRequest, ExportedMemory, HitLocation, MemoryEntry, MemoryError, MemoryKind, MemoryOrigin,
+    MemorySelection, MemoryService, MemorySettings, NewMemoryEntry, Owner, OwnerSelection, RecallHit, RecallQuery,
+    RememberOutcome,
 };
 use crate::store::{Connection, Durability, StoreError, memories, memory_queries, notes, vectors};
 
@@ -62,6 +63,11 @@ pub enum MemoryQuery {
 pub enum MemoryChange {
     /// JSON with the fields of [`EntryRequest`].
     Add(Value),
+    /// Replaces the text of a memory; the former text stays as its history.
+    Edit {
+        id: i64,
+        text: String,
+    },
     Forget(Vec<i64>),
     /// The lines of an export.
     Import(String),
@@ -157,16 +163,12 @@ fn write(connection: &Connection, change: &MemoryChange, service: &MemoryService
                 .map_err(|error| MemoryError::Wrong(format!("this is no memory: {error}")))?;
             let mut new = asked.plan(&settings)?;
             service.redact_secrets(&mut new);
-            let remembered = memory::remember(connection, &new, &settings.config)?;
-            let (word, old) = match remembered {
-                RememberOutcome::New(_) => ("new", None),
-                RememberOutcome::Known(_) => ("known", None),
-                RememberOutcome::Replaced { old, .. } => ("replaced", Some(old)),
-            };
-            let mut answer = view(&entry(connection, remembered.id())?);
-            answer["remembered"] = json!(word);
-            answer["replaced"] = json!(old);
-            Ok(answer)
+            remembered(connection, memory::remember(connection, &new, &settings.config)?)
+        }
+        MemoryChange::Edit { id, text } => {
+            let mut new = edited(&entry(connection, *id)?, text)?;
+            service.redact_secrets(&mut new);
+            remembered(connection, memory::remember_replacing(connection, &new, *id, &settings.config)?)
         }
         MemoryChange::Forget(ids) => forget(connection, ids),
         MemoryChange::Import(text) => import(connection, text, service),
@@ -174,6 +176,40 @@ fn write(connection: &Connection, change: &MemoryChange, service: &MemoryService
             sessions::import(connection, text, session.as_deref(), owner.as_deref(), &settings)
         }
     }
+}
+
+/// Returns the memory that an edit makes of an old one.
+fn edited(old: &MemoryEntry, text: &str) -> Result<NewMemoryEntry, MemoryError> {
+    if let Some(newer) = old.replaced_by {
+        return Err(MemoryError::Wrong(format!("memory {} was replaced by {newer}; edit that one", old.id)));
+    }
+    if !matches!(old.kind, MemoryKind::Fact | MemoryKind::Preference) {
+        let wrong = format!("{} is nothing that is edited by hand; allowed: fact, preference", old.kind.as_str());
+        return Err(MemoryError::Wrong(wrong));
+    }
+    let new = NewMemoryEntry {
+        owner: old.owner.clone(),
+        kind: old.kind,
+        name: old.name.clone(),
+        text: text.to_owned(),
+        detail: json!({}),
+        origin: MemoryOrigin::Command,
+        source: None,
+        confidence: 1.0,
+    };
+    Ok(memory::validate_entry(&new)?)
+}
+
+fn remembered(connection: &Connection, outcome: RememberOutcome) -> Result<Value, MemoryError> {
+    let (word, old) = match outcome {
+        RememberOutcome::New(_) => ("new", None),
+        RememberOutcome::Known(_) => ("known", None),
+        RememberOutcome::Replaced { old, .. } => ("replaced", Some(old)),
+    };
+    let mut answer = view(&entry(connection, outcome.id())?);
+    answer["remembered"] = json!(word);
+    answer["replaced"] = json!(old);
+    Ok(answer)
 }
 
 fn page(

@@ -1,7 +1,9 @@
 //! What the API, the control socket and the offline commands read and change, and the JSON that they answer. It does not know who
 //! asks: `http` and `gateway` call it, and `control` maps its requests to HTTP.
 
+pub mod access;
 mod approvals;
+pub mod cost;
 mod inspect;
 pub mod jobs;
 pub mod memories;
@@ -13,6 +15,7 @@ mod terminal;
 pub mod turns;
 
 pub use crate::memory::MemorySelection;
+pub use access::{TokenChange, TokenScope};
 pub use approvals::ApprovalAnswer;
 pub use inspect::{GatewayQuery, Inspect, InspectError, ManualToolRun, ProbeScope};
 pub use jobs::{JobChange, JobQuery};

@@ -1,28 +1,55 @@
 //! Sessions: their messages, transcripts, search, export and import.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use daoyou_channels::Attachment;
+use daoyou_channels::text::{one_line, truncate};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::rows::{self, LIST_LIMIT, timestamp};
+use crate::bus::OutboundBody;
 use crate::chat::{ChatMessage, without_notes};
 use crate::llm::costs_in_words;
 use crate::memory::{self, MemoryError, MemorySettings, Owner, session_file};
 use crate::store::checkpoints::CheckpointError;
+use crate::store::inbox::{self, InboxRow};
+use crate::store::messages::{self, MessageRow, SessionSummary};
 use crate::store::ownership::{self, Ownership};
 use crate::store::usage::{self, UsageScope};
-use crate::store::{Connection, StoreError, messages, session_import};
+use crate::store::{Connection, StoreError, now_ms, outbox, session_import};
+
+/// The channel of the page.
+const PAGE: &str = "page";
+/// The length of a preview, in characters, and how many messages are looked through for one.
+const PREVIEW_LENGTH: usize = 120;
+const PREVIEW_MESSAGES: i64 = 20;
 
 /// The most faults of an import that its error lists.
 const MAX_LISTED_FAULTS: usize = 20;
 
-/// Lists sessions, the last used first.
-pub(super) fn list(connection: &Connection) -> Result<Value, StoreError> {
-    let rows = messages::list(connection, LIST_LIMIT)?;
-    rows.into_iter()
+/// Lists sessions whose keys begin with `prefix`, the last used first. Chats of which nothing is in the history yet come before them.
+pub fn list(connection: &Connection, prefix: &str) -> Result<Value, StoreError> {
+    let rows = messages::list_of(connection, prefix, LIST_LIMIT)?;
+    let running: BTreeMap<String, i64> =
+        inbox::open_sessions(connection)?.into_iter().map(|(session, _, seq)| (session, seq)).collect();
+    let known: BTreeSet<_> = rows.iter().map(|row| row.session.clone()).collect();
+    let mut new = new_sessions(connection, &running)?;
+    new.retain(|session, _| session.starts_with(prefix) && !known.contains(session));
+    let new = new.into_iter().map(|(session, row)| {
+        let at = row.map_or_else(now_ms, |row| row.received_at);
+        SessionSummary { session, epoch: 0, messages: 0, model: None, title: None, created_at: at, updated_at: at }
+    });
+    new.chain(rows)
         .map(|row| {
             let spent = usage::total(connection, UsageScope::Session(&row.session))?;
             Ok(json!({
                 "session": row.session,
+                "title": row.title,
+                "channel": channel_of(&row.session),
+                "preview": preview(connection, &row.session)?,
+                "running": running.contains_key(&row.session),
                 "messages": row.messages,
                 "epoch": row.epoch,
                 "model": row.model,
@@ -35,19 +62,65 @@ pub(super) fn list(connection: &Connection) -> Result<Value, StoreError> {
         .collect()
 }
 
-/// Returns the messages of a session since its last `/new`; `None` if the session does not exist.
+/// Returns the sessions without a history that have an unfinished message, which is returned too, or a message on the page.
+fn new_sessions(
+    connection: &Connection,
+    open: &BTreeMap<String, i64>,
+) -> Result<BTreeMap<String, Option<InboxRow>>, StoreError> {
+    let mut new = BTreeMap::new();
+    for chat in outbox::page_chats(connection, LIST_LIMIT)? {
+        let session = session_of_page_chat(&chat);
+        if messages::session(connection, &session)?.next_seq == 0 {
+            new.insert(session, None);
+        }
+    }
+    for session in open.keys() {
+        new.insert(session.clone(), inbox::open_of_session(connection, session, 1)?.pop());
+    }
+    Ok(new)
+}
+
+/// Returns the session of a chat of the page. A chat that shows a session of another channel has its key as the name.
+pub fn session_of_page_chat(chat: &str) -> String {
+    if chat.contains(':') { chat.to_owned() } else { format!("{PAGE}:{chat}") }
+}
+
+/// Returns the chat of the page that shows a session.
+pub fn page_chat_of_session(session: &str) -> &str {
+    let chat = session.strip_prefix(PAGE).and_then(|rest| rest.strip_prefix(':'));
+    chat.filter(|chat| !chat.contains(':')).unwrap_or(session)
+}
+
+/// Returns the channel in the key of a session.
+fn channel_of(session: &str) -> &str {
+    let mut parts = session.match_indices(':').map(|(at, _)| at);
+    let end = if session.starts_with("webhook:") { parts.nth(1) } else { parts.next() };
+    end.map_or(session, |end| &session[..end])
+}
+
+/// Returns the beginning of the last text that the person or the agent wrote in a session; null if there is none.
+fn preview(connection: &Connection, session: &str) -> Result<Value, StoreError> {
+    let head = messages::session(connection, session)?;
+    let from = head.first_seq.max(head.next_seq - PREVIEW_MESSAGES);
+    let rows = messages::range(connection, session, from, head.next_seq)?;
+    let said = rows.iter().rev().find_map(|row| memory::spoken_text(&row.body));
+    let text = match said {
+        Some(text) => Some(text),
+        None => inbox::open_of_session(connection, session, 1)?.pop().map(|row| row.content),
+    };
+    Ok(text.map_or(Value::Null, |text| json!(truncate(&one_line(&text), PREVIEW_LENGTH))))
+}
+
+/// Returns the messages of a session since its last `/new`, and what its chat on the page was sent besides; `None` if the session
+/// does not exist.
 pub(super) fn show(connection: &Connection, key: &str) -> Result<Option<Value>, StoreError> {
     let head = messages::session(connection, key)?;
-    if head.next_seq == 0 {
+    let rows = messages::range(connection, key, head.first_seq, head.next_seq)?;
+    let deliveries = deliveries(connection, key, &rows)?;
+    if head.next_seq == 0 && deliveries.is_empty() && inbox::open_of_session(connection, key, 1)?.is_empty() {
         return Ok(None);
     }
-    let messages = messages::range(connection, key, head.first_seq, head.next_seq)?
-        .into_iter()
-        .map(|row| {
-            let message: Value = serde_json::from_str(&row.body)?;
-            Ok(json!({ "seq": row.seq, "at": timestamp(row.at), "turn": row.turn, "role": row.role, "message": message }))
-        })
-        .collect::<Result<Vec<_>, StoreError>>()?;
+    let messages = rows.iter().map(|row| message(connection, row)).collect::<Result<Vec<_>, StoreError>>()?;
     let used = rows::usage(&usage::total(connection, UsageScope::Session(key))?);
     let ownership = ownership::of_session(connection, key)?;
     Ok(Some(json!({
@@ -56,9 +129,84 @@ pub(super) fn show(connection: &Connection, key: &str) -> Result<Option<Value>, 
         "shared": ownership.is_shared,
         "epoch": head.epoch,
         "model": head.model,
+        "title": messages::title(connection, key)?,
         "messages": messages,
+        "deliveries": deliveries,
         "used": used,
     })))
+}
+
+/// Returns a message of the history. That of a person has its text without what was added for the model, and its files.
+fn message(connection: &Connection, row: &MessageRow) -> Result<Value, StoreError> {
+    let message: Value = serde_json::from_str(&row.body)?;
+    let mut view = json!({ "seq": row.seq, "at": timestamp(row.at), "turn": row.turn, "role": row.role });
+    if row.role == "user" {
+        view["text"] = json!(message["content"].as_str().map(memory::written).unwrap_or_default());
+        let turn = row.turn.parse().ok();
+        let asked = turn.map(|turn| inbox::of_turn(connection, turn)).transpose()?.unwrap_or_default();
+        let mut files = Vec::new();
+        for asked in asked.iter().filter(|asked| asked.attachments != "[]") {
+            let attachments: Vec<Attachment> = serde_json::from_str(&asked.attachments)?;
+            files.extend(page_files("in", asked.id, &attachments));
+        }
+        if !files.is_empty() {
+            view["attachments"] = Value::Array(files);
+        }
+    }
+    view["message"] = message;
+    Ok(view)
+}
+
+/// Returns files of a message with the ids under which the page loads them.
+fn page_files(kind: &str, message: Uuid, files: &[Attachment]) -> Vec<Value> {
+    let file = |(number, file): (usize, &Attachment)| {
+        let id = format!("{kind}.{message}.{number}");
+        json!({ "id": id, "name": file.name, "mime": file.media_type, "size": file.size })
+    };
+    files.iter().enumerate().map(file).collect()
+}
+
+/// Returns what the chat of a session on the page was sent besides the history: messages of jobs and tools, questions, notices, and
+/// answers to commands.
+fn deliveries(connection: &Connection, key: &str, history: &[MessageRow]) -> Result<Vec<Value>, StoreError> {
+    let since = messages::end_of_former(connection, key)?;
+    let rows = outbox::of_page_chat(connection, page_chat_of_session(key), since, LIST_LIMIT)?;
+    let turns: BTreeSet<_> = history.iter().map(|row| row.turn.as_str()).collect();
+    let said: BTreeSet<_> = history
+        .iter()
+        .filter(|row| row.role == "assistant" && !rows.is_empty())
+        .filter_map(|row| memory::spoken_text(&row.body))
+        .collect();
+    let mut found = Vec::new();
+    for row in rows {
+        let body: OutboundBody = serde_json::from_str(&row.body)?;
+        let is_reply = row.slot == "reply";
+        // What a job sent is in the history of its chat, too.
+        let is_known =
+            (is_reply && turns.contains(row.turn.to_string().as_str())) || said.contains(body.content.trim());
+        if is_known && body.attachments.is_empty() || body.context.is_picked_up {
+            continue;
+        }
+        let asked = match body.in_reply_to.filter(|_| is_reply && !is_known) {
+            Some(id) => inbox::find(connection, id)?.map(|row| row.content),
+            None => None,
+        };
+        let kind = if is_reply { "reply" } else { row.slot.split(':').next().unwrap_or_default() };
+        found.push(json!({
+            "id": row.id,
+            "at": timestamp(row.created_at),
+            "turn": row.turn,
+            "kind": if kind == "tool" { "message" } else { kind },
+            "in_reply_to": asked,
+            "text": body.content,
+            "in_history": is_known,
+            "job": body.context.job,
+            "notice": body.context.notice,
+            "error": body.error.map(|error| error.code),
+            "attachments": page_files("out", row.id, &body.attachments),
+        }));
+    }
+    Ok(found)
 }
 
 /// Starts a new epoch of a session. For a home without a running gateway: in a running one the session's lane does so.
@@ -149,6 +297,10 @@ pub fn export_lines(session: &Value) -> Vec<Value> {
     let messages = session["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let line = |message: &Value| {
         let mut line = message.clone();
+        // These are views for the page.
+        if let Some(fields) = line.as_object_mut() {
+            fields.retain(|key, _| !matches!(key.as_str(), "text" | "attachments"));
+        }
         for key in ["session", "owner", "shared"] {
             // False and unknown values are left out.
             if !matches!(session[key], Value::Null | Value::Bool(false)) {

@@ -98,7 +98,7 @@ pub async fn apply(store: &Store, change: StoreChange) -> Result<Option<AppliedC
 
 fn answer(connection: &Connection, query: &StoreQuery) -> Result<Option<Value>, CheckpointError> {
     Ok(match query {
-        StoreQuery::Sessions => Some(sessions::list(connection)?),
+        StoreQuery::Sessions => Some(sessions::list(connection, "")?),
         StoreQuery::Session(key) => sessions::show(connection, key)?,
         StoreQuery::Transcript(key) => sessions::transcript(connection, key)?,
         StoreQuery::Turns { session, limit } => Some(turns::list(connection, session.as_deref(), *limit)?),

@@ -52,6 +52,8 @@ pub struct SessionSummary {
     /// The number of messages since the last `/new`.
     pub messages: i64,
     pub model: Option<String>,
+    /// The title that a person gave it.
+    pub title: Option<String>,
     pub created_at: i64,
     pub updated_at: i64,
 }
@@ -195,18 +197,42 @@ pub fn set_agent(connection: &Connection, session: &str, agent: Option<&str>) ->
     Ok(())
 }
 
+/// Returns the title of a session.
+pub fn title(connection: &Connection, session: &str) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT title FROM sessions WHERE session = ?";
+    Ok(select_optional(connection, sql, [session], |row| row.get(0))?.flatten())
+}
+
+/// Sets the title of a session, or removes it; returns whether there is such a session.
+pub fn set_title(connection: &Connection, session: &str, title: Option<&str>) -> Result<bool, StoreError> {
+    Ok(execute(connection, "UPDATE sessions SET title = ? WHERE session = ?", params![title, session])? == 1)
+}
+
+/// Returns when the last message before this epoch of the session was written, UTC milliseconds; 0 if there is none.
+pub fn end_of_former(connection: &Connection, session: &str) -> Result<i64, StoreError> {
+    let sql = "SELECT m.at FROM messages m JOIN sessions s USING (session) WHERE m.session = ? AND m.seq < s.first_seq
+               ORDER BY m.seq DESC LIMIT 1";
+    Ok(select_optional(connection, sql, [session], |row| row.get(0))?.unwrap_or_default())
+}
+
 /// Returns the last used sessions, the latest first.
 pub fn list(connection: &Connection, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
-    let sql = "SELECT session, epoch, next_seq - first_seq, model, created_at, updated_at
-         FROM sessions ORDER BY updated_at DESC, session LIMIT ?";
-    select(connection, sql, [limit], |row| {
+    list_of(connection, "", limit)
+}
+
+/// Does the same as [`list`] for the sessions whose keys begin with `prefix`.
+pub fn list_of(connection: &Connection, prefix: &str, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+    let sql = "SELECT session, epoch, next_seq - first_seq, model, title, created_at, updated_at
+         FROM sessions WHERE substr(session, 1, length(?1)) = ?1 ORDER BY updated_at DESC, session LIMIT ?2";
+    select(connection, sql, params![prefix, limit], |row| {
         Ok(SessionSummary {
             session: row.get(0)?,
             epoch: row.get(1)?,
             messages: row.get(2)?,
             model: row.get(3)?,
-            created_at: row.get(4)?,
-            updated_at: row.get(5)?,
+            title: row.get(4)?,
+            created_at: row.get(5)?,
+            updated_at: row.get(6)?,
         })
     })
 }

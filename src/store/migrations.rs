@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 26] = [
+const MIGRATIONS: [&str; 27] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -33,6 +33,7 @@ const MIGRATIONS: [&str; 26] = [
     include_str!("migrations/0024_session_tools.sql"),
     include_str!("migrations/0025_questions.sql"),
     include_str!("migrations/0026_session_agent.sql"),
+    include_str!("migrations/0027_page.sql"),
 ];
 
 /// Tests for a table that every version of this program has.

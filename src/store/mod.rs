@@ -22,8 +22,10 @@ mod writer;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 
+pub mod access;
 pub mod approvals;
 pub mod backup;
+pub mod changes;
 pub mod checkpoints;
 pub mod cursors;
 pub mod disk_usage;

@@ -183,11 +183,14 @@ pub fn recover(connection: &Connection, channel: Option<&str>) -> Result<Vec<Int
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Returns the bodies of messages with copies of files that may still be sent.
+/// Returns the bodies of messages with copies of files that may still be sent, or that the page shows.
 pub fn bodies_with_files(connection: &Connection) -> Result<Vec<String>, StoreError> {
-    select(connection, r#"SELECT body FROM outbox WHERE state <> 'sent' AND instr(body, '"digest":') > 0"#, [], |row| {
-        row.get(0)
-    })
+    select(
+        connection,
+        r#"SELECT body FROM outbox WHERE (state <> 'sent' OR channel = 'page') AND instr(body, '"digest":') > 0"#,
+        [],
+        |row| row.get(0),
+    )
 }
 
 /// Limits all waits to `longest_ms` from now, because the clock may have jumped.
@@ -246,6 +249,19 @@ pub fn reply(connection: &Connection, turn: Uuid) -> Result<Option<OutboxRow>, S
 /// Returns the row in a slot of a turn.
 pub fn find_slot(connection: &Connection, turn: Uuid, slot: &str) -> Result<Option<OutboxRow>, StoreError> {
     Ok(find_many(connection, "turn = ?1 AND slot = ?2", params![turn.to_string(), slot])?.into_iter().next())
+}
+
+/// Returns the newest messages to a chat of the page since a time (UTC milliseconds), in order.
+pub fn of_page_chat(connection: &Connection, chat: &str, since: i64, limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
+    let filter = "channel = 'page' AND chat_id = ?1 AND created_at >= ?2 ORDER BY seq DESC LIMIT ?3";
+    let mut rows = find_many(connection, filter, params![chat, since, limit])?;
+    rows.reverse();
+    Ok(rows)
+}
+
+/// Returns the chats of the page that have messages.
+pub fn page_chats(connection: &Connection, limit: u32) -> Result<Vec<String>, StoreError> {
+    select(connection, "SELECT DISTINCT chat_id FROM outbox WHERE channel = 'page' LIMIT ?", [limit], |row| row.get(0))
 }
 
 /// Returns undelivered rows (pending, sending, unknown, dead), the oldest first.

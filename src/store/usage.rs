@@ -160,6 +160,47 @@ fn read_tokens(row: &Row<'_>, at: usize) -> rusqlite::Result<TokenCounts> {
     Ok(TokenCounts { turns: row.get(at)?, input: whole(at + 1)?, output: whole(at + 2)?, cached: whole(at + 3)? })
 }
 
+/// What one model used in one turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageRow {
+    pub turn: String,
+    pub session: String,
+    /// `PROVIDER/MODEL`.
+    pub model: String,
+    /// Of one turn.
+    pub tokens: TokenCounts,
+    /// The amount in millionths and its currency, if a price was known.
+    pub cost: Option<(u64, String)>,
+    /// When the turn ended, UTC milliseconds.
+    pub at: i64,
+}
+
+/// Calls `visit` with the use of all turns that ended from `from` on and before `to`, in UTC milliseconds.
+pub fn visit_between(
+    connection: &Connection,
+    (from, to): (i64, i64),
+    mut visit: impl FnMut(UsageRow),
+) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT turn, session, model, input_tokens, output_tokens, cached_tokens, cost, currency, at
+         FROM usage WHERE at >= ? AND at < ? ORDER BY at",
+    )?;
+    let mut rows = statement.query(params![from, to])?;
+    while let Some(row) = rows.next()? {
+        let amount: Option<u64> = row.get(6)?;
+        let currency: Option<String> = row.get(7)?;
+        visit(UsageRow {
+            turn: row.get(0)?,
+            session: row.get(1)?,
+            model: row.get(2)?,
+            tokens: TokenCounts { turns: 1, input: row.get(3)?, output: row.get(4)?, cached: row.get(5)? },
+            cost: amount.zip(currency),
+            at: row.get(8)?,
+        });
+    }
+    Ok(())
+}
+
 /// The turns that count for a budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BudgetScope {

@@ -9,6 +9,7 @@ mod pattern;
 mod script;
 mod segment;
 mod stem;
+pub mod think;
 pub mod time_expression;
 
 pub use bounded_template::BoundedTemplate;

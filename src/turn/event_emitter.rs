@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::think::{ThinkFilter, ThinkPiece};
 use crate::bus::EventHub;
 use crate::chat::{ToolCall, Usage};
 use crate::llm::{Delta, DeltaSink};
+use crate::text::think::{ThinkFilter, ThinkPiece};
 
 /// Emits the events of one turn, and keeps the text of the current response for a turn that is stopped.
 pub struct EventEmitter {
@@ -26,6 +26,8 @@ pub struct EventEmitter {
 struct ResponseStream {
     filter: ThinkFilter,
     text: String,
+    /// The number of the hub's sink that has had the text.
+    sink: u64,
 }
 
 impl EventEmitter {
@@ -37,13 +39,17 @@ impl EventEmitter {
     /// Emits an event; without listeners it is not even built.
     pub fn emit(&self, event: impl FnOnce() -> TurnEvent) {
         if self.hub.is_watched() {
-            self.hub.emit(&SessionEvent {
-                session: self.session.clone(),
-                turn: self.turn,
-                channel: self.channel.clone(),
-                chat_id: self.chat_id.clone(),
-                event: event(),
-            });
+            self.hub.emit(&self.event(event()));
+        }
+    }
+
+    fn event(&self, event: TurnEvent) -> SessionEvent {
+        SessionEvent {
+            session: self.session.clone(),
+            turn: self.turn,
+            channel: self.channel.clone(),
+            chat_id: self.chat_id.clone(),
+            event,
         }
     }
 
@@ -100,6 +106,12 @@ impl DeltaSink for EventEmitter {
             Delta::Text(text) => {
                 let pieces = {
                     let mut stream = self.lock();
+                    let sink = self.hub.sink_number();
+                    if sink != std::mem::replace(&mut stream.sink, sink) && sink > 0 && !stream.text.is_empty() {
+                        // It was not there when the response began. It may have had the last piece.
+                        self.hub.catch_up(&self.event(TurnEvent::Restart));
+                        self.hub.catch_up(&self.event(TurnEvent::Text { delta: stream.text.clone() }));
+                    }
                     let pieces = stream.filter.push(text);
                     for piece in &pieces {
                         if let ThinkPiece::Text(text) = piece {

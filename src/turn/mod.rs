@@ -16,7 +16,6 @@ pub mod orchestrators;
 pub mod progress;
 pub mod scope;
 pub mod spending;
-pub mod think;
 pub mod token_budget;
 pub mod traits;
 pub mod turn_loop;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::spending::Spending;
-use super::think;
 use crate::chat::{ChatMessage, ImageRef, ToolCall, Usage, repeat_note};
 use crate::guard::Taint;
 use crate::llm::ChatResponse;
 use crate::postprocess::ModelUse;
 use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::usage::Costs;
+use crate::text::think;
 use crate::tools::{ToolAllowList, ToolResult};
 
 /// The result of a call that the end of the process cut off.

@@ -13,11 +13,11 @@ use super::flight_recorder::FlightSlot;
 use super::limits::TurnLimits;
 use super::progress::{StepBody, TurnProgress};
 use super::scope::TurnScope;
-use super::think;
 use super::traits::{Approvals, Journal, Tools, TurnLead};
 use crate::chat::ChatMessage;
 use crate::llm::{ChatResponse, Cost};
 use crate::phrases::fill;
+use crate::text::think;
 use crate::tools::ToolContext;
 
 /// Everything that a turn works with.

@@ -15,8 +15,9 @@ use crate::config::{Config, ConfigFault, ConfigFaults, LoadedConfig};
 use crate::gateway::agents::load_agents;
 use crate::gateway::channels;
 use crate::gateway::check::build_models;
-use crate::gateway::runtime::Runtime;
+use crate::gateway::runtime::{Runtime, describe_settings};
 use crate::home::Home;
+use crate::http::PAGE_CHANNEL;
 use crate::live::Live;
 use crate::llm::Models;
 use crate::mcp::MCP_CHANNEL;
@@ -35,6 +36,8 @@ pub struct Inspector {
     /// The current snapshot of a running gateway.
     pub(super) runtime: Option<Arc<Runtime>>,
     pub(super) agents: Arc<AgentDirectory>,
+    /// Every setting and its origin, as JSON.
+    pub(super) settings: Value,
     /// Missing secrets, without which no gateway starts.
     pub(super) missing: Vec<ConfigFault>,
 }
@@ -63,8 +66,9 @@ pub struct RunningInspector {
 impl RunningInspector {
     /// Creates the inspector of a gateway that is being built, with its channels.
     pub fn new(home: Home, channels: &[Arc<dyn Channel>], running: RunningParts) -> Self {
-        // The channels of MCP and API clients have no settings, and nothing that could be tested.
-        let channels = channels.iter().filter(|channel| ![api::NAME, MCP_CHANNEL].contains(&channel.name()));
+        // These channels have no settings, and nothing that could be tested.
+        let without_settings = [api::NAME, MCP_CHANNEL, PAGE_CHANNEL];
+        let channels = channels.iter().filter(|channel| !without_settings.contains(&channel.name()));
         let channels = channels.map(|channel| (channel.name().to_owned(), Ok(channel.clone()))).collect();
         Self { home, channels: Arc::new(channels), running }
     }
@@ -76,6 +80,7 @@ impl RunningInspector {
             home: self.home.clone(),
             config: runtime.config.clone(),
             models: runtime.models.models.clone(),
+            settings: runtime.settings.clone(),
             channels: self.channels.clone(),
             running: Some(self.running.clone()),
             agents: runtime.agents().clone(),
@@ -131,6 +136,7 @@ impl Inspector {
             running: None,
             agents: Arc::new(agents),
             runtime: None,
+            settings: describe_settings(loaded),
             missing,
         })
     }
@@ -178,6 +184,8 @@ impl Inspect for Inspector {
             GatewayQuery::McpTools(name) => self.mcp_tools(&name).await,
             GatewayQuery::TestMcp(name) => self.test_mcp(&name).await,
             GatewayQuery::Prompt { session, message } => self.prompt(session, message).await,
+            GatewayQuery::Cost { from, to } => self.cost(from.as_deref(), to.as_deref()).await,
+            GatewayQuery::Config => Ok(self.settings.clone()),
             GatewayQuery::Checks => Ok(json!(Box::pin(self.checks()).await)),
         }
     }

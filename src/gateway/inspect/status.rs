@@ -6,15 +6,18 @@ use serde_json::{Value, json};
 
 use super::{Inspector, providers, sandbox};
 use crate::bus::{ServiceFault, stored_service_faults};
-use crate::gateway::settings::{heartbeat_settings, timezone};
+use crate::gateway::settings::{heartbeat_settings, page_address, timezone};
 use crate::guard::is_same_process;
 use crate::llm::CircuitState;
 use crate::metrics::CacheMetrics;
 use crate::query;
 use crate::query::InspectError;
+use crate::query::cost::{self, CostRange};
 use crate::store::overview::LastTurn;
 use crate::store::processes::{self, ProcessRow};
+use crate::store::usage::{self, BudgetScope};
 use crate::store::{Connection, approvals, memory_queries};
+use crate::turn::middleware::MiddlewareName;
 
 /// How many turns are shown.
 const TURNS: u32 = 5;
@@ -43,6 +46,7 @@ impl Inspector {
             "uptime": uptime,
             "missing": self.missing.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "listen": self.listen(),
+            "page": self.page(),
             "restart_needed": self.runtime.as_ref().map_or(&[][..], |runtime| &runtime.restart_needed),
             "ready": false,
             // The HTTP server of a running gateway replaces these.
@@ -86,6 +90,11 @@ impl Inspector {
     fn listen(&self) -> String {
         let served = self.running.as_ref().and_then(|running| running.serves);
         served.map_or_else(|| self.config.gateway.listen.clone(), |address| address.to_string())
+    }
+
+    /// Returns the address of the page of a running gateway.
+    fn page(&self) -> Option<String> {
+        self.running.as_ref()?.serves.map(|address| page_address(&self.config, address))
     }
 
     /// Counts the memories, and the messages that are not indexed yet.
@@ -162,6 +171,32 @@ impl Inspector {
     fn failures(&self) -> Value {
         let failed = self.models.services().filter_map(|(name, provider)| Some((name, provider.last_failure()?)));
         failed.map(|(name, error)| json!({ "provider": name, "error": error })).collect()
+    }
+
+    /// Returns the tokens and costs of a range of days, and how much of the day's budget is used.
+    pub(super) async fn cost(&self, from: Option<&str>, to: Option<&str>) -> Result<Value, InspectError> {
+        let zone = timezone(&self.config).unwrap_or_else(|_| jiff::tz::TimeZone::system());
+        let range = CostRange::parse(from, to, &zone, Timestamp::now()).map_err(InspectError::Invalid)?;
+        let midnight = self.midnight();
+        let read = move |connection: &Connection| {
+            let used = usage::budget_use(connection, &BudgetScope::Since(midnight))?;
+            Ok(Some((cost::read(connection, &range)?, used)))
+        };
+        let Some((mut found, used)) = self.read(read).await? else {
+            return Ok(json!({ "days": [], "sessions": [], "budget": null }));
+        };
+        let agent = &self.config.agent;
+        let budget = Some(&agent.budget).filter(|_| agent.middleware.contains(&MiddlewareName::Budget));
+        let tokens: u64 = used.iter().map(|used| used.tokens.input + used.tokens.output).sum();
+        let micros: u64 = used.iter().filter_map(|used| used.cost.as_ref()).map(|(micros, _)| micros).sum();
+        found["budget"] = match budget.map(|budget| (budget.day_cost, budget.day_tokens)) {
+            Some((Some(limit), _)) => {
+                json!({ "kind": "cost", "used": cost::decimal(micros), "limit": limit.to_string() })
+            }
+            Some((None, Some(limit))) => json!({ "kind": "tokens", "used": tokens, "limit": limit }),
+            _ => Value::Null,
+        };
+        Ok(found)
     }
 
     /// Returns when today began in the owner's time zone.

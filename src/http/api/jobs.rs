@@ -5,20 +5,29 @@ use std::sync::Arc;
 use axum::extract::{DefaultBodyLimit, Path, Query};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use daoyou_channels::settings::Span;
 use daoyou_channels::{HttpError, json};
+use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::response::{ApiResult, run_detached};
-use crate::cron::{JobError, JobService};
+use crate::cron::{JobContext, JobError, JobService};
 use crate::http::limits::IMPORT_BODY_LIMIT;
 use crate::http::state::{AppState, SharedState};
+use crate::offline;
 use crate::query::jobs::{self, AppliedJobChange, HISTORY_LIMIT};
 use crate::query::{JobChange, JobQuery};
+use crate::text::Language;
+use crate::text::time_expression::DueTime;
+
+/// The longest job in words, in bytes.
+const MAX_WORDS: usize = 2_000;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/api/cron", get(async |state: SharedState| read(&state, JobQuery::List).await).post(add))
+        .route("/api/cron/preview", post(preview))
         .route("/api/cron/export", get(async |state: SharedState| read(&state, JobQuery::Export).await))
         .route(
             "/api/cron/import",
@@ -52,6 +61,76 @@ struct HistoryParams {
 
 async fn history(state: SharedState, Path(job): Path<String>, Query(params): Query<HistoryParams>) -> ApiResult {
     read(&state, JobQuery::History { job, limit: params.limit.unwrap_or(HISTORY_LIMIT) }).await
+}
+
+/// Reads a job in words, or with its fields, and answers with its fields and its next times.
+async fn preview(state: SharedState, text: String) -> ApiResult {
+    let context = state.jobs.get().context.clone();
+    let now = Timestamp::now();
+    let mut asked: Value =
+        json::from_str(&text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))?;
+    if let Some(words) = asked.as_object_mut().and_then(|asked| asked.remove("text")) {
+        let words = words.as_str().ok_or_else(|| HttpError::unprocessable("text: it is no text"))?.to_owned();
+        let given = asked.as_object_mut().map(std::mem::take).unwrap_or_default();
+        asked = job_in_words(&words, given, &context, now).map_err(HttpError::unprocessable)?;
+    }
+    Ok(Json(jobs::preview(&asked, &context, now)?))
+}
+
+/// Returns the fields of a job that is described in words, beside those that are `given`.
+///
+/// # Errors
+/// Says what was understood.
+fn job_in_words(
+    words: &str,
+    mut given: Map<String, Value>,
+    context: &JobContext,
+    now: Timestamp,
+) -> Result<Value, String> {
+    if words.len() > MAX_WORDS {
+        return Err(format!("text: at most {MAX_WORDS} bytes are allowed"));
+    }
+    let words = words.trim();
+    let (when, note) = offline::split_reminder(without_order(words), context.language)
+        .or_else(|first| {
+            // Words may be in the other language.
+            let other = if context.language == Language::Zh { Language::En } else { Language::Zh };
+            offline::split_reminder(without_order(words), other).map_err(|second| first.or(second))
+        })
+        .map_err(|misread| match misread {
+            Some(misread) => format!("the time is not understood as a whole: {misread}"),
+            None => format!("no time is understood in {:.200?}; write it as \"every Monday at 9: the news\"", words),
+        })?;
+    let zone = context.zone_of(given.get("tz").and_then(Value::as_str)).map_err(|error| error.to_string())?;
+    let due = when.due(Some(now.to_zoned(zone.clone()).datetime())).ok_or("there is no such date")?;
+    let mut set = |key: &str, value: String| drop(given.insert(key.to_owned(), Value::String(value)));
+    match due {
+        DueTime::In(seconds) => set("at", format!("in {}", Span::from_secs(seconds))),
+        DueTime::At(at) => set("at", at.strftime("%Y-%m-%d %H:%M").to_string()),
+        DueTime::Every { seconds, first } => {
+            set("every", Span::from_secs(seconds).to_string());
+            if let Some(first) = first {
+                set("at", first.strftime("%Y-%m-%d %H:%M").to_string());
+            }
+        }
+        DueTime::Cron(expression) => set("cron", expression),
+    }
+    if !given.contains_key("message") && !given.contains_key("prompt") {
+        if note.is_empty() {
+            return Err(format!("it says when, and not what is to be done: {words:.200?}"));
+        }
+        given.insert("prompt".to_owned(), Value::String(note));
+    }
+    Ok(Value::Object(given))
+}
+
+/// Returns the text without the words with which people ask for a reminder.
+fn without_order(text: &str) -> &str {
+    let orders = ["remind me", "please remind me", "提醒我", "请提醒我"];
+    let rest = orders.iter().find_map(|order| {
+        text.get(..order.len()).filter(|head| head.eq_ignore_ascii_case(order)).map(|_| &text[order.len()..])
+    });
+    rest.unwrap_or(text)
 }
 
 async fn add(state: SharedState, text: String) -> ApiResult {

@@ -33,6 +33,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
             get(async |state: SharedState, Path(id): Path<String>| {
                 read(&state, MemoryQuery::Show(parse_id(&id)?)).await
             })
+            .patch(edit)
             .delete(async |state: SharedState, Path(id): Path<String>| {
                 apply(&state, MemoryChange::Forget(vec![parse_id(&id)?])).await
             }),
@@ -92,6 +93,17 @@ async fn export(state: SharedState, Query(params): Query<Params>) -> ApiResult {
 
 async fn add(state: SharedState, text: String) -> ApiResult {
     apply(&state, MemoryChange::Add(parse(&text)?)).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EditBody {
+    content: String,
+}
+
+async fn edit(state: SharedState, Path(id): Path<String>, text: String) -> ApiResult {
+    let EditBody { content } = parse(&text)?;
+    apply(&state, MemoryChange::Edit { id: parse_id(&id)?, text: content }).await
 }
 
 async fn forget(state: SharedState, text: String) -> ApiResult {

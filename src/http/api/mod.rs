@@ -5,8 +5,10 @@ mod memory;
 mod response;
 mod store;
 mod terminal;
+mod tokens;
 
 pub use self::jobs::change_jobs;
+pub use self::store::UniqueJson;
 
 use std::sync::Arc;
 
@@ -19,8 +21,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::response::{ApiResult, run_detached};
-use super::health;
 use super::state::{AppState, SharedState};
+use super::{health, page};
 use crate::query::{GatewayQuery, ManualToolRun, ProbeScope};
 
 /// The largest arguments of a tool, in bytes.
@@ -33,6 +35,8 @@ pub fn routes(state: Arc<AppState>) -> Router {
         .merge(memory::routes())
         .merge(gateway_routes())
         .merge(terminal::routes())
+        .merge(tokens::routes())
+        .merge(page::api_routes())
         .with_state(state)
 }
 
@@ -68,6 +72,8 @@ fn gateway_routes() -> Router<Arc<AppState>> {
         )
         .route("/api/tools/{name}/run", post(run_tool).layer(DefaultBodyLimit::max(ARGUMENTS_LIMIT)))
         .route("/api/prompt", get(prompt))
+        .route("/api/cost", get(cost))
+        .route("/api/config", get(async |state: SharedState| answer(&state, GatewayQuery::Config).await))
         .route("/api/checks", get(async |state: SharedState| answer(&state, GatewayQuery::Checks).await))
 }
 
@@ -88,6 +94,17 @@ async fn models(state: SharedState, Query(params): Query<ModelsParams>) -> ApiRe
         Some(name) => ProbeScope::One(name),
     };
     answer(&state, GatewayQuery::Models(scope)).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CostParams {
+    from: Option<String>,
+    to: Option<String>,
+}
+
+async fn cost(state: SharedState, Query(CostParams { from, to }): Query<CostParams>) -> ApiResult {
+    answer(&state, GatewayQuery::Cost { from, to }).await
 }
 
 #[derive(Deserialize)]

@@ -19,7 +19,9 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::response::{ApiResult, run_detached};
+use crate::http::access::Principal;
 use crate::http::error;
+use crate::http::page::PAGE_CHANNEL;
 use crate::http::state::{AppState, SharedState};
 use crate::query::{
     self, AfterCommit, AppliedChange, ApprovalAnswer, LIST_LIMIT, RetryClass, StoreChange, StoreQuery, sessions, turns,
@@ -34,7 +36,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/api/messages", post(accept))
         .route("/api/messages/{id}", get(message))
-        .route("/api/sessions", get(async |state: SharedState| read(&state, StoreQuery::Sessions).await))
+        .route("/api/sessions", get(list_sessions))
         .route(
             "/api/sessions/{key}",
             get(async |state: SharedState, Path(key)| read(&state, StoreQuery::Session(key)).await)
@@ -171,7 +173,22 @@ struct TurnsParams {
     limit: Option<u32>,
 }
 
-async fn list_turns(state: SharedState, Query(TurnsParams { session, limit }): Query<TurnsParams>) -> ApiResult {
+/// Lists the sessions that the client may use.
+async fn list_sessions(State(state): SharedState, principal: Principal) -> ApiResult {
+    let prefix =
+        if principal.is_confined() { format!("{PAGE_CHANNEL}:{}", principal.chat_prefix()) } else { String::new() };
+    Ok(Json(state.bus.store().read(move |connection| sessions::list(connection, &prefix)).await?))
+}
+
+async fn list_turns(
+    state: SharedState,
+    principal: Principal,
+    Query(TurnsParams { session, limit }): Query<TurnsParams>,
+) -> ApiResult {
+    if principal.is_confined() && !session.as_deref().is_some_and(|session| principal.may_use(session)) {
+        let message = "this token may list the turns of a chat that it began: ?session=KEY";
+        return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
+    }
     read(&state, StoreQuery::Turns { session, limit: limit.map(|limit| limit.min(LIST_LIMIT)) }).await
 }
 

@@ -11,8 +11,8 @@ use super::format::{FINAL_ANSWER_NOTE, ReactForm, system_prompt};
 use super::reader::{ReactAnswer, ReactPiece, ReactReader};
 use crate::chat::{ChatMessage, Reasoning, ToolSpec};
 use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider};
+use crate::text::think::{self, ThinkFilter};
 use crate::turn::orchestrators::text_form::{as_text, ends_with_results};
-use crate::turn::think::{self, ThinkFilter};
 
 /// Describes the tools to the model in the prompt and parses its calls from its text. Callers see calls and results as
 /// with any other model, so the journal, the limits and the session are the same.

@@ -1,0 +1,82 @@
+//! `daoyou open` and `daoyou tokens`.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use anyhow::bail;
+use reqwest::Method;
+
+use super::access::{GatewayAccess, change_tokens, list_tokens};
+use super::environment::CommandEnvironment;
+use super::output::{print, print_note, tr};
+use super::{CommandExit, render};
+use crate::cli::{OpenArgs, TokensCommand};
+use crate::query::TokenChange;
+
+/// The programs that open a link in the browser of this system.
+const OPENERS: [&str; 2] = ["xdg-open", "open"];
+
+const TOKENS: render::TableColumns =
+    &[("NAME", "name"), ("SCOPE", "scope"), ("CREATED", "created_at"), ("LAST USED", "used_at")];
+
+/// Runs `daoyou open`.
+///
+/// # Errors
+/// No gateway runs.
+pub async fn open(args: OpenArgs, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    let GatewayAccess::Running(client) = GatewayAccess::find(&environment.home).await? else {
+        bail!("no gateway runs, which would serve the page: start it with `daoyou gateway`");
+    };
+    let link = client.request(Method::POST, "/api/page/code").await?;
+    let url = render::text(&link["url"]);
+    let printed = print(&link, args.output, |out| writeln!(out, "{url}"))?;
+    if !args.output.json {
+        print_note(tr("It logs in once, within a minute.", "一分钟内有效，只能使用一次。"));
+    }
+    if !args.no_browser && has_display() && !open_in_browser(&url) {
+        print_note(tr("No browser could be opened; open the link yourself.", "无法打开浏览器，请自行打开此链接。"));
+    }
+    Ok(printed)
+}
+
+fn has_display() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    cfg!(target_os = "macos") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
+}
+
+/// Opens a link; returns false if no program does that.
+fn open_in_browser(url: &str) -> bool {
+    let open = |program: &&str| {
+        let mut command = Command::new(program);
+        command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    OPENERS.iter().any(|program| open(&program))
+}
+
+/// Runs `daoyou tokens`.
+///
+/// # Errors
+/// The change is invalid, or the store cannot be read or written.
+pub async fn tokens(command: &TokensCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    let home = &environment.home;
+    match command {
+        TokensCommand::List(output) => {
+            let list = list_tokens(home).await?;
+            print(&list, *output, |out| render::table(&list, TOKENS, "no tokens", out))
+        }
+        TokensCommand::Add { name, scope, output } => {
+            let change = TokenChange::Add { name: name.clone(), scope: scope.as_str().to_owned() };
+            let added = change_tokens(change, home).await?;
+            let printed = print(&added, *output, |out| writeln!(out, "{}", render::text(&added["token"])))?;
+            if !output.json {
+                print_note(tr("Keep it: it is not shown again.", "请保存好，之后不再显示。"));
+            }
+            Ok(printed)
+        }
+        TokensCommand::Revoke { name, output } => {
+            let revoked = change_tokens(TokenChange::Revoke(name.clone()), home).await?;
+            print(&revoked, *output, |out| writeln!(out, "{}: {name}", tr("revoked", "已撤销")))
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! Authenticates requests, and makes and ends logins of the page.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use daoyou_channels::settings::Secret;
+use daoyou_channels::{ClientAddr, HttpError};
+use parking_lot::Mutex;
+use subtle::ConstantTimeEq;
+use tokio::time::Instant;
+
+use super::principal::{Credential, Principal};
+use super::token::TokenSource;
+use crate::home::Home;
+use crate::http::error::internal;
+use crate::http::login_attempts::LoginAttempts;
+use crate::query::access::{TokenScope, decode_secret, encode_secret, is_named_token, new_secret, secret_hash};
+use crate::store::access::{self, AccessTokenRow, PageLoginRow, SecretHash};
+use crate::store::{Connection, Durability, Store};
+
+/// How long a one-time code is valid.
+pub const CODE_LIFETIME: Duration = Duration::from_secs(60);
+/// The most one-time codes at a time; a further one replaces the oldest.
+const MAX_CODES: usize = 16;
+/// The longest token that is read, in bytes.
+const MAX_TOKEN: usize = 4_096;
+
+/// Checks the tokens and cookies of requests.
+pub struct Authenticator {
+    token: TokenSource,
+    attempts: LoginAttempts,
+    store: Store,
+    codes: Mutex<HashMap<SecretHash, Instant>>,
+    /// The name of the cookie. Ports of one host share their cookies, so it has the port.
+    cookie: String,
+}
+
+/// A login that was made just now.
+pub struct NewLogin {
+    /// The value of the cookie.
+    id: String,
+}
+
+impl Authenticator {
+    /// Takes the `configured` token of the gateway, or the current content of the home's file. `port` is that of the server.
+    pub fn new(configured: Option<Secret>, home: Home, store: Store, port: u16) -> Arc<Self> {
+        Arc::new(Self {
+            token: TokenSource::new(configured, home),
+            attempts: LoginAttempts::default(),
+            store,
+            codes: Mutex::default(),
+            cookie: format!("daoyou_{port}"),
+        })
+    }
+
+    /// Authenticates a request by its `Authorization`, else by its cookie.
+    ///
+    /// # Errors
+    /// 401 without a token or a login, or with a wrong one; 429 after too many wrong tokens of `client`.
+    pub async fn authenticate(&self, client: ClientAddr, headers: &HeaderMap) -> Result<Principal, HttpError> {
+        if let Some(value) = headers.get(header::AUTHORIZATION) {
+            let token = bearer(value.as_bytes());
+            return match self.find_token(token.unwrap_or_default()).await? {
+                Some(principal) => Ok(principal),
+                None => Err(self.refuse(client, token.unwrap_or_default())),
+            };
+        }
+        match self.login_of(headers) {
+            Some(id) => self.find_login(id).await?.ok_or_else(|| HttpError::unauthorized("the login has ended")),
+            None => Err(HttpError::unauthorized(
+                "this needs the token of the gateway, as Authorization: Bearer TOKEN, or a login of the page",
+            )),
+        }
+    }
+
+    /// Returns true if a principal that was authenticated before still is one.
+    pub async fn is_valid(&self, principal: &Principal) -> bool {
+        let found = match &principal.credential {
+            Credential::Owner => return true,
+            Credential::Token(hash) => {
+                let hash = *hash;
+                let find = move |connection: &Connection| access::find_token(connection, &hash);
+                self.store.read(find).await.map(|row| row.and_then(|row| named(row, principal.credential.clone())))
+            }
+            Credential::Login(id) => match self.find_login(*id).await {
+                Ok(found) => Ok(found),
+                // The store will be read again soon.
+                Err(_) => return true,
+            },
+        };
+        found.map_or(true, |found| found.as_ref() == Some(principal))
+    }
+
+    /// Makes a login with a token.
+    ///
+    /// # Errors
+    /// 401 for a wrong token, 429 after too many.
+    pub async fn log_in(&self, client: ClientAddr, token: &str) -> Result<NewLogin, HttpError> {
+        let token = token.trim();
+        match self.find_token(token.as_bytes()).await? {
+            Some(principal) => self.add_login(principal.token).await,
+            None => Err(self.refuse(client, token.as_bytes())),
+        }
+    }
+
+    /// Returns a new code that logs the owner in once.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn new_code(&self) -> Result<String, HttpError> {
+        let code = random()?;
+        let (now, mut codes) = (Instant::now(), self.codes.lock());
+        codes.retain(|_, since| now.duration_since(*since) < CODE_LIFETIME);
+        if codes.len() >= MAX_CODES
+            && let Some(oldest) = codes.iter().min_by_key(|(_, since)| **since).map(|(hash, _)| *hash)
+        {
+            codes.remove(&oldest);
+        }
+        codes.insert(secret_hash(&code), now);
+        Ok(encode_secret(&code))
+    }
+
+    /// Makes a login with a one-time code; `None` if it is not valid, or not any more.
+    ///
+    /// # Errors
+    /// 429 after too many wrong codes of `client`.
+    pub async fn redeem(&self, client: ClientAddr, code: &str) -> Result<Option<NewLogin>, HttpError> {
+        let hash = decode_secret(code).map(|code| secret_hash(&code));
+        let since = hash.and_then(|hash| self.codes.lock().remove(&hash));
+        if since.is_some_and(|since| since.elapsed() < CODE_LIFETIME) {
+            return self.add_login(None).await.map(Some);
+        }
+        let refused = self.refuse(client, code.as_bytes());
+        if refused.status == StatusCode::TOO_MANY_REQUESTS { Err(refused) } else { Ok(None) }
+    }
+
+    /// Ends the login of a request.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn log_out(&self, principal: &Principal) -> Result<(), HttpError> {
+        if let Credential::Login(id) = principal.credential {
+            let end = move |connection: &Connection| access::remove_login(connection, &secret_hash(&id));
+            self.store.write(Durability::Synced, end).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the header that sets the cookie of a login, or removes it.
+    pub fn set_cookie(&self, login: Option<&NewLogin>, is_secure: bool) -> HeaderValue {
+        let (value, age) = login.map_or(("", 0), |login| (login.id.as_str(), access::LOGIN_IDLE_MS / 1_000));
+        let secure = if is_secure { "; Secure" } else { "" };
+        let cookie = format!("{}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}", self.cookie);
+        // Letters, digits and punctuation alone.
+        HeaderValue::from_str(&cookie).unwrap_or(HeaderValue::from_static(""))
+    }
+
+    /// Finds who a token belongs to.
+    async fn find_token(&self, token: &[u8]) -> Result<Option<Principal>, HttpError> {
+        if token.is_empty() || token.len() > MAX_TOKEN {
+            return Ok(None);
+        }
+        if self.token.matches(token) {
+            return Ok(Some(Principal::owner()));
+        }
+        if !is_named_token(token) {
+            return Ok(None);
+        }
+        let hash = secret_hash(token);
+        let row = self.store.read(move |connection| access::find_token(connection, &hash)).await?;
+        let Some(row) = row else { return Ok(None) };
+        if access::is_use_due(row.used_at, crate::store::now_ms()) {
+            let name = row.name.clone();
+            self.note_use(move |connection| access::touch_token(connection, &name));
+        }
+        Ok(named(row, Credential::Token(hash)))
+    }
+
+    async fn find_login(&self, id: [u8; 32]) -> Result<Option<Principal>, HttpError> {
+        let hash = secret_hash(&id);
+        let found = self.store.read(move |connection| access::find_login(connection, &hash)).await?;
+        let Some((PageLoginRow { token, seal }, is_due)) = found else { return Ok(None) };
+        let credential = Credential::Login(id);
+        let principal = match token {
+            Some(row) => named(row, credential),
+            None => {
+                let is_current = self.token.seal(&id).is_some_and(|current| current.ct_eq(&seal).into());
+                is_current.then(|| Principal { credential, ..Principal::owner() })
+            }
+        };
+        if is_due && principal.is_some() {
+            self.note_use(move |connection| access::touch_login(connection, &hash));
+        }
+        Ok(principal)
+    }
+
+    /// Stores the time of a use; the request does not wait for it.
+    fn note_use<F>(&self, write: F)
+    where
+        F: FnOnce(&Connection) -> Result<(), crate::store::StoreError> + Send + 'static,
+    {
+        let store = self.store.clone();
+        tokio::spawn(async move {
+            if let Err(error) = store.write(Durability::Logged, write).await {
+                tracing::warn!(%error, "the use of a token could not be stored");
+            }
+        });
+    }
+
+    async fn add_login(&self, token: Option<String>) -> Result<NewLogin, HttpError> {
+        let id = random()?;
+        let seal = match &token {
+            Some(_) => [0; 32],
+            None => self.token.seal(&id).ok_or_else(internal)?,
+        };
+        let add =
+            move |connection: &Connection| access::add_login(connection, &secret_hash(&id), token.as_deref(), &seal);
+        self.store.write(Durability::Synced, add).await?;
+        Ok(NewLogin { id: encode_secret(&id) })
+    }
+
+    /// Counts a wrong token or code.
+    fn refuse(&self, client: ClientAddr, token: &[u8]) -> HttpError {
+        match self.attempts.record_failure(client, token) {
+            Ok(()) => HttpError::unauthorized("this is not the token of the gateway"),
+            Err(wait) => {
+                let message = "this is not the token of the gateway, and too many wrong ones came from your address";
+                let error = HttpError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", message);
+                HttpError { retry_after: Some(wait), ..error }
+            }
+        }
+    }
+
+    /// Returns the id of the login in the cookies of a request.
+    fn login_of(&self, headers: &HeaderMap) -> Option<[u8; 32]> {
+        let fields = headers.get_all(header::COOKIE).iter().filter_map(|field| field.to_str().ok());
+        let mut cookies = fields.flat_map(|field| field.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
+        cookies.find(|(name, _)| *name == self.cookie).and_then(|(_, value)| decode_secret(value))
+    }
+}
+
+/// Returns the holder of a named token; `None` if this program does not know its scope.
+fn named(row: AccessTokenRow, credential: Credential) -> Option<Principal> {
+    let scope = TokenScope::parse(&row.scope)?;
+    Some(Principal { token: Some(row.name), scope, credential })
+}
+
+fn random() -> Result<[u8; 32], HttpError> {
+    new_secret().map_err(|error| {
+        tracing::error!(%error, "there are no random numbers");
+        internal()
+    })
+}
+
+/// Returns the token of `Bearer TOKEN`; the case of the scheme does not matter (RFC 9110, section 11.1).
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::query::access::{TokenChange, apply as change_tokens};
+
+    struct Door {
+        folder: tempfile::TempDir,
+        auth: Arc<Authenticator>,
+    }
+
+    fn client() -> ClientAddr {
+        ClientAddr("192.0.2.7".parse().unwrap())
+    }
+
+    impl Door {
+        fn open(configured: Option<&str>) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let home = Home::open(Some(folder.path().to_owned())).unwrap();
+            let store = Store::open(&home.database()).unwrap();
+            let auth = Authenticator::new(configured.map(Secret::new), home, store, 18_790);
+            Self { folder, auth }
+        }
+
+        async fn status(&self, name: header::HeaderName, value: &str) -> u16 {
+            let headers = HeaderMap::from_iter([(name, value.parse().unwrap())]);
+            self.auth.authenticate(client(), &headers).await.map_or_else(|error| error.status.as_u16(), |_| 200)
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_right_token_is_accepted() {
+        let door = Door::open(Some("right"));
+        for (value, expected) in [
+            ("Bearer right", 200),
+            ("bearer right", 200),
+            ("Bearer wrong", 401),
+            ("Bearer righ", 401),
+            ("Bearer ", 401),
+            ("right", 401),
+            ("Basic right", 401),
+        ] {
+            assert_eq!(door.status(header::AUTHORIZATION, value).await, expected, "{value:?}");
+        }
+        assert!(door.auth.authenticate(client(), &HeaderMap::new()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_changed_token_file_is_used_at_once_and_ends_logins() {
+        let door = Door::open(None);
+        let home = Home::open(Some(door.folder.path().to_owned())).unwrap();
+        let token = home.token().unwrap();
+        let old = format!("Bearer {}", token.expose());
+        assert_eq!(door.status(header::AUTHORIZATION, &old).await, 200);
+        let login = door.auth.log_in(client(), token.expose()).await.unwrap();
+        let cookie = format!("other=1; daoyou_18790={}", login.id);
+        assert_eq!(door.status(header::COOKIE, &cookie).await, 200);
+        fs::write(home.token_file(), "another\n").unwrap();
+        assert_eq!(door.status(header::AUTHORIZATION, &old).await, 401);
+        assert_eq!(door.status(header::AUTHORIZATION, "Bearer another").await, 200);
+        assert_eq!(door.status(header::COOKIE, &cookie).await, 401);
+        let fresh = door.folder.path().join("fresh");
+        fs::write(&fresh, "renamed\n").unwrap();
+        fs::rename(&fresh, home.token_file()).unwrap();
+        assert_eq!(door.status(header::AUTHORIZATION, "Bearer another").await, 401);
+        assert_eq!(door.status(header::AUTHORIZATION, "Bearer renamed").await, 200);
+        fs::remove_file(home.token_file()).unwrap();
+        assert_eq!(door.status(header::AUTHORIZATION, "Bearer renamed").await, 401);
+    }
+
+    #[tokio::test]
+    async fn a_code_logs_in_once_and_for_a_minute() {
+        let door = Door::open(Some("right"));
+        let redeem = async |code: &str| door.auth.redeem(client(), code).await.map(|login| login.is_some());
+        let code = door.auth.new_code().unwrap();
+        assert_eq!(redeem(&code).await, Ok(true));
+        assert_eq!(redeem(&code).await, Ok(false), "once");
+        let code = door.auth.new_code().unwrap();
+        tokio::time::pause();
+        tokio::time::advance(CODE_LIFETIME).await;
+        tokio::time::resume();
+        assert_eq!(redeem(&code).await, Ok(false), "too late");
+        let first = door.auth.new_code().unwrap();
+        let later: Vec<_> = (0..MAX_CODES).map(|_| door.auth.new_code().unwrap()).collect();
+        assert_eq!(redeem(&first).await, Ok(false), "replaced by later ones");
+        assert_eq!(redeem(&later[MAX_CODES - 1]).await, Ok(true));
+        for _ in 0..50 {
+            redeem("short").await.ok();
+        }
+        assert_eq!(redeem("short").await.unwrap_err().status, 429);
+    }
+
+    #[tokio::test]
+    async fn a_named_token_and_its_logins_end_when_it_is_revoked() {
+        let door = Door::open(Some("right"));
+        let add = TokenChange::Add { name: "phone".to_owned(), scope: "chat".to_owned() };
+        let made = change_tokens(&door.auth.store, add).await.unwrap();
+        let token = made["token"].as_str().unwrap();
+        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap())]);
+        let principal = door.auth.authenticate(client(), &headers).await.unwrap();
+        assert_eq!((principal.name(), principal.scope), ("phone", TokenScope::Chat));
+        let login = door.auth.log_in(client(), token).await.unwrap();
+        let cookie = format!("daoyou_18790={}", login.id);
+        assert_eq!(door.status(header::COOKIE, &cookie).await, 200);
+        assert!(door.auth.is_valid(&principal).await);
+        change_tokens(&door.auth.store, TokenChange::Revoke("phone".to_owned())).await.unwrap();
+        assert_eq!(door.status(header::COOKIE, &cookie).await, 401);
+        assert!(door.auth.authenticate(client(), &headers).await.is_err());
+        assert!(!door.auth.is_valid(&principal).await);
+    }
+}

@@ -1,0 +1,105 @@
+//! The access check in front of the routes.
+
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use daoyou_channels::{BodyShare, ClientAddr, HttpError};
+use percent_encoding::percent_decode_str;
+
+use super::authenticator::Authenticator;
+use super::principal::{Credential, Principal};
+use super::rules::{AccessRule, access_rule};
+use crate::http::error::internal;
+use crate::store::{Connection, Store, checkpoints, inbox};
+
+/// The header that requests of the page carry. A page of another origin cannot set it without our consent, which it never gets.
+const PAGE_HEADER: &str = "x-daoyou";
+const PAGE_HEADER_VALUE: &str = "page";
+
+/// What the check of access needs.
+#[derive(Clone)]
+pub struct AccessCheck {
+    pub auth: Arc<Authenticator>,
+    pub store: Store,
+}
+
+/// Middleware that passes only requests of clients who may make them, with their [`Principal`].
+pub async fn require_access(State(check): State<AccessCheck>, mut request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
+    let client = request.extensions().get::<ClientAddr>().copied();
+    match check.admit(client, request.method(), request.headers(), (request.uri(), &route)).await {
+        Ok(principal) => {
+            if let Some(share) = request.extensions().get::<BodyShare>() {
+                share.proven();
+            }
+            request.extensions_mut().insert(principal);
+            next.run(request).await
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+impl AccessCheck {
+    async fn admit(
+        &self,
+        client: Option<ClientAddr>,
+        method: &Method,
+        headers: &HeaderMap,
+        (uri, route): (&Uri, &str),
+    ) -> Result<Principal, HttpError> {
+        let Some(client) = client else {
+            tracing::error!("a request has no client address");
+            return Err(internal());
+        };
+        let principal = self.auth.authenticate(client, headers).await?;
+        if matches!(principal.credential, Credential::Login(_)) {
+            check_page_request(method, headers)?;
+        }
+        let rule = access_rule(principal.scope, method, route);
+        let is_allowed = match rule {
+            AccessRule::Allowed | AccessRule::OwnContent => true,
+            AccessRule::Denied => false,
+            AccessRule::OwnSession => principal.may_use(&path_parameter(uri, route)),
+            AccessRule::OwnTurn => self.is_own_turn(&principal, path_parameter(uri, route)).await?,
+        };
+        if is_allowed {
+            return Ok(principal);
+        }
+        let message = match rule {
+            AccessRule::Denied => format!("a token with the scope {} may not do this", principal.scope.as_str()),
+            _ => "this token may use only the chats that it began".to_owned(),
+        };
+        Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message))
+    }
+
+    async fn is_own_turn(&self, principal: &Principal, turn: String) -> Result<bool, HttpError> {
+        let find = move |connection: &Connection| {
+            let Ok(turn) = checkpoints::find_turn(connection, &turn) else { return Ok(None) };
+            Ok(inbox::of_turn(connection, turn)?.into_iter().next().map(|row| row.session))
+        };
+        Ok(self.store.read(find).await?.is_some_and(|session| principal.may_use(&session)))
+    }
+}
+
+/// Refuses a request that another site makes with the cookie of the page. The server has refused foreign origins before.
+fn check_page_request(method: &Method, headers: &HeaderMap) -> Result<(), HttpError> {
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    let is_of_page = headers.get(PAGE_HEADER).is_some_and(|value| value == PAGE_HEADER_VALUE);
+    if is_of_page && headers.contains_key(header::ORIGIN) {
+        return Ok(());
+    }
+    let message = "a change with the cookie of the page needs the header X-Daoyou: page and an Origin";
+    Err(HttpError::new(StatusCode::FORBIDDEN, "csrf", message))
+}
+
+/// Returns the segment of the path that is the first parameter of the route, decoded.
+fn path_parameter(uri: &Uri, route: &str) -> String {
+    let at = route.split('/').position(|segment| segment.starts_with('{'));
+    let segment = at.and_then(|at| uri.path().split('/').nth(at)).unwrap_or_default();
+    percent_decode_str(segment).decode_utf8_lossy().into_owned()
+}

@@ -1,0 +1,13 @@
+//! Who may use the HTTP server, and for what: the token of the gateway, named tokens with a scope, and logins of the page.
+
+mod authenticator;
+mod middleware;
+mod principal;
+mod rules;
+mod token;
+
+pub use authenticator::{Authenticator, CODE_LIFETIME, NewLogin};
+pub use middleware::{AccessCheck, require_access};
+#[cfg(test)]
+pub use principal::Credential;
+pub use principal::Principal;

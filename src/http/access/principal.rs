@@ -1,0 +1,125 @@
+//! The authenticated client of a request.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use daoyou_channels::trust::{Author, SenderListing, trust_of};
+use daoyou_channels::{HttpError, Trust};
+
+use crate::http::error::internal;
+use crate::http::page::PAGE_CHANNEL;
+use crate::query::access::TokenScope;
+use crate::store::access::SecretHash;
+
+/// How a client proved who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// It uses the control socket, or has the token of the gateway.
+    Owner,
+    /// A named token.
+    Token(SecretHash),
+    /// A login of the page, by the id in its cookie.
+    Login([u8; 32]),
+}
+
+/// The authenticated client of a request; an extension of each request behind the access check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// The name of its token; `None` is the token of the gateway.
+    pub token: Option<String>,
+    pub scope: TokenScope,
+    pub credential: Credential,
+}
+
+impl Principal {
+    /// Returns the owner.
+    pub fn owner() -> Self {
+        Self { token: None, scope: TokenScope::Admin, credential: Credential::Owner }
+    }
+
+    /// Returns the name that the page shows.
+    pub fn name(&self) -> &str {
+        self.token.as_deref().unwrap_or("owner")
+    }
+
+    /// Returns the sender of its messages, and how far it is trusted. A token that may only chat is never the owner: somebody else
+    /// may hold it.
+    pub fn sender(&self) -> (String, Trust) {
+        match (self.scope, &self.token) {
+            (TokenScope::Admin, _) | (_, None) => ("owner".to_owned(), trust_of(Author::Owner, SenderListing::Owner)),
+            (TokenScope::Chat | TokenScope::Read, Some(name)) => {
+                (format!("token:{name}"), trust_of(Author::Holder, SenderListing::Listed))
+            }
+        }
+    }
+
+    /// Returns what the names of its own chats on the channel of the page begin with. The owner's may begin with anything.
+    pub fn chat_prefix(&self) -> String {
+        match (self.scope, &self.token) {
+            (TokenScope::Admin, _) | (_, None) => String::new(),
+            // A name has no dot, so no prefix begins with another.
+            (TokenScope::Chat | TokenScope::Read, Some(name)) => format!("{name}."),
+        }
+    }
+
+    /// Returns true if the client may see only the sessions that it began.
+    pub fn is_confined(&self) -> bool {
+        self.scope == TokenScope::Chat
+    }
+
+    /// Returns true if the client may use a session.
+    pub fn may_use(&self, session: &str) -> bool {
+        if !self.is_confined() {
+            return true;
+        }
+        let chat = session.strip_prefix(PAGE_CHANNEL).and_then(|rest| rest.strip_prefix(':'));
+        let prefix = self.chat_prefix();
+        chat.and_then(|chat| chat.strip_prefix(prefix.as_str()))
+            .is_some_and(|name| !prefix.is_empty() && !name.is_empty())
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Principal {
+    type Rejection = HttpError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, HttpError> {
+        parts.extensions.get().cloned().ok_or_else(|| {
+            tracing::error!(path = parts.uri.path(), "a route has no access check");
+            internal()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chat_token_uses_its_own_chats_alone() {
+        let principal = |token: Option<&str>, scope| Principal {
+            token: token.map(str::to_owned),
+            scope,
+            credential: Credential::Owner,
+        };
+        let chat = principal(Some("bob"), TokenScope::Chat);
+        for (session, expected) in [
+            ("page:bob.1a2b", true),
+            ("page:bob.x.y", true),
+            ("page:bob.", false),
+            ("page:bob", false),
+            ("page:bobby.1", false),
+            ("page:1a2b", false),
+            ("pages:bob.1", false),
+            ("cli:bob.1", false),
+            ("cli:direct", false),
+            ("fork:page:bob.1", false),
+            ("", false),
+        ] {
+            assert_eq!(chat.may_use(session), expected, "{session:?}");
+            assert!(principal(Some("bob"), TokenScope::Admin).may_use(session));
+        }
+        assert!(!principal(None, TokenScope::Chat).may_use("page:x"), "without a name there is no chat of its own");
+        assert_eq!(chat.sender(), ("token:bob".to_owned(), Trust::Known));
+        assert_eq!(principal(Some("bob"), TokenScope::Admin).sender(), ("owner".to_owned(), Trust::Owner));
+        assert_eq!(Principal::owner().sender(), ("owner".to_owned(), Trust::Owner));
+    }
+}

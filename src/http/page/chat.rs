@@ -1,0 +1,241 @@
+//! The chats of the page.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{get, patch, post};
+use axum::{Json, Router};
+use daoyou_channels::cli::{NameDirectory, TerminalConversation};
+use daoyou_channels::text::Language;
+use daoyou_channels::{AcceptExtras, Acceptance, HttpError, InboundMessage, Inbox, SessionKey};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::channel::PAGE_CHANNEL;
+use super::files::attachments_of;
+use crate::http::access::Principal;
+use crate::http::api::UniqueJson;
+use crate::http::state::{AppState, SharedState};
+use crate::phrases::{Locale, Phrases};
+use crate::query::sessions::page_chat_of_session;
+use crate::store::{Connection, Durability, messages};
+
+/// The longest message, in bytes: the default limit of a webhook.
+const MAX_MESSAGE: usize = 2_000_000;
+/// The longest key of a session and the longest title, in characters.
+const MAX_SESSION: usize = 200;
+const MAX_TITLE: usize = 120;
+/// The most files of a message.
+const MAX_FILES: usize = 20;
+
+pub fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/api/me", get(me))
+        .route("/api/chat", post(chat))
+        .route("/api/commands", get(async |State(state): SharedState| Json(commands(Phrases::of(locale(&state)).help))))
+        .route("/api/sessions/{key}", patch(rename))
+        .route("/api/sessions/{key}/stop", post(stop))
+}
+
+async fn me(State(state): SharedState, principal: Principal) -> Json<Value> {
+    let locale = match locale(&state) {
+        Locale::En => "en",
+        Locale::Zh => "zh",
+    };
+    Json(json!({
+        "name": principal.name(),
+        "scope": principal.scope.as_str(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "locale": locale,
+    }))
+}
+
+fn locale(state: &AppState) -> Locale {
+    match state.jobs.get().context.language {
+        Language::En => Locale::En,
+        Language::Zh => Locale::Zh,
+    }
+}
+
+/// Returns the slash commands of a help text, whose lines are "- `/NAME ARGUMENTS` - HELP", with one or more commands.
+fn commands(help: &str) -> Value {
+    let mut commands = Vec::new();
+    for line in help.lines().filter_map(|line| line.strip_prefix("- ")) {
+        let Some((usages, help)) = line.split_once("` - ") else { continue };
+        for usage in usages.split('`').filter(|part| part.starts_with('/')) {
+            let name = usage.split_whitespace().next().unwrap_or(usage);
+            commands.push(json!({ "name": name, "usage": usage, "help": help }));
+        }
+    }
+    Value::Array(commands)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChatBody {
+    /// A session of the page or of another channel; absent is a new chat.
+    session: Option<String>,
+    #[serde(default)]
+    content: String,
+    /// The ids of uploaded files.
+    #[serde(default)]
+    files: Vec<Uuid>,
+    agent: Option<String>,
+    model: Option<String>,
+    /// Of the client, so that a message that is sent again counts once.
+    id: Option<Uuid>,
+}
+
+async fn chat(
+    State(state): SharedState,
+    principal: Principal,
+    UniqueJson(body): UniqueJson<ChatBody>,
+) -> Result<(StatusCode, Json<Value>), HttpError> {
+    let text = body.content.trim();
+    if text.is_empty() && body.files.is_empty() {
+        return Err(HttpError::unprocessable("content is empty, and there are no files"));
+    }
+    if text.len() > MAX_MESSAGE {
+        let message = format!("content has {} bytes, at most {MAX_MESSAGE} are allowed", text.len());
+        return Err(HttpError::unprocessable(message));
+    }
+    if body.files.len() > MAX_FILES {
+        return Err(HttpError::unprocessable(format!("files: at most {MAX_FILES} are allowed")));
+    }
+    let mut message = message_of(&principal, body.session.as_deref(), text)?;
+    // Ids of different clients are different messages.
+    message.external_id = body.id.map(|id| format!("{}:{id}", principal.chat_prefix()));
+    message.attachments = attachments_of(&state, &principal, &body.files).await?;
+    message.settings.agent =
+        body.agent.as_deref().map(|name| state.jobs.get().context.agent(name.trim())).transpose()?;
+    if let Some(model) = body.model.as_deref().map(str::trim).filter(|model| !model.is_empty()) {
+        let wanted = TerminalConversation { model: Some(model.to_owned()), ..TerminalConversation::of(None) };
+        let model = state.directory.model(&wanted).await;
+        let model = model.map_err(|reason| HttpError::unprocessable(format!("model: {reason}")))?;
+        message.settings.requested_model = Some(model);
+    }
+    let accepted = state.inbox.accept(message, AcceptExtras::default()).await?;
+    let (session, status) = match &accepted {
+        Acceptance::Accepted { session, .. } => (session, "accepted"),
+        Acceptance::Duplicate { session, .. } => (session, "duplicate"),
+    };
+    Ok((StatusCode::ACCEPTED, Json(json!({ "id": accepted.id(), "session": session, "status": status }))))
+}
+
+/// Returns a message of a client into a session, or into a new chat.
+fn message_of(principal: &Principal, session: Option<&str>, text: &str) -> Result<InboundMessage, HttpError> {
+    let session = match session.map(str::trim) {
+        Some(session) => session.to_owned(),
+        // The last bytes of an id are random.
+        None => {
+            let chat = &daoyou_channels::new_id().simple().to_string()[16..];
+            format!("{PAGE_CHANNEL}:{}{chat}", principal.chat_prefix())
+        }
+    };
+    let is_key = session.split_once(':').is_some_and(|(channel, chat)| !channel.is_empty() && !chat.is_empty());
+    if !is_key || session.chars().count() > MAX_SESSION || session.chars().any(char::is_control) {
+        let message =
+            format!("session: {PAGE_CHANNEL}:NAME, or the key of a session, of at most {MAX_SESSION} characters");
+        return Err(HttpError::unprocessable(message));
+    }
+    if !principal.may_use(&session) {
+        let message = "this token may use only the chats that it began";
+        return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
+    }
+    let (sender, trust) = principal.sender();
+    let mut message = InboundMessage::text(PAGE_CHANNEL, page_chat_of_session(&session), &sender, trust, text);
+    message.session = Some(SessionKey::from(session));
+    Ok(message)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TitleBody {
+    title: String,
+}
+
+/// Sets the title of a session, or removes it.
+async fn rename(
+    State(state): SharedState,
+    Path(key): Path<String>,
+    UniqueJson(TitleBody { title }): UniqueJson<TitleBody>,
+) -> Result<Json<Value>, HttpError> {
+    let title = title.trim().to_owned();
+    if title.chars().count() > MAX_TITLE || title.chars().any(char::is_control) {
+        return Err(HttpError::unprocessable(format!("title: one line of at most {MAX_TITLE} characters")));
+    }
+    let title = (!title.is_empty()).then_some(title);
+    let (session, new) = (key.clone(), title.clone());
+    let set = move |connection: &Connection| messages::set_title(connection, &session, new.as_deref());
+    if !state.bus.store().write(Durability::Synced, set).await? {
+        return Err(HttpError::not_found(format!("there is no session {key}")));
+    }
+    state.page.changed(&["sessions"], Some(&key));
+    Ok(Json(json!({ "session": key, "title": title })))
+}
+
+/// Stops the turn of a session, as `/stop` does.
+async fn stop(
+    State(state): SharedState,
+    principal: Principal,
+    Path(key): Path<String>,
+) -> Result<(StatusCode, Json<Value>), HttpError> {
+    let mut message = message_of(&principal, Some(&key), "/stop")?;
+    // The page does not show the answer.
+    message.reply.is_picked_up = true;
+    let id = state.inbox.accept(message, AcceptExtras::default()).await?.id();
+    Ok((StatusCode::ACCEPTED, Json(json!({ "id": id, "session": key }))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::access::Credential;
+    use crate::query::access::TokenScope;
+    use crate::query::sessions::session_of_page_chat;
+
+    #[test]
+    fn every_command_of_the_help_is_listed() {
+        for locale in [Locale::En, Locale::Zh] {
+            let help = Phrases::of(locale).help;
+            let listed = commands(help);
+            let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+            assert_eq!(names.len(), help.matches("`/").count(), "{names:?}");
+            assert!(names.contains(&"/deny") && names.contains(&"/mcp"), "{names:?}");
+        }
+        let listed = commands(Phrases::of(Locale::En).help);
+        assert_eq!(
+            listed[2],
+            json!({"name": "/approve", "usage": "/approve ID [session]", "help": "answer what waits for your approval"})
+        );
+    }
+
+    #[test]
+    fn sessions_have_a_chat_and_tokens_their_own() {
+        for (session, chat) in
+            [("page:a1", "a1"), ("page:bob.a1", "bob.a1"), ("cli:direct", "cli:direct"), ("page:cli:x", "page:cli:x")]
+        {
+            assert_eq!(page_chat_of_session(session), chat, "{session}");
+            assert_eq!(session_of_page_chat(chat), session, "{chat}");
+        }
+        let bob = Principal { token: Some("bob".to_owned()), scope: TokenScope::Chat, credential: Credential::Owner };
+        let new = message_of(&bob, None, "hi").unwrap();
+        assert!(bob.may_use(new.session_key().as_str()), "{}", new.session_key());
+        assert_eq!(new.sender, "token:bob");
+        for (session, status) in [
+            ("page:bob.1", 0),
+            ("page:ann.1", 403),
+            ("cli:direct", 403),
+            ("page:", 422),
+            ("direct", 422),
+            ("page:bob.a\nb", 422),
+            (&format!("page:bob.{}", "x".repeat(200)), 422),
+        ] {
+            let found = message_of(&bob, Some(session), "hi").map_or_else(|error| error.status.as_u16(), |_| 0);
+            assert_eq!(found, status, "{session:?}");
+        }
+        assert_eq!(message_of(&Principal::owner(), Some("cli:direct"), "hi").unwrap().chat_id, "cli:direct");
+    }
+}

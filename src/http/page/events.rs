@@ -1,0 +1,144 @@
+//! `/api/events`: the stream of events of a page.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::routing::get;
+use daoyou_channels::HttpError;
+use futures_util::stream::{self, Stream};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::{Instant, Interval};
+
+use super::hub::{EventCursor, PageEvent, PageEvents, PageReader};
+use crate::http::access::Principal;
+use crate::http::state::{AppState, SharedState};
+
+/// How often an open stream checks whether its token or login is still valid.
+const RECHECK: Duration = Duration::from_secs(15);
+/// When a page reconnects, in milliseconds, unless it decides itself.
+const RECONNECT: Duration = Duration::from_secs(1);
+
+pub fn routes() -> Router<Arc<AppState>> {
+    Router::new().route("/api/events", get(events))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventsParams {
+    session: Option<String>,
+    last_event_id: Option<String>,
+}
+
+async fn events(
+    State(state): SharedState,
+    principal: Principal,
+    Query(params): Query<EventsParams>,
+    headers: HeaderMap,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, HttpError> {
+    if params.session.as_deref().is_some_and(|session| !principal.may_use(session)) {
+        let message = "this token may use only the chats that it began";
+        return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
+    }
+    let Some(reader) = state.page.read() else {
+        let message = "too many pages are open; close one";
+        let error = HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_pages", message);
+        return Err(HttpError { retry_after: Some(Duration::from_secs(10)), ..error });
+    };
+    let header = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+    // A browser that reconnects by itself sends the header, and the parameter of its first request once more.
+    let cursor = header.or(params.last_event_id).map_or_else(|| reader.cursor(), |id| EventCursor::parse(&id));
+    let mut stream = PageStream {
+        reader,
+        cursor,
+        session: params.session,
+        principal,
+        state,
+        ready: VecDeque::new(),
+        recheck: tokio::time::interval_at(Instant::now() + RECHECK, RECHECK),
+    };
+    stream.greet();
+    let events = stream::unfold(stream, |mut stream| async move {
+        let event = stream.next().await?;
+        Some((Ok(event), stream))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
+}
+
+/// The stream of one page.
+struct PageStream {
+    reader: PageReader,
+    cursor: EventCursor,
+    /// The only session whose turns are followed.
+    session: Option<String>,
+    principal: Principal,
+    state: Arc<AppState>,
+    ready: VecDeque<Event>,
+    recheck: Interval,
+}
+
+impl PageStream {
+    fn greet(&mut self) {
+        let hello = json!({ "version": env!("CARGO_PKG_VERSION"), "started": self.state.started });
+        let event = Event::default().event("hello").id(self.cursor.to_string()).retry(RECONNECT);
+        self.ready.push_back(event.data(hello.to_string()));
+    }
+
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            // A batch may have nothing for this page.
+            if self.fill() {
+                continue;
+            }
+            if !self.ready.is_empty() {
+                continue;
+            }
+            tokio::select! {
+                () = self.state.shutdown.cancelled() => return None,
+                () = self.reader.more() => {}
+                _ = self.recheck.tick() => if !self.state.is_valid(&self.principal).await { return None; },
+            }
+        }
+    }
+
+    /// Takes the next events. Returns true if there were any, whether or not they are for this page.
+    fn fill(&mut self) -> bool {
+        match self.reader.after(&self.cursor) {
+            PageEvents::Gap(cursor) => {
+                self.cursor = cursor;
+                self.ready.push_back(Event::default().event("resync").id(self.cursor.to_string()).data("{}"));
+                false
+            }
+            PageEvents::Some(events) => {
+                for event in &events {
+                    self.cursor = self.cursor.at(event);
+                    if self.is_for_page(event) {
+                        let built = Event::default().event(event.kind).id(self.cursor.to_string()).data(&event.data);
+                        self.ready.push_back(built);
+                    }
+                }
+                !events.is_empty()
+            }
+        }
+    }
+
+    fn is_for_page(&self, event: &PageEvent) -> bool {
+        let session = event.session.as_ref().map(daoyou_channels::SessionKey::as_str);
+        if self.principal.is_confined() && !session.is_some_and(|session| self.principal.may_use(session)) {
+            return false;
+        }
+        match (&self.session, session) {
+            (Some(wanted), Some(session)) => event.kind != "turn" || wanted == session,
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Files that the page uploads and shows.
+
+use std::io::{self, ErrorKind, Read};
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use daoyou_channels::attachment_folder::{AttachmentFolder, IncomingFile};
+use daoyou_channels::outgoing::OutgoingFiles;
+use daoyou_channels::{Attachment, HttpError, SessionKey};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use rustix::fs::OFlags;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::channel::PAGE_CHANNEL;
+use crate::bus::OutboundBody;
+use crate::http::access::Principal;
+use crate::http::error::internal;
+use crate::http::limits::UPLOAD_LIMIT;
+use crate::http::state::{AppState, SharedState};
+use crate::store::{Connection, Durability, StoreError, access, inbox, outbox};
+
+/// The longest name, in characters.
+const MAX_NAME: usize = 200;
+/// The images that browsers show in the page, by what their bytes are.
+const SHOWN_IMAGES: [&str; 5] = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"];
+/// Nothing in a file can run or load anything.
+const FILE_POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+
+/// The folders of uploads and of files that go with messages.
+pub struct PageFolders {
+    pub workspace: std::path::PathBuf,
+    pub outgoing: OutgoingFiles,
+}
+
+pub fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/api/files", post(upload).layer(DefaultBodyLimit::max(UPLOAD_LIMIT)))
+        .route("/api/files/{id}", get(download))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UploadParams {
+    name: String,
+}
+
+async fn upload(
+    State(state): SharedState,
+    principal: Principal,
+    Query(UploadParams { name }): Query<UploadParams>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<(StatusCode, Json<Value>), HttpError> {
+    if name.trim().is_empty() || name.chars().count() > MAX_NAME {
+        return Err(HttpError::unprocessable(format!("name: 1 to {MAX_NAME} characters")));
+    }
+    let media_type = media_type_of(&headers, &body);
+    let id = daoyou_channels::new_id();
+    let (workspace, uploader) = (state.folders.workspace.clone(), principal.token.clone().unwrap_or_default());
+    let owner = uploader.clone();
+    let saved = tokio::task::spawn_blocking(move || -> io::Result<Option<Attachment>> {
+        let folder = AttachmentFolder::open(&workspace, PAGE_CHANNEL)?;
+        let session = SessionKey::of_chat(PAGE_CHANNEL, &owner);
+        let file = IncomingFile { name, media_type, bytes: body.to_vec() };
+        Ok(folder.save(&session, &id.to_string(), &[file], "")?.attachments.pop())
+    });
+    let saved = saved.await.map_err(|_| internal())?.map_err(|error| {
+        tracing::error!(%error, "an upload could not be saved");
+        HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "file", format!("the file could not be saved: {error}"))
+    })?;
+    let Some(saved) = saved else { return Err(internal()) };
+    let stored = serde_json::to_string(&saved).map_err(|_| internal())?;
+    let add = move |connection: &Connection| access::add_file(connection, &id.to_string(), &uploader, &stored);
+    state.bus.store().write(Durability::Synced, add).await?;
+    let Attachment { name, media_type, size, .. } = saved;
+    Ok((StatusCode::CREATED, Json(json!({ "id": id, "name": name, "size": size, "mime": media_type }))))
+}
+
+/// Returns the media type that the bytes show, else the one that the client gave.
+fn media_type_of(headers: &HeaderMap, bytes: &[u8]) -> String {
+    let shown = infer::get(bytes).map(|kind| kind.mime_type().to_owned());
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let given = given.map(|value| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase());
+    let is_type = |text: &String| {
+        let good = |c: char| c.is_ascii_alphanumeric() || "!#$&-^_.+/".contains(c);
+        text.len() <= 100 && text.matches('/').count() == 1 && text.chars().all(good)
+    };
+    shown.or(given.filter(is_type)).unwrap_or_else(|| "application/octet-stream".to_owned())
+}
+
+/// Returns the attachments of a message with these uploads.
+///
+/// # Errors
+/// 404 if there is no such upload of the client.
+pub async fn attachments_of(
+    state: &AppState,
+    principal: &Principal,
+    ids: &[Uuid],
+) -> Result<Vec<Attachment>, HttpError> {
+    let ids = ids.to_vec();
+    let find = move |connection: &Connection| {
+        ids.into_iter()
+            .map(|id| Ok((id, access::find_file(connection, &id.to_string())?)))
+            .collect::<Result<Vec<_>, StoreError>>()
+    };
+    let found = state.bus.store().read(find).await?.into_iter();
+    let attachment = |(id, row): (Uuid, Option<(String, String)>)| {
+        let row = row.filter(|(uploader, _)| may_use_upload(principal, uploader));
+        let attachment = row.and_then(|(_, attachment)| serde_json::from_str(&attachment).ok());
+        attachment.ok_or_else(|| HttpError::not_found(format!("there is no file {id}")))
+    };
+    found.map(attachment).collect()
+}
+
+fn may_use_upload(principal: &Principal, uploader: &str) -> bool {
+    !principal.is_confined() || principal.token.as_deref().is_some_and(|name| name == uploader)
+}
+
+/// A file by its id: an upload, or a file of a message.
+enum FileId {
+    Upload(Uuid),
+    /// `in.MESSAGE.NUMBER` and `out.MESSAGE.NUMBER`.
+    Inbound(Uuid, usize),
+    Outbound(Uuid, usize),
+}
+
+impl FileId {
+    fn parse(text: &str) -> Option<Self> {
+        if let Ok(id) = text.parse() {
+            return Some(Self::Upload(id));
+        }
+        let (kind, rest) = text.split_once('.')?;
+        let (id, number) = rest.split_once('.')?;
+        let (id, number) = (id.parse().ok()?, number.parse().ok()?);
+        match kind {
+            "in" => Some(Self::Inbound(id, number)),
+            "out" => Some(Self::Outbound(id, number)),
+            _ => None,
+        }
+    }
+
+    /// Finds the file, if the client may see it.
+    fn find(&self, connection: &Connection, principal: &Principal) -> Result<Option<Attachment>, StoreError> {
+        Ok(match self {
+            Self::Upload(id) => {
+                let row = access::find_file(connection, &id.to_string())?;
+                let row = row.filter(|(uploader, _)| may_use_upload(principal, uploader));
+                row.map(|(_, attachment)| serde_json::from_str(&attachment)).transpose()?
+            }
+            Self::Inbound(id, number) => {
+                let row = inbox::find(connection, *id)?.filter(|row| principal.may_use(&row.session));
+                let files = row.map(|row| serde_json::from_str::<Vec<Attachment>>(&row.attachments)).transpose()?;
+                files.and_then(|files| files.into_iter().nth(*number))
+            }
+            Self::Outbound(id, number) => {
+                let Some(row) = outbox::find(connection, *id)? else { return Ok(None) };
+                let own = format!("{}:{}", row.channel, row.chat_id);
+                let body: OutboundBody = serde_json::from_str(&row.body)?;
+                let may_use = !principal.is_confined() || (row.channel == PAGE_CHANNEL && principal.may_use(&own));
+                if may_use { body.attachments.into_iter().nth(*number) } else { None }
+            }
+        })
+    }
+}
+
+async fn download(
+    State(state): SharedState,
+    principal: Principal,
+    Path(id): Path<String>,
+) -> Result<Response, HttpError> {
+    let missing = || HttpError::not_found(format!("there is no file {id:.100?}"));
+    let file = FileId::parse(&id).ok_or_else(missing)?;
+    let found = state.bus.store().read(move |connection| file.find(connection, &principal)).await?;
+    let attachment = found.ok_or_else(missing)?;
+    let (name, folders) = (attachment.name.clone(), state.folders.clone());
+    let read = tokio::task::spawn_blocking(move || folders.read(&attachment)).await.map_err(|_| internal())?;
+    let bytes = read.map_err(|error| {
+        let message = format!("{name:.200?} cannot be read any more: {error}");
+        HttpError::new(StatusCode::GONE, "gone", message)
+    })?;
+    let image = infer::get(&bytes).map(|kind| kind.mime_type()).filter(|kind| SHOWN_IMAGES.contains(kind));
+    let form = if image.is_some() { "inline" } else { "attachment" };
+    let disposition = format!("{form}; filename*=UTF-8''{}", utf8_percent_encode(&name, NON_ALPHANUMERIC));
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(image.unwrap_or("application/octet-stream"))),
+        (
+            header::CONTENT_DISPOSITION,
+            HeaderValue::from_str(&disposition).unwrap_or(HeaderValue::from_static("attachment")),
+        ),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(FILE_POLICY)),
+        (header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600")),
+    ];
+    Ok((headers, bytes).into_response())
+}
+
+impl PageFolders {
+    /// Reads a file of a message. It blocks.
+    fn read(&self, attachment: &Attachment) -> io::Result<Vec<u8>> {
+        if attachment.digest.is_empty() {
+            return read_below(&self.workspace, &attachment.path);
+        }
+        // The copy goes some time after the delivery; then the file may still be in the workspace.
+        self.outgoing.load(attachment, UPLOAD_LIMIT as u64).or_else(|_| read_below(&self.workspace, &attachment.path))
+    }
+}
+
+/// Reads a regular file of the workspace. No link leads out of it.
+fn read_below(workspace: &FilePath, path: &str) -> io::Result<Vec<u8>> {
+    let folder = Dir::open_ambient_dir(workspace, ambient_authority())?;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = folder.open_with(path, &options)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(UPLOAD_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > UPLOAD_LIMIT {
+        return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it is larger than {UPLOAD_LIMIT} bytes")));
+    }
+    Ok(bytes)
+}

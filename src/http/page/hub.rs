@@ -1,0 +1,323 @@
+//! The events of open pages: a bounded list of the last ones, which every page reads at its own pace. While no page is open,
+//! nothing is recorded.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daoyou_channels::{SessionEvent, SessionKey};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::live_turns::LiveTurns;
+use crate::bus::{EventHub, EventSink};
+use crate::query::sessions::session_of_page_chat;
+use crate::store::Store;
+use crate::store::changes::StoreFingerprint;
+
+/// The most events that are kept for pages that reconnect, and their size in bytes.
+const MAX_EVENTS: usize = 8_192;
+const MAX_BYTES: usize = 16 << 20;
+/// The most pages at a time.
+const MAX_READERS: usize = 64;
+/// How long after the last page events are still recorded, so that one that reconnects misses none.
+const IDLE: Duration = Duration::from_secs(90);
+/// How long changes of the store are gathered before pages are told.
+const GATHERING: Duration = Duration::from_millis(150);
+/// The most events that a page takes at once.
+pub const BATCH: usize = 256;
+
+/// An event for pages.
+#[derive(Debug)]
+pub struct PageEvent {
+    number: u64,
+    /// `turn` or `changed`.
+    pub kind: &'static str,
+    /// The session that it is about; `None` is all.
+    pub session: Option<SessionKey>,
+    /// JSON.
+    pub data: String,
+    /// The turn has ended with this event.
+    ends: Option<Uuid>,
+}
+
+/// The events of open pages.
+pub struct PageHub {
+    events: Arc<EventHub>,
+    store: Store,
+    /// Notified at each commit.
+    commits: Arc<Notify>,
+    shutdown: CancellationToken,
+    state: Mutex<HubState>,
+    /// Held while recording begins or ends. An event comes with the lock of the [`EventHub`] held, so the sink is never set with the
+    /// lock of the state held.
+    switch: Mutex<()>,
+    /// The number of the last event.
+    last: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct HubState {
+    is_active: bool,
+    /// Names the list: a new one begins when recording begins. It is part of the ids of events.
+    list: String,
+    ring: VecDeque<Arc<PageEvent>>,
+    bytes: usize,
+    next: u64,
+    readers: usize,
+    used: Option<Instant>,
+    turns: LiveTurns,
+}
+
+/// The place of a page in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventCursor {
+    list: String,
+    number: u64,
+}
+
+/// The events after a place.
+pub enum PageEvents {
+    Some(Vec<Arc<PageEvent>>),
+    /// Events after the place are gone: the page has to load everything again, and continues from this place.
+    Gap(EventCursor),
+}
+
+/// The right to read; the hub counts its readers.
+pub struct PageReader {
+    hub: Arc<PageHub>,
+    last: watch::Receiver<u64>,
+}
+
+impl PageHub {
+    pub fn new(events: Arc<EventHub>, store: Store, commits: Arc<Notify>, shutdown: CancellationToken) -> Arc<Self> {
+        let (state, switch, last) = (Mutex::default(), Mutex::default(), watch::Sender::new(0));
+        Arc::new(Self { events, store, commits, shutdown, state, switch, last })
+    }
+
+    /// Admits a page; `None` if too many are open.
+    pub fn read(self: &Arc<Self>) -> Option<PageReader> {
+        self.activate();
+        let mut state = self.state.lock();
+        if state.readers >= MAX_READERS {
+            return None;
+        }
+        state.readers += 1;
+        Some(PageReader { hub: self.clone(), last: self.last.subscribe() })
+    }
+
+    /// Begins to record, if nothing is recorded yet, and returns the present place.
+    pub fn activate(self: &Arc<Self>) -> EventCursor {
+        let switch = self.switch.lock();
+        let is_new = {
+            let mut state = self.state.lock();
+            state.used = Some(Instant::now());
+            let is_new = !state.is_active;
+            if is_new {
+                *state = HubState { readers: state.readers, used: state.used, ..HubState::default() };
+                state.is_active = true;
+                state.list = Uuid::new_v4().simple().to_string()[..12].to_owned();
+                state.next = 1;
+            }
+            is_new
+        };
+        if is_new {
+            let sink: Arc<dyn EventSink> = self.clone();
+            self.events.set_sink(Some(sink));
+            tokio::spawn(self.clone().follow_store());
+        }
+        drop(switch);
+        self.cursor()
+    }
+
+    /// Returns the place after the last event.
+    pub fn cursor(&self) -> EventCursor {
+        let state = self.state.lock();
+        EventCursor { list: state.list.clone(), number: state.next.saturating_sub(1) }
+    }
+
+    /// Returns the events after a place, at most [`BATCH`].
+    pub fn after(&self, cursor: &EventCursor) -> PageEvents {
+        let state = self.state.lock();
+        let last = state.next.saturating_sub(1);
+        let first = state.ring.front().map_or(state.next, |event| event.number);
+        if cursor.list != state.list || cursor.number > last || cursor.number + 1 < first {
+            return PageEvents::Gap(EventCursor { list: state.list.clone(), number: last });
+        }
+        let skipped = usize::try_from(cursor.number + 1 - first).unwrap_or(usize::MAX);
+        PageEvents::Some(state.ring.iter().skip(skipped).take(BATCH).cloned().collect())
+    }
+
+    /// Returns what running turns have sent, and the place that it goes up to. `None` if one of these turns ended after `since`:
+    /// then the store knows more.
+    pub fn live_turns<T>(
+        &self,
+        since: &EventCursor,
+        turns: &[Uuid],
+        read: impl FnOnce(&LiveTurns) -> T,
+    ) -> Option<(T, EventCursor)> {
+        let state = self.state.lock();
+        let cursor = EventCursor { list: state.list.clone(), number: state.next.saturating_sub(1) };
+        let newer = state.ring.iter().rev().take_while(|event| event.number > since.number);
+        let has_ended = newer.filter_map(|event| event.ends).any(|turn| turns.contains(&turn));
+        (!has_ended && since.list == state.list).then(|| (read(&state.turns), cursor))
+    }
+
+    /// Tells pages to load these areas again.
+    pub fn changed(&self, what: &[&str], session: Option<&str>) {
+        let mut data = json!({ "what": what });
+        if let Some(session) = session {
+            data["session"] = json!(session);
+        }
+        let mut state = self.state.lock();
+        if state.is_active {
+            self.push(&mut state, "changed", session.map(SessionKey::from), data.to_string(), None);
+        }
+    }
+
+    fn push(
+        &self,
+        state: &mut HubState,
+        kind: &'static str,
+        session: Option<SessionKey>,
+        data: String,
+        ends: Option<Uuid>,
+    ) {
+        let number = state.next;
+        state.next += 1;
+        state.bytes += data.len();
+        state.ring.push_back(Arc::new(PageEvent { number, kind, session, data, ends }));
+        while state.ring.len() > MAX_EVENTS || state.bytes > MAX_BYTES {
+            let Some(gone) = state.ring.pop_front() else { break };
+            state.bytes -= gone.data.len();
+        }
+        self.last.send_replace(number);
+    }
+
+    /// Watches the store until no page was open for a while.
+    async fn follow_store(self: Arc<Self>) {
+        let mut before = self.fingerprint().await;
+        let mut tick = tokio::time::interval(IDLE / 6);
+        loop {
+            let commit = self.commits.notified();
+            tokio::select! {
+                () = self.shutdown.cancelled() => break,
+                () = commit => {
+                    tokio::time::sleep(GATHERING).await;
+                    before = self.tell_changes(before).await;
+                }
+                _ = tick.tick() => if self.deactivate_if_idle() { return; },
+            }
+        }
+        self.events.set_sink(None);
+    }
+
+    async fn fingerprint(&self) -> Option<StoreFingerprint> {
+        self.store.read(StoreFingerprint::read).await.inspect_err(|error| tracing::debug!(%error, "the page")).ok()
+    }
+
+    async fn tell_changes(&self, before: Option<StoreFingerprint>) -> Option<StoreFingerprint> {
+        let Some(before) = before else { return self.fingerprint().await };
+        let compared = before.clone();
+        let read = self.store.read(move |connection| {
+            let now = StoreFingerprint::read(connection)?;
+            let sessions = now.changed_sessions(connection, &compared)?;
+            Ok((now, sessions))
+        });
+        let (now, (sessions, chats)) = match read.await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::debug!(%error, "changes of the store could not be read; pages are told later");
+                return Some(before);
+            }
+        };
+        let areas = now.changed_areas(&before);
+        if !areas.is_empty() {
+            self.changed(&areas, None);
+        }
+        let chats = chats.into_iter().map(|chat| session_of_page_chat(&chat));
+        let mut named: Vec<String> = sessions.into_iter().chain(chats).collect();
+        named.sort_unstable();
+        named.dedup();
+        for session in named {
+            self.changed(&["sessions"], Some(&session));
+        }
+        Some(now)
+    }
+
+    fn deactivate_if_idle(&self) -> bool {
+        let _switch = self.switch.lock();
+        let mut state = self.state.lock();
+        if state.readers > 0 || state.used.is_some_and(|used| used.elapsed() < IDLE) {
+            return false;
+        }
+        *state = HubState::default();
+        drop(state);
+        self.events.set_sink(None);
+        true
+    }
+}
+
+impl EventSink for PageHub {
+    fn take(&self, event: &SessionEvent) {
+        let data = match serde_json::to_string(event) {
+            Ok(data) => data,
+            Err(error) => return tracing::error!(%error, "an event is no JSON"),
+        };
+        let mut state = self.state.lock();
+        if state.is_active {
+            let has_ended = state.turns.take(event);
+            self.push(&mut state, "turn", Some(event.session.clone()), data, has_ended.then_some(event.turn));
+        }
+    }
+}
+
+impl EventCursor {
+    /// Reads an id of an event. Another text is a place in no list.
+    pub fn parse(id: &str) -> Self {
+        let (list, number) = id.split_once('-').unwrap_or_default();
+        Self { list: list.to_owned(), number: number.parse().unwrap_or(u64::MAX) }
+    }
+
+    /// Returns the place of an event of the same list.
+    #[must_use]
+    pub fn at(&self, event: &PageEvent) -> Self {
+        Self { list: self.list.clone(), number: event.number }
+    }
+}
+
+impl std::fmt::Display for EventCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.list, self.number)
+    }
+}
+
+impl PageReader {
+    /// Waits until there may be more events.
+    pub async fn more(&mut self) {
+        // The hub holds the sender.
+        drop(self.last.changed().await);
+    }
+
+    /// Returns the events after a place. An event that comes later wakes [`PageReader::more`].
+    pub fn after(&mut self, cursor: &EventCursor) -> PageEvents {
+        self.last.mark_unchanged();
+        self.hub.after(cursor)
+    }
+
+    pub fn cursor(&self) -> EventCursor {
+        self.hub.cursor()
+    }
+}
+
+impl Drop for PageReader {
+    fn drop(&mut self) {
+        let mut state = self.hub.state.lock();
+        state.readers -= 1;
+        state.used = Some(Instant::now());
+    }
+}

@@ -1,0 +1,197 @@
+//! Named tokens of the HTTP server: listed, added and revoked, by the API and by the commands.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::rows::timestamp;
+use crate::store::access::{self, AccessTokenRow, MAX_TOKENS, SecretHash};
+use crate::store::{Connection, Durability, Store, StoreError};
+
+/// What named tokens begin with, so that other words need no look into the store, and scanners of repositories find one.
+const TOKEN_PREFIX: &str = "dyt_";
+/// The longest name of a token.
+const MAX_NAME: usize = 32;
+
+/// What a token allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum TokenScope {
+    /// Everything, as the owner.
+    Admin,
+    /// Chats of its own, as a known sender.
+    Chat,
+    /// Reading, without configuration and files.
+    Read,
+}
+
+impl TokenScope {
+    pub const ALL: [Self; 3] = [Self::Admin, Self::Chat, Self::Read];
+
+    /// Returns the word in the store and on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Chat => "chat",
+            Self::Read => "read",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == word)
+    }
+}
+
+/// A change of the named tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenChange {
+    Add { name: String, scope: String },
+    Revoke(String),
+}
+
+/// Why a change was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    #[error("{0}")]
+    Invalid(String),
+    #[error("there is no token {0:?}; `daoyou tokens list` shows all")]
+    NotFound(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Lists the tokens, without their secrets.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn list(store: &Store) -> Result<Value, TokenError> {
+    Ok(store.read(access::tokens).await?.iter().map(view).collect())
+}
+
+/// Makes a change in one synced commit. The answer to an addition has the token, which is not shown again.
+///
+/// # Errors
+/// The change is invalid, the token does not exist, or the store cannot be written.
+pub async fn apply(store: &Store, change: TokenChange) -> Result<Value, TokenError> {
+    match change {
+        TokenChange::Add { name, scope } => add(store, &name, &scope).await,
+        TokenChange::Revoke(name) => {
+            let gone = name.clone();
+            let revoke = move |connection: &Connection| access::revoke_token(connection, &gone);
+            if store.write(Durability::Synced, revoke).await? {
+                Ok(json!({ "name": name, "revoked": true }))
+            } else {
+                Err(TokenError::NotFound(name))
+            }
+        }
+    }
+}
+
+async fn add(store: &Store, name: &str, scope: &str) -> Result<Value, TokenError> {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    if !(1..=MAX_NAME).contains(&name.len()) || !name.chars().all(is_allowed) || name == "owner" {
+        let allowed = format!("1 to {MAX_NAME} lower-case letters, digits, - and _, and not \"owner\"");
+        return Err(TokenError::Invalid(format!(
+            "name: {name:.100?} cannot be the name of a token; allowed: {allowed}"
+        )));
+    }
+    let Some(scope) = TokenScope::parse(scope) else {
+        let known = TokenScope::ALL.map(TokenScope::as_str).join(", ");
+        return Err(TokenError::Invalid(format!("scope: {scope:.100?} is not known; allowed: {known}")));
+    };
+    let token = new_token().map_err(|error| StoreError::Row(format!("no random numbers: {error}")))?;
+    let (hash, own) = (secret_hash(token.as_bytes()), name.to_owned());
+    let write = move |connection: &Connection| {
+        if access::count_tokens(connection)? >= MAX_TOKENS {
+            return Ok(Err(format!("there are {MAX_TOKENS} tokens already; revoke one that is not used")));
+        }
+        match access::add_token(connection, &own, &hash, scope.as_str())? {
+            true => Ok(Ok(())),
+            false => Ok(Err(format!("name: there is a token {own:?} already; revoke it, or choose another name"))),
+        }
+    };
+    store.write(Durability::Synced, write).await?.map_err(TokenError::Invalid)?;
+    Ok(json!({ "name": name, "scope": scope.as_str(), "token": token }))
+}
+
+fn view(row: &AccessTokenRow) -> Value {
+    json!({
+        "name": row.name,
+        "scope": row.scope,
+        "created_at": timestamp(row.created_at),
+        "used_at": row.used_at.map(timestamp),
+    })
+}
+
+/// Returns true if a text has the form of a named token.
+pub fn is_named_token(text: &[u8]) -> bool {
+    text.starts_with(TOKEN_PREFIX.as_bytes())
+}
+
+/// Returns a new named token.
+///
+/// # Errors
+/// The system has no random numbers.
+fn new_token() -> Result<String, getrandom::Error> {
+    Ok(format!("{TOKEN_PREFIX}{}", encode_secret(&new_secret()?)))
+}
+
+/// Returns 256 random bits.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn new_secret() -> Result<[u8; 32], getrandom::Error> {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret)?;
+    Ok(secret)
+}
+
+/// Returns a secret as text for a URL or a header.
+pub fn encode_secret(secret: &[u8; 32]) -> String {
+    URL_SAFE_NO_PAD.encode(secret)
+}
+
+/// Reads the text of [`encode_secret`].
+pub fn decode_secret(text: &str) -> Option<[u8; 32]> {
+    URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()
+}
+
+pub fn secret_hash(secret: &[u8]) -> SecretHash {
+    Sha256::digest(secret).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn tokens_are_shown_once_and_only_with_valid_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let add = async |name: &str, scope: &str| {
+            let (name, scope) = (name.to_owned(), scope.to_owned());
+            apply(&store, TokenChange::Add { name, scope }).await.map_err(|error| error.to_string())
+        };
+        let made = add("phone", "chat").await.unwrap();
+        let token = made["token"].as_str().unwrap();
+        assert!(is_named_token(token.as_bytes()) && token.len() == 47, "{token}");
+        for (name, scope, wrong) in [
+            ("phone", "read", "there is a token"),
+            ("Phone", "read", "cannot be the name"),
+            ("a.b", "read", "cannot be the name"),
+            ("", "read", "cannot be the name"),
+            ("owner", "read", "cannot be the name"),
+            (&"x".repeat(33), "read", "cannot be the name"),
+            ("tablet", "all", "allowed: admin, chat, read"),
+        ] {
+            let error = add(name, scope).await.unwrap_err();
+            assert!(error.contains(wrong), "{name} {scope}: {error}");
+        }
+        let listed = list(&store).await.unwrap();
+        assert_eq!((listed[0]["name"].as_str(), listed.as_array().unwrap().len()), (Some("phone"), 1));
+        assert!(!listed.to_string().contains(token));
+        let revoke = async || apply(&store, TokenChange::Revoke("phone".to_owned())).await;
+        assert_eq!(revoke().await.unwrap()["revoked"], true);
+        assert!(matches!(revoke().await, Err(TokenError::NotFound(_))));
+    }
+}
