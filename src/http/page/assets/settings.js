@@ -40,5 +40,5 @@ export function SettingsMenu({ onPalette, onShortcuts }) {
     { label: t("shortcuts"), icon: "keyboard", onSelect: onShortcuts },
     { label: t("logout"), icon: "right", onSelect: logout },
   ];
-  return html`<div class="rail-settings"><${Menu} label=${t("settings")} icon="sliders" items=${items} /></div>`;
+  return html`<div class="rail-settings"><${Menu} label=${t("settings")} icon="more" items=${items} /></div>`;
 }

@@ -71,3 +71,8 @@ export function QuestionCard({ call, onAnswer }) {
     ${error && html`<p class="error-text" role="alert">${error.message}</p>`}
   </section>`;
 }
+
+/** A question with the answer that it got. */
+export function AnsweredQuestion({ call }) {
+  return html`<div class="asked"><p>${call.arguments?.question ?? ""}</p><p class="user-text">${call.answer ?? call.result}</p></div>`;
+}

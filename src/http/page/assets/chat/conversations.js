@@ -8,8 +8,6 @@ import { applyEvent, fromHistory, merge, newTurn, openQuestion } from "./turns.j
 const RELOAD_DELAY = 150;
 /** How many usages of turns are loaded with a conversation. */
 const USAGES = 200;
-/** How long one request waits for the answer to a slash command, in seconds. */
-const ANSWER_WAIT = 30;
 
 /**
  * @typedef {object} Conversation
@@ -50,7 +48,7 @@ export async function load(key) {
     const usages = new Map(rows.map((row) => [row.turn, row]));
     const history = fromHistory(session?.messages ?? []);
     store.set((state) => {
-      let turns = merge(state.turns, history, live.turns, usages);
+      let turns = merge(state.turns, { history, live: live.turns, usages, deliveries: session?.deliveries ?? [] });
       for (const { id, turn, event, at } of entry.buffer) {
         if (!isContained(id, live.event)) turns = applyEvent(turns, turn, event, at);
       }
@@ -69,10 +67,11 @@ const ifMissing = (instead) => (error) => {
   throw error;
 };
 
-/** Ids of events end with a number that grows. */
-function isContained(id, last) {
-  const count = (text) => Number(/(\d+)$/.exec(text)?.[1] ?? -1);
-  return count(id) <= count(last ?? "");
+/** Ids of events are a list's name and a number that grows in it. */
+function isContained(id, last = "") {
+  const [list, number] = id.split("-");
+  const [lastList, lastNumber] = last.split("-");
+  return list === lastList && Number(number) <= Number(lastNumber);
 }
 
 /** Loads a conversation again soon, if it is open somewhere on this page. */
@@ -152,43 +151,20 @@ async function deliver(key, turn, onAccepted) {
   removeTurn(key, turn.id);
   const store = conversation(session);
   if (key === null) store.set({ status: "ready" });
-  const isCommand = turn.message.content.startsWith("/");
   // Events of the turn may have come before this answer.
   store.set((state) => {
     const at = state.turns.findIndex((other) => other.id === accepted.id);
-    const queued = { ...turn, id: accepted.id, state: "queued", isLocal: isCommand };
+    const queued = { ...turn, id: accepted.id, state: "queued", isLocal: false };
     if (at < 0) return { ...state, turns: [...state.turns, queued] };
     const known = state.turns[at];
-    return { ...state, turns: state.turns.with(at, { ...known, users: known.users.length > 0 ? known.users : turn.users, begun: turn.begun, at: turn.at, isLocal: isCommand }) };
+    return { ...state, turns: state.turns.with(at, { ...known, users: known.users.length > 0 ? known.users : turn.users, begun: turn.begun, at: turn.at }) };
   });
   onAccepted(session);
-  if (isCommand) await waitForAnswer(session, accepted.id);
-  else reloadSoon(session);
+  reloadSoon(session);
 }
 
 const post = (session, id, { content, attachments, agent, model }) =>
   api.post("/api/chat", { session: session ?? undefined, content, files: attachments.map((file) => file.id), agent, model, id });
-
-/** Slash commands are answered without a turn, so the answer is asked for. */
-async function waitForAnswer(session, id) {
-  try {
-    for (;;) {
-      const message = await api.get(`/api/messages/${id}?wait=${ANSWER_WAIT}`);
-      if (message.reply) {
-        const { content, error } = message.reply;
-        changeTurn(session, id, (turn) => ({ state: error ? "error" : "done", error: error ? content : null, parts: error || turn.parts.length > 0 ? turn.parts : [{ kind: "text", text: content }], isLocal: true, isCommand: true }));
-        break;
-      }
-      if (message.status === "done" || message.status === "dead") {
-        removeTurn(session, id);
-        break;
-      }
-    }
-  } catch (error) {
-    changeTurn(session, id, () => ({ state: "error", error: error.message }));
-  }
-  reloadSoon(session);
-}
 
 /** Forgets a message that was not accepted. @returns {string} its text */
 export function takeBack(key, turn) {

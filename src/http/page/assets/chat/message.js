@@ -8,7 +8,7 @@ import { Icon } from "../icons.js";
 import { Markdown } from "../markdown.js";
 import { bytes, compact, dateTime, span, time } from "../format.js";
 import { t } from "../i18n.js";
-import { ApprovalCard, QuestionCard } from "./cards.js";
+import { AnsweredQuestion, ApprovalCard, QuestionCard } from "./cards.js";
 import { ToolRow } from "./tools.js";
 import { isOpen, openQuestion } from "./turns.js";
 
@@ -24,6 +24,7 @@ export function TurnView({ turn, approvals, isLast, actions }) {
   const lastAt = turn.parts.length - 1;
   return html`<article class="turn" aria-label=${t("turn.label")} aria-busy=${isOpen(turn)}>
     ${turn.users.map((user, at) => html`<${UserMessage} key=${at} user=${user} turn=${turn} actions=${actions} />`)}
+    ${turn.job && html`<p class="progress"><${Icon} name="jobs" size=${16} />${turn.job.name ?? turn.job}</p>`}
     <div class="answer">
       ${turn.parts.map((part, at) => html`<${Part} key=${at} part=${part} turn=${turn} isLast=${isStreaming && at === lastAt} hasApproval=${approvals.some((approval) => approval.tool === part.name)} actions=${actions} />`)}
       ${approvals.map((approval) => html`<${ApprovalCard} key=${approval.id} approval=${approval} />`)}
@@ -61,9 +62,12 @@ function Attachments({ files }) {
 
 function Part({ part, turn, isLast, hasApproval, actions }) {
   if (part.kind === "thinking") return html`<${ThinkingRow} part=${part} isRunning=${isLast} />`;
+  if (part.kind === "files") return html`<${Attachments} files=${part.files} />`;
+  if (part.kind === "notice") return html`<p class="progress">${part.text}</p>`;
   if (part.kind === "text") return html`<${Markdown} text=${part.text} isStreaming=${isLast} />`;
   const isWaiting = part.result === null && isOpen(turn);
   if (part.name === "ask_user" && part.isComplete && isWaiting) return html`<${QuestionCard} call=${part} onAnswer=${actions.send} />`;
+  if (part.name === "ask_user" && part.result !== null && part.success) return html`<${AnsweredQuestion} call=${part} />`;
   return html`<${ToolRow} call=${part} isRunning=${isWaiting} hasApproval=${hasApproval && isWaiting} />`;
 }
 
@@ -99,16 +103,17 @@ function TurnFoot({ turn, isLast, actions }) {
     input + output > 0 && t(cached > 0 ? "turn.tokens.cached" : "turn.tokens", { tokens: compact(input + output), cached: compact(cached) }),
     turn.cost,
   ].filter(Boolean);
+  const hasPoint = !turn.isLocal && !turn.isExtra;
   const fork = async () => {
     const { session } = await api.post(`/api/turns/${turn.id}/fork`);
     navigate("chat", session);
   };
   return html`<div class="turn-foot">
-    ${!turn.isLocal && html`<a class="turn-facts" href=${address("turn", turn.id)} title=${t("turn.timeline")}><${Icon} name="timeline" size=${14} />${facts.length > 0 ? facts.join(" · ") : t("turn.timeline")}</a>`}
+    ${hasPoint && html`<a class="turn-facts" href=${address("turn", turn.id)} title=${t("turn.timeline")}><${Icon} name="timeline" size=${14} />${facts.length > 0 ? facts.join(" · ") : t("turn.timeline")}</a>`}
     <span class="turn-actions">
       ${answer && html`<${CopyButton} text=${answer} />`}
-      ${isLast && turn.users.length > 0 && !turn.isLocal && html`<${ActionButton} class="quiet" icon="retry" onAct=${() => actions.retry(turn)}>${t("retry.answer")}<//>`}
-      ${!turn.isLocal && html`<${ActionButton} class="quiet" icon="fork" onAct=${fork}>${t("fork")}<//>`}
+      ${isLast && turn.users.length > 0 && hasPoint && html`<${ActionButton} class="quiet" icon="retry" onAct=${() => actions.retry(turn)}>${t("retry.answer")}<//>`}
+      ${hasPoint && html`<${ActionButton} class="quiet" icon="fork" onAct=${fork}>${t("fork")}<//>`}
     </span>
   </div>`;
 }

@@ -15,9 +15,10 @@ export function AgentPicker({ choice, onChoose, session, agents }) {
   const status = useResource("/api/status");
   const model = choice.model ?? session?.model ?? status.data?.model ?? "";
   const agent = choice.agent ?? session?.agent ?? agents[0]?.name ?? "";
+  const name = [agent, model].filter(Boolean).join(" · ");
   return html`
-    <button type="button" class="button quiet picker" aria-haspopup="dialog" title=${t("picker")} onClick=${() => setIsOpen(true)}>
-      <${Icon} name="sliders" size=${16} /><span>${[agent, model].filter(Boolean).join(" · ")}</span>
+    <button type="button" class="button quiet picker" aria-haspopup="dialog" title=${t("picker")} aria-label=${`${t("picker")}: ${name}`} onClick=${() => setIsOpen(true)}>
+      <${Icon} name="sliders" size=${16} /><span>${name}</span>
     </button>
     ${isOpen && html`<${PickerDialog} agents=${agents} agent=${agent} model=${model} onChoose=${onChoose} onClose=${() => setIsOpen(false)} />`}`;
 }

@@ -33,7 +33,10 @@ const isUnread = (session, marks) => session.updated_at > (marks[session.session
 export const useSessions = () => useResource("/api/sessions", ["sessions"]);
 
 /** Returns what a session is called: its title, what was said last, or its key. */
-export const titleOf = (session) => session.title || session.preview || session.session;
+export const titleOf = (session) => session.title || plain(session.preview ?? "") || session.session;
+
+/** A line of Markdown without its marks. */
+const plain = (text) => text.replace(/[*_`#>|~]+|\[([^\]]*)\]\([^)]*\)/g, "$1").replace(/\s+/g, " ").trim();
 export const channelOf = (session) => session.channel ?? session.session.split(":")[0];
 
 export function SessionList({ current }) {

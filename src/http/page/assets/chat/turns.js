@@ -3,6 +3,8 @@
 /**
  * @typedef {{kind: "thinking", text: string, begun: number | null, ended: number | null}} Thinking
  * @typedef {{kind: "text", text: string}} Text
+ * @typedef {{kind: "files", files: Attachment[]}} Files
+ * @typedef {{kind: "notice", text: string}} Notice
  * @typedef {{kind: "tool", id: string, name: string, arguments: any, isComplete: boolean, result: string | null, success: boolean | null, duration: number | null}} ToolCall
  * @typedef {{text: string, attachments: Attachment[], at: string | number | null}} UserMessage
  * @typedef {{id: string, name: string, mime: string, size: number}} Attachment
@@ -11,14 +13,16 @@
  * @property {string} id
  * @property {TurnState} state
  * @property {UserMessage[]} users
- * @property {(Thinking | Text | ToolCall)[]} parts
+ * @property {(Thinking | Text | Files | Notice | ToolCall)[]} parts
  * @property {{input: number, output: number, cached: number}} usage
  * @property {string | null} cost
  * @property {string | null} error
  * @property {number | null} begun milliseconds, if this page saw it
  * @property {number | null} duration milliseconds
  * @property {string | number | null} at
- * @property {boolean} isLocal the history will not have it: a slash command and its answer, or a message that is not accepted yet
+ * @property {boolean} isLocal only this page knows it yet: a message that is on its way
+ * @property {boolean} isExtra it is not in the history that the model reads: a slash command and its answer, or what a job sent
+ * @property {string | null} job the job that sent it
  */
 
 /** The advice for the model at the end of a failed call's result; its presence says that the call failed. */
@@ -27,7 +31,7 @@ const ERROR_ADVICE = "\n\n[Please analyze the error above and try a different ap
 /** @returns {Turn} */
 export function newTurn(id, state) {
   const usage = { input: 0, output: 0, cached: 0 };
-  return { id, state, users: [], parts: [], usage, cost: null, error: null, begun: null, duration: null, at: null, isLocal: false };
+  return { id, state, users: [], parts: [], usage, cost: null, error: null, begun: null, duration: null, at: null, isLocal: false, isExtra: false, job: null };
 }
 
 const isTool = (part) => part.kind === "tool";
@@ -77,10 +81,11 @@ function addStoredResult(turn, { call_id: id, content }) {
  * is kept.
  * @param {Turn[]} known
  * @param {Turn[]} history
- * @param {{turn: string, state: TurnState, content: string, attachments?: Attachment[], events: any[]}[]} live
+ * @param {{turn: string, state: TurnState, at: string, content: string, attachments?: Attachment[], events: any[]}[]} live
  * @param {Map<string, any>} usages rows of `/api/turns` by turn
+ * @param {any[]} deliveries what the chat was sent beside the history
  */
-export function merge(known, history, live, usages) {
+export function merge(known, { history, live, usages, deliveries }) {
   const before = new Map(known.map((turn) => [turn.id, turn]));
   const turns = history.map((turn) => withUsage(keepSeen(turn, before.get(turn.id)), usages.get(turn.id)));
   const stored = new Set(turns.map((turn) => turn.id));
@@ -88,13 +93,41 @@ export function merge(known, history, live, usages) {
     if (!stored.has(running.turn)) turns.push(fromLive(running, before.get(running.turn)));
     stored.add(running.turn);
   }
-  // Messages that are on their way, and answers to slash commands, which no history has.
-  const local = known.filter((turn) => turn.isLocal && !stored.has(turn.id));
-  return local.length === 0 ? turns : insertByTime(turns, local);
+  addDeliveries(turns, deliveries);
+  turns.push(...known.filter((turn) => turn.isLocal));
+  return turns.sort((one, other) => order(one) - order(other));
 }
 
-function fromLive({ turn: id, state, content, attachments = [], events }, before) {
-  let turn = { ...newTurn(id, state), users: [{ text: content, attachments, at: before?.at ?? null }], at: before?.at ?? null, begun: before?.begun ?? null };
+/** The clock of this machine is not the gateway's: what only this page knows comes last. */
+const order = (turn) => (turn.isLocal ? Number.MAX_SAFE_INTEGER : new Date(turn.at ?? 0).getTime());
+
+/** Adds answers to slash commands, messages of jobs, notices and files. */
+function addDeliveries(turns, deliveries) {
+  for (const delivery of deliveries) {
+    const files = delivery.attachments ?? [];
+    const at = turns.findIndex((turn) => turn.id === delivery.turn);
+    // The call of `ask_user` and the approval itself say more.
+    if (delivery.kind === "question" || delivery.notice === "approval") continue;
+    if (delivery.in_history) {
+      if (at >= 0 && files.length > 0) addPart(turns, at, { kind: "files", files });
+    } else if (delivery.kind === "notice" && at >= 0) addPart(turns, at, { kind: "notice", text: delivery.text });
+    else turns.push(extraTurn(delivery, files));
+  }
+}
+
+function addPart(turns, at, part) {
+  turns[at] = { ...turns[at], parts: [...turns[at].parts, part] };
+}
+
+function extraTurn({ id, turn, at, in_reply_to: command, text, error, job }, files) {
+  const parts = error ? [] : [{ kind: "text", text }];
+  if (files.length > 0) parts.push({ kind: "files", files });
+  const users = command ? [{ text: command, attachments: [], at }] : [];
+  return { ...newTurn(command ? turn : id, error ? "error" : "done"), at, users, parts, error: error ? text : null, job: job ?? null, isExtra: true };
+}
+
+function fromLive({ turn: id, state, at, content, attachments = [], events }, before) {
+  let turn = { ...newTurn(id, state), users: [{ text: content, attachments, at }], at, begun: before?.begun ?? null };
   for (const event of events) turn = applyToTurn(turn, event, null);
   return { ...keepSeen(turn, before), state, begun: turn.begun ?? before?.begun ?? null };
 }
@@ -119,12 +152,9 @@ function keepSeen(turn, before) {
 function withUsage(turn, row) {
   if (!row) return turn;
   const usage = { input: row.input_tokens ?? 0, output: row.output_tokens ?? 0, cached: row.cached_tokens ?? 0 };
-  return { ...turn, usage, cost: row.cost ?? null, duration: turn.duration ?? row.duration_ms ?? null };
-}
-
-function insertByTime(turns, local) {
-  const at = (turn) => (turn.at === null ? Infinity : new Date(turn.at).getTime());
-  return [...turns, ...local].sort((one, other) => at(one) - at(other));
+  // A turn is stored when it ends; it stands where it was asked for.
+  const at = row.received_at ?? turn.at;
+  return { ...turn, at, usage, cost: row.cost ?? null, duration: turn.duration ?? row.duration_ms ?? null };
 }
 
 /** Applies an event of a turn to a conversation; a turn that is not known yet is added. @returns {Turn[]} */

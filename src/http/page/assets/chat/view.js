@@ -53,7 +53,7 @@ function ConversationPane({ id }) {
       /** Goes back to the end of the turn before, and asks again. */
       async retry(turn) {
         const { turns } = conversation(id).get();
-        const before = turns.slice(0, turns.findIndex((other) => other.id === turn.id)).findLast((other) => !other.isLocal);
+        const before = turns.slice(0, turns.findIndex((other) => other.id === turn.id)).findLast((other) => !other.isLocal && !other.isExtra);
         if (before) {
           await api.post(`/api/turns/${before.id}/restore`);
           await load(id);
@@ -115,7 +115,7 @@ function Turns({ state, approvals, actions, sent }) {
   // Who sends a message wants to see it.
   useLayoutEffect(() => void (sent > 0 && toEnd()), [sent]);
   useEffect(() => {
-    const observer = new ResizeObserver(() => follows.current && (box.current.scrollTop = box.current.scrollHeight));
+    const observer = new ResizeObserver(([{ target }]) => follows.current && (target.scrollTop = target.scrollHeight));
     observer.observe(box.current);
     return () => observer.disconnect();
   }, []);
@@ -125,7 +125,7 @@ function Turns({ state, approvals, actions, sent }) {
     if (follows.current) setHasNew(false);
   };
   const shown = turns.slice(-count);
-  const lastId = turns.findLast((turn) => !turn.isLocal)?.id;
+  const lastId = turns.findLast((turn) => !turn.isLocal && !turn.isExtra)?.id;
   const known = new Set(turns.map((turn) => turn.id));
   // Approvals of sub-agents belong to turns that are not in this conversation.
   const others = approvals.filter((approval) => !known.has(approval.turn));
