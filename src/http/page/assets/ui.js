@@ -139,9 +139,11 @@ export function Menu({ label, items, icon = "more" }) {
     setIsOpen(false);
     root.current.querySelector("button").focus();
   };
+  useLayoutEffect(() => {
+    if (isOpen) buttons()[0].focus();
+  }, [isOpen]);
   useEffect(() => {
     if (!isOpen) return undefined;
-    buttons()[0]?.focus();
     const onPress = (event) => root.current?.contains(event.target) || setIsOpen(false);
     document.addEventListener("pointerdown", onPress);
     return () => document.removeEventListener("pointerdown", onPress);

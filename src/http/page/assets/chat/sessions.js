@@ -54,7 +54,7 @@ export function SessionList({ current }) {
   };
   return html`
     ${isOpen && html`<div class="scrim" onClick=${close}></div>`}
-    <aside class=${`sessions ${isOpen ? "open" : ""}`} aria-label=${t("sessions")} ref=${panel} onKeyDown=${onKeyDown}>
+    <aside class=${`sessions ${isOpen ? "open" : ""}`} aria-label=${t("sessions")} ref=${panel} onKeyDown=${onKeyDown} onClick=${(event) => event.target.closest("a") && close()}>
       <${Loaded} resource=${sessions}>${(list) => html`<${Entries} list=${list} current=${current} />`}<//>
     </aside>`;
 }

@@ -6,7 +6,7 @@ import { Loaded, Status } from "../ui.js";
 import { Icon } from "../icons.js";
 import { t } from "../i18n.js";
 
-const TONES = { default: "", file: "ok", environment: "warn" };
+const TONES = { default: "", file: "ok", environment: "warn", option: "warn" };
 
 export function Configuration() {
   const values = useResource("/api/config", ["config"]);
@@ -26,9 +26,9 @@ function Sections({ values }) {
   const sections = new Map();
   for (const value of values) sections.set(value.section, [...(sections.get(value.section) ?? []), value]);
   return [...sections].map(([section, entries]) => html`<section class="group" key=${section}><h2 class="group-title mono">[${section}]</h2>
-    <ul class="rows">${entries.map(({ key, value, source, help }) => html`<li class="row config-row">
+    <ul class="rows">${entries.map(({ key, value, source, from, help }) => html`<li class="row config-row">
       <div class="row-main"><p class="mono"><strong>${key}</strong> = ${shown(value)}</p>${help && html`<p class="row-facts">${help}</p>`}</div>
-      <${Status} tone=${TONES[source] ?? ""}>${t(`config.${source}`)}<//>
+      <${Status} tone=${TONES[source] ?? ""}>${source === "default" ? t("config.default") : (from ?? t(`config.${source}`))}<//>
     </li>`)}</ul></section>`);
 }
 

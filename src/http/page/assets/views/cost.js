@@ -122,7 +122,8 @@ function Sessions({ sessions }) {
 
 function Budget({ budget }) {
   const [used, limit] = [Number.parseFloat(budget.used), Number.parseFloat(budget.limit)];
-  return html`<div class="budget"><span>${t("cost.budget", { used: budget.used, limit: budget.limit })}</span><progress max=${limit} value=${Math.min(used, limit)} aria-label=${t("cost.budget.label")}></progress></div>`;
+  const shown = (value) => (typeof value === "number" ? number(value, { maximumFractionDigits: 4 }) : value);
+  return html`<div class="budget"><span>${t(`cost.budget.${budget.kind}`, { used: shown(budget.used), limit: shown(budget.limit) })}</span><progress max=${limit} value=${Math.min(used, limit)} aria-label=${t("cost.budget.label")}></progress></div>`;
 }
 
 /** The days as comma-separated values. A cell that a spreadsheet could take for a formula is quoted with an apostrophe. */

@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useEffect, useState } from "../lib.js";
-import { refresh } from "../store.js";
+import { refresh, useResource } from "../store.js";
 import { address, navigate } from "../route.js";
 import { ActionButton, ViewHead, errorText } from "../ui.js";
 import { Icon } from "../icons.js";
@@ -15,18 +15,25 @@ const SCHEDULES = ["at", "every", "cron"];
 const DELIVERIES = ["always", "on_change", "when_asked"];
 const MISFIRES = ["once", "all", "skip"];
 
+/** Where the page gets what jobs send: a chat of its own. */
+const HERE = { channel: "page", chat_id: "jobs" };
+/** "Remind me to …" needs no model: the rest is the text of a reminder. */
+const REMINDER = /^(?:please )?remind me (?:to |that |about )?|^提醒我/i;
+
 /** What the form shows of a job. */
 function fieldsOf(job) {
   const schedule = SCHEDULES.find((name) => (job.schedule ?? job)[name]) ?? "at";
   const source = job.schedule ?? job;
-  const kind = job.kind ?? (job.prompt ? "prompt" : "message");
+  const kind = job.kind ?? (job.prompt && !REMINDER.test(job.prompt) ? "prompt" : "message");
   return {
     name: job.name ?? "",
     kind,
-    text: job.text ?? job.prompt ?? job.message ?? "",
+    text: job.text ?? job.message ?? (job.prompt ?? "").replace(REMINDER, ""),
     schedule,
     when: source[schedule] ?? "",
     tz: source.tz ?? "",
+    channel: job.channel ?? HERE.channel,
+    chat: job.chat_id ?? (job.channel ? "" : HERE.chat_id),
     deliver: job.deliver ?? "always",
     misfire: job.misfire ?? "once",
   };
@@ -40,6 +47,8 @@ function jobOf(fields, rest) {
     [fields.kind]: fields.text.trim(),
     [fields.schedule]: fields.when.trim(),
     ...(fields.schedule === "cron" && fields.tz.trim() && { tz: fields.tz.trim() }),
+    channel: fields.channel,
+    ...(fields.chat.trim() && { chat_id: fields.chat.trim() }),
     ...(fields.kind === "prompt" && { deliver: fields.deliver }),
     misfire: fields.misfire,
   };
@@ -48,7 +57,7 @@ function jobOf(fields, rest) {
 /** The fields of an existing job that the form leaves as they are. */
 function restOf(job) {
   if (!job) return {};
-  const kept = Object.fromEntries(["channel", "chat_id", "model", "agent", "stale_after", "jitter"].filter((key) => job[key]).map((key) => [key, job[key]]));
+  const kept = Object.fromEntries(["model", "agent", "stale_after", "jitter"].filter((key) => job[key]).map((key) => [key, job[key]]));
   // A job without a session of its own runs in one that is named after it.
   if (job.kind === "prompt" && job.session && !job.session.startsWith("cron:")) kept.session = job.session;
   if (job.schedule?.at && !job.delete_after_run) kept.keep = true;
@@ -66,10 +75,12 @@ export function JobForm({ job }) {
   useEffect(() => {
     if (!fromWords.answer) return;
     const understood = fromWords.answer.job;
-    const { name: _n, prompt: _p, message: _m, at: _a, every: _e, cron: _c, tz: _t, deliver: _d, misfire: _f, ...others } = understood;
+    const { name: _n, prompt: _p, message: _m, at: _a, every: _e, cron: _c, tz: _t, channel: _ch, chat_id: _ci, deliver: _d, misfire: _f, ...others } = understood;
     setRest(others);
     setFields(fieldsOf(understood));
   }, [fromWords.answer]);
+  const channels = useResource("/api/channels");
+  const targets = fields ? [...new Set([HERE.channel, fields.channel, ...(channels.data ?? []).map((channel) => channel.name)])] : [];
   const set = (name) => (event) => setFields({ ...fields, [name]: event.target.value });
   const save = async () => {
     const body = jobOf(fields, rest);
@@ -98,6 +109,10 @@ export function JobForm({ job }) {
       <label class="field">${t("jobs.name")}<input type="text" value=${fields.name} onInput=${set("name")} /></label>
       <details><summary>${t("jobs.more")}</summary>
         <div class="field-row">
+          <label class="field">${t("jobs.target")}<select value=${fields.channel} onChange=${set("channel")}>${targets.map((name) => html`<option value=${name}>${name === HERE.channel ? t("jobs.target.page") : name}</option>`)}</select></label>
+          <label class="field">${t("jobs.chat")}<input type="text" value=${fields.chat} onInput=${set("chat")} spellcheck="false" /></label>
+        </div>
+        <div class="field-row">
           ${fields.kind === "prompt" && html`<label class="field">${t("jobs.deliver")}<select value=${fields.deliver} onChange=${set("deliver")}>${DELIVERIES.map((name) => html`<option value=${name}>${t(`jobs.deliver.${name}`)}</option>`)}</select></label>`}
           <label class="field">${t("jobs.misfire")}<select value=${fields.misfire} onChange=${set("misfire")}>${MISFIRES.map((name) => html`<option value=${name}>${t(`jobs.misfire.${name}`)}</option>`)}</select></label>
         </div>
@@ -110,7 +125,7 @@ export function JobForm({ job }) {
 function Times({ preview: { answer, error } }) {
   if (error) return html`<p class="error-text" role="alert">${errorText(error)}</p>`;
   if (!answer) return html`<div class="times reserved"></div>`;
-  return html`<div class="times reserved"><h2 class="group-title">${t("jobs.next")}</h2><ol>${answer.next.map((at) => html`<li><time datetime=${at}>${dateTime(at)}</time> <small>${relative(at)}</small></li>`)}</ol></div>`;
+  return html`<div class="times reserved"><h2 class="group-title">${t("jobs.next")}${answer.when && `: ${answer.when}`}</h2><ol>${answer.next.map((at) => html`<li><time datetime=${at}>${dateTime(at)}</time> <small>${relative(at)}</small></li>`)}</ol></div>`;
 }
 
 /** Returns what the gateway makes of a schedule, a moment after the last change; nothing is asked for null. */
