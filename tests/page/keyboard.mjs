@@ -52,6 +52,7 @@ await story(async ({ page }) => {
     await press("g", key);
     await isAt(view);
   }
+  await page.waitForFunction(() => document.activeElement.id === "composer");
   await toStart(page);
   await press("?");
   await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
