@@ -78,7 +78,8 @@ const NEEDS: &[Need] = &[
     Need { program: "git", package: "git", without: "the stories of the git tools, and the page of trust" },
     Need { program: "make", package: "make", without: "the stories of make, and the page of trust" },
     Need { program: "pytest-3", package: "python3-pytest", without: "the stories of pytest" },
-    Need { program: "npm", package: "npm", without: "the story of tests in JavaScript" },
+    Need { program: "npm", package: "npm", without: "the story of tests in JavaScript, and those of the page" },
+    Need { program: "chromium", package: "chromium", without: "the stories of the page in a browser" },
     Need {
         program: "python3",
         package: "python3",
@@ -107,6 +108,11 @@ const NPM_NEEDS: &[Need] = &[
         program: "mcp-server-filesystem",
         package: "@modelcontextprotocol/server-filesystem",
         without: "the story of the reference servers of MCP",
+    },
+    Need {
+        program: "playwright-core",
+        package: "playwright-core axe-core",
+        without: "the stories of the page in a browser",
     },
 ];
 

@@ -1,0 +1,127 @@
+// The shell of the page: login, navigation, and the view that the address names.
+
+import * as api from "./api.js";
+import { html, render, useEffect, useState } from "./lib.js";
+import { app, forgetResources, refresh, useResource, useStore } from "./store.js";
+import { VIEWS, address, navigate, useRoute } from "./route.js";
+import { follow } from "./live.js";
+import { Icon } from "./icons.js";
+import { Palette, ShortcutsDialog } from "./palette.js";
+import { SettingsMenu } from "./settings.js";
+import { t, useLanguage } from "./i18n.js";
+import { ChatView } from "./chat/view.js";
+import { Login } from "./views/login.js";
+import { JobsView } from "./views/jobs.js";
+import { MemoryView } from "./views/memory.js";
+import { QueueView } from "./views/queue.js";
+import { CostView } from "./views/cost.js";
+import { SystemView } from "./views/system.js";
+import { TurnView } from "./views/turn.js";
+
+const SHORTCUTS = { c: "chat", j: "jobs", m: "memory", q: "queue", k: "cost", s: "system" };
+const COMPONENTS = { chat: ChatView, jobs: JobsView, memory: MemoryView, queue: QueueView, cost: CostView, system: SystemView, turn: TurnView };
+
+function App() {
+  const me = useStore(app, (state) => state.me);
+  const language = useLanguage();
+  useEffect(() => {
+    api.onUnauthorized(() => {
+      forgetResources();
+      app.set({ me: null });
+    });
+    learnWho();
+  }, []);
+  if (me === undefined) return null;
+  if (me === null) return html`<${Login} key=${language} onLogin=${learnWho} />`;
+  return html`<${Shell} key=${language} />`;
+}
+
+/** Asks who is logged in. Without a connection the page waits, and tries again. */
+async function learnWho() {
+  try {
+    app.set({ me: await api.get("/api/me") });
+  } catch (error) {
+    if (error.status !== 401) setTimeout(learnWho, 2_000);
+  }
+}
+
+function Shell() {
+  const route = useRoute();
+  const [overlay, setOverlay] = useState(null);
+  useEffect(follow, []);
+  useEffect(() => listenForShortcuts(setOverlay), []);
+  useEffect(() => {
+    app.set({ sidebar: false });
+    if (route.view !== "chat") document.title = `${t(VIEWS.includes(route.view) ? route.view : "turn.timeline")} · daoyou`;
+  }, [route.view]);
+  const View = COMPONENTS[route.view] ?? ChatView;
+  const close = () => setOverlay(null);
+  return html`
+    <a class="skip" href="#main" onClick=${skipToMain}>${t("skip")}</a>
+    <${ConnectionBar} />
+    <div class=${`shell ${route.view === "chat" ? "with-list" : ""}`}>
+      <${Rail} current=${route.view} onPalette=${() => setOverlay("palette")} onShortcuts=${() => setOverlay("shortcuts")} />
+      <main id="main" tabindex="-1"><${View} id=${route.id} more=${route.more} /></main>
+    </div>
+    ${overlay === "palette" && html`<${Palette} onClose=${close} onShortcuts=${() => setOverlay("shortcuts")} />`}
+    ${overlay === "shortcuts" && html`<${ShortcutsDialog} onClose=${close} />`}`;
+}
+
+function skipToMain(event) {
+  event.preventDefault();
+  (document.getElementById("composer") ?? document.getElementById("main")).focus();
+}
+
+function Rail({ current, onPalette, onShortcuts }) {
+  const approvals = useResource("/api/approvals", ["approvals"]);
+  const count = approvals.data?.length ?? 0;
+  return html`<nav class="rail" aria-label=${t("navigation")}>
+    ${VIEWS.map((view) => html`<a href=${address(view)} aria-current=${current === view || (view === "chat" && current === "turn") ? "page" : undefined}>
+      <span class="rail-icon"><${Icon} name=${view} size=${22} />${view === "queue" && count > 0 && html`<span class="badge">${count}</span>`}</span>
+      <span class="rail-label">${t(view)}</span>
+    </a>`)}
+    <span class="rail-space"></span>
+    <${SettingsMenu} onPalette=${onPalette} onShortcuts=${onShortcuts} />
+  </nav>`;
+}
+
+/** Says that the connection is lost, or that the gateway has a newer page; never in the way. */
+function ConnectionBar() {
+  const connection = useStore(app, (state) => state.connection);
+  const isOutdated = useStore(app, (state) => state.outdated);
+  if (connection === "lost") return html`<div class="connection-bar" role="status">${t("connection.lost")}</div>`;
+  if (isOutdated) return html`<div class="connection-bar calm" role="status">${t("connection.outdated")} <button type="button" onClick=${() => location.reload()}>${t("connection.reload")}</button></div>`;
+  return null;
+}
+
+const isWriting = (element) => element.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(element.tagName);
+
+function listenForShortcuts(setOverlay) {
+  let goes = false;
+  const onKeyDown = (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      setOverlay("palette");
+      return;
+    }
+    const isModified = event.ctrlKey || event.metaKey || event.altKey;
+    if (isModified || isWriting(event.target) || document.querySelector("dialog[open]")) return;
+    if (goes && SHORTCUTS[event.key]) {
+      event.preventDefault();
+      navigate(SHORTCUTS[event.key]);
+    } else if (event.key === "?") setOverlay("shortcuts");
+    else if (event.key === "n") navigate("chat");
+    else if (event.key === "/") {
+      event.preventDefault();
+      (document.getElementById("search") ?? document.getElementById("composer"))?.focus();
+    }
+    goes = event.key === "g" && !goes;
+  };
+  document.addEventListener("keydown", onKeyDown);
+  return () => document.removeEventListener("keydown", onKeyDown);
+}
+
+// A tab that was in the background shows what it missed.
+document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && app.get().me && refresh());
+
+render(html`<${App} />`, document.getElementById("app"));

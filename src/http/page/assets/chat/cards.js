@@ -1,0 +1,78 @@
+// What the agent waits for: an approval of a call, or the answer to a question.
+
+import * as api from "../api.js";
+import { html, useEffect, useRef, useState } from "../lib.js";
+import { refresh } from "../store.js";
+import { ActionButton } from "../ui.js";
+import { Icon } from "../icons.js";
+import { relative } from "../format.js";
+import { t } from "../i18n.js";
+import { argumentsText } from "./tools.js";
+
+/** Returns true if the focus may be moved: nobody is writing. */
+function isIdle() {
+  const active = document.activeElement;
+  return !active || active === document.body || (active.id === "composer" && active.value === "");
+}
+
+/** Asks the owner whether a call may run: what, with exactly which arguments, and why it is asked. */
+export function ApprovalCard({ approval }) {
+  const card = useRef(null);
+  const { id, tool, taint = [], expires } = approval;
+  useEffect(() => {
+    // The safe answer has the focus.
+    if (isIdle()) card.current.querySelector(".deny").focus({ preventScroll: true });
+  }, [id]);
+  const answer = (path) => async () => {
+    try {
+      await api.post(`/api/approvals/${api.segment(id)}/${path}`);
+    } catch (error) {
+      // Another tab or channel answered first.
+      if (error.status !== 404) throw error;
+    }
+    refresh(["approvals"]);
+  };
+  return html`<section class="card approval" ref=${card} role="group" aria-labelledby=${`approval-${id}`}>
+    <h3 id=${`approval-${id}`}><${Icon} name="hand" size=${18} />${t("approval.title", { tool })}</h3>
+    <pre tabindex="0" role="group" aria-label=${t("tool.arguments")}>${argumentsText(approval.arguments)}</pre>
+    <p class="card-why">${taint.length > 0 ? t("approval.why") : t("approval.rule")}</p>
+    ${taint.length > 0 && html`<ul class="sources">${taint.map((source) => html`<li>${source}</li>`)}</ul>`}
+    <div class="card-actions">
+      <${ActionButton} class="primary" onAct=${answer("approve")}>${t("approval.once")}<//>
+      <${ActionButton} onAct=${answer("approve?session=true")}>${t("approval.session")}<//>
+      <${ActionButton} class="deny danger" onAct=${answer("deny")}>${t("approval.deny")}<//>
+      <small>${t("approval.expires", { when: relative(expires) })}</small>
+    </div>
+  </section>`;
+}
+
+/** A question of the agent; its options are buttons, and any other answer is written below. */
+export function QuestionCard({ call, onAnswer }) {
+  const [answer, setAnswer] = useState(null);
+  const [error, setError] = useState(null);
+  const { question = "", options } = call.arguments ?? {};
+  const given = call.answer ?? answer;
+  const give = async (option) => {
+    setAnswer(option);
+    setError(null);
+    try {
+      await onAnswer(option);
+    } catch (caught) {
+      setAnswer(null);
+      setError(caught);
+    }
+  };
+  return html`<section class="card question" role="group" aria-label=${t("question.title")}>
+    <h3>${question}</h3>
+    ${Array.isArray(options) && html`<div class="card-actions">${options.map(
+      (option) => html`<button type="button" class=${`button ${given === option ? "chosen" : ""}`} disabled=${Boolean(given)} aria-pressed=${given === option} onClick=${() => give(option)}>${option}</button>`,
+    )}</div>`}
+    <small>${given ? t("question.given", { answer: given }) : t("question.hint")}</small>
+    ${error && html`<p class="error-text" role="alert">${error.message}</p>`}
+  </section>`;
+}
+
+/** A question with the answer that it got. */
+export function AnsweredQuestion({ call }) {
+  return html`<div class="asked"><p>${call.arguments?.question ?? ""}</p><p class="user-text">${call.answer ?? call.result}</p></div>`;
+}

@@ -1,0 +1,185 @@
+// The conversations that this page has opened: loads them, follows their events, and sends messages.
+
+import * as api from "../api.js";
+import { createStore } from "../store.js";
+import { applyEvent, fromHistory, merge, newTurn, openQuestion } from "./turns.js";
+
+/** How long several reasons to load a conversation again are joined, in milliseconds. */
+const RELOAD_DELAY = 150;
+/** How many usages of turns are loaded with a conversation. */
+const USAGES = 200;
+
+/**
+ * @typedef {object} Conversation
+ * @property {"loading" | "ready" | "failed"} status
+ * @property {import("./turns.js").Turn[]} turns
+ * @property {Error | null} error
+ * @property {object | null} session what the gateway says of it; null while it is new
+ */
+
+const conversations = new Map();
+
+const empty = () => ({ status: "loading", turns: [], error: null, session: null });
+
+/** Returns the store of a conversation; null is the chat that has no message yet. */
+export function conversation(key) {
+  if (!conversations.has(key)) {
+    const store = createStore(key === null ? { ...empty(), status: "ready" } : empty());
+    conversations.set(key, { store, buffer: null, timer: null, run: 0 });
+  }
+  return conversations.get(key).store;
+}
+
+/** Loads a conversation. What happens while it loads is kept, and applied after what was loaded. */
+export async function load(key) {
+  if (key === null) return;
+  const store = conversation(key);
+  const entry = conversations.get(key);
+  const run = ++entry.run;
+  entry.buffer = [];
+  try {
+    const path = `/api/sessions/${api.segment(key)}`;
+    const [session, live, rows] = await Promise.all([
+      api.get(path).catch(ifMissing(null)),
+      api.get(`${path}/live`).catch(ifMissing({ turns: [], event: "" })),
+      api.get(`/api/turns?session=${api.segment(key)}&limit=${USAGES}`),
+    ]);
+    if (run !== entry.run) return;
+    const usages = new Map(rows.map((row) => [row.turn, row]));
+    const history = fromHistory(session?.messages ?? []);
+    store.set((state) => {
+      let turns = merge(state.turns, { history, live: live.turns, usages, deliveries: session?.deliveries ?? [] });
+      for (const { id, turn, event, at } of entry.buffer) {
+        if (!isContained(id, live.event)) turns = applyEvent(turns, turn, event, at);
+      }
+      return { ...state, status: "ready", error: null, session, turns };
+    });
+  } catch (error) {
+    if (run === entry.run) store.set((state) => ({ ...state, status: state.session ? "ready" : "failed", error }));
+  } finally {
+    if (run === entry.run) entry.buffer = null;
+  }
+}
+
+/** A session without a message yet is no error. */
+const ifMissing = (instead) => (error) => {
+  if (error.status === 404) return instead;
+  throw error;
+};
+
+/** Ids of events are a list's name and a number that grows in it. */
+function isContained(id, last = "") {
+  const [list, number] = id.split("-");
+  const [lastList, lastNumber] = last.split("-");
+  return list === lastList && Number(number) <= Number(lastNumber);
+}
+
+/** Loads a conversation again soon, if it is open somewhere on this page. */
+export function reloadSoon(key) {
+  const entry = conversations.get(key);
+  if (!entry || entry.timer !== null) return;
+  entry.timer = setTimeout(() => {
+    entry.timer = null;
+    load(key);
+  }, RELOAD_DELAY);
+}
+
+/** Loads all open conversations again: after events were lost. */
+export function reloadAll() {
+  for (const key of conversations.keys()) if (key !== null) reloadSoon(key);
+}
+
+/** Takes an event of a turn. */
+export function takeEvent(id, { session, turn, event }) {
+  const entry = conversations.get(session);
+  if (!entry) return;
+  const at = Date.now();
+  if (entry.buffer) entry.buffer.push({ id, turn, event, at });
+  entry.store.set((state) => ({ ...state, turns: applyEvent(state.turns, turn, event, at) }));
+  // The history has what events do not: the message itself, and which others were joined with it.
+  if (event.type === "done" || event.type === "error" || event.type === "started") reloadSoon(session);
+}
+
+function changeTurn(key, id, change) {
+  conversation(key).set((state) => ({ ...state, turns: state.turns.map((turn) => (turn.id === id ? { ...turn, ...change(turn) } : turn)) }));
+}
+
+function removeTurn(key, id) {
+  conversation(key).set((state) => ({ ...state, turns: state.turns.filter((turn) => turn.id !== id) }));
+}
+
+/**
+ * Sends a message. It is on the screen at once, under an id that this page made, so that a second try is no second message.
+ * @param {string | null} key the session; null begins a new chat
+ * @param {{content: string, attachments: import("./turns.js").Attachment[], agent?: string, model?: string}} message
+ * @param {(key: string) => void} onAccepted is called with the session's key
+ */
+export async function send(key, message, onAccepted = () => {}) {
+  const id = newId();
+  // The answer to a question belongs to the turn that asked.
+  const question = openQuestion(conversation(key).get().turns);
+  if (question && !message.content.startsWith("/")) {
+    const mark = (answer) => changeTurn(key, question.turn.id, (turn) => ({ parts: turn.parts.map((part) => (part.id === question.call.id ? { ...part, answer } : part)) }));
+    mark(message.content);
+    await post(key, id, message).catch((error) => {
+      mark(undefined);
+      throw error;
+    });
+    return;
+  }
+  const at = Date.now();
+  const turn = { ...newTurn(id, "sending"), users: [{ text: message.content, attachments: message.attachments, at }], at, begun: at, isLocal: true, message };
+  conversation(key).set((state) => ({ ...state, turns: [...state.turns, turn] }));
+  await deliver(key, turn, onAccepted);
+}
+
+/** Sends a message again that was not accepted, under the same id. */
+export async function sendAgain(key, turn, onAccepted) {
+  changeTurn(key, turn.id, () => ({ state: "sending", error: null }));
+  await deliver(key, turn, onAccepted);
+}
+
+async function deliver(key, turn, onAccepted) {
+  let accepted;
+  try {
+    accepted = await post(key, turn.id, turn.message);
+  } catch (error) {
+    changeTurn(key, turn.id, () => ({ state: "failed", error: error.message, cause: error }));
+    return;
+  }
+  const session = accepted.session;
+  removeTurn(key, turn.id);
+  const store = conversation(session);
+  if (key === null) store.set({ status: "ready" });
+  // Events of the turn may have come before this answer.
+  store.set((state) => {
+    const at = state.turns.findIndex((other) => other.id === accepted.id);
+    const queued = { ...turn, id: accepted.id, state: "queued", isLocal: false };
+    if (at < 0) return { ...state, turns: [...state.turns, queued] };
+    const known = state.turns[at];
+    return { ...state, turns: state.turns.with(at, { ...known, users: known.users.length > 0 ? known.users : turn.users, begun: turn.begun, at: turn.at }) };
+  });
+  onAccepted(session);
+  reloadSoon(session);
+}
+
+const post = (session, id, { content, attachments, agent, model }) =>
+  api.post("/api/chat", { session: session ?? undefined, content, files: attachments.map((file) => file.id), agent, model, id });
+
+/** Forgets a message that was not accepted. @returns {string} its text */
+export function takeBack(key, turn) {
+  removeTurn(key, turn.id);
+  return turn.message.content;
+}
+
+export const stop = (key) => api.post(`/api/sessions/${api.segment(key)}/stop`);
+
+/** Returns a random UUID, also where the browser offers none because the page came over plain HTTP. */
+function newId() {
+  if (crypto.randomUUID) return crypto.randomUUID();
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}

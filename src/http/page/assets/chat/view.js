@@ -1,0 +1,168 @@
+// The chat: the list of sessions, one conversation, and the composer.
+
+import * as api from "../api.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
+import { app, useResource, useStore } from "../store.js";
+import { navigate, replaceRoute } from "../route.js";
+import { ErrorNote, IconButton } from "../ui.js";
+import { Icon } from "../icons.js";
+import { t } from "../i18n.js";
+import { Composer, setDraft } from "./composer.js";
+import { AgentPicker } from "./picker.js";
+import { SessionList, SessionMenu, markSeen, titleOf, useSessions } from "./sessions.js";
+import { TurnView } from "./message.js";
+import { conversation, load, send, sendAgain, stop, takeBack } from "./conversations.js";
+import { isOpen } from "./turns.js";
+
+/** Older turns are shown on demand. */
+const PAGE = 40;
+/** The view follows new text when it is this near to the end, in pixels. */
+const NEAR_END = 80;
+
+export function ChatView({ id }) {
+  return html`<${SessionList} current=${id} /><${ConversationPane} key=${id ?? ""} id=${id} />`;
+}
+
+function ConversationPane({ id }) {
+  const state = useStore(conversation(id));
+  const approvals = useResource("/api/approvals", ["approvals"]);
+  const sessions = useSessions();
+  const agents = useResource("/api/agents");
+  const entry = sessions.data?.find((session) => session.session === id);
+  const [choice, setChoice] = useState({});
+  const [error, setError] = useState(null);
+  const [sent, setSent] = useState(0);
+  useEffect(() => void load(id), [id]);
+  useEffect(() => markSeen(id, entry?.updated_at), [id, entry?.updated_at]);
+  useEffect(() => {
+    document.title = entry ? `${titleOf(entry)} · daoyou` : "daoyou";
+  }, [entry]);
+
+  const actions = useMemo(() => {
+    const open = (session) => session !== id && replaceRoute("chat", session);
+    const write = async (content, attachments = []) => {
+      setError(null);
+      setSent((count) => count + 1);
+      await send(id, { content, attachments, ...choice }, open);
+      setChoice({});
+    };
+    return {
+      send: write,
+      resend: (turn) => sendAgain(id, turn, open),
+      takeBack: (turn) => setDraft(id, takeBack(id, turn)),
+      /** Goes back to the end of the turn before, and asks again. */
+      async retry(turn) {
+        const { turns } = conversation(id).get();
+        const before = turns.slice(0, turns.findIndex((other) => other.id === turn.id)).findLast((other) => !other.isLocal && !other.isExtra);
+        if (before) {
+          await api.post(`/api/turns/${before.id}/restore`);
+          await load(id);
+        }
+        await write(turn.users.map((user) => user.text).join("\n\n"), turn.users.flatMap((user) => user.attachments));
+      },
+      stop: () => stop(id).catch(setError),
+    };
+  }, [id, choice]);
+
+  const isRunning = state.turns.some(isOpen);
+  const waiting = (approvals.data ?? []).filter((approval) => approval.session === id);
+  const title = entry ? titleOf(entry) : t("chat.new");
+  return html`<section class="conversation" aria-label=${t("chat")}>
+    <header class="chat-head">
+      <${IconButton} class="only-narrow" icon="menu" label=${t("sessions")} aria-expanded=${false} onClick=${() => app.set({ sidebar: true })} />
+      <h1 title=${id ?? ""}>${title}</h1>
+      <${AgentPicker} choice=${choice} onChoose=${setChoice} session=${state.session ?? entry} agents=${agents.data?.agents ?? []} />
+      <${IconButton} class="only-narrow" icon="plus" label=${t("chat.new")} onClick=${() => navigate("chat")} />
+      ${entry && html`<${SessionMenu} session=${entry} />`}
+    </header>
+    ${state.status === "failed" && html`<${ErrorNote} error=${state.error} onRetry=${() => load(id)} />`}
+    ${state.turns.length === 0 && state.status === "ready"
+      ? html`<${Welcome} onPick=${actions.send} />`
+      : html`<${Turns} state=${state} approvals=${waiting} actions=${actions} sent=${sent} />`}
+    ${error && html`<${ErrorNote} error=${error} />`}
+    <${Composer} id=${id} isRunning=${isRunning} onSend=${actions.send} onStop=${actions.stop} />
+    <${Announcer} turns=${state.turns} />
+  </section>`;
+}
+
+function Welcome({ onPick }) {
+  const me = useStore(app, (state) => state.me);
+  const ideas = ["welcome.time", "welcome.files", "welcome.remind"];
+  return html`<div class="welcome">
+    <h2>${t("welcome", { name: me?.agent_name ?? "daoyou" })}</h2>
+    <p>${t("welcome.hint")}</p>
+    <div class="ideas">${ideas.map((idea) => html`<button type="button" class="button" onClick=${() => onPick(t(idea))}>${t(idea)}</button>`)}</div>
+  </div>`;
+}
+
+/** The turns in a box that scrolls. It follows new text only while the reader is at the end. */
+function Turns({ state, approvals, actions, sent }) {
+  const box = useRef(null);
+  const follows = useRef(true);
+  const [hasNew, setHasNew] = useState(false);
+  const [count, setCount] = useState(PAGE);
+  const { turns, session } = state;
+
+  const toEnd = () => {
+    follows.current = true;
+    setHasNew(false);
+    box.current.scrollTop = box.current.scrollHeight;
+  };
+  useLayoutEffect(() => {
+    if (follows.current) box.current.scrollTop = box.current.scrollHeight;
+    else setHasNew(true);
+  }, [turns, approvals.length]);
+  // Who sends a message wants to see it.
+  useLayoutEffect(() => void (sent > 0 && toEnd()), [sent]);
+  useEffect(() => {
+    const observer = new ResizeObserver(([{ target }]) => follows.current && (target.scrollTop = target.scrollHeight));
+    observer.observe(box.current);
+    return () => observer.disconnect();
+  }, []);
+  const onScroll = () => {
+    const { scrollTop, scrollHeight, clientHeight } = box.current;
+    follows.current = scrollHeight - scrollTop - clientHeight <= NEAR_END;
+    if (follows.current) setHasNew(false);
+  };
+  const shown = turns.slice(-count);
+  const lastId = turns.findLast((turn) => !turn.isLocal && !turn.isExtra)?.id;
+  const known = new Set(turns.map((turn) => turn.id));
+  // Approvals of sub-agents belong to turns that are not in this conversation.
+  const others = approvals.filter((approval) => !known.has(approval.turn));
+  return html`<div class="turns-frame">
+    <div class="turns" ref=${box} onScroll=${onScroll} tabindex="0" role="log" aria-live="off" aria-label=${t("chat.messages")} aria-busy=${state.status === "loading"}>
+      <div class="column">
+        ${turns.length > count && html`<button type="button" class="button wide" onClick=${() => setCount(count + PAGE)}>${t("chat.earlier", { count: turns.length - count })}</button>`}
+        ${shown.map((turn) => html`
+          ${session?.summary && turn.id === session.summary.turn && html`<${SummaryMark} summary=${session.summary} />`}
+          <${TurnView} key=${turn.id} turn=${turn} isLast=${turn.id === lastId} actions=${actions} approvals=${approvals.filter((approval) => approval.turn === turn.id || (turn.id === lastId && others.includes(approval)))} />`)}
+      </div>
+    </div>
+    ${hasNew && html`<button type="button" class="pill" onClick=${toEnd}>${t("chat.newText")}<${Icon} name="down" size=${14} /></button>`}
+  </div>`;
+}
+
+/** Where older text was consolidated: the model reads a summary of what is above. */
+function SummaryMark({ summary }) {
+  const [isShown, setIsShown] = useState(false);
+  return html`<div class="summary-mark">
+    <button type="button" aria-expanded=${isShown} onClick=${() => setIsShown(!isShown)}>${t("chat.summary")}<${Icon} name=${isShown ? "down" : "right"} size=${14} /></button>
+    ${isShown && html`<p>${summary.text}</p>`}
+  </div>`;
+}
+
+/** Tells readers of the screen that an answer is complete, and what it says; not each token. */
+function Announcer({ turns }) {
+  const [text, setText] = useState("");
+  const open = useRef(new Set());
+  useEffect(() => {
+    for (const turn of turns) {
+      if (isOpen(turn)) open.current.add(turn.id);
+      else if (open.current.delete(turn.id)) {
+        const answer = turn.parts.findLast((part) => part.kind === "text")?.text ?? turn.error ?? "";
+        setText(t("chat.finished", { text: answer.slice(0, 500) }));
+      }
+    }
+  }, [turns]);
+  return html`<div class="visually-hidden" role="status" aria-live="polite">${text}</div>`;
+}

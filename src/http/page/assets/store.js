@@ -1,0 +1,111 @@
+// Observable state, and hooks that read it.
+
+import { useCallback, useEffect, useState } from "./lib.js";
+import * as api from "./api.js";
+
+/**
+ * A value that components subscribe to. `set` takes a patch of an object, or a function from the old state to the new one.
+ * @template T
+ * @param {T} initial
+ */
+export function createStore(initial) {
+  let state = initial;
+  const listeners = new Set();
+  return {
+    get: () => state,
+    set(change) {
+      const next = typeof change === "function" ? change(state) : { ...state, ...change };
+      if (next === state) return;
+      state = next;
+      for (const listener of [...listeners]) listener();
+    },
+    subscribe(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}
+
+/** Returns the selected part of a store, and renders again when that part is another one. */
+export function useStore(store, select = (state) => state) {
+  const [value, setValue] = useState(() => select(store.get()));
+  useEffect(() => {
+    const update = () => setValue(() => select(store.get()));
+    update();
+    return store.subscribe(update);
+  }, [store]);
+  return value;
+}
+
+/** What the whole page shares. `me` is null before the login and undefined before that is known. */
+export const app = createStore({
+  me: undefined,
+  connection: "connecting",
+  version: null,
+  started: null,
+  outdated: false,
+  sidebar: false,
+});
+
+// Resources: answers of GET requests, kept by path, so that a view that is opened again shows its last state at once.
+
+const resources = new Map();
+
+function resource(path) {
+  let entry = resources.get(path);
+  if (!entry) {
+    entry = { store: createStore({ data: undefined, error: null, loading: false }), whats: [], users: 0, run: 0 };
+    resources.set(path, entry);
+  }
+  return entry;
+}
+
+async function load(path) {
+  const entry = resource(path);
+  const run = ++entry.run;
+  entry.store.set({ loading: true });
+  try {
+    const data = await api.get(path);
+    if (run === entry.run) entry.store.set({ data, error: null, loading: false });
+  } catch (error) {
+    if (run === entry.run) entry.store.set({ error, loading: false });
+  }
+}
+
+/**
+ * Returns the answer of `GET path`, which is asked again when the gateway says that one of `whats` changed.
+ * @param {string | null} path nothing is asked for null
+ * @param {string[]} whats kinds of the `changed` event
+ * @returns {{data: any, error: Error | null, loading: boolean, reload: () => Promise<void>}}
+ */
+export function useResource(path, whats = []) {
+  const entry = path === null ? NOTHING : resource(path);
+  const state = useStore(entry.store);
+  useEffect(() => {
+    if (path === null) return undefined;
+    entry.whats = whats;
+    entry.users += 1;
+    load(path);
+    return () => void (entry.users -= 1);
+  }, [path]);
+  const reload = useCallback(() => (path === null ? Promise.resolve() : load(path)), [path]);
+  // The hook's state belongs to the last path until its effect has run.
+  const current = entry.store.get();
+  return { ...(state === current ? state : current), reload };
+}
+
+const NOTHING = { store: createStore({ data: undefined, error: null, loading: false }) };
+
+/** Loads the resources on the screen again that `whats` concern; without `whats` all of them. Others are forgotten. */
+export function refresh(whats) {
+  for (const [path, entry] of resources) {
+    if (whats && !whats.some((what) => entry.whats.includes(what))) continue;
+    if (entry.users > 0) load(path);
+    else resources.delete(path);
+  }
+}
+
+/** Forgets everything that was loaded, for a logout. */
+export function forgetResources() {
+  resources.clear();
+}

@@ -1,0 +1,154 @@
+// Makes a job, in words or by fields, or changes one. The next times are shown before it is saved.
+
+import * as api from "../api.js";
+import { html, useEffect, useState } from "../lib.js";
+import { refresh, useResource } from "../store.js";
+import { address, navigate } from "../route.js";
+import { ActionButton, ViewHead, errorText } from "../ui.js";
+import { Icon } from "../icons.js";
+import { dateTime, relative } from "../format.js";
+import { t } from "../i18n.js";
+
+/** The preview is asked for after this silence, in milliseconds. */
+const DELAY = 400;
+const SCHEDULES = ["at", "every", "cron"];
+const DELIVERIES = ["always", "on_change", "when_asked"];
+const MISFIRES = ["once", "all", "skip"];
+
+/** Where the page gets what jobs send: a chat of its own. */
+const HERE = { channel: "page", chat_id: "jobs" };
+/** "Remind me to …" needs no model: the rest is the text of a reminder. */
+const REMINDER = /^(?:please )?remind me (?:to |that |about )?|^提醒我/i;
+
+/** What the form shows of a job. */
+function fieldsOf(job) {
+  const schedule = SCHEDULES.find((name) => (job.schedule ?? job)[name]) ?? "at";
+  const source = job.schedule ?? job;
+  const kind = job.kind ?? (job.prompt && !REMINDER.test(job.prompt) ? "prompt" : "message");
+  return {
+    name: job.name ?? "",
+    kind,
+    text: job.text ?? job.message ?? (job.prompt ?? "").replace(REMINDER, ""),
+    schedule,
+    when: source[schedule] ?? "",
+    tz: source.tz ?? "",
+    channel: job.channel ?? HERE.channel,
+    chat: job.chat_id ?? (job.channel ? "" : HERE.chat_id),
+    deliver: job.deliver ?? "always",
+    misfire: job.misfire ?? "once",
+  };
+}
+
+/** What the gateway takes. `rest` are fields of the job that the form does not show. */
+function jobOf(fields, rest) {
+  return {
+    ...rest,
+    ...(fields.name.trim() && { name: fields.name.trim() }),
+    [fields.kind]: fields.text.trim(),
+    [fields.schedule]: fields.when.trim(),
+    ...(fields.schedule === "cron" && fields.tz.trim() && { tz: fields.tz.trim() }),
+    channel: fields.channel,
+    ...(fields.chat.trim() && { chat_id: fields.chat.trim() }),
+    ...(fields.kind === "prompt" && { deliver: fields.deliver }),
+    misfire: fields.misfire,
+  };
+}
+
+/** The fields of an existing job that the form leaves as they are. */
+function restOf(job) {
+  if (!job) return {};
+  const kept = Object.fromEntries(["model", "agent", "stale_after", "jitter"].filter((key) => job[key]).map((key) => [key, job[key]]));
+  // A job without a session of its own runs in one that is named after it.
+  if (job.kind === "prompt" && job.session && !job.session.startsWith("cron:")) kept.session = job.session;
+  if (job.schedule?.at && !job.delete_after_run) kept.keep = true;
+  if (job.schedule?.anchor) kept.anchor = job.schedule.anchor;
+  return kept;
+}
+
+export function JobForm({ job }) {
+  const [words, setWords] = useState("");
+  const [fields, setFields] = useState(job ? fieldsOf(job) : null);
+  const [rest, setRest] = useState(restOf(job));
+  const fromWords = usePreview(job ? null : words.trim() && { text: words.trim() });
+  const schedule = fields && fields.when.trim() && { [fields.schedule]: fields.when.trim(), ...(fields.schedule === "cron" && fields.tz.trim() && { tz: fields.tz.trim() }) };
+  const preview = usePreview(schedule || null);
+  useEffect(() => {
+    if (!fromWords.answer) return;
+    const understood = fromWords.answer.job;
+    const { name: _n, prompt: _p, message: _m, at: _a, every: _e, cron: _c, tz: _t, channel: _ch, chat_id: _ci, deliver: _d, misfire: _f, ...others } = understood;
+    setRest(others);
+    setFields(fieldsOf(understood));
+  }, [fromWords.answer]);
+  const channels = useResource("/api/channels");
+  const targets = fields ? [...new Set([HERE.channel, fields.channel, ...(channels.data ?? []).map((channel) => channel.name)])] : [];
+  const set = (name) => (event) => setFields({ ...fields, [name]: event.target.value });
+  const save = async () => {
+    const body = jobOf(fields, rest);
+    const saved = job ? await api.patch(`/api/cron/${api.segment(job.id)}`, body) : await api.post("/api/cron", body);
+    refresh(["cron"]);
+    navigate("jobs", saved.id);
+  };
+  const canSave = fields && fields.text.trim() !== "" && fields.when.trim() !== "" && !preview.error;
+  return html`<div class="view narrow">
+    <a class="back" href=${job ? address("jobs", job.id) : address("jobs")}><${Icon} name="left" size=${16} />${job ? job.name : t("jobs")}</a>
+    <${ViewHead} title=${t(job ? "jobs.edit" : "jobs.add")} />
+    ${!job && html`<label class="field">${t("jobs.words")}
+      <input type="text" autofocus value=${words} placeholder=${t("jobs.words.example")} onInput=${(event) => setWords(event.target.value)} />
+      ${fromWords.error ? html`<span class="error-text" role="alert">${errorText(fromWords.error)}</span>` : html`<small>${t("jobs.words.hint")}</small>`}
+    </label>`}
+    ${!fields && html`<button type="button" class="button quiet" onClick=${() => setFields(fieldsOf({}))}>${t("jobs.byFields")}</button>`}
+    ${fields && html`<div class="form">
+      <fieldset class="choice"><legend>${t("jobs.kind")}</legend>${["message", "prompt"].map((kind) => html`<label><input type="radio" name="kind" value=${kind} checked=${fields.kind === kind} onChange=${set("kind")} />${t(`jobs.kind.${kind}`)}</label>`)}</fieldset>
+      <label class="field">${t(`jobs.text.${fields.kind}`)}<textarea rows="3" value=${fields.text} onInput=${set("text")}></textarea></label>
+      <div class="field-row">
+        <label class="field">${t("jobs.schedule")}<select value=${fields.schedule} onChange=${set("schedule")}>${SCHEDULES.map((name) => html`<option value=${name}>${t(`jobs.schedule.${name}`)}</option>`)}</select></label>
+        <label class="field grow">${t("jobs.when")}<input type="text" value=${fields.when} placeholder=${t(`jobs.when.${fields.schedule}`)} onInput=${set("when")} spellcheck="false" /></label>
+        ${fields.schedule === "cron" && html`<label class="field">${t("jobs.tz")}<input type="text" value=${fields.tz} placeholder="Europe/Berlin" onInput=${set("tz")} spellcheck="false" /></label>`}
+      </div>
+      <${Times} preview=${preview} />
+      <label class="field">${t("jobs.name")}<input type="text" value=${fields.name} onInput=${set("name")} /></label>
+      <details><summary>${t("jobs.more")}</summary>
+        <div class="field-row">
+          <label class="field">${t("jobs.target")}<select value=${fields.channel} onChange=${set("channel")}>${targets.map((name) => html`<option value=${name}>${name === HERE.channel ? t("jobs.target.page") : name}</option>`)}</select></label>
+          <label class="field">${t("jobs.chat")}<input type="text" value=${fields.chat} onInput=${set("chat")} spellcheck="false" /></label>
+        </div>
+        <div class="field-row">
+          ${fields.kind === "prompt" && html`<label class="field">${t("jobs.deliver")}<select value=${fields.deliver} onChange=${set("deliver")}>${DELIVERIES.map((name) => html`<option value=${name}>${t(`jobs.deliver.${name}`)}</option>`)}</select></label>`}
+          <label class="field">${t("jobs.misfire")}<select value=${fields.misfire} onChange=${set("misfire")}>${MISFIRES.map((name) => html`<option value=${name}>${t(`jobs.misfire.${name}`)}</option>`)}</select></label>
+        </div>
+      </details>
+      <div class="form-actions"><a class="button" href=${address("jobs")}>${t("cancel")}</a>${canSave && html`<${ActionButton} class="primary" onAct=${save}>${t("save")}<//>`}</div>
+    </div>`}
+  </div>`;
+}
+
+function Times({ preview: { answer, error } }) {
+  if (error) return html`<p class="error-text" role="alert">${errorText(error)}</p>`;
+  if (!answer) return html`<div class="times reserved"></div>`;
+  return html`<div class="times reserved"><h2 class="group-title">${t("jobs.next")}${answer.when && `: ${answer.when}`}</h2><ol>${answer.next.map((at) => html`<li><time datetime=${at}>${dateTime(at)}</time> <small>${relative(at)}</small></li>`)}</ol></div>`;
+}
+
+/** Returns what the gateway makes of a schedule, a moment after the last change; nothing is asked for null. */
+function usePreview(request) {
+  const [state, setState] = useState({ answer: null, error: null });
+  const key = request ? JSON.stringify(request) : "";
+  useEffect(() => {
+    if (key === "") {
+      setState({ answer: null, error: null });
+      return undefined;
+    }
+    const abort = new AbortController();
+    const timer = setTimeout(async () => {
+      try {
+        setState({ answer: await api.post("/api/cron/preview", JSON.parse(key), { signal: abort.signal }), error: null });
+      } catch (error) {
+        if (error.name !== "AbortError") setState({ answer: null, error });
+      }
+    }, DELAY);
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [key]);
+  return state;
+}

@@ -1,0 +1,78 @@
+// A conversation: an answer that streams, thinking, two calls side by side, the timeline, commands, and what can be done with a session.
+
+import { assert, login, say, story, until, waitIdle, waitText } from "./support.mjs";
+
+await story(async ({ page }) => {
+  await login(page);
+  await say(page, "look around");
+  // The message is there at once, and once.
+  assert.equal(await page.locator(".user-text", { hasText: "look around" }).count(), 1);
+  // The answer grows.
+  const lengths = new Set();
+  await page.locator(".tool").nth(1).waitFor();
+  while (!(await page.locator(".turns").innerText()).includes("42。")) lengths.add((await page.locator(".turns").innerText()).length);
+  assert.ok(lengths.size > 3, `the answer streams: ${[...lengths]}`);
+  await waitIdle(page);
+  const tools = page.locator(".tool");
+  assert.deepEqual(await tools.locator(".tool-name").allInnerTexts(), ["list_dir", "read_file"]);
+  assert.deepEqual(await tools.locator(".tool-state").evaluateAll((all) => all.map((one) => one.ariaLabel ?? one.getAttribute("aria-label"))), ["done", "done"]);
+  await tools.nth(1).locator(".tool-head").click();
+  await tools.nth(1).getByText("AGENTS.md").last().waitFor();
+  const thinking = page.locator(".thinking-head");
+  assert.match(await thinking.innerText(), /^Thought/);
+  assert.equal(await page.getByText("two things at once").count(), 0, "thinking is folded");
+  await thinking.click();
+  await waitText(page, "two things at once");
+  await page.locator(".prose table td", { hasText: "745 B" }).waitFor();
+  await page.locator(".code-block .code-keyword", { hasText: "fn" }).waitFor();
+  assert.equal(await page.locator(".user-text", { hasText: "look around" }).count(), 1, "no double");
+
+  // A reload shows the same.
+  await page.reload();
+  await waitText(page, "42。");
+  assert.equal(await page.locator(".tool").count(), 2);
+  await page.locator(".turn-facts").click();
+  await page.locator(".timeline .step").nth(4).waitFor();
+  await page.locator(".step-head").first().click();
+  await page.getByText("Runtime Context").first().waitFor();
+  await page.goBack();
+
+  // A command is answered without a model.
+  await page.locator("#composer").fill("/sta");
+  await page.getByRole("option", { name: "/status" }).waitFor();
+  await page.keyboard.press("Tab");
+  assert.equal(await page.locator("#composer").inputValue(), "/status ");
+  await page.keyboard.press("Enter");
+  await waitText(page, "is up for");
+  await page.locator(".user-text", { hasText: "/status" }).waitFor();
+
+  // Stop.
+  await say(page, "slow");
+  await waitText(page, "Paragraph 1.");
+  await page.keyboard.press("Escape");
+  await waitIdle(page);
+  assert.ok(!(await page.locator(".turns").innerText()).includes("Paragraph 30."), "it was stopped");
+
+  // Rename, search, fork, delete.
+  await page.getByRole("button", { name: "Session menu" }).click();
+  await page.getByRole("menuitem", { name: "Rename" }).click();
+  await page.getByLabel("Title").fill("Door colours");
+  await page.keyboard.press("Enter");
+  await page.locator(".chat-head h1", { hasText: "Door colours" }).waitFor();
+  await page.getByRole("searchbox", { name: "Search" }).fill("door col");
+  await page.locator("a.session", { hasText: "Door colours" }).waitFor();
+  await page.getByRole("searchbox", { name: "Search" }).fill("");
+  const before = page.url();
+  await page.locator(".turn").first().hover();
+  await page.locator(".turn").first().getByRole("button", { name: "Fork" }).click();
+  await until(page, "the fork", (old) => location.href !== old, before);
+  await waitText(page, "42。");
+  assert.equal(await page.getByText("Paragraph 1.").count(), 0, "a fork ends with its turn");
+  await page.getByRole("button", { name: "Session menu" }).click();
+  await page.getByRole("menuitem", { name: "Delete" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await page.getByText("Ask something").waitFor();
+  await page.getByRole("link", { name: "New chat" }).click();
+  await say(page, "hello again");
+  await waitText(page, "echo: hello again");
+});

@@ -1,0 +1,42 @@
+// Files by button, by paste and by drag; a picture is shown, and a file that cannot be read by a browser is offered.
+
+import { assert, login, say, story, waitText } from "./support.mjs";
+
+/** A picture of one pixel. */
+const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/** Dispatches an event of the clipboard or a drag with a file. */
+function give(page, kind, name, type) {
+  return page.evaluate(
+    ({ kind, name, type, png }) => {
+      const bytes = Uint8Array.from(atob(png), (letter) => letter.charCodeAt(0));
+      const transfer = new DataTransfer();
+      transfer.items.add(new File([bytes], name, { type }));
+      const target = kind === "paste" ? document.getElementById("composer") : document.body;
+      const event = kind === "paste" ? new ClipboardEvent("paste", { clipboardData: transfer, bubbles: true, cancelable: true }) : new DragEvent(kind, { dataTransfer: transfer, bubbles: true, cancelable: true });
+      target.dispatchEvent(event);
+    },
+    { kind, name, type, png: PNG },
+  );
+}
+
+await story(async ({ page }) => {
+  await login(page);
+  await page.locator(".composer input[type=file]").setInputFiles({ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("some notes") });
+  await give(page, "paste", "pasted.png", "image/png");
+  await give(page, "dragover", "dropped.png", "image/png");
+  await page.getByText("Drop the files to attach them").waitFor();
+  await give(page, "drop", "dropped.png", "image/png");
+  await page.locator(".file-chip.ready").nth(2).waitFor();
+  await page.getByRole("button", { name: "Remove dropped.png" }).click();
+  assert.equal(await page.locator(".file-chips .file-chip").count(), 2);
+  await say(page, "here are files");
+  await waitText(page, "echo: here are files");
+  const check = async () => {
+    await page.locator(".user .file-chip", { hasText: "notes.txt" }).waitFor();
+    await page.waitForFunction(() => document.querySelector(".user img.thumbnail")?.naturalWidth === 1);
+  };
+  await check();
+  await page.reload();
+  await check();
+});
