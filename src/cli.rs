@@ -2,6 +2,7 @@
 
 mod agents;
 mod cron;
+mod init;
 mod mcp;
 mod memory;
 mod output;
@@ -20,6 +21,7 @@ use daoyou_channels::settings::Span;
 
 pub use agents::AgentsCommand;
 pub use cron::{CronAdd, CronCommand, CronJob};
+pub use init::InitArgs;
 pub use mcp::McpCommand;
 pub use memory::{MemoryCommand, MemoryOwner};
 pub use output::Output;
@@ -35,8 +37,8 @@ use crate::logging::{LogConfig, LogFormat};
 /// A self-hosted AI-assistant gateway that never loses a message.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "daoyou", version, arg_required_else_help = true, max_term_width = 100)]
-#[command(after_help = "Examples:\n  daoyou gateway    chat in the terminal\n  \
-                        daoyou doctor     check the set-up")]
+#[command(after_help = "Examples:\n  daoyou init       set up a model and channels\n  \
+                        daoyou gateway    chat in the terminal\n  daoyou doctor     check the set-up")]
 pub struct Cli {
     #[command(flatten)]
     pub globals: Globals,
@@ -78,6 +80,11 @@ pub enum Command {
                             daoyou agent -m 'And the newest of them?' --session cli:work --json\n  \
                             git diff | daoyou agent -m -")]
     Agent(AgentArgs),
+    /// Set up a model, channels and the service, and write config.toml
+    ///
+    /// It finds keys in the environment and a local Ollama, tests the model with a real call, and shows every change before it
+    /// writes it. With an existing configuration, only the answers change; comments and order stay.
+    Init(InitArgs),
     /// Print a link to the page that logs in once, within a minute, and open it in a browser if there is a display
     #[command(after_help = "Examples:\n  daoyou open\n  daoyou open --no-browser\n  daoyou open --json | jq -r .url")]
     Open(OpenArgs),
@@ -429,6 +436,7 @@ mod tests {
             "gateway",
             "chat",
             "agent",
+            "init",
             "doctor",
             "status",
             "cron",

@@ -50,6 +50,16 @@ impl HomeError {
     }
 }
 
+/// Returns a new secret: 256 random bits in hexadecimal.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub fn new_secret() -> io::Result<Secret> {
+    let mut bytes = [0; TOKEN_BYTES];
+    getrandom::fill(&mut bytes)?;
+    Ok(Secret::new(hex(&bytes)))
+}
+
 /// Returns true if an error says that nothing can be written for now: the disk is full or read-only.
 pub fn is_unwritable(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem)
@@ -257,9 +267,7 @@ impl Home {
             error,
             advice: "the home must be writable, with space left",
         };
-        let mut bytes = [0; TOKEN_BYTES];
-        getrandom::fill(&mut bytes).map_err(|error| wrong(error.into()))?;
-        let token = hex(&bytes) + "\n";
+        let token = new_secret().map_err(wrong)?.expose().to_owned() + "\n";
         let fresh = self.dir.join(format!("token.{}", &token[..16]));
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).and_then(|mut file| {
             file.write_all(token.as_bytes())?;

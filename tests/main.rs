@@ -44,6 +44,7 @@ mod fixtures;
 mod git;
 mod heartbeat;
 mod http_server;
+mod init;
 mod load;
 mod lsp;
 mod mcp;

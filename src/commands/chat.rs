@@ -13,7 +13,7 @@ use super::access::GatewayAccess;
 use super::environment::{CommandEnvironment, watch_signals};
 use crate::cli::ChatArgs;
 use crate::config::Config;
-use crate::gateway::{Gateway, Options, banner, language};
+use crate::gateway::{Gateway, Options, banner, language, names_no_model};
 use crate::home::Home;
 
 /// Chats through the running gateway, or in this process if none runs.
@@ -44,7 +44,7 @@ pub async fn run(args: &ChatArgs, environment: CommandEnvironment) -> anyhow::Re
             let workspace = home.workspace(&loaded.config.agent.workspace);
             let mut setup = terminal_setup(&home, &loaded.config, conversation, interrupt)?;
             setup.files = files;
-            setup.banner = banner(&model, &workspace, &setup);
+            setup.banner = banner(&model, &workspace, &setup, names_no_model(&loaded.config));
             let terminal = Terminal::new(setup, Arc::new(client.clone()), Arc::new(client), following);
             let left = terminal.run(shutdown).await?;
             Ok(if left == TerminalExit::Shutdown { CommandExit::Failed } else { CommandExit::Ok })

@@ -61,7 +61,7 @@ pub fn run(
     mut err: impl Write,
 ) -> io::Result<CommandExit> {
     if let ConfigCommand::Path { json } = command {
-        path(&named(globals, env).unwrap_or_else(|| home.config()), *json, out)?;
+        path(&path_of(globals, home, env), *json, out)?;
         return Ok(CommandExit::Ok);
     }
     let draft = read(globals, home, env);
@@ -102,6 +102,11 @@ pub fn run(
         (_, false) => writeln!(out, "{}", tr("ok", "配置正确"))?,
     }
     Ok(CommandExit::Ok)
+}
+
+/// Returns the path of the configuration file, which need not exist.
+pub fn path_of(globals: &Globals, home: &Home, env: &BTreeMap<String, String>) -> PathBuf {
+    named(globals, env).unwrap_or_else(|| home.config())
 }
 
 /// Returns the configuration file that the user named.

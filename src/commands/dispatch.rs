@@ -16,7 +16,7 @@ use super::environment::{CommandEnvironment, has_terminal};
 use super::output::print;
 use super::render::print_fields;
 use super::{
-    CommandExit, agent, backup, chat, cron, doctor, gateway, mcp, memory, output, page, render, service, sessions,
+    CommandExit, agent, backup, chat, cron, doctor, gateway, init, mcp, memory, output, page, render, service, sessions,
     skills, status, tools,
 };
 use crate::cli::{
@@ -53,20 +53,27 @@ pub fn run(cli: &Cli) -> anyhow::Result<CommandExit> {
         Command::Man { folder } => man(folder.as_deref(), output::stdout()),
         // It examines broken homes, so nothing is prepared.
         Command::Doctor(args) => in_runtime(doctor::run(*args, &cli.globals)),
+        Command::Init(args) => match in_runtime(init::run(args, &cli.globals)) {
+            Err(error) => report_faults(error),
+            exit => exit,
+        },
         _ => {
             let environment = match CommandEnvironment::new(cli)? {
                 Ok(environment) => environment,
                 Err(exit) => return Ok(exit),
             };
             match in_runtime(run_in_environment(cli, environment)) {
-                Err(error) => match error.downcast::<ConfigFaults>() {
-                    Ok(ConfigFaults(faults)) => Ok(super::config::report(&faults, output::stderr())?),
-                    Err(error) => Err(error),
-                },
+                Err(error) => report_faults(error),
                 exit => exit,
             }
         }
     }
+}
+
+/// Prints the faults of a configuration; any other error is returned.
+fn report_faults(error: anyhow::Error) -> anyhow::Result<CommandExit> {
+    let ConfigFaults(faults) = error.downcast()?;
+    Ok(super::config::report(&faults, output::stderr())?)
 }
 
 fn in_runtime(command: impl Future<Output = anyhow::Result<CommandExit>>) -> anyhow::Result<CommandExit> {
@@ -114,6 +121,7 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         | Command::Completions { .. }
         | Command::Config(_)
         | Command::Doctor(_)
+        | Command::Init(_)
         | Command::Man { .. }
         | Command::Restore(_)
         | Command::Service(_) => Ok(CommandExit::Usage),

@@ -18,6 +18,7 @@ mod cron;
 mod dispatch;
 mod doctor;
 mod gateway;
+mod init;
 mod mcp;
 mod mcp_bridge;
 mod memory;

@@ -85,6 +85,19 @@ fn run_to(command: &ServiceCommand, globals: &Globals, mut out: &mut impl Write)
     }
 }
 
+/// Returns the systemd instance that can run a gateway in `home`; `None` if there is none.
+pub fn scope_for(home: &Home) -> Option<ServiceScope> {
+    // sd_booted(3)
+    if !Path::new("/run/systemd/system").is_dir() {
+        return None;
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root && home.dir() != Path::new(SYSTEM_HOME) {
+        return None;
+    }
+    Some(ServiceScope { user: !is_root, system: is_root })
+}
+
 /// The systemd of the system or of the user, and its unit.
 struct ServiceTarget {
     is_system: bool,

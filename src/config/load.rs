@@ -21,6 +21,9 @@ use crate::home::expand;
 /// The largest configuration file, in bytes: a configuration has some hundred lines, so a larger file is a wrong path.
 const MAX_BYTES: u64 = 1_000_000;
 
+/// The mode with which a draft will be written.
+const PRIVATE: u32 = 0o600;
+
 /// The configuration file to read.
 #[derive(Clone, Copy, Debug)]
 pub enum ConfigSource<'a> {
@@ -28,6 +31,16 @@ pub enum ConfigSource<'a> {
     IfPresent(&'a Path),
     /// A file that the user named.
     Required(&'a Path),
+    /// A text that is not in the file at this path yet.
+    Draft { path: &'a Path, text: &'a str },
+}
+
+impl<'a> ConfigSource<'a> {
+    fn path(self) -> &'a Path {
+        match self {
+            Self::IfPresent(path) | Self::Required(path) | Self::Draft { path, .. } => path,
+        }
+    }
 }
 
 /// A configuration that was read and checked.
@@ -127,7 +140,7 @@ pub fn load(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> Result<
 /// Reads the file, overrides it by the environment (`DAOYOU_AGENT__MODEL` is `agent.model`, `DAOYOU_LOG` is `log.level`),
 /// resolves the secrets and checks everything.
 pub fn read(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> ConfigDraft {
-    let (ConfigSource::IfPresent(path) | ConfigSource::Required(path)) = source;
+    let path = source.path();
     let base = path.parent().unwrap_or(Path::new(""));
     let mut reader = ConfigReader::new(SecretResolver { env, base });
     let mut read = None;
@@ -245,7 +258,10 @@ enum ReadFailure {
 
 /// Returns the text of the file and its mode.
 fn read_file(source: ConfigSource<'_>) -> Result<(String, u32), ReadFailure> {
-    let (ConfigSource::IfPresent(path) | ConfigSource::Required(path)) = source;
+    if let ConfigSource::Draft { text, .. } = source {
+        return Ok((text.to_owned(), PRIVATE));
+    }
+    let path = source.path();
     let wrong = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => ReadFailure::Missing,
         _ => ReadFailure::Wrong(None, format!("cannot be read: {error}")),

@@ -33,7 +33,7 @@ use crate::cron::{CronHandle, CronService, JobService};
 use crate::home::{Home, HomeLock};
 use crate::http::{self, AppState, Authenticator, BoundListener, PageFolders, PageHub, Server};
 use crate::live::Live;
-use crate::llm::Models;
+use crate::llm::{Models, OFFLINE};
 use crate::memory::MemoryService;
 use crate::metrics::Metrics;
 use crate::profiles::AgentDirectory;
@@ -104,6 +104,9 @@ impl Gateway {
             build_agent(&home, loaded, workspace, models, options.only_session.clone()).await?;
 
         let (directory, cli) = terminals(options.terminal, &bus, &runtime, &fixed.workspace).await?;
+        if !is_alone && names_no_model(config) && models_are_missing(&runtime).await {
+            tracing::warn!("no model is set up, so the built-in responder answers: connect one with `daoyou init`");
+        }
         let trust = {
             let runtime = runtime.clone();
             TrustLists::following(move || runtime.get().trust.clone())
@@ -193,7 +196,9 @@ async fn terminals(
     let models = runtime.part(|runtime| &runtime.models);
     let directory = Arc::new(GatewayDirectory { store: bus.store().clone(), models });
     let cli = Arc::new(CliChannel::new(match terminal {
-        Some(terminal) => Some(with_banner(terminal, directory.clone(), workspace).await?),
+        Some(terminal) => {
+            Some(with_banner(terminal, directory.clone(), workspace, names_no_model(&runtime.get().config)).await?)
+        }
         None => None,
     }));
     let terminals = Arc::downgrade(&cli);
@@ -206,20 +211,38 @@ async fn with_banner(
     terminal: TerminalSetup,
     directory: Arc<GatewayDirectory>,
     workspace: &Path,
+    is_automatic: bool,
 ) -> anyhow::Result<TerminalSetup> {
     let model = match (directory.model(&terminal.conversation).await, &terminal.conversation.model) {
         (Err(error), Some(wanted)) => bail!("the model {wanted} cannot be used: {error}"),
         (model, _) => model,
     };
-    let banner = banner(&model, workspace, &terminal);
+    let banner = banner(&model, workspace, &terminal, is_automatic);
     Ok(TerminalSetup { banner, directory, ..terminal })
 }
 
-/// Returns the text above the first prompt.
-pub fn banner(model: &Result<String, String>, workspace: &Path, terminal: &TerminalSetup) -> String {
+/// Returns true if the configuration leaves the choice of the model to what is found.
+pub fn names_no_model(config: &Config) -> bool {
+    matches!(config.agent.model.as_str(), "" | "auto")
+}
+
+/// Returns true if the built-in responder is all that was found.
+async fn models_are_missing(runtime: &Live<Runtime>) -> bool {
+    let models = runtime.get().models.models.clone();
+    models.resolve("auto").await.is_ok_and(|choice| choice.provider.name() == OFFLINE)
+}
+
+/// Returns the text above the first prompt. `is_automatic`: the configuration names no model.
+pub fn banner(
+    model: &Result<String, String>,
+    workspace: &Path,
+    terminal: &TerminalSetup,
+    is_automatic: bool,
+) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let key = terminal.conversation.key();
     let is_zh = terminal.language == Language::Zh;
+    let is_missing = is_automatic && model.as_ref().is_ok_and(|model| model == OFFLINE);
     let model = match model {
         Ok(model) => model.clone(),
         Err(error) if is_zh => format!("无（{error}）"),
@@ -240,7 +263,12 @@ pub fn banner(model: &Result<String, String>, workspace: &Path, terminal: &Termi
         files => parts.push(format!("{files} files")),
     }
     let hint = if is_zh { "/help 列出命令，/exit 离开。" } else { "/help lists the commands, /exit leaves." };
-    format!("{}\n{hint}", parts.join(" · "))
+    let set_up = match (is_missing, is_zh) {
+        (false, _) => "",
+        (true, false) => "\nNo model is set up yet: `daoyou init` connects one.",
+        (true, true) => "\n尚未设置模型：运行 `daoyou init` 连接模型。",
+    };
+    format!("{}{set_up}\n{hint}", parts.join(" · "))
 }
 
 /// Returns the limits of the server. Imports, clients of `/v1` and webhooks may send larger bodies than other routes; the server rejects what

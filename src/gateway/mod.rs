@@ -17,14 +17,16 @@ mod run;
 mod runtime;
 mod service_manager;
 mod settings;
+mod setup;
 mod skills;
 mod trash;
 mod upkeep;
 mod watchdog;
 
+pub use crate::locale::LocaleSetting;
 pub use crate::mcp::{ImportedServer, import_servers};
 pub use crate::skills::{ReviewedFileKind, SkillCandidate, SkillProblem, SkillReview, check_skills};
-pub use build::{Gateway, Options, banner};
+pub use build::{Gateway, Options, banner, names_no_model};
 pub use check::check;
 pub use inspect::format_age;
 pub use offline_store::{
@@ -35,5 +37,6 @@ pub use read_only::{GatewayStart, serve};
 pub use reload::{ConfigLoader, ReloadSource};
 pub use run::supervise_command;
 pub use settings::{language, timezone};
+pub use setup::{ServiceOffer, SetupTest, service_offers};
 pub use skills::{FoundSkills, SkillInstaller};
 pub use trash::{empty_trash, list_trash, restore_trash};

@@ -223,6 +223,18 @@ pub(super) fn configured(
     Ok(ProviderEntry { assumed, ..entry })
 }
 
+impl KnownService {
+    /// Returns the environment variable that holds a key of this service.
+    pub fn key_variable(&self, env: &impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+        key_in_environment(self, env).map(|(variable, _)| variable)
+    }
+
+    /// Returns the address in the environment that replaces the usual one.
+    pub fn moved_address(&self, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
+        base_in_environment(self, env).map(|(_, url)| url)
+    }
+}
+
 /// Returns the variable that gives the address of a service, and its value.
 fn base_in_environment(
     service: &KnownService,
@@ -257,6 +269,6 @@ fn has_same_host(one: &str, other: &str) -> bool {
 }
 
 /// Returns false for embedding models, which model servers list among the others.
-pub(super) fn is_chat_model(name: &str) -> bool {
+pub fn is_chat_model(name: &str) -> bool {
     !name.contains("embed") && !name.contains("bge-")
 }

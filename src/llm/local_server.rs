@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use reqwest::Url;
 use serde_json::Value;
+use tokio::time::timeout;
 
-use super::remote::{ClientProfile, HttpClients, read_capped};
+use super::ProviderKind;
+use super::remote::{ClientProfile, HttpClients, base, read_capped};
 
 /// Deadline for finding a model server on this machine.
 pub(super) const LOCAL_DEADLINE: Duration = Duration::from_millis(300);
@@ -22,6 +24,12 @@ pub(super) enum LocalModel {
     Nothing,
     /// Its first chat model.
     First(String),
+}
+
+/// Returns the names of the models of an Ollama at `address`; `None` if none answers there.
+pub async fn installed_models(address: &str) -> Option<Vec<String>> {
+    let base = base(address, ProviderKind::Openai).ok()?;
+    timeout(LOCAL_DEADLINE, ollama_models(&HttpClients::default(), &base)).await.ok().flatten()
 }
 
 /// Returns the names of all models; `None` if no Ollama answers.

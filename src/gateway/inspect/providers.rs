@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Inspector;
 use crate::llm::{
     CircuitState, KeySource, KnownService, LlmError, LlmErrorKind, ModelChoice, OFFLINE, ProviderProbe, SERVICES,
-    display_address, is_same_model, nearest,
+    display_address, is_chat_model, is_same_model, nearest,
 };
 use crate::query::{InspectError, ProbeScope};
 use crate::turn::token_budget::stated_limits;
@@ -159,6 +159,42 @@ impl Inspector {
         join_all(called).await.into_iter().flatten().collect()
     }
 
+    /// Returns the chat models that a service lists; none if it lists no models.
+    ///
+    /// # Errors
+    /// The service cannot be reached or refuses the key, as a finding.
+    pub async fn listed_models(&self, name: &str) -> Result<Vec<String>, Finding> {
+        let Some((_, provider)) = self.models.services().find(|(other, _)| *other == name) else {
+            return Ok(Vec::new());
+        };
+        let answer = provider.probe(PROBE_LIMIT).await;
+        match answer {
+            Ok(ProviderProbe { models: Ok(models), .. }) => {
+                Ok(models.into_iter().filter(|model| is_chat_model(model)).collect())
+            }
+            Ok(ProviderProbe { models: Err(_), status: 404 | 405, .. }) => Ok(Vec::new()),
+            other => Err(service_check(name, &other, None)),
+        }
+    }
+
+    /// Makes a trial call to `PROVIDER/MODEL`.
+    pub async fn trial_call(&self, wanted: &str) -> Finding {
+        let name = wanted.split('/').next().unwrap_or_default();
+        let called = [wanted.to_owned()];
+        let (answers, calls) = tokio::join!(self.probe_services(|other| other == name), self.call_models(&called));
+        match answers.get(name) {
+            Some(answer) => service_check(name, answer, calls_of(&calls, name).next()),
+            None if name == OFFLINE => Finding::ok(OFFLINE, "offline, the built-in responder"),
+            None => Finding::fail(name, "it is not set up", "`daoyou models` lists what there is"),
+        }
+    }
+
+    /// Returns the address at which a service is asked.
+    pub fn asked_address(&self, name: &str) -> Option<String> {
+        let (_, provider) = self.models.services().find(|(other, _)| *other == name)?;
+        Some(display_address(provider.chat_url()))
+    }
+
     /// Checks the model in use and its fallbacks, each configured service, and the clock.
     pub(super) async fn provider_checks(&self) -> Vec<Finding> {
         let resolved = self.models.resolve(&self.config.agent.model).await;
@@ -206,7 +242,7 @@ impl Inspector {
                 Finding::warn(
                     NAME,
                     "no model service is set up: auto takes the built-in offline responder",
-                    "start the gateway with a key such as OPENAI_API_KEY in its environment, or add [providers.NAME] to config.toml",
+                    "daoyou init connects a model",
                 )
             } else {
                 Finding::ok(NAME, "offline, the built-in responder")

@@ -16,6 +16,7 @@ pub(super) mod notes;
 mod provider;
 mod serialized_tools;
 
+pub(super) use address::base;
 pub(crate) use address::display_address;
 pub(super) use attempt_error::{AttemptError, shorten};
 #[cfg(any(test, fuzzing))]

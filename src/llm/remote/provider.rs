@@ -133,6 +133,11 @@ impl RemoteProvider {
         &self.base_url
     }
 
+    /// Returns the address of chats.
+    pub fn chat_url(&self) -> &Url {
+        &self.chat_url
+    }
+
     /// Returns the names of the service's models within `deadline`; asked once, without retries.
     pub async fn models(&self, deadline: Duration) -> Result<Vec<String>, LlmError> {
         self.list_models(Instant::now() + deadline).await.map_err(|fault| self.error(fault))

@@ -1,0 +1,185 @@
+//! The channels of `daoyou init`: e-mail and a webhook, each with its test.
+
+use daoyou_channels::email::is_address;
+use daoyou_channels::email::presets::preset_for_address;
+
+use super::edit::SecretValue;
+use super::prompts::Prompts;
+use super::{Comment, Setup, print_faults, report};
+use crate::commands::output::{print_note, tr};
+use crate::gateway::SetupTest;
+use crate::home::new_secret;
+
+const CONSENT: Comment = Comment(
+    "The owner of the account agrees that its mail is read and answered.",
+    "账户的主人同意由道友读取并回复该邮箱的邮件。",
+);
+const ALLOW: Comment = Comment("Whose mail is answered.", "回复哪些人的邮件。");
+const TRUST: Comment = Comment(
+    "Senders are proven by DKIM and DMARC, which daoyou checks itself.",
+    "由道友自己用 DKIM 和 DMARC 核实发件人。",
+);
+const OWNER: Comment = Comment(
+    "Your own addresses: what comes from them may run commands and change files.",
+    "你自己的地址：来自这些地址的消息可以执行命令、修改文件。",
+);
+const VERIFY: Comment = Comment(
+    "How callers prove who they are; here: Authorization: Bearer SECRET.",
+    "调用方如何证明身份；此处为 Authorization: Bearer 密钥。",
+);
+
+/// What to do after the test of a channel.
+enum AfterTest {
+    Keep,
+    AskAgain,
+    LeaveOut,
+}
+
+impl Setup<'_> {
+    /// Offers e-mail, and tests it with a mail of the account to itself.
+    pub(super) async fn ask_email(&mut self, prompts: &Prompts) -> anyhow::Result<()> {
+        let question = tr("Set up e-mail?", "设置邮件渠道？");
+        if self.loaded.config.channels.email.enabled || !prompts.confirm(question, false)? {
+            return Ok(());
+        }
+        let original = self.edit.clone();
+        loop {
+            self.ask_mail_account(prompts)?;
+            print_note(tr(
+                "The test logs in at both servers and sends a mail from the account to itself.",
+                "测试会登录收发两个服务器，并从该邮箱给它自己发一封邮件。",
+            ));
+            match self.test_channel(prompts, "email").await? {
+                AfterTest::Keep => return Ok(()),
+                AfterTest::AskAgain => self.edit = original.clone(),
+                AfterTest::LeaveOut => {
+                    self.edit = original;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn ask_mail_account(&mut self, prompts: &Prompts) -> anyhow::Result<()> {
+        let address =
+            |text: &str| is_address(text).then_some(()).ok_or_else(|| tr("is no address", "不是邮箱地址").to_owned());
+        let host = |text: &str| {
+            (!text.is_empty()).then_some(()).ok_or_else(|| tr("a name is needed", "请填写服务器名").to_owned())
+        };
+        let account =
+            prompts.text(tr("Address of the assistant's own mailbox:", "助手自己的邮箱地址："), "", address)?;
+        let table = |key| ["channels", "email", key];
+        let edit = &mut self.edit;
+        edit.set(&table("enabled"), true, "");
+        match preset_for_address(&account) {
+            Some(preset) => print_note(format_args!("{}: {}", preset.name, tr(preset.advice_en, preset.advice_zh))),
+            None => {
+                let domain = account.rsplit_once('@').map_or("", |(_, domain)| domain);
+                let imap = prompts.text(tr("IMAP server:", "IMAP 服务器："), &format!("imap.{domain}"), host)?;
+                let smtp = prompts.text(tr("SMTP server:", "SMTP 服务器："), &format!("smtp.{domain}"), host)?;
+                edit.set(&table("imap_host"), imap, "");
+                edit.set(&table("smtp_host"), smtp, "");
+            }
+        }
+        let password = loop {
+            if let Some(password) = prompts.secret(tr("Password or app password:", "密码（授权码或应用专用密码）："))?
+            {
+                break password;
+            }
+        };
+        let own = prompts.text(
+            tr("Your own address, from which you write to it:", "你自己的邮箱地址（用它给助手写信）："),
+            "",
+            address,
+        )?;
+        let question = tr(
+            "Its mail is read and sent to the model, and answered. Do you agree?",
+            "该邮箱的邮件会被读取、发送给模型并得到回复。是否同意？",
+        );
+        let agrees = prompts.confirm(question, false)?;
+        edit.set(&table("address"), account, "");
+        edit.set(&table("consent_granted"), agrees, CONSENT.text());
+        edit.set_secret(&table("imap_password"), SecretValue::typed("mail.password", password), "");
+        edit.set(&table("trust"), "verify", TRUST.text());
+        edit.add_to_list(&table("allow_from"), &own, ALLOW.text());
+        edit.add_to_list(&["owner", "identities"], &format!("email:{own}"), OWNER.text());
+        Ok(())
+    }
+
+    /// Offers a webhook with a secret of its own.
+    pub(super) async fn ask_webhook(&mut self, prompts: &Prompts) -> anyhow::Result<()> {
+        if !prompts
+            .confirm(tr("Set up a webhook for scripts and other programs?", "为脚本和其他程序设置 webhook？"), false)?
+        {
+            return Ok(());
+        }
+        let known: Vec<String> = self.loaded.config.channels.webhook.keys().cloned().collect();
+        let check = |text: &str| {
+            let is_name = !text.is_empty()
+                && text.len() <= 60
+                && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+            match (is_name, known.iter().any(|name| name == text)) {
+                (false, _) => Err(tr("letters, digits, - and _", "只能用字母、数字、- 和 _").to_owned()),
+                (true, true) => Err(tr("there is one of this name", "已有同名的 webhook").to_owned()),
+                (true, false) => Ok(()),
+            }
+        };
+        let original = self.edit.clone();
+        loop {
+            let name = prompts.text(tr("Its name:", "名称："), "inbox", check)?;
+            let file = format!("webhook-{name}.secret");
+            let table = |key| ["channels", "webhook", name.as_str(), key];
+            self.edit.set(&table("verify"), "bearer", VERIFY.text());
+            self.edit.set_secret(&table("secret"), SecretValue::file(file.as_str(), new_secret()?), "");
+            match self.test_channel(prompts, &format!("webhook:{name}")).await? {
+                AfterTest::Keep => {
+                    let secret = self.edit.path().with_file_name(file);
+                    print_note(format_args!(
+                        "{}:\n  curl -s \"http://{}/webhook/{name}?wait=30\" -H \"Authorization: Bearer $(cat '{}')\" \\\n    \
+                         -H 'Content-Type: application/json' -d '{{\"content\": \"What time is it?\"}}'",
+                        tr("After the start it is called like this", "网关启动后这样调用"),
+                        self.loaded.config.gateway.listen,
+                        secret.display(),
+                    ));
+                    return Ok(());
+                }
+                AfterTest::AskAgain => self.edit = original.clone(),
+                AfterTest::LeaveOut => {
+                    self.edit = original;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Tests a channel, and asks what to do if that fails.
+    async fn test_channel(&mut self, prompts: &Prompts, name: &str) -> anyhow::Result<AfterTest> {
+        loop {
+            let is_good = match self.candidate() {
+                Ok(loaded) => {
+                    let test = SetupTest::new(&self.home, &loaded)?;
+                    report(&Self::until_interrupted(&mut self.interrupt, test.try_channel(name)).await??)?
+                }
+                Err(faults) => {
+                    print_faults(&faults);
+                    false
+                }
+            };
+            if is_good {
+                return Ok(AfterTest::Keep);
+            }
+            let entries = [
+                tr("try again", "重试"),
+                tr("answer the questions again", "重新填写"),
+                tr("keep it anyway", "仍然保存"),
+                tr("leave this channel out", "不设置这个渠道"),
+            ];
+            match prompts.select(tr("What now?", "接下来："), &entries.map(str::to_owned), 0)? {
+                0 => {}
+                1 => return Ok(AfterTest::AskAgain),
+                2 => return Ok(AfterTest::Keep),
+                _ => return Ok(AfterTest::LeaveOut),
+            }
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The model of `daoyou init`: which service, with which key, and a real call.
+
+use anyhow::bail;
+use daoyou_channels::{Finding, Severity};
+
+use super::edit::{ConfigEdit, SecretValue};
+use super::prompts::{Cancelled, Prompts};
+use super::{Comment, Setup, print_faults, report};
+use crate::commands::output::{print_note, tr};
+use crate::gateway::{ServiceOffer, SetupTest, service_offers};
+
+const MODEL: Comment = Comment(
+    "The model that answers: \"PROVIDER/MODEL\"; `daoyou models` lists what there is.",
+    "回答消息的模型：\"服务名/模型名\"；`daoyou models` 列出可用的服务和模型。",
+);
+const KEY: Comment = Comment(
+    "The key: \"env:NAME\" is an environment variable, \"file:PATH\" a file beside this one.",
+    "密钥：\"env:变量名\" 取自环境变量，\"file:路径\" 取自本文件旁的文件。",
+);
+const ADDRESS: Comment = Comment("The address of the service.", "服务的地址。");
+const KIND: Comment =
+    Comment("What it speaks: \"openai\" or \"anthropic\".", "服务的协议：\"openai\" 或 \"anthropic\"。");
+
+/// A model service, as it is to be written.
+#[derive(Clone, Default)]
+struct ServiceAnswer {
+    name: String,
+    /// The address, unless it is the known one.
+    base_url: Option<String>,
+    /// The protocol, unless it is the default.
+    kind: Option<&'static str>,
+    /// `None` leaves the key as it is.
+    key: Option<SecretValue>,
+    /// A known service that refuses calls without a key.
+    needs_key: bool,
+    /// The variables that usually hold its key.
+    key_variables: &'static [&'static str],
+    /// The model that is suggested; empty if none is known.
+    model: String,
+    /// The service at another address need not have the suggested model.
+    is_moved: bool,
+}
+
+impl ServiceAnswer {
+    fn of(offer: &ServiceOffer) -> Self {
+        let first = || offer.installed.as_ref().and_then(|models| models.first().cloned()).unwrap_or_default();
+        Self {
+            name: offer.name.to_owned(),
+            base_url: offer.is_moved.then(|| offer.base_url.clone()),
+            kind: None,
+            key: offer.key_variable.map(|variable| SecretValue::Variable(variable.to_owned())),
+            needs_key: !offer.is_local(),
+            key_variables: offer.key_variables,
+            model: if offer.usual_model.is_empty() { first() } else { offer.usual_model.to_owned() },
+            is_moved: offer.is_moved,
+        }
+    }
+
+    /// A service that is not known.
+    fn other(name: &str, base_url: &str) -> Self {
+        Self { name: name.to_owned(), base_url: Some(base_url.to_owned()), ..Self::default() }
+    }
+
+    fn write(&self, edit: &mut ConfigEdit) {
+        let table = ["providers", self.name.as_str()];
+        if let Some(kind) = self.kind {
+            edit.set(&[table[0], table[1], "kind"], kind, KIND.text());
+        }
+        if let Some(base_url) = &self.base_url {
+            edit.set(&[table[0], table[1], "base_url"], base_url.as_str(), ADDRESS.text());
+        }
+        if let Some(key) = &self.key {
+            edit.set_secret(&[table[0], table[1], "api_key"], key.clone(), KEY.text());
+        }
+        if !self.model.is_empty() {
+            edit.set(&["agent", "model"], self.wanted(), MODEL.text());
+        }
+    }
+
+    fn wanted(&self) -> String {
+        format!("{}/{}", self.name, self.model)
+    }
+}
+
+/// The next question about the model.
+#[derive(Clone, Copy)]
+enum ModelStep {
+    Service,
+    Key,
+    Model,
+    Test,
+    Done,
+}
+
+impl Setup<'_> {
+    /// Asks for service, key and model, until a real call succeeds or the user goes on without.
+    pub(super) async fn ask_model(&mut self, prompts: &Prompts) -> anyhow::Result<()> {
+        let before = self.loaded.config.agent.model.clone();
+        if !self.names_model() && !matches!(before.as_str(), "" | "auto") {
+            let question = format!("{}: {before}. {}", tr("The model is", "当前模型"), tr("Change it?", "要更换吗？"));
+            if !prompts.confirm(&question, false)? {
+                return Ok(());
+            }
+        }
+        let offers = Self::until_interrupted(&mut self.interrupt, service_offers(&self.env)).await?;
+        let original = self.edit.clone();
+        let (mut step, mut answer) = (ModelStep::Service, ServiceAnswer::default());
+        loop {
+            step = match step {
+                ModelStep::Service => {
+                    self.edit = original.clone();
+                    match self.ask_service_name(prompts, &offers)? {
+                        Some(chosen) => answer = chosen,
+                        None => return Ok(()),
+                    }
+                    ModelStep::Key
+                }
+                ModelStep::Key => {
+                    self.ask_key(prompts, &mut answer)?;
+                    ModelStep::Model
+                }
+                ModelStep::Model => self.ask_model_name(prompts, &mut answer).await?,
+                ModelStep::Test => self.ask_after_test(prompts, &answer).await?,
+                ModelStep::Done => return Ok(()),
+            };
+        }
+    }
+
+    fn names_model(&self) -> bool {
+        self.args.provider.is_some() || self.args.model.is_some() || self.args.base_url.is_some()
+    }
+
+    /// Returns the service; `None` to go on without a model.
+    fn ask_service_name(&self, prompts: &Prompts, offers: &[ServiceOffer]) -> anyhow::Result<Option<ServiceAnswer>> {
+        if self.names_model() {
+            return Ok(Some(self.named_service(offers)?));
+        }
+        let mut entries: Vec<String> = offers.iter().map(describe).collect();
+        entries.push(tr("another service, by its address", "其他服务（输入地址）").to_owned());
+        entries.push(
+            tr(
+                "none for now: the built-in responder, which is no language model",
+                "暂不设置：使用内置应答器（不是语言模型）",
+            )
+            .to_owned(),
+        );
+        let chosen = prompts.select(tr("Model service:", "模型服务："), &entries, 0)?;
+        if let Some(offer) = offers.get(chosen) {
+            return Ok(Some(ServiceAnswer::of(offer)));
+        }
+        if chosen > offers.len() {
+            return Ok(None);
+        }
+        let named = |text: &str| {
+            let is_name = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+            let is_free = is_name && !matches!(text, "auto" | "offline");
+            is_free.then_some(()).ok_or_else(|| tr("letters, digits, - and _", "只能用字母、数字、- 和 _").to_owned())
+        };
+        let name = prompts.text(tr("A name for it:", "给它起个名字："), "mine", named)?;
+        let address = |text: &str| {
+            let is_url = text.starts_with("http://") || text.starts_with("https://");
+            is_url
+                .then_some(())
+                .ok_or_else(|| tr("it begins with http:// or https://", "以 http:// 或 https:// 开头").to_owned())
+        };
+        let base_url = prompts.text(
+            tr("Its address, such as http://127.0.0.1:8000/v1:", "地址，例如 http://127.0.0.1:8000/v1："),
+            "",
+            address,
+        )?;
+        let kinds = [
+            tr("OpenAI (chat completions)", "OpenAI（chat completions）"),
+            tr("Anthropic (Messages)", "Anthropic（Messages）"),
+        ];
+        let kind = prompts.select(tr("It speaks like:", "协议："), &kinds.map(str::to_owned), 0)?;
+        Ok(Some(ServiceAnswer { kind: Some(["openai", "anthropic"][kind]), ..ServiceAnswer::other(&name, &base_url) }))
+    }
+
+    /// Asks for the key, unless it is in the environment.
+    fn ask_key(&self, prompts: &Prompts, answer: &mut ServiceAnswer) -> anyhow::Result<()> {
+        if let Some(SecretValue::Variable(variable)) = &answer.key {
+            let question = format!("{} {variable}{}", tr("Use the key in", "使用环境变量"), tr("?", " 中的密钥？"));
+            if prompts.confirm(&question, true)? {
+                return Ok(());
+            }
+        }
+        answer.key = None;
+        let configured = format!("providers.{}.api_key", answer.name);
+        let has_own = self.loaded.secrets().any(|(key, _)| key == configured);
+        if has_own && prompts.confirm(tr("Keep the key of config.toml?", "保留 config.toml 中的密钥？"), true)? {
+            return Ok(());
+        }
+        if !answer.needs_key && answer.base_url.is_none() {
+            return Ok(());
+        }
+        let optional = if answer.needs_key { "" } else { tr(" (empty: none)", "（可留空）") };
+        let question = format!("{} {}{optional}:", tr("Key of", "密钥："), answer.name);
+        loop {
+            match prompts.secret(&question)? {
+                Some(key) => answer.key = Some(SecretValue::typed(format!("{}.key", answer.name), key)),
+                None if answer.needs_key => continue,
+                None => {}
+            }
+            return Ok(());
+        }
+    }
+
+    /// Lists the models of the service, and asks for one.
+    async fn ask_model_name(&mut self, prompts: &Prompts, answer: &mut ServiceAnswer) -> anyhow::Result<ModelStep> {
+        answer.write(&mut self.edit);
+        let loaded = match self.candidate() {
+            Ok(loaded) => loaded,
+            Err(faults) => {
+                print_faults(&faults);
+                return if self.names_model() { Err(faults.into()) } else { Ok(ModelStep::Service) };
+            }
+        };
+        if let Some(model) = self.args.model.as_deref().filter(|_| self.args.provider.is_some()) {
+            model.clone_into(&mut answer.model);
+        } else {
+            let test = SetupTest::new(&self.home, &loaded)?;
+            let listed = match Self::until_interrupted(&mut self.interrupt, test.models(&answer.name)).await? {
+                Ok(listed) => listed,
+                Err(finding) => {
+                    print_failure(&finding, test.asked_address(&answer.name))?;
+                    let choices = [
+                        (tr("try again", "重试"), ModelStep::Model),
+                        (tr("another key", "换一个密钥"), ModelStep::Key),
+                        (tr("another service", "换一个服务"), ModelStep::Service),
+                        (tr("go on, and type the name of the model", "继续，手动输入模型名"), ModelStep::Test),
+                    ];
+                    match choose(prompts, &choices)? {
+                        ModelStep::Test => Vec::new(),
+                        other => return Ok(other),
+                    }
+                }
+            };
+            answer.model = ask_listed(prompts, listed, &answer.model)?;
+        }
+        answer.write(&mut self.edit);
+        Ok(ModelStep::Test)
+    }
+
+    /// Makes a real call, and asks what to do after a failure.
+    async fn ask_after_test(&mut self, prompts: &Prompts, answer: &ServiceAnswer) -> anyhow::Result<ModelStep> {
+        print_note(format_args!("{} {} …", tr("Asking", "正在测试"), answer.wanted()));
+        let test = SetupTest::new(&self.home, &self.candidate()?)?;
+        let finding = Self::until_interrupted(&mut self.interrupt, test.try_model(&answer.wanted())).await?;
+        if finding.state != Severity::Fail {
+            report(&[finding])?;
+            return Ok(ModelStep::Done);
+        }
+        print_failure(&finding, test.asked_address(&answer.name))?;
+        let choices = [
+            (tr("try again", "重试"), ModelStep::Test),
+            (tr("another model", "换一个模型"), ModelStep::Model),
+            (tr("another key", "换一个密钥"), ModelStep::Key),
+            (tr("another service", "换一个服务"), ModelStep::Service),
+            (tr("keep it anyway", "仍然保存"), ModelStep::Done),
+        ];
+        choose(prompts, &choices)
+    }
+
+    /// Takes the model of the options, or the first that is found.
+    pub(super) async fn take_model(&mut self) -> anyhow::Result<()> {
+        let before = &self.loaded.config;
+        let is_set = !matches!(before.agent.model.as_str(), "" | "auto") || !before.providers.is_empty();
+        if is_set && !self.names_model() && self.args.api_key_env.is_none() {
+            return Ok(());
+        }
+        let offers = Self::until_interrupted(&mut self.interrupt, service_offers(&self.env)).await?;
+        let ready = offers.iter().find(|offer| offer.is_ready());
+        let mut answer = match (self.names_model() || self.args.api_key_env.is_some(), ready) {
+            (true, _) => self.named_service(&offers)?,
+            (false, Some(offer)) => ServiceAnswer::of(offer),
+            (false, None) => {
+                print_note(tr(
+                    "no model was found: set a key such as OPENAI_API_KEY, or start Ollama, and run init again; until then the \
+                     built-in responder answers, which is no language model",
+                    "没有找到模型：请设置密钥（如 OPENAI_API_KEY）或启动 Ollama，然后再次运行 init；在此之前由内置应答器回答，它不是语言模型",
+                ));
+                return Ok(());
+            }
+        };
+        if answer.needs_key && answer.key.is_none() && !self.has_key(&answer.name) {
+            let variable = answer.key_variables.first().copied().unwrap_or_default();
+            bail!("{} needs a key: export {variable}, or name another variable with --api-key-env", answer.name);
+        }
+        answer.write(&mut self.edit);
+        let mut test = SetupTest::new(&self.home, &self.candidate()?)?;
+        if let Some(model) = self.args.model.as_deref().filter(|_| self.args.provider.is_some()) {
+            model.clone_into(&mut answer.model);
+        } else if self.args.model.is_none() && (answer.model.is_empty() || answer.is_moved) {
+            match Self::until_interrupted(&mut self.interrupt, test.models(&answer.name)).await? {
+                Ok(listed) if listed.contains(&answer.model) => {}
+                Ok(listed) if !listed.is_empty() => listed[0].clone_into(&mut answer.model),
+                Ok(_) if !answer.model.is_empty() => {}
+                Ok(_) => bail!("{} lists no models: name one with --model", answer.name),
+                Err(finding) => return failed(&finding, test.asked_address(&answer.name)),
+            }
+        }
+        answer.write(&mut self.edit);
+        test = SetupTest::new(&self.home, &self.candidate()?)?;
+        if self.args.no_test {
+            return Ok(());
+        }
+        let finding = Self::until_interrupted(&mut self.interrupt, test.try_model(&answer.wanted())).await?;
+        if finding.state == Severity::Fail {
+            return failed(&finding, test.asked_address(&answer.name));
+        }
+        report(&[finding]).map(drop)
+    }
+
+    fn has_key(&self, provider: &str) -> bool {
+        self.loaded.secrets().any(|(key, _)| key == format!("providers.{provider}.api_key"))
+    }
+
+    /// Returns the service that the options name.
+    ///
+    /// # Errors
+    /// The options name none, or a variable that is not set.
+    fn named_service(&self, offers: &[ServiceOffer]) -> anyhow::Result<ServiceAnswer> {
+        let (provider, model) = match (self.args.provider.as_deref(), self.args.model.as_deref()) {
+            (Some(provider), model) => (provider, model),
+            (None, Some(model)) => match model.split_once('/') {
+                Some((provider, model)) if !model.is_empty() => (provider, Some(model)),
+                _ => bail!("--model {model:?} names no service: write --model PROVIDER/MODEL, or add --provider NAME"),
+            },
+            (None, None) => {
+                let by_variable = |offer: &&ServiceOffer| {
+                    self.args.api_key_env.as_deref().is_some_and(|variable| offer.key_variables.contains(&variable))
+                };
+                match offers.iter().find(by_variable) {
+                    Some(offer) if self.args.base_url.is_none() => (offer.name, None),
+                    _ => bail!("the service has no name: add --provider NAME"),
+                }
+            }
+        };
+        let known = offers.iter().find(|offer| offer.name == provider);
+        let mut answer = match (known, &self.args.base_url) {
+            (Some(offer), _) => ServiceAnswer::of(offer),
+            (None, Some(base_url)) => ServiceAnswer::other(provider, base_url),
+            (None, None) if self.loaded.config.providers.contains_key(provider) => {
+                ServiceAnswer { name: provider.to_owned(), ..ServiceAnswer::default() }
+            }
+            (None, None) => bail!(
+                "{provider:?} is none of the known services, which `daoyou models` lists: add its address with --base-url URL"
+            ),
+        };
+        if let Some(base_url) = &self.args.base_url {
+            answer.base_url = Some(base_url.clone());
+            answer.is_moved = true;
+            // The key in the environment is for the usual address.
+            answer.needs_key = false;
+            answer.key = None;
+        }
+        if let Some(model) = model {
+            model.clone_into(&mut answer.model);
+        }
+        if let Some(variable) = &self.args.api_key_env {
+            if self.env.get(variable).is_none_or(|value| value.trim().is_empty()) {
+                bail!("the environment variable {variable} is not set: export {variable}=… first");
+            }
+            answer.key = Some(SecretValue::Variable(variable.clone()));
+        }
+        Ok(answer)
+    }
+}
+
+/// Asks for one of the listed models, or for a name.
+fn ask_listed(prompts: &Prompts, mut listed: Vec<String>, usual: &str) -> anyhow::Result<String> {
+    let question = tr("Model:", "模型：");
+    let named = |text: &str| {
+        let is_name = !text.is_empty() && !text.contains(char::is_whitespace);
+        is_name.then_some(()).ok_or_else(|| tr("a name without spaces", "模型名不能为空，也不能有空格").to_owned())
+    };
+    if listed.is_empty() {
+        return prompts.text(question, usual, named);
+    }
+    let first = listed.iter().position(|model| model == usual).unwrap_or_default();
+    listed.push(tr("another one, by its name", "其他（输入模型名）").to_owned());
+    let chosen = prompts.select(question, &listed, first)?;
+    if chosen + 1 == listed.len() { prompts.text(question, usual, named) } else { Ok(listed.swap_remove(chosen)) }
+}
+
+/// Describes a service in one line.
+fn describe(offer: &ServiceOffer) -> String {
+    let about = match (offer.key_variable, &offer.installed) {
+        (Some(variable), _) => format!("{} {variable}", tr("key found in", "密钥在环境变量")),
+        (None, Some(models)) if models.is_empty() => tr("runs here, without models", "在本机运行，尚无模型").to_owned(),
+        (None, Some(models)) => format!("{} ({})", tr("runs here", "在本机运行"), models.len()),
+        (None, None) if offer.is_local() => format!("{} {}", tr("local server at", "本地服务"), offer.base_url),
+        (None, None) => tr("needs a key", "需要密钥").to_owned(),
+    };
+    format!("{} – {about}", offer.name)
+}
+
+fn choose(prompts: &Prompts, choices: &[(&str, ModelStep)]) -> anyhow::Result<ModelStep> {
+    let mut entries: Vec<String> = choices.iter().map(|(label, _)| (*label).to_owned()).collect();
+    entries.push(tr("stop; nothing is written", "退出，不写入").to_owned());
+    let chosen = prompts.select(tr("What now?", "接下来："), &entries, 0)?;
+    choices.get(chosen).map(|(_, step)| *step).ok_or_else(|| Cancelled.into())
+}
+
+/// Prints a failed test, with the address that was asked.
+fn print_failure(finding: &Finding, asked: Option<String>) -> anyhow::Result<()> {
+    report(std::slice::from_ref(finding))?;
+    if let Some(address) = asked {
+        print_note(format_args!("      {}: {address}", tr("asked", "请求地址")));
+    }
+    Ok(())
+}
+
+fn failed(finding: &Finding, asked: Option<String>) -> anyhow::Result<()> {
+    print_failure(finding, asked)?;
+    bail!("the model did not answer, so nothing was written; --no-test writes it anyway")
+}
