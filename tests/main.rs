@@ -58,6 +58,7 @@ mod model_errors;
 mod model_faults;
 mod offline;
 mod old_store;
+mod openai_api;
 mod parallel;
 mod paths;
 mod postprocess;
