@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::RetryTable;
 use crate::event::EventSource;
 use crate::finding::Finding;
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Refusal};
 use crate::message::OutboundMessage;
 
 /// What follows for a message whose delivery was interrupted, so that its arrival is unknown.
@@ -74,6 +74,13 @@ pub enum SendError {
     /// The other side is away (a closed terminal). The message waits, without counting an attempt, for [`Channel::present`].
     #[error("the channel is away")]
     Away,
+}
+
+impl From<Refusal> for SendError {
+    /// The state of a message could not be read.
+    fn from(refusal: Refusal) -> Self {
+        Self::Retry { after: None, reason: refusal.to_string() }
+    }
 }
 
 /// A way to reach people.

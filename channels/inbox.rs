@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::message::{ErrorInfo, InboundMessage, SessionKey};
+use crate::message::{ErrorInfo, InboundMessage, OutboundMessage, SessionKey};
 
 /// The position up to which a channel has read a source, stored in the same commit as the message found there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,4 +170,12 @@ pub trait Inbox: Send + Sync {
 
     /// Waits until the message is done or dead, at most `limit`; returns its state then.
     async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal>;
+
+    /// Returns true if a message goes to the chat whose message its turn answers.
+    async fn is_for_asker(&self, message: &OutboundMessage) -> Result<bool, Refusal> {
+        let asked = self.state(&message.channel, &message.turn.to_string()).await?;
+        let own = SessionKey::of_chat(&message.channel, &message.chat_id);
+        // A conversation of another channel is named by its key.
+        Ok(asked.is_some_and(|asked| asked.session == own || asked.session.as_str() == message.chat_id))
+    }
 }

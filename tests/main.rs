@@ -59,6 +59,7 @@ mod model_errors;
 mod model_faults;
 mod offline;
 mod old_store;
+mod openai_api;
 mod page;
 mod parallel;
 mod paths;

@@ -1,7 +1,7 @@
 //! The channel: replies are picked up by the requests that wait for them.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,7 +12,7 @@ use super::routes;
 use crate::attachment_folder::AttachmentFolder;
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
-use crate::inbox::Refusal;
+use crate::inbox::{Inbox, Refusal};
 use crate::message::{OutboundMessage, TurnSettings};
 
 /// The channel's name.
@@ -57,6 +57,8 @@ pub struct ApiChannel {
     pub(super) gateway: Arc<dyn ApiGateway>,
     pub(super) files: Arc<AttachmentFolder>,
     retry: RetryTable,
+    /// Set at the start; it is the same at a later one.
+    inbox: OnceLock<Arc<dyn Inbox>>,
 }
 
 impl ApiChannel {
@@ -66,7 +68,8 @@ impl ApiChannel {
     /// The workspace cannot be opened.
     pub fn new(gateway: Arc<dyn ApiGateway>, workspace: &Path) -> std::io::Result<Self> {
         let files = Arc::new(AttachmentFolder::open(workspace, FILES)?);
-        Ok(Self { gateway, files, retry: RetryTable::new(vec![Duration::from_secs(1)]) })
+        let retry = RetryTable::new(vec![Duration::from_secs(1)]);
+        Ok(Self { gateway, files, retry, inbox: OnceLock::new() })
     }
 }
 
@@ -85,6 +88,7 @@ impl Channel for ApiChannel {
     }
 
     async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
+        let _ = self.inbox.set(context.inbox.clone());
         (context.started)();
         context.shutdown.cancelled().await;
         Ok(())
@@ -92,7 +96,11 @@ impl Channel for ApiChannel {
 
     /// What belongs to a request stays in the store, where the request finds it.
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
-        if message.context.is_picked_up {
+        let is_for_asker = match self.inbox.get() {
+            Some(inbox) if !message.context.is_picked_up => inbox.is_for_asker(message).await?,
+            _ => message.context.is_picked_up,
+        };
+        if is_for_asker {
             return Ok(Receipt::default());
         }
         let reason = "a client of /v1 gets answers to its own requests alone, and this is none".to_owned();

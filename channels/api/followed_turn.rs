@@ -62,6 +62,8 @@ pub(super) struct FollowedTurn {
     progress: TurnProgress,
     /// The number of messages of the turn that were shown.
     shown: usize,
+    /// The turn has sent a message that is not shown yet.
+    is_message_due: bool,
     /// The look at the message that is under way, and when it began.
     look: BoxFuture<'static, Result<Option<MessageState>, Refusal>>,
     began: Instant,
@@ -76,6 +78,7 @@ impl FollowedTurn {
         Self {
             progress: TurnProgress::new(setup.wants_reasoning),
             shown: 0,
+            is_message_due: false,
             look: look(&setup.inbox, setup.id),
             began: Instant::now(),
             waits_since: None,
@@ -112,11 +115,12 @@ impl FollowedTurn {
         if event.turn != self.setup.id {
             return Ok(());
         }
-        self.ready.extend(self.progress.apply(&event.event));
-        // The message was stored before its result was shown.
-        if matches!(&event.event, TurnEvent::ToolResult { name, success: true, .. } if name == MESSAGE_TOOL) {
+        // The message is stored after the result of its tool was shown, and before anything else happens.
+        if std::mem::take(&mut self.is_message_due) {
             self.show_messages().await?;
         }
+        self.is_message_due = matches!(&event.event, TurnEvent::ToolResult { name, .. } if name == MESSAGE_TOOL);
+        self.ready.extend(self.progress.apply(&event.event));
         Ok(())
     }
 

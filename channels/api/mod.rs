@@ -1,4 +1,4 @@
-//! The OpenAI-compatible API as a channel: `POST /v1/chat/completions` and `GET /v1/models`
+//! The OpenAI-compatible API as a channel: `POST /v1/chat/completions`, `POST /v1/responses` and `GET /v1/models`
 //! (<https://platform.openai.com/docs/api-reference/chat>). Any client of that API chats with the agent, whose own tools run inside.
 
 mod answer;
@@ -10,6 +10,7 @@ mod followed_turn;
 mod progress;
 mod repeats;
 mod request;
+mod responses;
 mod routes;
 
 pub use channel::{ApiChannel, ApiGateway, NAME, TurnReport};

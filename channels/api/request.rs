@@ -1,8 +1,11 @@
 //! Requests of clients, read from their bodies.
 
-use serde_json::Value;
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::content::{RequestFields, content, session_name, unsupported};
+use super::responses::message_of_response;
 use crate::attachment_folder::IncomingFile;
 use crate::http_error::HttpError;
 
@@ -10,6 +13,9 @@ use crate::http_error::HttpError;
 const MAX_FILES: usize = 20;
 /// The most bytes of the earlier messages that the model is given.
 const MAX_HISTORY: usize = 60_000;
+
+const TOOLS: &str =
+    "tools of clients are not supported: the agent runs its own tools; leave out \"tools\" and \"functions\"";
 
 /// A request, as far as it means something here.
 #[derive(Debug, Default, PartialEq)]
@@ -30,6 +36,8 @@ pub(super) struct ApiRequest {
     pub wants_reasoning: bool,
     /// The session that the body names.
     pub session: Option<String>,
+    /// The message whose session goes on, if the body names a response.
+    pub previous: Option<Uuid>,
 }
 
 /// A message of the conversation that a client keeps.
@@ -61,19 +69,72 @@ impl ApiRequest {
         let Some(Value::Array(messages)) = fields.get("messages") else {
             return Err(HttpError::bad_request("\"messages\" is missing, or is not an array"));
         };
+        request.read_messages("messages", messages)?;
+        Ok(request)
+    }
+
+    /// Reads the body of `POST /v1/responses`, as [`Self::parse_chat`] does.
+    ///
+    /// # Errors
+    /// As those of `parse_chat`.
+    pub fn parse_response(body: &Value) -> Result<Self, HttpError> {
+        let fields = RequestFields::of(body)?;
+        fields.refuse("tools", TOOLS)?;
+        fields.refuse("background", "\"background\" is not supported; a turn goes on when its client leaves")?;
+        fields.refuse("prompt", "stored prompts are not supported; send the text as \"instructions\"")?;
+        fields.refuse_format("text.format", fields.get("text").map(|text| &text["format"]))?;
+        let conversation = fields.get("conversation").map(|conversation| {
+            let name = conversation.as_str().or_else(|| conversation["id"].as_str());
+            session_name("\"conversation\"", name.unwrap_or_default())
+        });
+        let previous = fields
+            .text("previous_response_id")?
+            .map(|id| message_of_response(&id).ok_or_else(|| unknown_response(&id)));
+        let mut request = Self {
+            model: fields.text("model")?.unwrap_or_default(),
+            stream: fields.flag("stream")?,
+            session: conversation.transpose()?,
+            previous: previous.transpose()?,
+            instructions: fields.text("instructions")?.into_iter().collect(),
+            ..Self::default()
+        };
+        if request.session.is_some() && request.previous.is_some() {
+            return Err(HttpError::bad_request("\"conversation\" and \"previous_response_id\" exclude each other"));
+        }
+        match fields.get("input") {
+            Some(Value::Array(items)) => request.read_messages("input", items)?,
+            Some(text @ Value::String(_)) => {
+                let message = json!({ "role": "user", "content": text });
+                request.read_messages("input", &[message])?;
+            }
+            _ => return Err(HttpError::bad_request("\"input\" is missing, or is neither a text nor an array")),
+        }
+        Ok(request)
+    }
+
+    /// Reads the messages of the field `key`.
+    fn read_messages(&mut self, key: &str, messages: &[Value]) -> Result<(), HttpError> {
         let mut conversation = Vec::new();
         for (at, message) in messages.iter().enumerate() {
-            let read = request.read_message(message);
-            let read = read
-                .map_err(|wrong| HttpError { message: format!("messages[{at}] {}", wrong.message).into(), ..wrong });
+            let read = self.read_message(message);
+            let read =
+                read.map_err(|wrong| HttpError { message: format!("{key}[{at}] {}", wrong.message).into(), ..wrong });
             conversation.extend(read?);
         }
-        request.split(conversation)?;
-        Ok(request)
+        self.split(conversation)
     }
 
     /// Reads a message; instructions are kept apart.
     fn read_message(&mut self, message: &Value) -> Result<Option<ApiMessage>, HttpError> {
+        match message["type"].as_str() {
+            None | Some("message") => {}
+            // What the model thought is nothing that was said.
+            Some("reasoning") => return Ok(None),
+            Some(kind) => {
+                let kind: String = kind.chars().take(40).collect();
+                return Err(unsupported(format!("is of the type {kind:?}; only messages are taken")));
+            }
+        }
         let Some(role) = message["role"].as_str() else { return Err(HttpError::bad_request("has no \"role\"")) };
         if matches!(role, "tool" | "function") {
             return Err(unsupported(
@@ -155,12 +216,16 @@ impl ApiRequest {
     }
 }
 
+/// 404 for a response that is not one of this gateway.
+pub(super) fn unknown_response(id: &str) -> HttpError {
+    let message = format!("there is no response {id:.100?} here");
+    HttpError::new(StatusCode::NOT_FOUND, "previous_response_not_found", message)
+}
+
 /// Refuses what would be answered wrongly if it were ignored.
 fn check_supported(fields: &RequestFields<'_>) -> Result<(), HttpError> {
-    let tools =
-        "tools of clients are not supported: the agent runs its own tools; leave out \"tools\" and \"functions\"";
-    fields.refuse("tools", tools)?;
-    fields.refuse("functions", tools)?;
+    fields.refuse("tools", TOOLS)?;
+    fields.refuse("functions", TOOLS)?;
     fields.refuse("audio", "answers are text: leave out \"audio\"")?;
     fields.refuse("logprobs", "there are no \"logprobs\": an answer may come of several calls of a model")?;
     if fields.get("n").is_some_and(|n| *n != 1) {
@@ -175,8 +240,6 @@ fn check_supported(fields: &RequestFields<'_>) -> Result<(), HttpError> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn chat(messages: &Value) -> Value {
@@ -270,6 +333,46 @@ mod tests {
             let error = ApiRequest::parse_chat(&body).unwrap_err();
             assert!(error.code == code && error.message.contains(expected), "{body}: {error:?}");
             assert_eq!(error.status, 400);
+        }
+    }
+
+    #[test]
+    fn responses_take_a_text_or_messages() {
+        let response = Uuid::from_u128(7);
+        let id = format!("resp_{}", response.simple());
+        let plain = ApiRequest::parse_response(&json!({"input": "hi", "previous_response_id": id})).unwrap();
+        assert_eq!((plain.content.as_str(), plain.previous, plain.session), ("hi", Some(response), None));
+        let items = json!([
+            {"role": "user", "content": "blue"},
+            {"type": "reasoning", "summary": []},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "sky"}]},
+            {"role": "user", "content": [{"type": "input_text", "text": "red"}, {"type": "input_file", "filename": "a", "file_data": "aGk="}]},
+        ]);
+        let body = json!({"input": items, "instructions": "Rhyme.", "conversation": {"id": "work"}, "stream": true, "store": false});
+        let request = ApiRequest::parse_response(&body).unwrap();
+        assert_eq!((request.content.as_str(), request.session.as_deref(), request.stream), ("red", Some("work"), true));
+        assert_eq!((request.prompt().as_deref(), request.files.len()), (Some("Rhyme."), 1));
+        assert_eq!(request.history_text().as_deref(), Some("user: blue\n\nassistant: sky"));
+        for (key, value, code, expected) in [
+            ("input", json!(1), "bad_request", "\"input\""),
+            (
+                "input",
+                json!([{"type": "function_call_output", "output": "x"}]),
+                "unsupported",
+                "input[0] is of the type",
+            ),
+            ("tools", json!([{"type": "web_search"}]), "unsupported", "the agent runs its own tools"),
+            ("background", json!(true), "unsupported", "background"),
+            ("prompt", json!({"id": "p"}), "unsupported", "prompt"),
+            ("text", json!({"format": {"type": "json_schema"}}), "unsupported", "text.format"),
+            ("conversation", json!(7), "bad_request", "conversation"),
+            ("conversation", json!("work"), "bad_request", "exclude each other"),
+            ("previous_response_id", json!("resp_x"), "previous_response_not_found", "resp_x"),
+        ] {
+            let mut body = json!({"input": "hi", "previous_response_id": id});
+            body[key] = value;
+            let error = ApiRequest::parse_response(&body).unwrap_err();
+            assert!(error.code == code && error.message.contains(expected), "{body}: {error:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions` and `GET /v1/models`.
+//! `POST /v1/chat/completions`, `POST /v1/responses` and `GET /v1/models`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use super::content::session_name;
 use super::error::ApiFailure;
 use super::followed_turn::{FollowedTurn, FollowedTurnSetup};
 use super::repeats::{RepeatGuard, RequestIdentity};
-use super::request::ApiRequest;
+use super::request::{ApiRequest, unknown_response};
+use super::responses::ModelResponse;
 use crate::attachment_folder::{AttachmentFolder, IncomingFile};
 use crate::channel::ChannelContext;
 use crate::event::EventSource;
@@ -59,6 +60,7 @@ pub(super) fn routes(channel: &ApiChannel, context: &ChannelContext) -> Router {
         .route("/v1/models", get(models))
         .route("/v1/models/{*name}", get(model))
         .route("/v1/chat/completions", post(complete).layer(DefaultBodyLimit::max(BODY_LIMIT)))
+        .route("/v1/responses", post(respond).layer(DefaultBodyLimit::max(BODY_LIMIT)))
         .with_state(Arc::new(state))
 }
 
@@ -86,6 +88,14 @@ async fn complete(
     let accepted = state.accept(request, &headers, &body).await?;
     let (id, model) = (accepted.id, accepted.model.clone());
     accepted.respond(ChatCompletion { id, model, created: Timestamp::now(), wants_usage }).await
+}
+
+async fn respond(State(state): State<Arc<ApiState>>, headers: HeaderMap, body: String) -> Result<Response, ApiFailure> {
+    let request = ApiRequest::parse_response(&json_of(&body)?)?;
+    let previous = request.previous;
+    let accepted = state.accept(request, &headers, &body).await?;
+    let format = ModelResponse::new(accepted.id, accepted.model.clone(), previous);
+    accepted.respond(format).await
 }
 
 fn json_of(body: &str) -> Result<Value, HttpError> {
@@ -128,10 +138,23 @@ impl ApiState {
         self.gateway.settings(model).map_err(unknown)
     }
 
+    /// Returns the session that a request names: in its header, in its body, or as that of an earlier response.
+    async fn named_session(&self, headers: &HeaderMap, request: &ApiRequest) -> Result<Option<String>, HttpError> {
+        if let Some(value) = headers.get(&SESSION) {
+            let text = std::str::from_utf8(value.as_bytes())
+                .map_err(|_| HttpError::bad_request("X-Session-Id is not text in UTF-8"))?;
+            return session_name("X-Session-Id", text).map(Some);
+        }
+        let Some(previous) = request.previous else { return Ok(request.session.clone()) };
+        let previous = previous.to_string();
+        let known = self.inbox.state(NAME, &previous).await?.ok_or_else(|| unknown_response(&previous))?;
+        Ok(Some(chat_of(&known.session)))
+    }
+
     /// Accepts the message of a request, or finds the one that it repeats.
     async fn accept(&self, request: ApiRequest, headers: &HeaderMap, body: &str) -> Result<AcceptedRequest, HttpError> {
         let settings = self.settings(&request.model)?;
-        let named = named_session(headers)?.or_else(|| request.session.clone());
+        let named = self.named_session(headers, &request).await?;
         let identity = RequestIdentity::of(&*self.inbox, headers, named.as_deref().unwrap_or_default(), body).await?;
         let model = match request.model.as_str() {
             "" => self.gateway.models().into_iter().next().unwrap_or_default(),
@@ -154,7 +177,7 @@ impl ApiState {
                 (id, session)
             }
         };
-        let chat_id = session.as_str().split_once(':').map_or(session.as_str(), |(_, chat)| chat).to_owned();
+        let chat_id = chat_of(&session);
         let turn = FollowedTurn::new(FollowedTurnSetup {
             id,
             chat_id: chat_id.clone(),
@@ -203,9 +226,8 @@ impl ApiState {
     }
 }
 
-fn named_session(headers: &HeaderMap) -> Result<Option<String>, HttpError> {
-    let Some(value) = headers.get(&SESSION) else { return Ok(None) };
-    let text = std::str::from_utf8(value.as_bytes())
-        .map_err(|_| HttpError::bad_request("X-Session-Id is not text in UTF-8"))?;
-    session_name("X-Session-Id", text).map(Some)
+/// Returns the chat of a session of this channel.
+fn chat_of(session: &SessionKey) -> String {
+    let key = session.as_str();
+    key.split_once(':').map_or(key, |(_, chat)| chat).to_owned()
 }

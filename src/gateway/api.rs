@@ -45,9 +45,13 @@ impl ApiGateway for ApiAccess {
         if let Some(agent) = runtime.agents().find(model) {
             return Ok(TurnSettings { agent: Some(agent.name.clone()), ..TurnSettings::default() });
         }
+        // A name alone could be that of any agent with a slip, or of any provider.
+        if !model.contains('/') {
+            return Err(format!("There is no agent {model:.100?} here."));
+        }
         match runtime.models.models.check(model) {
             Ok(()) => Ok(TurnSettings { requested_model: Some(model.to_owned()), ..TurnSettings::default() }),
-            Err(error) => Err(format!("There is no agent and no model {model:.100?} here: {error}.")),
+            Err(error) => Err(format!("There is no model {model:.100?} here: {error}.")),
         }
     }
 

@@ -172,6 +172,7 @@ async fn error_as_json(response: Response, client: ClientAddr) -> Response {
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.remove(header::CONTENT_TYPE);
     parts.headers.extend(new.headers);
+    parts.extensions.extend(new.extensions);
     Response::from_parts(parts, body)
 }
 

@@ -116,6 +116,16 @@ const NPM_NEEDS: &[Need] = &[
     },
 ];
 
+/// The folder of what pip installs, and of npm's libraries. Commands in the sandbox can read it.
+const PROGRAMS_FOLDER: &str = "/usr/local/lib/daoyou-test-programs";
+
+/// Libraries that npm installs.
+const NPM_LIBRARIES: &[Need] = &[Need {
+    program: "/usr/local/lib/daoyou-test-programs/lib/node_modules/openai/index.mjs",
+    package: "openai",
+    without: "the story of OpenAI's client for Node",
+}];
+
 /// Programs that pip installs, with their packages.
 const PIP_NEEDS: &[Need] = &[
     Need {
@@ -128,6 +138,11 @@ const PIP_NEEDS: &[Need] = &[
         program: "mcp-server-fetch",
         package: "mcp-server-fetch",
         without: "the story of the reference servers of MCP",
+    },
+    Need {
+        program: "llm",
+        package: "llm",
+        without: "the stories of the program llm and of OpenAI's client for Python, which comes with it",
     },
 ];
 
@@ -221,8 +236,9 @@ fn provide() {
     type Installer = fn(&str) -> bool;
     let by_apt = NEEDS.iter().map(|need| (need, "apt-get", install as Installer));
     let by_npm = NPM_NEEDS.iter().map(|need| (need, "npm", install_by_npm as Installer));
+    let libraries = NPM_LIBRARIES.iter().map(|need| (need, "npm", install_npm_library as Installer));
     let by_pip = PIP_NEEDS.iter().map(|need| (need, "python3", install_by_pip as Installer));
-    for (need, installer, install) in by_apt.chain(by_npm).chain(by_pip) {
+    for (need, installer, install) in by_apt.chain(by_npm).chain(libraries).chain(by_pip) {
         if has(need.program) {
             continue;
         }
@@ -255,16 +271,19 @@ fn install_by_npm(packages: &str) -> bool {
     succeeds("npm", &install.into_iter().chain(packages.split(' ')).collect::<Vec<_>>())
 }
 
-/// Installs a package of PyPI, whose program has the same name, for all users: in a folder of its own, which commands in the sandbox
-/// can read.
+/// Installs a package of npm that has no program.
+fn install_npm_library(package: &str) -> bool {
+    succeeds("npm", &["install", "--global", "--prefix", PROGRAMS_FOLDER, "--no-audit", "--no-fund", package])
+}
+
+/// Installs a package of PyPI, whose program has the same name, for all users.
 fn install_by_pip(package: &str) -> bool {
-    const FOLDER: &str = "/usr/local/lib/daoyou-mcp-servers";
-    let python = format!("{FOLDER}/bin/python3");
-    let create = || succeeds("/usr/bin/python3", &["-m", "venv", FOLDER]);
+    let python = format!("{PROGRAMS_FOLDER}/bin/python3");
+    let create = || succeeds("/usr/bin/python3", &["-m", "venv", PROGRAMS_FOLDER]);
     let has_folder = Path::new(&python).exists() || create() || (install("python3-venv") && create());
     has_folder
         && succeeds(&python, &["-m", "pip", "install", "--quiet", package])
-        && succeeds("ln", &["-sf", &format!("{FOLDER}/bin/{package}"), &format!("/usr/local/bin/{package}")])
+        && succeeds("ln", &["-sf", &format!("{PROGRAMS_FOLDER}/bin/{package}"), &format!("/usr/local/bin/{package}")])
 }
 
 /// Installs a Debian package without questions, and without starting its server: the tests start their own.

@@ -2,6 +2,7 @@
 
 mod jobs;
 mod memory;
+mod openapi;
 mod response;
 mod store;
 mod terminal;
@@ -43,6 +44,7 @@ pub fn routes(state: Arc<AppState>) -> Router {
 /// `/api/status` and the other queries about the gateway itself.
 fn gateway_routes() -> Router<Arc<AppState>> {
     Router::new()
+        .route("/api/openapi.json", get(openapi::openapi))
         .route("/api/status", get(status))
         .route("/api/channels", get(async |state: SharedState| answer(&state, GatewayQuery::Channels).await))
         .route(

@@ -1,0 +1,379 @@
+//! The OpenAI-compatible API: what clients of `/v1` send, and what they get.
+
+mod clients;
+
+use reqwest::{RequestBuilder, Response};
+use serde_json::{Value, json};
+use tokio::task::block_in_place;
+
+use crate::support::gateway::http_client;
+use crate::support::invariants::{Journal, Witness, check, wait_settled};
+use crate::support::model::RUNTIME_CONTEXT;
+use crate::support::{Gate, Gateway, Model, Reply, Setup, deadline, until};
+
+/// A PNG of one pixel.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+fn user(text: &str) -> Value {
+    json!({"role": "user", "content": text})
+}
+
+fn chat(messages: &Value) -> Value {
+    json!({"model": "daoyou", "messages": messages})
+}
+
+fn say(text: &str) -> Value {
+    chat(&json!([user(text)]))
+}
+
+/// Returns the request with the token.
+fn post(gateway: &Gateway, body: &Value) -> RequestBuilder {
+    let request = http_client().post(gateway.url("/v1/chat/completions")).bearer_auth(gateway.token());
+    request.header("content-type", "application/json").body(body.to_string())
+}
+
+async fn send(request: RequestBuilder) -> Response {
+    deadline("an answer", request.send()).await.unwrap()
+}
+
+fn header<'a>(response: &'a Response, name: &str) -> &'a str {
+    response.headers()[name].to_str().unwrap()
+}
+
+/// Returns the status and the body.
+async fn answer(request: RequestBuilder) -> (u16, Value) {
+    let response = send(request).await;
+    let status = response.status().as_u16();
+    let text = deadline("a body", response.text()).await.unwrap();
+    (status, serde_json::from_str(&text).unwrap_or_else(|fault| panic!("{fault}: {text}")))
+}
+
+/// Returns the text of an answer, which must be one.
+async fn text(request: RequestBuilder) -> String {
+    let (status, body) = answer(request).await;
+    assert_eq!(status, 200, "{body}");
+    body["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+}
+
+/// Returns the events of a stream, which ends with `[DONE]`.
+async fn events(request: RequestBuilder) -> Vec<Value> {
+    let body = deadline("a stream", send(request).await.text()).await.unwrap();
+    let data: Vec<_> = body.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    let (last, events) = data.split_last().unwrap_or_else(|| panic!("{body}"));
+    assert_eq!(*last, "[DONE]", "{body}");
+    events.iter().map(|event| serde_json::from_str(event).unwrap()).collect()
+}
+
+/// Joins the texts of one kind in the events of a stream.
+fn joined(events: &[Value], key: &str) -> String {
+    events.iter().filter_map(|event| event["choices"][0]["delta"][key].as_str()).collect()
+}
+
+async fn waiting(gateway: &Gateway) -> u64 {
+    gateway.json(&["status"]).await["parts"]["inbound"].as_u64().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_come_whole_and_as_a_stream() {
+    let model = Model::start().await;
+    let steps = [
+        Reply::tool("message", &json!({"content": "soon"})).saying("I look.").usage(100, 5),
+        Reply::tool("list_dir", &json!({"path": "."})).usage(200, 6),
+        Reply::text("two files").reasoning("hm").usage(300, 7),
+    ];
+    model.on("which files", steps);
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let (status, body) = answer(post(&gateway, &say("which files"))).await;
+    assert_eq!(status, 200, "{body}");
+    let message = &body["choices"][0]["message"];
+    assert_eq!((&message["content"], &message["role"]), (&json!("soon\n\ntwo files"), &json!("assistant")));
+    assert!(message.get("reasoning_content").is_none(), "nobody asked for it: {message}");
+    assert_eq!((&body["object"], &body["model"]), (&json!("chat.completion"), &json!("daoyou")));
+    assert_eq!(body["choices"][0]["finish_reason"], "stop");
+    let usage = json!({
+        "prompt_tokens": 600, "completion_tokens": 18, "total_tokens": 618,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    });
+    assert_eq!(body["usage"], usage);
+    let mut streamed = say("which files");
+    streamed["stream"] = json!(true);
+    let plain = events(post(&gateway, &streamed)).await;
+    assert_eq!(joined(&plain, "content"), "I look.\n\nsoon\n\ntwo files");
+    assert_eq!(joined(&plain, "reasoning_content"), "");
+    assert!(plain.iter().all(|event| event.get("usage").is_none()), "{plain:?}");
+    assert_eq!(plain[0]["choices"][0]["delta"], json!({"role": "assistant", "content": ""}));
+    assert_eq!(plain.last().unwrap()["choices"][0]["finish_reason"], "stop");
+    streamed["stream_options"] = json!({"include_usage": true});
+    streamed["reasoning_effort"] = json!("low");
+    let full = events(post(&gateway, &streamed)).await;
+    assert_eq!(joined(&full, "content"), "I look.\n\nsoon\n\ntwo files");
+    let shown = joined(&full, "reasoning_content");
+    let parts =
+        ["[message {\"content\":\"soon\"}]", "[message: done", "[list_dir {\"path\":\".\"}]", "[list_dir: done", "hm"];
+    let at: Vec<_> = parts.iter().map(|part| shown.find(part)).collect();
+    assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{shown}");
+    let last = full.last().unwrap();
+    assert_eq!((&last["choices"], &last["usage"]), (&json!([]), &usage));
+    // Commands are answered without a model.
+    let before = model.count();
+    assert!(text(post(&gateway, &say("/help"))).await.contains("/status"));
+    assert_eq!(model.count(), before);
+    wait_settled(&gateway.database()).await;
+    let journal = block_in_place(|| Journal::read(&gateway.database()).unwrap());
+    assert!(journal.outbox.iter().all(|row| row.state == "sent"), "the messages were shown: {:?}", journal.outbox);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_named_session_goes_on_and_a_new_one_is_given_the_clients_history() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let last = || model.requests().last().unwrap()["messages"].as_array().unwrap().clone();
+    let named = |body: &Value| post(&gateway, body).header("x-session-id", "work");
+    let begun = send(named(&say("my name is Ann"))).await;
+    assert_eq!((begun.status().as_u16(), header(&begun, "x-session-id")), (200, "work"));
+    let told = json!([user("other words"), {"role": "assistant", "content": "other answer"}, user("who am I?")]);
+    assert_eq!(text(named(&chat(&told))).await, "echo: who am I?");
+    let sent = json!(last()).to_string();
+    assert!(
+        sent.contains("my name is Ann") && !sent.contains("other words"),
+        "the session knows what was said: {sent}"
+    );
+    // The same session by `user`, and by the key of the list.
+    let mut by_user = say("and?");
+    by_user["user"] = json!("work");
+    assert_eq!(text(post(&gateway, &by_user)).await, "echo: and?");
+    assert!(json!(last()).to_string().contains("my name is Ann"));
+    assert_eq!(text(post(&gateway, &by_user).header("x-session-id", "api:other")).await, "echo: and?");
+    assert!(!json!(last()).to_string().contains("my name is Ann"), "the header goes first");
+    // No name: a session of its own, which is given the history and the instructions.
+    let told = json!([{"role": "system", "content": "Answer in verse."}, user("blue"), {"role": "assistant", "content": "sky"}, user("red")]);
+    let first = send(post(&gateway, &chat(&told))).await;
+    let session = header(&first, "x-session-id").to_owned();
+    let sent = last();
+    assert_eq!(sent.iter().filter(|message| message["role"] == "assistant").count(), 0, "{sent:?}");
+    let asked = sent.last().unwrap()["content"].as_str().unwrap();
+    let (words, context) = asked.split_at(asked.find(RUNTIME_CONTEXT).unwrap());
+    assert_eq!(words, "red");
+    assert!(context.contains("user: blue\n\nassistant: sky"), "{context}");
+    assert!(context.ends_with("Answer in verse."), "{context}");
+    let second = send(post(&gateway, &say("red"))).await;
+    assert_ne!(header(&second, "x-session-id"), session);
+    let sessions = gateway.json(&["sessions", "list"]).await;
+    let keys: Vec<_> = sessions.as_array().unwrap().iter().map(|one| one["session"].as_str().unwrap()).collect();
+    assert!(keys.contains(&"api:work") && keys.contains(&"api:other") && keys.len() == 4, "{keys:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn images_and_files_reach_the_agent() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::new().model(&model).set("providers.scripted.images", true)).await;
+    let image = json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{PNG}")}});
+    let file =
+        json!({"type": "file", "file": {"filename": "../notes.txt", "file_data": "data:text/plain;base64,aGVsbG8="}});
+    let parts = json!([{"type": "text", "text": "what is this?"}, image, file]);
+    let body = chat(&json!([{"role": "user", "content": parts}]));
+    assert_eq!(send(post(&gateway, &body)).await.status(), 200);
+    let images = |request: &Value| request.to_string().matches(PNG).count();
+    let request = model.requests().last().unwrap().clone();
+    assert_eq!(images(&request), 1, "{request}");
+    let sent = request["messages"].as_array().unwrap().last().unwrap()["content"].to_string();
+    let start = sent.find("uploads/").unwrap_or_else(|| panic!("{sent}"));
+    let path = sent[start..].split("image-1.png").next().unwrap();
+    let saved = gateway.workspace().join(path);
+    assert_eq!(std::fs::read_to_string(saved.join("notes.txt")).unwrap(), "hello");
+    // A client that keeps the conversation sends the image again; a new session needs it.
+    let again =
+        json!([{"role": "user", "content": parts}, {"role": "assistant", "content": "A dot."}, user("which colour?")]);
+    assert_eq!(send(post(&gateway, &chat(&again))).await.status(), 200);
+    let request = model.requests().last().unwrap().clone();
+    assert!(images(&request) == 1 && request.to_string().contains("[file image-1.png]"), "{request}");
+    // A large body is taken; one that is too large is refused.
+    let large = "QUFB".repeat(2_500_000);
+    let file = json!({"type": "file", "file": {"filename": "a.bin", "file_data": large}});
+    let (status, body) = answer(post(&gateway, &chat(&json!([{"role": "user", "content": [file]}])))).await;
+    assert_eq!(status, 200, "{body}");
+    let (status, body) = answer(post(&gateway, &say(&"x".repeat(51_000_000)))).await;
+    assert_eq!((status, &body["error"]["type"]), (413, &json!("invalid_request_error")), "{body}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn models_are_agents_and_those_of_the_configuration() {
+    let model = Model::start().await;
+    let setup = Setup::new().model(&model).set("agent.fallback", vec!["scripted/second"]);
+    let setup = setup.set("agents.poet.prompt", "You rhyme.").set("agents.poet.model", "scripted/rhymes");
+    let gateway = Gateway::start(setup).await;
+    let get = |path: &str| http_client().get(gateway.url(path)).bearer_auth(gateway.token());
+    let (_, list) = answer(get("/v1/models")).await;
+    let names: Vec<_> = list["data"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    assert_eq!(names[0], "daoyou");
+    for name in ["assistant", "coder", "poet", "scripted/scripted", "scripted/second", "scripted/rhymes"] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    assert_eq!(answer(get("/v1/models/scripted/second")).await.1["id"], "scripted/second");
+    assert_eq!(answer(get("/v1/models/scripted%2Fsecond")).await.1["id"], "scripted/second");
+    let (status, body) = answer(get("/v1/models/nobody")).await;
+    assert_eq!((status, &body["error"]["code"]), (404, &json!("model_not_found")));
+    for (asked, used, says) in [
+        ("", "scripted", ""),
+        ("daoyou", "scripted", ""),
+        ("poet", "rhymes", "You rhyme."),
+        ("scripted/second", "second", ""),
+    ] {
+        let mut body = say("hi");
+        body["model"] = json!(asked);
+        let (status, body) = answer(post(&gateway, &body)).await;
+        assert_eq!((status, &body["model"]), (200, &json!(if asked.is_empty() { "daoyou" } else { asked })), "{body}");
+        let request = model.requests().last().unwrap().clone();
+        assert!(request["model"] == used && request.to_string().contains(says), "{asked}: {request}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_understood_is_refused_in_openais_form() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let with = |key: &str, value: Value| {
+        let mut body = say("hi");
+        body[key] = value;
+        post(&gateway, &body)
+    };
+    let to = |path: &str| http_client().post(gateway.url(path)).body(say("hi").to_string());
+    let image = json!({"type": "image_url", "image_url": {"url": "https://example.test/a.png"}});
+    for (request, status, code, kind) in [
+        (to("/v1/chat/completions"), 401, "unauthorized", "authentication_error"),
+        (to("/v1/chat/completions").bearer_auth("wrong"), 401, "unauthorized", "authentication_error"),
+        (post(&gateway, &say("hi")).header("origin", "https://evil.example"), 403, "forbidden", "permission_error"),
+        (to("/v1/embeddings").bearer_auth(gateway.token()), 404, "not_found", "invalid_request_error"),
+        (to("/v1/models").bearer_auth(gateway.token()), 405, "method_not_allowed", "invalid_request_error"),
+        (post(&gateway, &json!(1)), 400, "bad_request", "invalid_request_error"),
+        (
+            post(&gateway, &say("hi")).body("{\"messages\": 1, \"messages\": 2}"),
+            400,
+            "bad_request",
+            "invalid_request_error",
+        ),
+        (post(&gateway, &say("hi")).body(&b"\xff"[..]), 400, "bad_request", "invalid_request_error"),
+        (with("model", json!("gpt-9")), 404, "model_not_found", "invalid_request_error"),
+        (
+            with("tools", json!([{"type": "function", "function": {"name": "f"}}])),
+            400,
+            "unsupported",
+            "invalid_request_error",
+        ),
+        (with("functions", json!([{"name": "f"}])), 400, "unsupported", "invalid_request_error"),
+        (with("n", json!(3)), 400, "unsupported", "invalid_request_error"),
+        (with("audio", json!({"voice": "a"})), 400, "unsupported", "invalid_request_error"),
+        (with("messages", json!([{"role": "user", "content": [image]}])), 400, "bad_request", "invalid_request_error"),
+        (with("messages", json!([])), 400, "bad_request", "invalid_request_error"),
+        (post(&gateway, &say("hi")).header("x-session-id", " "), 400, "bad_request", "invalid_request_error"),
+        (post(&gateway, &say("hi")).header("idempotency-key", ""), 400, "bad_request", "invalid_request_error"),
+    ] {
+        let shown = format!("{request:?}");
+        let (found, body) = answer(request).await;
+        let error = &body["error"];
+        assert_eq!((found, &error["code"], &error["type"]), (status, &json!(code), &json!(kind)), "{shown}: {body}");
+        assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{shown}: {body}");
+    }
+    assert_eq!(model.count(), 0);
+    assert_eq!(waiting(&gateway).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_turn_is_an_error_that_clients_do_not_repeat() {
+    let model = Model::start().await;
+    model.on("fail", [Reply::status(400)]);
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let response = send(post(&gateway, &say("fail"))).await;
+    assert_eq!((response.status().as_u16(), header(&response, "x-should-retry")), (422, "false"));
+    let body: Value = response.json().await.unwrap();
+    assert!(body["error"]["code"].as_str().unwrap().starts_with("llm_"), "{body}");
+    let mut streamed = say("fail");
+    streamed["stream"] = json!(true);
+    let events = events(post(&gateway, &streamed)).await;
+    assert_eq!(events.last().unwrap()["error"]["code"], body["error"]["code"], "{events:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_loses_the_stream_and_a_repeated_request_is_one_message() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    for text in ["first", "second", "third"] {
+        model.on(text, [Reply::text(format!("{text} done")).held_by(&gate)]);
+    }
+    let mut gateway = Gateway::start(Setup::new().model(&model)).await;
+    // A stream that is dropped.
+    let mut streamed = say("first");
+    streamed["stream"] = json!(true);
+    let request = |gateway: &Gateway, body: &Value, key: &str| {
+        post(gateway, body).header("x-session-id", "left").header("idempotency-key", key.to_owned())
+    };
+    let response = send(request(&gateway, &streamed, "a")).await;
+    gate.wait_arrived(1).await;
+    drop(response);
+    gate.release(1);
+    until("the end of the turn", async || (waiting(&gateway).await == 0).then_some(())).await;
+    assert_eq!(text(request(&gateway, &say("first"), "a")).await, "first done");
+    // A request in the middle of which the gateway dies.
+    let lost = tokio::spawn(request(&gateway, &say("second"), "b").send());
+    gate.wait_arrived(2).await;
+    gateway.kill9().await;
+    assert!(lost.await.unwrap().is_err());
+    gateway.up().await;
+    gate.release(2);
+    assert_eq!(text(request(&gateway, &say("second"), "b")).await, "second done");
+    // OpenAI's own clients send no key, and count their attempts.
+    let attempt = |count: u32| {
+        post(&gateway, &say("third"))
+            .header("x-session-id", "left")
+            .header("x-stainless-retry-count", count.to_string())
+    };
+    let lost = tokio::spawn(attempt(0).send());
+    gate.wait_arrived(4).await;
+    lost.abort();
+    let again = tokio::spawn(text(attempt(1)));
+    gate.open();
+    assert_eq!(deadline("the third answer", again).await.unwrap(), "third done");
+    let journal = |gateway: &Gateway| block_in_place(|| Journal::read(&gateway.database()).unwrap());
+    let count = |gateway: &Gateway| journal(gateway).inbox.iter().filter(|row| row.session == "api:left").count();
+    assert_eq!(count(&gateway), 3);
+    // It was answered: an equal one is a new message, also if its first attempt was refused.
+    assert_eq!(text(attempt(1)).await, "third done");
+    assert_eq!(count(&gateway), 4);
+    wait_settled(&gateway.database()).await;
+    block_in_place(|| check(&gateway.database(), &Witness::default()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_and_approvals_come_as_text() {
+    let model = Model::start().await;
+    model.on("paint", [Reply::tool("ask_user", &json!({"question": "Which colour?"})), Reply::text("painted")]);
+    model.on("run", [Reply::tool("exec", &json!({"command": "true"})), Reply::text("ran")]);
+    let gateway = Gateway::start(Setup::new().model(&model).set("approval.tools.exec", "always")).await;
+    let named = |body: &str| post(&gateway, &say(body)).header("x-session-id", "talk");
+    assert!(text(named("paint")).await.contains("Which colour?"));
+    assert_eq!(text(named("blue")).await, "painted");
+    let asked = text(named("run")).await;
+    assert!(asked.contains("needs the owner's approval"), "{asked}");
+    let pending = gateway.json(&["approvals", "list"]).await;
+    let approve = format!("/approve {}", pending[0]["id"].as_str().unwrap());
+    assert!(text(named(&approve)).await.contains("exec"));
+    until("the end of the turn", async || (waiting(&gateway).await == 0).then_some(())).await;
+    let shown = gateway.run(&["sessions", "show", "api:talk"]).await.stdout;
+    assert!(shown.contains("ran"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_waits_for_its_model_ends_the_request_and_is_answered_later() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    model.on("slow", [Reply::text("done").held_by(&gate)]);
+    let mut gateway = Gateway::start(Setup::new().model(&model)).await;
+    // A gateway that stops answers what it can, and says of the rest that it is kept.
+    let waiting = tokio::spawn(answer(post(&gateway, &say("slow")).header("x-session-id", "kept")));
+    gate.wait_arrived(1).await;
+    gateway.sigterm();
+    gate.open();
+    let (status, body) = deadline("the answer", waiting).await.unwrap();
+    assert_eq!((status, &body["choices"][0]["message"]["content"]), (200, &json!("done")), "{body}");
+    gateway.wait_exit().await;
+}
