@@ -58,6 +58,8 @@ mod model_errors;
 mod model_faults;
 mod offline;
 mod old_store;
+mod page_access;
+mod page_events;
 mod parallel;
 mod paths;
 mod postprocess;
