@@ -61,6 +61,8 @@ mod offline;
 mod old_store;
 mod openai_api;
 mod page;
+mod page_access;
+mod page_events;
 mod parallel;
 mod paths;
 mod postprocess;

@@ -92,6 +92,7 @@ impl JobChange {
     pub fn request(&self) -> (Method, String, String) {
         let (method, path, body) = match self {
             Self::Add(job) => (Method::POST, "/api/cron".to_owned(), job.to_string()),
+            Self::Edit { job, fields } => (Method::PATCH, job_path(job, ""), fields.to_string()),
             Self::Remove(job) => (Method::DELETE, job_path(job, ""), String::new()),
             Self::Enable(job) => (Method::POST, job_path(job, "/enable"), String::new()),
             Self::Disable(job) => (Method::POST, job_path(job, "/disable"), String::new()),

@@ -125,6 +125,30 @@ pub fn preview(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timest
     Ok(Job { row, body: new.body.clone() })
 }
 
+/// Replaces a job by another that keeps its id, its runs, and its name if the other has none. A disabled job stays disabled.
+///
+/// # Errors
+/// As [`find`] and [`preview`].
+pub fn replace(
+    connection: &Connection,
+    scope: &JobScope,
+    id_or_name: &str,
+    new: &NewJob,
+    now: Timestamp,
+) -> Result<Job, JobError> {
+    let row = find_row(connection, scope, id_or_name)?;
+    if let JobTask::Prompt(template) = &new.body.task {
+        prompt::check(template).map_err(JobError::Invalid)?;
+    }
+    let moments = RunTimes { job: &row.id, schedule: &new.body.schedule, jitter: new.body.jitter, created: now };
+    moments.check_jitter(now).map_err(JobError::Invalid)?;
+    let next = next_slot(&moments, now)?.as_millisecond();
+    let name = if new.name.is_empty() || new.name == row.name { row.name.clone() } else { free_name(connection, new)? };
+    let body = serde_json::to_string(&new.body).map_err(StoreError::from)?;
+    jobs::update(connection, &row.id, &name, &body, row.enabled.then_some(next))?;
+    find(connection, &JobScope::All, &row.id)
+}
+
 fn taken(id: &str) -> JobError {
     JobError::Invalid(format!("a job with the id {id:?} is there already"))
 }

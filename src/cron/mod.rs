@@ -44,7 +44,7 @@ pub use job_file::{ImportReport, export, import};
 pub use job_request::{JobOrigin, JobRequest};
 pub use job_service::JobService;
 pub use job_text::{lines, lines_by_name};
-pub use jobs::{JobEntry, JobError, JobScope, NewJob, UnreadableJob, add, find, list, remove, set_enabled};
+pub use jobs::{JobEntry, JobError, JobScope, NewJob, UnreadableJob, add, find, list, remove, replace, set_enabled};
 pub use run_end::follow_ups_of;
 pub use schedule::{PassedSlots, Schedule, ScheduleError, time_zone};
 pub use service::{CronService, note_stop};

@@ -39,6 +39,11 @@ pub enum JobQuery {
 pub enum JobChange {
     /// JSON with the fields of [`JobRequest`].
     Add(Value),
+    /// Replaces a job, which keeps its id; the fields are those of [`JobChange::Add`].
+    Edit {
+        job: String,
+        fields: Value,
+    },
     Remove(String),
     Enable(String),
     Disable(String),
@@ -83,10 +88,16 @@ fn answer(connection: &Connection, query: &JobQuery, context: &JobContext) -> Re
     match query {
         JobQuery::List => {
             let jobs = cron::list(connection, &JobScope::All)?;
-            Ok(jobs
-                .iter()
-                .map(|job| job.as_ref().map_or_else(|row| unreadable(row), |job| view(job, context)))
-                .collect())
+            jobs.iter()
+                .map(|job| match job {
+                    Ok(job) => {
+                        let mut view = view(job, context);
+                        view["last"] = job_runs::of_job(connection, &job.row.id, 1)?.first().map_or(Value::Null, run);
+                        Ok(view)
+                    }
+                    Err(row) => Ok(unreadable(row)),
+                })
+                .collect()
         }
         JobQuery::Show(job) => show(connection, job, context),
         JobQuery::History { job, limit } => {
@@ -113,6 +124,10 @@ fn write(
             let asked: JobRequest = JobRequest::from_json(asked)?;
             let new = asked.into_new_job(&JobOrigin::terminal(), context, now)?;
             view(&cron::add(connection, &new, context.settings.config.max_jobs, now)?, context)
+        }
+        JobChange::Edit { job, fields } => {
+            let new = JobRequest::from_json(fields)?.into_new_job(&JobOrigin::terminal(), context, now)?;
+            view(&cron::replace(connection, &all, job, &new, now)?, context)
         }
         JobChange::Remove(job) => {
             let (id, name) = cron::remove(connection, &all, job)?;

@@ -15,16 +15,18 @@ use crate::llm::costs_in_words;
 use crate::memory::{self, MemoryError, MemorySettings, Owner, session_file};
 use crate::store::checkpoints::CheckpointError;
 use crate::store::inbox::{self, InboxRow};
-use crate::store::messages::{self, MessageRow, SessionSummary};
+use crate::store::messages::{self, MessageRow, SessionHead, SessionSummary};
 use crate::store::ownership::{self, Ownership};
 use crate::store::usage::{self, UsageScope};
-use crate::store::{Connection, StoreError, now_ms, outbox, session_import};
+use crate::store::{Connection, StoreError, memories, now_ms, outbox, session_import, session_memory};
 
 /// The channel of the page.
 const PAGE: &str = "page";
 /// The length of a preview, in characters, and how many messages are looked through for one.
 const PREVIEW_LENGTH: usize = 120;
 const PREVIEW_MESSAGES: i64 = 20;
+/// The length of a title that is made of a message, in characters.
+const TITLE_LENGTH: usize = 60;
 
 /// The most faults of an import that its error lists.
 const MAX_LISTED_FAULTS: usize = 20;
@@ -46,7 +48,7 @@ pub fn list(connection: &Connection, prefix: &str) -> Result<Value, StoreError> 
             let spent = usage::total(connection, UsageScope::Session(&row.session))?;
             Ok(json!({
                 "session": row.session,
-                "title": row.title,
+                "title": title(connection, &row.session, row.title)?,
                 "channel": channel_of(&row.session),
                 "preview": preview(connection, &row.session)?,
                 "running": running.contains_key(&row.session),
@@ -98,6 +100,17 @@ fn channel_of(session: &str) -> &str {
     end.map_or(session, |end| &session[..end])
 }
 
+/// Returns the title of a session: the one that a person gave it, else the beginning of the first message; null without one.
+fn title(connection: &Connection, session: &str, given: Option<String>) -> Result<Value, StoreError> {
+    if let Some(title) = given {
+        return Ok(json!(title));
+    }
+    let head = messages::session(connection, session)?;
+    let first = messages::range(connection, session, head.first_seq, head.first_seq + 1)?.pop();
+    let said = first.filter(|row| row.role == "user").and_then(|row| memory::spoken_text(&row.body));
+    Ok(said.map_or(Value::Null, |text| json!(truncate(&one_line(&text), TITLE_LENGTH))))
+}
+
 /// Returns the beginning of the last text that the person or the agent wrote in a session; null if there is none.
 fn preview(connection: &Connection, session: &str) -> Result<Value, StoreError> {
     let head = messages::session(connection, session)?;
@@ -129,11 +142,21 @@ pub(super) fn show(connection: &Connection, key: &str) -> Result<Option<Value>, 
         "shared": ownership.is_shared,
         "epoch": head.epoch,
         "model": head.model,
-        "title": messages::title(connection, key)?,
+        "agent": head.agent,
+        "title": title(connection, key, messages::title(connection, key)?)?,
+        "summary": summary(connection, key, &head)?,
         "messages": messages,
         "deliveries": deliveries,
         "used": used,
     })))
+}
+
+/// Returns the summary of the older part of a session, and the turn before which that part ends; null without one.
+fn summary(connection: &Connection, key: &str, head: &SessionHead) -> Result<Value, StoreError> {
+    let state = session_memory::get(connection, key, head.epoch)?;
+    let text = state.summary.map(|id| memories::find(connection, id)).transpose()?.flatten().map(|row| row.text);
+    let Some(text) = text else { return Ok(Value::Null) };
+    Ok(json!({ "text": text, "turn": messages::turn_of(connection, key, state.cursor)? }))
 }
 
 /// Returns a message of the history. That of a person has its text without what was added for the model, and its files.
@@ -145,9 +168,8 @@ fn message(connection: &Connection, row: &MessageRow) -> Result<Value, StoreErro
         let turn = row.turn.parse().ok();
         let asked = turn.map(|turn| inbox::of_turn(connection, turn)).transpose()?.unwrap_or_default();
         let mut files = Vec::new();
-        for asked in asked.iter().filter(|asked| asked.attachments != "[]") {
-            let attachments: Vec<Attachment> = serde_json::from_str(&asked.attachments)?;
-            files.extend(page_files("in", asked.id, &attachments));
+        for asked in &asked {
+            files.extend(inbound_files(asked)?);
         }
         if !files.is_empty() {
             view["attachments"] = Value::Array(files);
@@ -155,6 +177,15 @@ fn message(connection: &Connection, row: &MessageRow) -> Result<Value, StoreErro
     }
     view["message"] = message;
     Ok(view)
+}
+
+/// Returns the files of an accepted message.
+///
+/// # Errors
+/// The row cannot be read.
+pub fn inbound_files(row: &InboxRow) -> Result<Vec<Value>, StoreError> {
+    let attachments: Vec<Attachment> = serde_json::from_str(&row.attachments)?;
+    Ok(page_files("in", row.id, &attachments))
 }
 
 /// Returns files of a message with the ids under which the page loads them.

@@ -30,10 +30,18 @@ pub(super) fn list(connection: &Connection, session: Option<&str>, limit: Option
             view["output_tokens"] = json!(spent.tokens.output);
             view["cached_tokens"] = json!(spent.tokens.cached);
             view["cost"] = json!(costs_in_words(&spent.costs));
+            view["duration_ms"] = active_ms(connection, row.turn)?;
             view["sub_agent"] = sub_agent(connection, row.turn)?;
             Ok(view)
         })
         .collect()
+}
+
+/// Returns how long a turn was active up to its last response, waiting excluded; null if its steps are gone.
+fn active_ms(connection: &Connection, turn: Uuid) -> Result<Value, StoreError> {
+    let last = turn_steps::last_of_kind(connection, &turn.to_string(), "response")?;
+    let body: Value = last.map(|body| serde_json::from_str(&body)).transpose()?.unwrap_or_default();
+    Ok(body["active_ms"].clone())
 }
 
 /// Returns a turn with its messages, steps, usage and deliveries, and whether its session can be restored to it.

@@ -77,6 +77,7 @@ impl StoreFingerprint {
     pub fn changed_areas(&self, before: &Self) -> Vec<&'static str> {
         let areas = [
             ("sessions", self.sessions != before.sessions || self.inbound != before.inbound),
+            ("turns", self.inbound != before.inbound),
             ("queue", self.queue != before.queue),
             ("approvals", self.approvals != before.approvals),
             ("cron", self.jobs != before.jobs || self.runs != before.runs),

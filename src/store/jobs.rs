@@ -120,6 +120,19 @@ pub fn set_enabled(
     Ok(execute(connection, sql, params![enabled, next_at, paused, now_ms(), id])? == 1)
 }
 
+/// Replaces what a job does and when; resets its failures.
+pub fn update(
+    connection: &Connection,
+    id: &str,
+    name: &str,
+    body: &str,
+    next_at: Option<i64>,
+) -> Result<bool, StoreError> {
+    let sql =
+        "UPDATE jobs SET name = ?, body = ?, next_at = ?, paused = NULL, failures = 0, updated_at = ? WHERE id = ?";
+    Ok(execute(connection, sql, params![name, body, next_at, now_ms(), id])? == 1)
+}
+
 /// Records a successful run.
 pub fn set_result(connection: &Connection, id: &str, result: &str) -> Result<(), StoreError> {
     let sql = "UPDATE jobs SET result = ?, failures = 0 WHERE id = ?";

@@ -12,6 +12,7 @@ pub mod gateway;
 pub mod invariants;
 pub mod mail;
 pub mod model;
+pub mod page;
 pub mod port;
 pub mod pty;
 pub mod recorded;

@@ -37,6 +37,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route(
             "/api/cron/{job}",
             get(async |state: SharedState, Path(job)| read(&state, JobQuery::Show(job)).await)
+                .patch(edit)
                 .delete(async |state: SharedState, Path(job)| apply(&state, JobChange::Remove(job)).await),
         )
         .route(
@@ -61,6 +62,13 @@ struct HistoryParams {
 
 async fn history(state: SharedState, Path(job): Path<String>, Query(params): Query<HistoryParams>) -> ApiResult {
     read(&state, JobQuery::History { job, limit: params.limit.unwrap_or(HISTORY_LIMIT) }).await
+}
+
+async fn edit(state: SharedState, Path(job): Path<String>, text: String) -> ApiResult {
+    match json::from_str(&text) {
+        Ok(fields) => apply(&state, JobChange::Edit { job, fields }).await,
+        Err(error) => Err(HttpError::bad_request(format!("the body is not JSON: {error}"))),
+    }
 }
 
 /// Reads a job in words, or with its fields, and answers with its fields and its next times.
@@ -91,11 +99,13 @@ fn job_in_words(
         return Err(format!("text: at most {MAX_WORDS} bytes are allowed"));
     }
     let words = words.trim();
-    let (when, note) = offline::split_reminder(without_order(words), context.language)
+    let ordered = after_order(words);
+    let said = ordered.unwrap_or(words);
+    let (when, note) = offline::split_reminder(said, context.language)
         .or_else(|first| {
             // Words may be in the other language.
             let other = if context.language == Language::Zh { Language::En } else { Language::Zh };
-            offline::split_reminder(without_order(words), other).map_err(|second| first.or(second))
+            offline::split_reminder(said, other).map_err(|second| first.or(second))
         })
         .map_err(|misread| match misread {
             Some(misread) => format!("the time is not understood as a whole: {misread}"),
@@ -119,18 +129,21 @@ fn job_in_words(
         if note.is_empty() {
             return Err(format!("it says when, and not what is to be done: {words:.200?}"));
         }
-        given.insert("prompt".to_owned(), Value::String(note));
+        // A reminder needs no model: its words are the message.
+        let inner = after_order(&note).map(|rest| rest.strip_prefix("to ").unwrap_or(rest).to_owned());
+        let kind = if ordered.is_some() || inner.is_some() { "message" } else { "prompt" };
+        given.insert(kind.to_owned(), Value::String(inner.unwrap_or(note)));
     }
     Ok(Value::Object(given))
 }
 
-/// Returns the text without the words with which people ask for a reminder.
-fn without_order(text: &str) -> &str {
-    let orders = ["remind me", "please remind me", "提醒我", "请提醒我"];
-    let rest = orders.iter().find_map(|order| {
-        text.get(..order.len()).filter(|head| head.eq_ignore_ascii_case(order)).map(|_| &text[order.len()..])
-    });
-    rest.unwrap_or(text)
+/// Returns the text after the words with which people ask for a reminder, if it begins with them.
+fn after_order(text: &str) -> Option<&str> {
+    const ORDERS: [&str; 4] = ["please remind me", "remind me", "请提醒我", "提醒我"];
+    ORDERS.iter().find_map(|order| {
+        let head = text.get(..order.len()).filter(|head| head.eq_ignore_ascii_case(order))?;
+        Some(text[head.len()..].trim_start())
+    })
 }
 
 async fn add(state: SharedState, text: String) -> ApiResult {

@@ -86,7 +86,11 @@ struct PageStream {
 impl PageStream {
     fn greet(&mut self) {
         let hello = json!({ "version": env!("CARGO_PKG_VERSION"), "started": self.state.started });
-        let event = Event::default().event("hello").id(self.cursor.to_string()).retry(RECONNECT);
+        let mut event = Event::default().event("hello").retry(RECONNECT);
+        // The id of another process is not repeated: `resync` follows with a new one.
+        if self.reader.cursor().is_same_list(&self.cursor) {
+            event = event.id(self.cursor.to_string());
+        }
         self.ready.push_back(event.data(hello.to_string()));
     }
 

@@ -283,6 +283,10 @@ impl EventCursor {
         Self { list: list.to_owned(), number: number.parse().unwrap_or(u64::MAX) }
     }
 
+    pub fn is_same_list(&self, other: &Self) -> bool {
+        self.list == other.list
+    }
+
     /// Returns the place of an event of the same list.
     #[must_use]
     pub fn at(&self, event: &PageEvent) -> Self {

@@ -14,6 +14,7 @@ use crate::chat::without_notes;
 use crate::http::state::{AppState, SharedState};
 use crate::llm::ChatResponse;
 use crate::memory::written;
+use crate::query::sessions::inbound_files;
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::{Connection, StoreError};
@@ -47,6 +48,7 @@ async fn live(State(state): SharedState, Path(key): Path<String>) -> Result<Json
                     "state": turn.state().as_str(),
                     "content": content.join("\n\n"),
                     "at": crate::query::timestamp(turn.messages.first().map_or(0, |row| row.received_at)),
+                    "attachments": turn.files,
                     "events": events,
                 })
             };
@@ -64,6 +66,7 @@ async fn live(State(state): SharedState, Path(key): Path<String>) -> Result<Json
 struct OpenTurn {
     id: Uuid,
     messages: Vec<InboxRow>,
+    files: Vec<Value>,
     steps: Vec<JournalStep>,
 }
 
@@ -85,8 +88,13 @@ fn open_turns(connection: &Connection, session: &str) -> Result<Vec<OpenTurn>, S
                     InboxState::Queued => Vec::new(),
                     _ => turn_steps::of_turn(connection, row.turn)?.iter().filter_map(read_step).collect(),
                 };
-                turns.push(OpenTurn { id: row.turn, messages: vec![row], steps });
+                turns.push(OpenTurn { id: row.turn, messages: vec![row], files: Vec::new(), steps });
             }
+        }
+    }
+    for turn in &mut turns {
+        for row in &turn.messages {
+            turn.files.extend(inbound_files(row)?);
         }
     }
     Ok(turns)

@@ -1,0 +1,289 @@
+//! Access to the page: logins, cookies, one-time codes, and tokens with a scope.
+
+use reqwest::{Method, redirect};
+use serde_json::{Value, json};
+
+use crate::support::gateway::http_client;
+use crate::support::page::PageClient;
+use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+
+async fn code_of(answer: reqwest::Response) -> (u16, String) {
+    let status = answer.status().as_u16();
+    let body: Value = answer.json().await.unwrap_or_default();
+    (status, body["error"]["code"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Adds a token, and returns it.
+async fn token(gateway: &Gateway, name: &str, scope: &str) -> String {
+    let added = gateway.run(&["tokens", "add", name, "--scope", scope]).await;
+    assert_eq!(added.code, Some(0), "{added:?}");
+    added.stdout.trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_of_the_page_are_confined_and_cached() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let get = |path: &str| http_client().get(gateway.url(path));
+    let page = get("/").header("accept-encoding", "gzip").send().await.unwrap();
+    assert_eq!(
+        (page.status().as_u16(), page.headers()["content-type"].to_str().unwrap()),
+        (200, "text/html; charset=utf-8")
+    );
+    let policy = page.headers()["content-security-policy"].to_str().unwrap();
+    for rule in
+        ["default-src 'self'", "script-src 'self'", "object-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"]
+    {
+        assert!(policy.contains(rule), "{policy}");
+    }
+    assert_eq!(page.headers()["x-content-type-options"], "nosniff");
+    assert_eq!(page.headers()["referrer-policy"], "no-referrer");
+    assert_eq!(
+        (&page.headers()["content-encoding"], &page.headers()["cache-control"]),
+        (&"gzip".parse().unwrap(), &"no-cache".parse().unwrap())
+    );
+    let tag = page.headers()["etag"].to_str().unwrap().to_owned();
+    let again = get("/").header("accept-encoding", "gzip").header("if-none-match", &tag).send().await.unwrap();
+    assert_eq!(again.status(), 304);
+    let plain = get("/").header("if-none-match", &tag).send().await.unwrap();
+    assert_eq!(
+        (plain.status().as_u16(), plain.headers().contains_key("content-encoding")),
+        (200, false),
+        "another form"
+    );
+    assert!(plain.text().await.unwrap().contains("<html"));
+    for path in ["/assets/nothing.js", "/assets/../mod.rs", "/assets/%2e%2e/mod.rs", "/assets/"] {
+        assert_eq!(get(path).send().await.unwrap().status(), 404, "{path}");
+    }
+    // Errors and the API are confined, too.
+    let refused = get("/api/me").send().await.unwrap();
+    assert_eq!(
+        (refused.status().as_u16(), &refused.headers()["x-content-type-options"]),
+        (401, &"nosniff".parse().unwrap())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_lasts_over_a_restart_and_changes_only_from_the_page() {
+    let mut gateway = Gateway::start(Setup::new()).await;
+    let mut page = PageClient::new(&gateway);
+    assert_eq!(code_of(page.post_login("wrong").await).await, (401, "unauthorized".to_owned()));
+    let login = page.post_login(&gateway.token()).await;
+    let cookie = login.headers()["set-cookie"].to_str().unwrap().to_owned();
+    for part in ["Path=/", "HttpOnly", "SameSite=Strict", "Max-Age=2592000"] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    assert!(!cookie.contains("Secure") && !cookie.contains(&gateway.token()), "{cookie}");
+    page.take_cookie(&login);
+    let me = page.get("/api/me").await;
+    assert_eq!((&me["name"], &me["scope"], &me["locale"]), (&json!("owner"), &json!("admin"), &json!("en")));
+    // The stored form is a hash.
+    let id = page.cookie.clone().unwrap().split_once('=').unwrap().1.to_owned();
+    gateway.restart().await;
+    assert_eq!(page.get("/api/me").await["scope"], "admin");
+    let body = json!({"content": "what time is it?"});
+    let chat = |request: reqwest::RequestBuilder| async { code_of(request.json(&body).send().await.unwrap()).await };
+    let foreign =
+        page.bare(Method::POST, "/api/chat").header("x-daoyou", "page").header("origin", "https://evil.example");
+    for (request, expected) in [
+        (page.bare(Method::POST, "/api/chat"), (403, "csrf")),
+        (page.bare(Method::POST, "/api/chat").header("x-daoyou", "page"), (403, "csrf")),
+        (page.bare(Method::POST, "/api/chat").header("origin", &page.base), (403, "csrf")),
+        (page.bare(Method::POST, "/api/chat").header("origin", &page.base).header("x-daoyou", "1"), (403, "csrf")),
+        (page.bare(Method::DELETE, "/api/sessions/cli:direct"), (403, "csrf")),
+        (foreign, (403, "forbidden")),
+        (page.request(Method::POST, "/api/chat"), (202, "")),
+        // A token in a header is no cookie: no other site has it.
+        (http_client().post(gateway.url("/api/chat")).bearer_auth(gateway.token()), (202, "")),
+        (page.bare(Method::POST, "/api/chat").bearer_auth("wrong"), (401, "unauthorized")),
+    ] {
+        let shown = format!("{request:?}");
+        assert_eq!(chat(request).await, (expected.0, expected.1.to_owned()), "{shown}");
+    }
+    let database = std::fs::read(gateway.database()).unwrap();
+    assert!(!database.windows(id.len()).any(|bytes| bytes == id.as_bytes()), "only its hash is stored");
+    assert!(!gateway.logs().contains(&id));
+    let gone = page.request(Method::POST, "/api/logout").send().await.unwrap();
+    assert_eq!(gone.status(), 204);
+    assert!(gone.headers()["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
+    assert_eq!(
+        code_of(page.request(Method::GET, "/api/me").send().await.unwrap()).await,
+        (401, "unauthorized".to_owned())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_wrong_tokens_are_refused_and_the_right_one_still_works() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let page = PageClient::new(&gateway);
+    let mut statuses = Vec::new();
+    for _ in 0..12 {
+        statuses.push(page.post_login("guess").await.status().as_u16());
+    }
+    assert_eq!(statuses[..10], [401; 10]);
+    assert_eq!(statuses[10..], [429; 2]);
+    let late = page.post_login("guess").await;
+    assert!(late.headers().contains_key("retry-after"));
+    assert_eq!(code_of(late).await.1, "too_many_attempts");
+    assert_eq!(page.post_login(&gateway.token()).await.status(), 204);
+    for body in ["{}", "{\"token\":1}", "x", "{\"token\":\"a\",\"token\":\"b\"}"] {
+        let request = http_client().post(gateway.url("/api/login")).header("content-type", "application/json");
+        let status = request.body(body).send().await.unwrap().status().as_u16();
+        assert!([400, 422].contains(&status), "{body}: {status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn daoyou_open_prints_a_link_that_logs_in_once() {
+    let mut gateway = Gateway::start(Setup::new()).await;
+    let opened = gateway.run(&["open", "--no-browser"]).await;
+    let link = opened.stdout.trim().to_owned();
+    assert!(link.starts_with(&gateway.url("/login?code=")), "{opened:?}");
+    assert!(!link.contains(&gateway.token()));
+    let client = reqwest::Client::builder().no_proxy().redirect(redirect::Policy::none()).build().unwrap();
+    let first = client.get(&link).send().await.unwrap();
+    assert_eq!((first.status().as_u16(), first.headers()["location"].to_str().unwrap()), (303, "/"));
+    let mut page = PageClient::new(&gateway);
+    page.take_cookie(&first);
+    assert_eq!(page.get("/api/me").await["scope"], "admin");
+    let second = client.get(&link).send().await.unwrap();
+    assert_eq!((second.status().as_u16(), second.headers()["location"].to_str().unwrap()), (303, "/?login=expired"));
+    assert!(!second.headers().contains_key("set-cookie"));
+    let json = gateway.json(&["open", "--json"]).await;
+    assert_eq!(json["expires_in"], 60);
+    // A code dies with its gateway, and only the control socket gives one.
+    gateway.restart().await;
+    let stale = client.get(json["url"].as_str().unwrap()).send().await.unwrap();
+    assert_eq!(stale.headers()["location"].to_str().unwrap(), "/?login=expired");
+    let asked = http_client().post(gateway.url("/api/page/code")).bearer_auth(gateway.token()).send().await.unwrap();
+    assert_eq!(asked.status(), 404);
+    let code = link.split_once("code=").unwrap().1;
+    assert!(!gateway.logs().contains(code), "a code is not logged");
+    assert!(gateway.run(&["status"]).await.stdout.contains(&gateway.url("")), "status names the page");
+    gateway.stop().await;
+    let down = gateway.run(&["open"]).await;
+    assert!(down.code == Some(1) && down.stderr.contains("daoyou gateway"), "{down:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_are_added_listed_and_revoked_with_and_without_a_gateway() {
+    let mut gateway = Gateway::start(Setup::new()).await;
+    let reader = token(&gateway, "reader", "read").await;
+    let get = async |token: &str, path: &str| {
+        code_of(http_client().get(gateway.url(path)).bearer_auth(token).send().await.unwrap()).await
+    };
+    assert_eq!(get(&reader, "/api/sessions").await.0, 200);
+    assert_eq!(get(&reader, "/api/config").await, (403, "scope".to_owned()));
+    let listed = gateway.json(&["tokens", "list", "--json"]).await;
+    assert_eq!((&listed[0]["name"], &listed[0]["scope"]), (&json!("reader"), &json!("read")));
+    until("the use to be stored", async || {
+        gateway.json(&["tokens", "list", "--json"]).await[0]["used_at"].is_string().then_some(())
+    })
+    .await;
+    for (args, wrong) in [
+        (&["tokens", "add", "reader", "--scope", "chat"][..], "already"),
+        (&["tokens", "add", "A B", "--scope", "chat"], "lower-case"),
+        (&["tokens", "revoke", "nobody"], "no token"),
+    ] {
+        let refused = gateway.run(args).await;
+        assert!(refused.code == Some(1) && refused.stderr.contains(wrong), "{refused:?}");
+    }
+    // A login of a token ends with it.
+    let page = PageClient::login(&gateway, &reader).await;
+    assert_eq!(page.get("/api/me").await["name"], "reader");
+    assert_eq!(gateway.run(&["tokens", "revoke", "reader"]).await.code, Some(0));
+    assert_eq!(get(&reader, "/api/sessions").await.0, 401);
+    assert_eq!(page.request(Method::GET, "/api/me").send().await.unwrap().status(), 401);
+    gateway.stop().await;
+    let other = token(&gateway, "other", "admin").await;
+    gateway.up().await;
+    let mine = http_client().get(gateway.url("/api/config")).bearer_auth(&other).send().await.unwrap();
+    assert_eq!(mine.status(), 200);
+    let shown = format!("{}{}", gateway.logs(), gateway.json(&["tokens", "list", "--json"]).await);
+    assert!(!shown.contains(&other) && !shown.contains(&reader));
+}
+
+/// A token for chats sees what it began, and nothing of the owner or of another token.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_token_sees_only_its_own() {
+    let model = Model::start().await;
+    for text in ["mine", "yours", "owners"] {
+        model.on(text, [Reply::text(format!("{text} done")), Reply::text("again")]);
+    }
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let (bob, ann) = (token(&gateway, "bob", "chat").await, token(&gateway, "ann", "chat").await);
+    let [bob, ann] = [PageClient::login(&gateway, &bob).await, PageClient::login(&gateway, &ann).await];
+    let owner = PageClient::login(&gateway, &gateway.token()).await;
+    let mut events = bob.events("", None).await;
+    assert_eq!(events.next().await.kind, "hello");
+    let others = [ann.say(None, "yours").await, owner.say(None, "owners").await];
+    let own = bob.say(None, "mine").await;
+    assert!(own.starts_with("page:bob."), "{own}");
+    let seen = events.turn().await;
+    assert!(seen.iter().all(|event| event.data["session"] == own.as_str()), "{seen:?}");
+    let listed = until("the session of the turn", async || {
+        let listed = bob.get("/api/sessions").await;
+        (listed[0]["messages"] == 2).then_some(listed)
+    })
+    .await;
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["session"]), (1, &json!(own)), "{listed}");
+    let sent: Value = model.requests_about("mine").pop().unwrap();
+    assert!(sent.to_string().contains("token:bob"), "the agent knows who writes: {sent}");
+    let file = bob.request(Method::POST, "/api/files?name=a.txt").body("secret of bob").send().await.unwrap();
+    let file: Value = file.json().await.unwrap();
+    let file = file["id"].as_str().unwrap();
+    assert_eq!(
+        bob.request(Method::GET, &format!("/api/files/{file}")).send().await.unwrap().text().await.unwrap(),
+        "secret of bob"
+    );
+    assert_eq!(ann.request(Method::GET, &format!("/api/files/{file}")).send().await.unwrap().status(), 404);
+    let turn = owner.get(&format!("/api/turns?session={}", others[1])).await[0]["turn"].as_str().unwrap().to_owned();
+    let own_turn = bob.get(&format!("/api/turns?session={own}")).await[0]["turn"].as_str().unwrap().to_owned();
+    assert_eq!(bob.get(&format!("/api/turns/{own_turn}")).await["session"], own.as_str());
+    let mut refused = vec![
+        (Method::GET, format!("/api/turns/{turn}")),
+        (Method::GET, "/api/turns".to_owned()),
+        (Method::POST, format!("/api/turns/{own_turn}/fork?session=page:bob.copy")),
+        (Method::POST, format!("/api/turns/{own_turn}/restore")),
+        (Method::GET, "/api/memory".to_owned()),
+        (Method::GET, "/api/search?q=x".to_owned()),
+        (Method::GET, "/api/approvals".to_owned()),
+        (Method::GET, "/api/status".to_owned()),
+        (Method::GET, "/api/config".to_owned()),
+        (Method::GET, "/api/tokens".to_owned()),
+        (Method::POST, "/api/messages".to_owned()),
+        (Method::POST, "/api/tools/exec/run".to_owned()),
+        (Method::POST, "/mcp".to_owned()),
+        (Method::GET, "/metrics".to_owned()),
+        (Method::GET, "/api/attach?chat_id=direct".to_owned()),
+        (Method::GET, format!("/api/events?session={}", others[0])),
+    ];
+    for other in others.iter().map(String::as_str).chain(["cli:direct", "page:bob", "page:bobby.1"]) {
+        for (method, rest) in [
+            (Method::GET, ""),
+            (Method::PATCH, ""),
+            (Method::DELETE, ""),
+            (Method::GET, "/transcript"),
+            (Method::GET, "/live"),
+            (Method::POST, "/stop"),
+        ] {
+            refused.push((method, format!("/api/sessions/{}{rest}", other.replace(':', "%3A"))));
+        }
+    }
+    for (method, path) in refused {
+        let answer = bob.request(method.clone(), &path).json(&json!({"title": "x"})).send().await.unwrap();
+        assert_eq!(code_of(answer).await, (403, "scope".to_owned()), "{method} {path}");
+    }
+    for body in [json!({"session": others[0], "content": "hi"}), json!({"session": "cli:direct", "content": "hi"})] {
+        let answer = bob.request(Method::POST, "/api/chat").json(&body).send().await.unwrap();
+        assert_eq!(code_of(answer).await.0, 403, "{body}");
+    }
+    // Ids of one client are not those of another.
+    let id = "7b0c1fa0-0000-4000-8000-000000000001";
+    let say = async |page: &PageClient, session: &str| {
+        page.post("/api/chat", &json!({"session": session, "content": "/cost", "id": id})).await["status"].clone()
+    };
+    assert_eq!(
+        [say(&ann, &others[0]).await, say(&bob, &own).await, say(&bob, &own).await],
+        ["accepted", "accepted", "duplicate"]
+    );
+}
