@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { html, render, useEffect, useState } from "./lib.js";
-import { app, forgetResources, refresh, useResource, useStore } from "./store.js";
+import { app, forgetResources, may, refresh, useResource, useStore } from "./store.js";
 import { VIEWS, address, navigate, useRoute } from "./route.js";
 import { follow } from "./live.js";
 import { Icon } from "./icons.js";
@@ -54,7 +54,7 @@ function Shell() {
     app.set({ sidebar: false });
     if (route.view !== "chat") document.title = `${t(VIEWS.includes(route.view) ? route.view : "turn.timeline")} · daoyou`;
   }, [route.view]);
-  const View = COMPONENTS[route.view] ?? ChatView;
+  const View = may("see") || route.view === "turn" ? (COMPONENTS[route.view] ?? ChatView) : ChatView;
   const close = () => setOverlay(null);
   return html`
     <a class="skip" href="#main" onClick=${skipToMain}>${t("skip")}</a>
@@ -73,10 +73,10 @@ function skipToMain(event) {
 }
 
 function Rail({ current, onPalette, onShortcuts }) {
-  const approvals = useResource("/api/approvals", ["approvals"]);
+  const approvals = useResource(may("see") ? "/api/approvals" : null, ["approvals"]);
   const count = approvals.data?.length ?? 0;
   return html`<nav class="rail" aria-label=${t("navigation")}>
-    ${VIEWS.map((view) => html`<a href=${address(view)} aria-current=${current === view || (view === "chat" && current === "turn") ? "page" : undefined}>
+    ${(may("see") ? VIEWS : ["chat"]).map((view) => html`<a href=${address(view)} aria-current=${current === view || (view === "chat" && current === "turn") ? "page" : undefined}>
       <span class="rail-icon"><${Icon} name=${view} size=${22} />${view === "queue" && count > 0 && html`<span class="badge">${count}</span>`}</span>
       <span class="rail-label">${t(view)}</span>
     </a>`)}

@@ -1,7 +1,7 @@
 // The palette (Ctrl+K), which finds views, sessions and actions by their words, and the list of keyboard shortcuts.
 
 import { html, useEffect, useMemo, useRef, useState } from "./lib.js";
-import { useResource } from "./store.js";
+import { may, useResource } from "./store.js";
 import { VIEWS, navigate } from "./route.js";
 import { Dialog } from "./ui.js";
 import { Icon, channelIcon } from "./icons.js";
@@ -13,7 +13,7 @@ const SHOWN = 12;
 
 export function Palette({ onClose, onShortcuts }) {
   const sessions = useResource("/api/sessions", ["sessions"]);
-  const jobs = useResource("/api/cron", ["cron"]);
+  const jobs = useResource(may("see") ? "/api/cron" : null, ["cron"]);
   const [query, setQuery] = useState("");
   const [at, setAt] = useState(0);
   const list = useRef(null);
@@ -54,7 +54,7 @@ function actions(onShortcuts) {
   const entry = (label, icon, run) => ({ label, icon, run, kind: t("palette.action"), words: label });
   return [
     entry(t("chat.new"), "plus", () => navigate("chat")),
-    ...VIEWS.map((view) => ({ ...entry(t(view), view, () => navigate(view)), kind: t("palette.view") })),
+    ...(may("see") ? VIEWS : ["chat"]).map((view) => ({ ...entry(t(view), view, () => navigate(view)), kind: t("palette.view") })),
     entry(t("palette.theme"), "sun", () => setTheme(nextTheme())),
     entry(other.name, "globe", () => setLanguage(other.code)),
     entry(t("shortcuts"), "keyboard", onShortcuts),

@@ -1,7 +1,8 @@
 // One turn of a conversation: what the person wrote, how the agent worked, and its answer.
 
 import * as api from "../api.js";
-import { html, useState } from "../lib.js";
+import { may } from "../store.js";
+import { html, memo, useState } from "../lib.js";
 import { address, navigate } from "../route.js";
 import { ActionButton, CopyButton, errorText } from "../ui.js";
 import { Icon } from "../icons.js";
@@ -19,7 +20,7 @@ import { isOpen, openQuestion } from "./turns.js";
  * @param {boolean} props.isLast whether the turn can be tried again
  * @param {{send: (text: string) => Promise<void>, retry: (turn: any) => Promise<void>, resend: (turn: any) => void, takeBack: (turn: any) => void}} props.actions
  */
-export function TurnView({ turn, approvals, isLast, actions }) {
+function Turn({ turn, approvals, isLast, actions }) {
   const isStreaming = turn.state === "running";
   const lastAt = turn.parts.length - 1;
   return html`<article class="turn" aria-label=${t("turn.label")} aria-busy=${isOpen(turn)}>
@@ -34,6 +35,14 @@ export function TurnView({ turn, approvals, isLast, actions }) {
     </div>
   </article>`;
 }
+
+const isSameList = (one, other) => one.length === other.length && one.every((item, at) => item === other[at]);
+
+/** While an answer streams, the turns before it stay as they are. */
+export const TurnView = memo(
+  Turn,
+  (one, other) => one.turn === other.turn && one.isLast === other.isLast && one.actions === other.actions && isSameList(one.approvals, other.approvals),
+);
 
 function UserMessage({ user, turn, actions }) {
   const isFailed = turn.state === "failed";
@@ -104,6 +113,7 @@ function TurnFoot({ turn, isLast, actions }) {
     turn.cost,
   ].filter(Boolean);
   const hasPoint = !turn.isLocal && !turn.isExtra;
+  const canChange = hasPoint && may("change");
   const fork = async () => {
     const { session } = await api.post(`/api/turns/${turn.id}/fork`);
     navigate("chat", session);
@@ -112,8 +122,8 @@ function TurnFoot({ turn, isLast, actions }) {
     ${hasPoint && html`<a class="turn-facts" href=${address("turn", turn.id)} title=${t("turn.timeline")}><${Icon} name="timeline" size=${14} />${facts.length > 0 ? facts.join(" · ") : t("turn.timeline")}</a>`}
     <span class="turn-actions">
       ${answer && html`<${CopyButton} text=${answer} />`}
-      ${isLast && turn.users.length > 0 && hasPoint && html`<${ActionButton} class="quiet" icon="retry" onAct=${() => actions.retry(turn)}>${t("retry.answer")}<//>`}
-      ${hasPoint && html`<${ActionButton} class="quiet" icon="fork" onAct=${fork}>${t("fork")}<//>`}
+      ${isLast && turn.users.length > 0 && canChange && html`<${ActionButton} class="quiet" icon="retry" onAct=${() => actions.retry(turn)}>${t("retry.answer")}<//>`}
+      ${canChange && html`<${ActionButton} class="quiet" icon="fork" onAct=${fork}>${t("fork")}<//>`}
     </span>
   </div>`;
 }

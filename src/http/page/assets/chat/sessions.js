@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
-import { app, createStore, refresh, useResource, useStore } from "../store.js";
+import { app, createStore, may, refresh, useResource, useStore } from "../store.js";
 import { address, navigate } from "../route.js";
 import { ConfirmDialog, Dialog, Empty, IconButton, Loaded, Menu, ActionButton, moveFocus, saveFile } from "../ui.js";
 import { Icon, channelIcon } from "../icons.js";
@@ -76,7 +76,7 @@ function Entries({ list, current }) {
       </label>
       <a class="icon-button" href=${address("chat")} aria-label=${t("chat.new")} title=${t("chat.new")}><${Icon} name="plus" /></a>
     </div>
-    <${WaitingApprovals} current=${current} />
+    ${may("see") && html`<${WaitingApprovals} current=${current} />`}
     <nav class="session-scroll" aria-label=${t("sessions")}>
       ${list.length === 0 && html`<${Empty} icon="chat" title=${t("sessions.none")}>${t("sessions.none.hint")}<//>`}
       ${days.map(([day, sessions]) => html`<section key=${day}>
@@ -84,7 +84,7 @@ function Entries({ list, current }) {
         ${sessions.map((session) => html`<${Entry} key=${session.session} session=${session} isCurrent=${session.session === current} isUnread=${session.session !== current && isUnread(session, marks)} />`)}
       </section>`)}
       ${found.length > count && html`<button type="button" class="button wide" onClick=${() => setCount(count + PAGE)}>${t("more")}</button>`}
-      ${wanted !== "" && html`<${MessageHits} query=${query.trim()} />`}
+      ${wanted !== "" && may("see") && html`<${MessageHits} query=${query.trim()} />`}
     </nav>`;
 }
 
@@ -140,10 +140,10 @@ export function SessionMenu({ session }) {
   const close = () => setDialog(null);
   const exportAs = (format) => async () => saveSession(session.session, format);
   const items = [
-    { label: t("rename"), icon: "edit", onSelect: () => setDialog("rename") },
+    may("chat") && { label: t("rename"), icon: "edit", onSelect: () => setDialog("rename") },
     { label: t("sessions.export.md"), icon: "download", onSelect: exportAs("md") },
     { label: t("sessions.export.json"), icon: "download", onSelect: exportAs("json") },
-    { label: t("delete"), icon: "trash", isDanger: true, onSelect: () => setDialog("delete") },
+    may("chat") && { label: t("delete"), icon: "trash", isDanger: true, onSelect: () => setDialog("delete") },
   ];
   const clear = async () => {
     await api.remove(`/api/sessions/${api.segment(session.session)}`);

@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useState } from "../lib.js";
-import { refresh, useResource } from "../store.js";
+import { may, refresh, useResource } from "../store.js";
 import { address, navigate } from "../route.js";
 import { ActionButton, ConfirmDialog, Empty, Loaded, Status, ViewHead } from "../ui.js";
 import { Icon } from "../icons.js";
@@ -25,13 +25,13 @@ const change = (job, verb) => async () => {
 function JobList() {
   const jobs = useResource("/api/cron", ["cron"]);
   return html`<div class="view">
-    <${ViewHead} title=${t("jobs")}><a class="button primary" href=${address("jobs", "new")}><${Icon} name="plus" size=${16} />${t("jobs.add")}</a><//>
+    <${ViewHead} title=${t("jobs")}>${may("change") && html`<a class="button primary" href=${address("jobs", "new")}><${Icon} name="plus" size=${16} />${t("jobs.add")}</a>`}<//>
     <${Loaded} resource=${jobs}>${(list) => (list.length === 0 ? html`<${NoJobs} />` : html`<${JobDays} jobs=${list} />`)}<//>
   </div>`;
 }
 
 function NoJobs() {
-  return html`<${Empty} icon="jobs" title=${t("jobs.none")}><p>${t("jobs.none.hint")}</p><a class="button primary" href=${address("jobs", "new")}>${t("jobs.add")}</a><//>`;
+  return html`<${Empty} icon="jobs" title=${t("jobs.none")}><p>${t("jobs.none.hint")}</p>${may("change") && html`<a class="button primary" href=${address("jobs", "new")}>${t("jobs.add")}</a>`}<//>`;
 }
 
 function JobDays({ jobs }) {
@@ -69,7 +69,7 @@ function JobRow({ job }) {
 }
 
 function JobButtons({ job }) {
-  if (job.state === "unreadable") return null;
+  if (job.state === "unreadable" || !may("change")) return null;
   return html`
     <${ActionButton} class="quiet" icon="play" onAct=${change(job, "run")}>${t("jobs.run")}<//>
     ${job.enabled
@@ -102,8 +102,8 @@ function JobDetails({ job }) {
   return html`
     <${ViewHead} title=${job.name}>
       <${JobButtons} job=${job} />
-      <a class="button quiet" href=${address("jobs", job.id, "edit")}><${Icon} name="edit" size=${16} />${t("edit")}</a>
-      <button type="button" class="button quiet danger-text" onClick=${() => setIsAsking(true)}><${Icon} name="trash" size=${16} />${t("delete")}</button>
+      ${may("change") && html`<a class="button quiet" href=${address("jobs", job.id, "edit")}><${Icon} name="edit" size=${16} />${t("edit")}</a>
+      <button type="button" class="button quiet danger-text" onClick=${() => setIsAsking(true)}><${Icon} name="trash" size=${16} />${t("delete")}</button>`}
     <//>
     <blockquote class="job-text">${job.text}</blockquote>
     <dl class="facts">${facts.map(([label, value]) => html`<div><dt>${t(label)}</dt><dd>${value}</dd></div>`)}</dl>

@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useEffect, useMemo, useState } from "../lib.js";
-import { refresh, useResource } from "../store.js";
+import { may, refresh, useResource } from "../store.js";
 import { address } from "../route.js";
 import { ActionButton, ConfirmDialog, Dialog, Empty, Loaded, ViewHead } from "../ui.js";
 import { Icon } from "../icons.js";
@@ -26,7 +26,7 @@ export function MemoryView() {
   const hits = useResource(asked === "" ? null : `/api/memory/search?q=${api.segment(asked)}&limit=50`, ["memory"]);
   const close = () => setDialog(null);
   return html`<div class="view">
-    <${ViewHead} title=${t("memory")}><button type="button" class="button primary" onClick=${() => setDialog({ kind: "add" })}><${Icon} name="plus" size=${16} />${t("memory.add")}</button><//>
+    <${ViewHead} title=${t("memory")}>${may("change") && html`<button type="button" class="button primary" onClick=${() => setDialog({ kind: "add" })}><${Icon} name="plus" size=${16} />${t("memory.add")}</button>`}<//>
     <div class="filters">
       <label class="search grow"><${Icon} name="search" size=${16} /><span class="visually-hidden">${t("memory.search")}</span>
         <input type="search" id="search" value=${query} placeholder=${t("memory.search")} onInput=${(event) => setQuery(event.target.value)} /></label>
@@ -71,10 +71,10 @@ function FactRow({ fact, onDialog }) {
         ${source?.session && html`<a href=${address("chat", source.session)}>${t("memory.source")}</a>`}
       </p>
     </div>
-    <div class="row-actions">
+    ${may("change") && html`<div class="row-actions">
       <button type="button" class="button quiet" onClick=${() => onDialog({ kind: "edit", fact })}><${Icon} name="edit" size=${16} />${t("edit")}</button>
       <button type="button" class="button quiet danger-text" onClick=${() => onDialog({ kind: "forget", fact })}><${Icon} name="trash" size=${16} />${t("memory.forget")}</button>
-    </div>
+    </div>`}
   </li>`;
 }
 

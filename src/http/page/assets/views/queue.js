@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useState } from "../lib.js";
-import { refresh, useResource } from "../store.js";
+import { may, refresh, useResource } from "../store.js";
 import { address } from "../route.js";
 import { ActionButton, ConfirmDialog, Empty, Loaded, Status, ViewHead } from "../ui.js";
 import { Icon } from "../icons.js";
@@ -22,7 +22,7 @@ export function QueueView() {
     refresh(["queue"]);
   };
   return html`<div class="view">
-    <${ViewHead} title=${t("queue")}>${queue.data?.length > 0 && html`<${ActionButton} icon="retry" onAct=${retryAll}>${t("queue.retryAll")}<//>`}<//>
+    <${ViewHead} title=${t("queue")}>${queue.data?.length > 0 && may("change") && html`<${ActionButton} icon="retry" onAct=${retryAll}>${t("queue.retryAll")}<//>`}<//>
     ${waiting.length > 0 && html`<section class="group"><h2 class="group-title">${t("queue.approvals")}</h2>${waiting.map(
       (approval) => html`<div key=${approval.id}><a class="card-session" href=${address("chat", approval.session)}>${approval.session}</a><${ApprovalCard} approval=${approval} /></div>`,
     )}</section>`}
@@ -64,10 +64,10 @@ function Entry({ entry }) {
         ${entry.turn && html`<a href=${address("turn", entry.turn)}>${t("turn.timeline")}</a>`}
       </p>
     </div>
-    <div class="row-actions">
+    ${may("change") && html`<div class="row-actions">
       <${ActionButton} class="quiet" icon="retry" onAct=${retry}>${t("retry")}<//>
       ${canDrop && html`<button type="button" class="button quiet danger-text" onClick=${() => setIsAsking(true)}><${Icon} name="trash" size=${16} />${t("queue.drop")}</button>`}
-    </div>
+    </div>`}
     ${isAsking && html`<${ConfirmDialog} title=${t("queue.drop.title")} action=${t("queue.drop")} onConfirm=${drop} onClose=${() => setIsAsking(false)}><p>${t("queue.drop.hint")}</p><//>`}
   </li>`;
 }

@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useState } from "../lib.js";
-import { useResource } from "../store.js";
+import { may, useResource } from "../store.js";
 import { address } from "../route.js";
 import { Empty, ErrorNote, Loaded, Status, Tabs, ViewHead } from "../ui.js";
 import { Icon, channelIcon } from "../icons.js";
@@ -12,10 +12,14 @@ import { Configuration } from "./configuration.js";
 
 const TABS = { overview: Overview, channels: Channels, models: Models, mcp: McpServers, skills: Skills, agents: Agents, doctor: Doctor, configuration: Configuration };
 
+/** Checks start programs, and the configuration is the owner's. */
+const OWNER_TABS = ["doctor", "configuration"];
+
 export function SystemView({ id }) {
-  const current = id in TABS ? id : "overview";
+  const names = Object.keys(TABS).filter((name) => may("change") || !OWNER_TABS.includes(name));
+  const current = names.includes(id) ? id : "overview";
   const Tab = TABS[current];
-  const tabs = Object.keys(TABS).map((name) => ({ id: name, name: t(`system.${name}`), href: address("system", name) }));
+  const tabs = names.map((name) => ({ id: name, name: t(`system.${name}`), href: address("system", name) }));
   return html`<div class="view"><${ViewHead} title=${t("system")} /><${Tabs} label=${t("system")} tabs=${tabs} current=${current} /><${Tab} key=${current} /></div>`;
 }
 
@@ -55,7 +59,7 @@ function PartRow({ icon, name, tone, state, facts = [], error, test }) {
       <p class="row-title">${name} <${Status} tone=${tone}>${state}<//></p>
       <p class="row-facts">${facts.filter(Boolean).map((fact) => html`<span>${fact}</span>`)}</p>
       ${error && html`<p class="error-text">${error}</p>`}
-      ${test && html`<${Test} path=${test} />`}
+      ${test && may("change") && html`<${Test} path=${test} />`}
     </div>
   </li>`;
 }

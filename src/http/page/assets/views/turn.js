@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useMemo, useState } from "../lib.js";
-import { useResource } from "../store.js";
+import { may, useResource } from "../store.js";
 import { address, navigate } from "../route.js";
 import { ActionButton, ConfirmDialog, CopyButton, Loaded, Status, ViewHead } from "../ui.js";
 import { Icon } from "../icons.js";
@@ -61,10 +61,10 @@ function TurnActions({ turn }) {
   };
   return html`
     <${CopyButton} text=${JSON.stringify(turn, null, 2)} label=${t("turn.copy")} />
-    ${restorable
+    ${restorable && may("change")
       ? html`<${ActionButton} class="quiet" icon="fork" onAct=${fork}>${t("fork")}<//>
           <button type="button" class="button quiet" onClick=${() => setIsAsking(true)}><${Icon} name="history" size=${16} />${t("turn.restore")}</button>`
-      : html`<small class="dim">${reason}</small>`}
+      : reason && html`<small class="dim">${reason}</small>`}
     ${isAsking && html`<${ConfirmDialog} title=${t("turn.restore")} action=${t("turn.restore")} onConfirm=${restore} onClose=${() => setIsAsking(false)}><p>${t("turn.restore.hint")}</p><//>`}`;
 }
 
