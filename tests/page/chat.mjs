@@ -15,7 +15,10 @@ await story(async ({ page }) => {
   await waitIdle(page);
   const tools = page.locator(".tool");
   assert.deepEqual(await tools.locator(".tool-name").allInnerTexts(), ["list_dir", "read_file"]);
-  assert.deepEqual(await tools.locator(".tool-state").evaluateAll((all) => all.map((one) => one.ariaLabel ?? one.getAttribute("aria-label"))), ["done", "done"]);
+  assert.deepEqual(
+    await tools.locator(".tool-state").evaluateAll((all) => all.map((one) => one.ariaLabel ?? one.getAttribute("aria-label"))),
+    ["done", "done"],
+  );
   await tools.nth(1).locator(".tool-head").click();
   await tools.nth(1).getByText("AGENTS.md").last().waitFor();
   const thinking = page.locator(".thinking-head");

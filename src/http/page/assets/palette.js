@@ -41,9 +41,11 @@ export function Palette({ onClose, onShortcuts }) {
     <input type="text" autofocus role="combobox" aria-label=${t("palette.find")} aria-expanded="true" aria-controls="palette-list" aria-activedescendant=${found.length > 0 ? `palette-${chosen}` : undefined}
       placeholder=${t("palette.find")} value=${query} onInput=${(event) => setQuery(event.target.value)} onKeyDown=${onKeyDown} />
     <ul id="palette-list" role="listbox" aria-label=${t("palette")} ref=${list}>
-      ${found.map((entry, index) => html`<li id=${`palette-${index}`} role="option" aria-selected=${index === chosen} onClick=${() => run(entry)}>
+      ${found.map(
+        (entry, index) => html`<li id=${`palette-${index}`} role="option" aria-selected=${index === chosen} onClick=${() => run(entry)}>
         <${Icon} name=${entry.icon} size=${16} /><span>${entry.label}</span><small>${entry.kind}</small>
-      </li>`)}
+      </li>`,
+      )}
     </ul>
     ${found.length === 0 && html`<p class="dim">${t("palette.nothing")}</p>`}
   <//>`;
@@ -72,7 +74,13 @@ const sessionEntries = (sessions = []) =>
   }));
 
 const jobEntries = (jobs = []) =>
-  jobs.map((job) => ({ label: job.name, icon: "jobs", kind: t("jobs"), words: `${job.name} ${job.text ?? ""}`, run: () => navigate("jobs", job.id) }));
+  jobs.map((job) => ({
+    label: job.name,
+    icon: "jobs",
+    kind: t("jobs"),
+    words: `${job.name} ${job.text ?? ""}`,
+    run: () => navigate("jobs", job.id),
+  }));
 
 const KEYS = [
   ["Enter", "keys.send"],
@@ -92,6 +100,7 @@ const KEYS = [
 
 export function ShortcutsDialog({ onClose }) {
   return html`<${Dialog} title=${t("shortcuts")} onClose=${onClose}>
-    <dl class="shortcuts">${KEYS.map(([keys, label]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${t(label)}</dd></div>`)}</dl>
+    <dl class="shortcuts">${KEYS.map(([keys, label]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd>`)}</dt>
+      <dd>${t(label)}</dd></div>`)}</dl>
   <//>`;
 }

@@ -41,7 +41,8 @@ const isSameList = (one, other) => one.length === other.length && one.every((ite
 /** While an answer streams, the turns before it stay as they are. */
 export const TurnView = memo(
   Turn,
-  (one, other) => one.turn === other.turn && one.isLast === other.isLast && one.actions === other.actions && isSameList(one.approvals, other.approvals),
+  (one, other) =>
+    one.turn === other.turn && one.isLast === other.isLast && one.actions === other.actions && isSameList(one.approvals, other.approvals),
 );
 
 function UserMessage({ user, turn, actions }) {
@@ -50,11 +51,14 @@ function UserMessage({ user, turn, actions }) {
     <h3 class="visually-hidden">${t("you")}</h3>
     <div class="user-text" dir="auto">${user.text}</div>
     <${Attachments} files=${user.attachments} />
-    ${isFailed
-      ? html`<div class="send-failed" role="alert"><span>${t("send.failed", { reason: errorText(turn.cause) })}</span>
+    ${
+      isFailed
+        ? html`<div class="send-failed" role="alert"><span>${t("send.failed", { reason: errorText(turn.cause) })}</span>
           <button type="button" class="button small" onClick=${() => actions.resend(turn)}>${t("send.again")}</button>
           <button type="button" class="button small" onClick=${() => actions.takeBack(turn)}>${t("edit")}</button></div>`
-      : html`<div class="user-foot">${user.at && html`<time title=${dateTime(user.at)}>${time(user.at)}</time>`}<${CopyButton} text=${user.text} /></div>`}
+        : html`<div class="user-foot">${user.at && html`<time title=${dateTime(user.at)}>${time(user.at)}</time>`}<${CopyButton} text=${user.text} />
+          </div>`
+    }
   </div>`;
 }
 
@@ -63,9 +67,11 @@ function Attachments({ files }) {
   return html`<ul class="attachments">${files.map((file) => {
     const path = `/api/files/${api.segment(file.id)}`;
     if (/^image\/(png|jpeg|gif|webp|avif)$/.test(file.mime)) {
-      return html`<li><a href=${path} target="_blank" rel="noopener"><img class="thumbnail" src=${path} alt=${file.name} width="160" height="120" loading="lazy" /></a></li>`;
+      return html`<li><a href=${path} target="_blank" rel="noopener"><img class="thumbnail" src=${path} alt=${file.name} width="160" height="120" loading="lazy" />
+        </a></li>`;
     }
-    return html`<li><a class="file-chip" href=${path} download=${file.name}><${Icon} name="file" size=${16} /><span>${file.name}</span><small>${bytes(file.size)}</small></a></li>`;
+    return html`<li><a class="file-chip" href=${path} download=${file.name}><${Icon} name="file" size=${16} />
+      <span>${file.name}</span><small>${bytes(file.size)}</small></a></li>`;
   })}</ul>`;
 }
 
@@ -88,7 +94,8 @@ function ThinkingRow({ part, isRunning }) {
       ? t("thinking.for", { span: span(part.ended - part.begun) })
       : t("thinking.done");
   return html`<div class="thinking">
-    <button type="button" class=${`thinking-head ${isRunning ? "pulse" : ""}`} aria-expanded=${isShown} onClick=${() => setIsShown(!isShown)}>${label}<${Icon} name=${isShown ? "down" : "right"} size=${14} /></button>
+    <button type="button" class=${`thinking-head ${isRunning ? "pulse" : ""}`} aria-expanded=${isShown} onClick=${() => setIsShown(!isShown)}>${label}<${Icon} name=${isShown ? "down" : "right"} size=${14} />
+      </button>
     ${isShown && html`<div class="thinking-text" dir="auto">${part.text}</div>`}
   </div>`;
 }
@@ -100,16 +107,23 @@ function Progress({ turn, isAsked }) {
   if (turn.state === "waiting") return html`<p class="progress"><${Icon} name="hand" size=${16} />${t("turn.waiting")}</p>`;
   const last = turn.parts.at(-1);
   const isIdle = turn.state === "running" && (!last || (last.kind === "tool" && last.result !== null));
-  return isIdle ? html`<p class="progress"><span class="typing" aria-hidden="true"><i></i><i></i><i></i></span><span class="visually-hidden">${t("turn.running")}</span></p>` : null;
+  return isIdle
+    ? html`<p class="progress"><span class="typing" aria-hidden="true"><i></i><i></i><i></i></span>
+      <span class="visually-hidden">${t("turn.running")}</span></p>`
+    : null;
 }
 
 function TurnFoot({ turn, isLast, actions }) {
   if (isOpen(turn) || turn.state === "failed") return html`<div class="turn-foot"></div>`;
-  const answer = turn.parts.filter((part) => part.kind === "text").map((part) => part.text).join("\n\n");
+  const answer = turn.parts
+    .filter((part) => part.kind === "text")
+    .map((part) => part.text)
+    .join("\n\n");
   const { input, output, cached } = turn.usage;
   const facts = [
     turn.duration !== null && span(turn.duration),
-    input + output > 0 && t(cached > 0 ? "turn.tokens.cached" : "turn.tokens", { tokens: compact(input + output), cached: compact(cached) }),
+    input + output > 0 &&
+      t(cached > 0 ? "turn.tokens.cached" : "turn.tokens", { tokens: compact(input + output), cached: compact(cached) }),
     turn.cost,
   ].filter(Boolean);
   const hasPoint = !turn.isLocal && !turn.isExtra;

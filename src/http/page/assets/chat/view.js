@@ -58,18 +58,26 @@ function ConversationPane({ id }) {
       /** Goes back to the end of the turn before, and asks again. */
       async retry(turn) {
         const { turns } = conversation(id).get();
-        const before = turns.slice(0, turns.findIndex((other) => other.id === turn.id)).findLast((other) => !other.isLocal && !other.isExtra);
+        const before = turns
+          .slice(
+            0,
+            turns.findIndex((other) => other.id === turn.id),
+          )
+          .findLast((other) => !other.isLocal && !other.isExtra);
         if (before) {
           await api.post(`/api/turns/${before.id}/restore`);
           await load(id);
         }
-        await write(turn.users.map((user) => user.text).join("\n\n"), turn.users.flatMap((user) => user.attachments));
+        await write(
+          turn.users.map((user) => user.text).join("\n\n"),
+          turn.users.flatMap((user) => user.attachments),
+        );
       },
       stop: () => stop(id).catch(setError),
     };
   }, [id, choice]);
 
-  const isRunning = state.turns.some(isOpen);
+  const isRunning = state.turns.some((turn) => isOpen(turn) && turn.state !== "sending");
   const waiting = (approvals.data ?? []).filter((approval) => approval.session === id);
   const title = entry ? titleOf(entry) : t("chat.new");
   return html`<section class="conversation" aria-label=${t("chat")}>
@@ -81,9 +89,11 @@ function ConversationPane({ id }) {
       ${entry && html`<${SessionMenu} session=${entry} />`}
     </header>
     ${state.status === "failed" && html`<${ErrorNote} error=${state.error} onRetry=${() => load(id)} />`}
-    ${state.turns.length === 0 && state.status === "ready"
-      ? html`<${Welcome} onPick=${actions.send} />`
-      : html`<${Turns} state=${state} approvals=${waiting} actions=${actions} sent=${sent} />`}
+    ${
+      state.turns.length === 0 && state.status === "ready"
+        ? html`<${Welcome} onPick=${actions.send} />`
+        : html`<${Turns} state=${state} approvals=${waiting} actions=${actions} sent=${sent} />`
+    }
     ${error && html`<${ErrorNote} error=${error} />`}
     ${may("chat") ? html`<${Composer} id=${id} isRunning=${isRunning} onSend=${actions.send} onStop=${actions.stop} />` : html`<p class="composer-frame dim">${t("readOnly")}</p>`}
     <${Announcer} turns=${state.turns} />
@@ -152,9 +162,11 @@ function Turns({ state, approvals, actions, sent }) {
     <div class="turns" ref=${box} onScroll=${onScroll} tabindex="0" role="log" aria-live="off" aria-label=${t("chat.messages")} aria-busy=${state.status === "loading"}>
       <div class="column">
         ${turns.length > count && html`<button type="button" class="button wide" onClick=${() => setCount(count + PAGE)}>${t("chat.earlier", { count: turns.length - count })}</button>`}
-        ${shown.map((turn) => html`
+        ${shown.map(
+          (turn) => html`
           ${session?.summary && turn.id === session.summary.turn && html`<${SummaryMark} summary=${session.summary} />`}
-          <${TurnView} key=${turn.id} turn=${turn} isLast=${turn.id === lastId} actions=${actions} approvals=${approvals.filter((approval) => approval.turn === turn.id || (turn.id === lastId && others.includes(approval)))} />`)}
+          <${TurnView} key=${turn.id} turn=${turn} isLast=${turn.id === lastId} actions=${actions} approvals=${approvals.filter((approval) => approval.turn === turn.id || (turn.id === lastId && others.includes(approval)))} />`,
+        )}
       </div>
     </div>
     ${hasNew && html`<button type="button" class="pill" onClick=${toEnd}>${t("chat.newText")}<${Icon} name="down" size=${14} /></button>`}
@@ -165,7 +177,8 @@ function Turns({ state, approvals, actions, sent }) {
 function SummaryMark({ summary }) {
   const [isShown, setIsShown] = useState(false);
   return html`<div class="summary-mark">
-    <button type="button" aria-expanded=${isShown} onClick=${() => setIsShown(!isShown)}>${t("chat.summary")}<${Icon} name=${isShown ? "down" : "right"} size=${14} /></button>
+    <button type="button" aria-expanded=${isShown} onClick=${() => setIsShown(!isShown)}>${t("chat.summary")}<${Icon} name=${isShown ? "down" : "right"} size=${14} />
+      </button>
     ${isShown && html`<p>${summary.text}</p>`}
   </div>`;
 }

@@ -8,7 +8,7 @@ export default {
   cost: "Cost",
   system: "System",
   navigation: "Views",
-  "readOnly": "This login may read, not write.",
+  readOnly: "This login may read, not write.",
   skip: "Skip to the content",
   settings: "Settings",
   "theme.auto": "Theme: automatic",
@@ -63,7 +63,8 @@ export default {
   "sessions.export.md": "Export as Markdown",
   "sessions.export.json": "Export as JSON",
   "sessions.delete": "Delete this conversation?",
-  "sessions.delete.hint": "“{title}” is cleared as by /new: it begins again without its history. What was learnt from it stays in the memory.",
+  "sessions.delete.hint":
+    "“{title}” is cleared as by /new: it begins again without its history. What was learnt from it stays in the memory.",
   "approvals.waiting": { one: "{count} approval waits", other: "{count} approvals wait" },
   "chat.new": "New chat",
   "chat.messages": "Messages",
@@ -102,7 +103,8 @@ export default {
   "turn.broken": "The stored steps were changed: their hashes do not match.",
   "turn.copy": "Copy as JSON",
   "turn.restore": "Go back to here",
-  "turn.restore.hint": "The conversation goes back to the end of this turn. Nothing is deleted: a later turn can be restored in the same way.",
+  "turn.restore.hint":
+    "The conversation goes back to the end of this turn. Nothing is deleted: a later turn can be restored in the same way.",
   "retry.answer": "Retry",
   "thinking.now": "Thinking…",
   "thinking.done": "Thought",
@@ -228,7 +230,8 @@ export default {
   "memory.found": "Found",
   "memory.forget": "Forget",
   "memory.forget.title": "Forget this for good?",
-  "memory.forget.hint": "It goes from the memory, from prompts and summaries, from the conversation that it comes from, and from later answers that name it. Backups stay as they are.",
+  "memory.forget.hint":
+    "It goes from the memory, from prompts and summaries, from the conversation that it comes from, and from later answers that name it. Backups stay as they are.",
   "memory.forget.earlier": { one: "Its earlier version goes, too.", other: "Its {count} earlier versions go, too." },
   "queue.retryAll": "Retry all",
   "queue.approvals": "Wait for your approval",

@@ -8,7 +8,7 @@ export default {
   cost: "费用",
   system: "系统",
   navigation: "导航",
-  "readOnly": "此登录只能查看，不能发送消息。",
+  readOnly: "此登录只能查看，不能发送消息。",
   skip: "跳到正文",
   settings: "设置",
   "theme.auto": "主题：跟随系统",
