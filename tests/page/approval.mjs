@@ -8,7 +8,11 @@ await story(async ({ page }) => {
   const card = page.locator(".card.approval");
   await card.getByText("echo hello").waitFor();
   assert.match(await card.locator("h3").innerText(), /May exec run\?/);
-  assert.equal(await card.getByRole("button", { name: "Deny" }).evaluate((button) => button === document.activeElement), true, "Deny has the focus");
+  assert.equal(
+    await card.getByRole("button", { name: "Deny" }).evaluate((button) => button === document.activeElement),
+    true,
+    "Deny has the focus",
+  );
   await page.locator(".rail .badge", { hasText: "1" }).waitFor();
   // The decision outlives a reload.
   await page.reload();

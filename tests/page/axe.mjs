@@ -3,14 +3,35 @@
 import { readFileSync } from "node:fs";
 import { assert, login, require, say, story, token, url, visit, waitIdle } from "./support.mjs";
 
-const VIEWS = ["#/chat", "#/jobs", "#/jobs/new", "#/memory", "#/queue", "#/cost", "#/system", "#/system/channels", "#/system/models", "#/system/mcp", "#/system/skills", "#/system/agents", "#/system/doctor", "#/system/configuration"];
+const VIEWS = [
+  "#/chat",
+  "#/jobs",
+  "#/jobs/new",
+  "#/memory",
+  "#/queue",
+  "#/cost",
+  "#/system",
+  "#/system/channels",
+  "#/system/models",
+  "#/system/mcp",
+  "#/system/skills",
+  "#/system/agents",
+  "#/system/doctor",
+  "#/system/configuration",
+];
 const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 async function check(page, where) {
   await page.evaluate(AXE);
   const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
   const serious = found.violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-  const shown = serious.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => `${node.html.slice(0, 160)} ${node.failureSummary.slice(0, 200)}`).join(" | ")}`);
+  const shown = serious.map(
+    ({ id, nodes }) =>
+      `${id}: ${nodes
+        .slice(0, 3)
+        .map((node) => `${node.html.slice(0, 160)} ${node.failureSummary.slice(0, 200)}`)
+        .join(" | ")}`,
+  );
   assert.deepEqual(shown, [], where);
 }
 
@@ -19,7 +40,10 @@ await story(async ({ page, open }) => {
   await page.getByLabel("Access token").waitFor();
   await check(page, "login");
   await login(page);
-  await page.request.post(`${url}/api/cron`, { headers: { Authorization: `Bearer ${token}` }, data: { name: "tea", message: "The tea is ready", at: "in 20h" } });
+  await page.request.post(`${url}/api/cron`, {
+    headers: { Authorization: `Bearer ${token}` },
+    data: { name: "tea", message: "The tea is ready", at: "in 20h" },
+  });
   await page.request.post(`${url}/api/memory`, { headers: { Authorization: `Bearer ${token}` }, data: { text: "The cat is called Miso" } });
   await say(page, "look around");
   await page.locator(".tool").nth(1).waitFor();

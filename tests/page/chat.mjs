@@ -15,7 +15,10 @@ await story(async ({ page }) => {
   await waitIdle(page);
   const tools = page.locator(".tool");
   assert.deepEqual(await tools.locator(".tool-name").allInnerTexts(), ["list_dir", "read_file"]);
-  assert.deepEqual(await tools.locator(".tool-state").evaluateAll((all) => all.map((one) => one.ariaLabel ?? one.getAttribute("aria-label"))), ["done", "done"]);
+  assert.deepEqual(
+    await tools.locator(".tool-state").evaluateAll((all) => all.map((one) => one.ariaLabel ?? one.getAttribute("aria-label"))),
+    ["done", "done"],
+  );
   await tools.nth(1).locator(".tool-head").click();
   await tools.nth(1).getByText("AGENTS.md").last().waitFor();
   const thinking = page.locator(".thinking-head");
@@ -48,10 +51,21 @@ await story(async ({ page }) => {
 
   // Stop.
   await say(page, "slow");
-  await waitText(page, "Paragraph 1.");
+  await waitText(page, "Paragraph 12.");
+  // Who reads further up is left alone, and told that there is more.
+  const box = page.locator(".turns");
+  const isAtEnd = () => box.evaluate((element) => element.scrollHeight - element.scrollTop - element.clientHeight <= 80);
+  assert.ok(await isAtEnd(), "the view follows the answer");
+  await box.evaluate((element) => void (element.scrollTop = 100));
+  await page.getByRole("button", { name: "New text" }).waitFor();
+  await waitText(page, "Paragraph 14.");
+  assert.equal(await box.evaluate((element) => element.scrollTop), 100, "nothing jumps");
+  await page.getByRole("button", { name: "New text" }).click();
+  await waitText(page, "Paragraph 16.");
+  assert.ok(await isAtEnd(), "the view follows again");
   await page.keyboard.press("Escape");
   await waitIdle(page);
-  assert.ok(!(await page.locator(".turns").innerText()).includes("Paragraph 30."), "it was stopped");
+  assert.ok(!(await page.locator(".turns").innerText()).includes("Paragraph 40."), "it was stopped");
 
   // Rename, search, fork, delete.
   await page.getByRole("button", { name: "Session menu" }).click();

@@ -2,7 +2,22 @@
 
 import { assert, login, story, visit } from "./support.mjs";
 
-const VIEWS = ["#/chat", "#/jobs", "#/jobs/new", "#/memory", "#/queue", "#/cost", "#/system", "#/system/channels", "#/system/models", "#/system/mcp", "#/system/skills", "#/system/agents", "#/system/doctor", "#/system/configuration"];
+const VIEWS = [
+  "#/chat",
+  "#/jobs",
+  "#/jobs/new",
+  "#/memory",
+  "#/queue",
+  "#/cost",
+  "#/system",
+  "#/system/channels",
+  "#/system/models",
+  "#/system/mcp",
+  "#/system/skills",
+  "#/system/agents",
+  "#/system/doctor",
+  "#/system/configuration",
+];
 
 await story(
   async ({ page }) => {
@@ -16,8 +31,16 @@ await story(
     const keys = new Set(tables[0].filter((key) => key.includes(".")));
     for (const view of VIEWS) {
       await visit(page, view);
-      const texts = await page.evaluate(() => [...document.querySelectorAll("#app *")].flatMap((element) => [element.getAttribute("aria-label"), element.childElementCount === 0 ? element.textContent : null]).filter(Boolean));
-      assert.deepEqual(texts.filter((text) => keys.has(text) || /^(system|jobs|memory|queue|cost|config|turn|step)\.\w+/.test(text)), [], view);
+      const texts = await page.evaluate(() =>
+        [...document.querySelectorAll("#app *")]
+          .flatMap((element) => [element.getAttribute("aria-label"), element.childElementCount === 0 ? element.textContent : null])
+          .filter(Boolean),
+      );
+      assert.deepEqual(
+        texts.filter((text) => keys.has(text) || /^(system|jobs|memory|queue|cost|config|turn|step)\.\w+/.test(text)),
+        [],
+        view,
+      );
     }
     await page.getByText("聊天").first().waitFor();
     await page.getByRole("button", { name: "设置" }).click();

@@ -12,7 +12,8 @@ await story(async ({ page }) => {
     return {
       pwned: window.pwned ?? null,
       active: answer.querySelectorAll("script, iframe, object, embed, form, style, link, meta, base, svg:not(.icon)").length,
-      handlers: [...answer.querySelectorAll("*")].filter((element) => [...element.attributes].some(({ name }) => name.startsWith("on"))).length,
+      handlers: [...answer.querySelectorAll("*")].filter((element) => [...element.attributes].some(({ name }) => name.startsWith("on")))
+        .length,
       links: [...answer.querySelectorAll(".prose a")].map((link) => [link.protocol, link.rel, link.target]),
       pictures: [...answer.querySelectorAll("img")].map((image) => image.src),
       text: answer.innerText,
@@ -27,7 +28,8 @@ await story(async ({ page }) => {
     assert.ok(["http:", "https:", "mailto:"].includes(protocol), protocol);
     assert.deepEqual([rel, target], ["noopener noreferrer", "_blank"]);
   }
-  for (const shown of ["<script>", "onerror=", "javascript:", "<iframe"]) assert.ok(found.text.includes(shown), `${shown} is shown as it was written`);
+  for (const shown of ["<script>", "onerror=", "javascript:", "<iframe"])
+    assert.ok(found.text.includes(shown), `${shown} is shown as it was written`);
 
   // The work on what an attacker would write is bounded.
   const slow = await page.evaluate(async () => {

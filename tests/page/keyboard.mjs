@@ -2,7 +2,12 @@
 
 import { assert, login, say, story, until, waitIdle, waitText } from "./support.mjs";
 
-const focused = (page) => page.evaluate(() => ({ tag: document.activeElement.tagName, id: document.activeElement.id, text: document.activeElement.textContent.trim() }));
+const focused = (page) =>
+  page.evaluate(() => ({
+    tag: document.activeElement.tagName,
+    id: document.activeElement.id,
+    text: document.activeElement.textContent.trim(),
+  }));
 
 /** Puts the focus before the first stop of Tab. */
 const toStart = (page) =>
@@ -41,13 +46,25 @@ await story(async ({ page }) => {
       const element = document.activeElement;
       if (element === document.body) return true;
       const marked = [element, element.closest("label"), element.closest(".composer")].filter(Boolean);
-      return marked.some((one) => getComputedStyle(one).outlineStyle !== "none" || getComputedStyle(one).boxShadow !== "none" || getComputedStyle(one).opacity === "0");
+      return marked.some(
+        (one) =>
+          getComputedStyle(one).outlineStyle !== "none" ||
+          getComputedStyle(one).boxShadow !== "none" ||
+          getComputedStyle(one).opacity === "0",
+      );
     });
     assert.ok(shown, `the focus is visible: ${JSON.stringify(await focused(page))}`);
   }
 
   await toStart(page);
-  for (const [key, view] of [["j", "jobs"], ["m", "memory"], ["q", "queue"], ["k", "cost"], ["s", "system"], ["c", "chat"]]) {
+  for (const [key, view] of [
+    ["j", "jobs"],
+    ["m", "memory"],
+    ["q", "queue"],
+    ["k", "cost"],
+    ["s", "system"],
+    ["c", "chat"],
+  ]) {
     await toStart(page);
     await press("g", key);
     await isAt(view);

@@ -2,7 +2,19 @@
 
 import { assert, login, overflowing, say, story, visit, waitIdle } from "./support.mjs";
 
-const VIEWS = ["#/jobs", "#/jobs/new", "#/memory", "#/queue", "#/cost", "#/system", "#/system/channels", "#/system/models", "#/system/agents", "#/system/doctor", "#/system/configuration"];
+const VIEWS = [
+  "#/jobs",
+  "#/jobs/new",
+  "#/memory",
+  "#/queue",
+  "#/cost",
+  "#/system",
+  "#/system/channels",
+  "#/system/models",
+  "#/system/agents",
+  "#/system/doctor",
+  "#/system/configuration",
+];
 
 await story(
   async ({ page }) => {

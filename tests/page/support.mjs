@@ -41,7 +41,8 @@ export async function story(run, { context: settings = {}, expectedFailures = []
     page.setDefaultTimeout(PATIENCE);
     page.on("pageerror", (error) => faults.push(`exception: ${error.stack}`));
     page.on("console", (message) => {
-      if (message.type() === "error" && !isExpected(message, expectedFailures)) faults.push(`console: ${message.text()} ${message.location().url}`);
+      if (message.type() === "error" && !isExpected(message, expectedFailures))
+        faults.push(`console: ${message.text()} ${message.location().url}`);
     });
     page.on("request", (request) => {
       if (!request.url().startsWith(url) && !/^(blob|data):/.test(request.url())) faults.push(`request to another host: ${request.url()}`);
@@ -88,7 +89,9 @@ export async function waitText(page, text) {
 
 /** Returns when no turn runs any more. */
 export async function waitIdle(page) {
-  await page.waitForFunction(() => document.querySelector(".turn") && !document.querySelector(".turn[aria-busy=true]") && !document.querySelector(".composer .stop"));
+  await page.waitForFunction(
+    () => document.querySelector(".turn") && !document.querySelector(".turn[aria-busy=true]") && !document.querySelector(".composer .stop"),
+  );
 }
 
 /** Goes to a view, and returns when it shows something. */
@@ -117,7 +120,9 @@ export async function overflowing(page) {
   return page.evaluate(() => {
     const width = document.documentElement.clientWidth;
     const scrolls = "pre, .table-scroll, .tabs, .visually-hidden, .skip, .sessions:not(.open)";
-    const wide = [...document.querySelectorAll("body *")].filter((element) => element.getBoundingClientRect().right > width + 1 && !element.closest(scrolls));
+    const wide = [...document.querySelectorAll("body *")].filter(
+      (element) => element.getBoundingClientRect().right > width + 1 && !element.closest(scrolls),
+    );
     return wide.map((element) => `${element.tagName}.${element.className}`).slice(0, 5);
   });
 }

@@ -13,7 +13,10 @@ function give(page, kind, name, type) {
       const transfer = new DataTransfer();
       transfer.items.add(new File([bytes], name, { type }));
       const target = kind === "paste" ? document.getElementById("composer") : document.body;
-      const event = kind === "paste" ? new ClipboardEvent("paste", { clipboardData: transfer, bubbles: true, cancelable: true }) : new DragEvent(kind, { dataTransfer: transfer, bubbles: true, cancelable: true });
+      const event =
+        kind === "paste"
+          ? new ClipboardEvent("paste", { clipboardData: transfer, bubbles: true, cancelable: true })
+          : new DragEvent(kind, { dataTransfer: transfer, bubbles: true, cancelable: true });
       target.dispatchEvent(event);
     },
     { kind, name, type, png: PNG },
@@ -22,7 +25,9 @@ function give(page, kind, name, type) {
 
 await story(async ({ page }) => {
   await login(page);
-  await page.locator(".composer input[type=file]").setInputFiles({ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("some notes") });
+  await page
+    .locator(".composer input[type=file]")
+    .setInputFiles({ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("some notes") });
   await give(page, "paste", "pasted.png", "image/png");
   await give(page, "dragover", "dropped.png", "image/png");
   await page.getByText("Drop the files to attach them").waitFor();

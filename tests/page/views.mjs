@@ -2,68 +2,71 @@
 
 import { assert, login, say, story, visit, waitText } from "./support.mjs";
 
-await story(async ({ page }) => {
-  await login(page);
-  await say(page, "hello views");
-  await waitText(page, "echo: hello views");
+await story(
+  async ({ page }) => {
+    await login(page);
+    await say(page, "hello views");
+    await waitText(page, "echo: hello views");
 
-  // A job in words, with its next times before it is saved.
-  await visit(page, "#/jobs");
-  await page.getByRole("link", { name: "Add a job" }).first().click();
-  await page.getByLabel("In words").fill("every Monday at 9 remind me to water the plants");
-  await page.locator(".times li").nth(4).waitFor();
-  assert.match(await page.getByLabel("The reminder").inputValue(), /water the plants/);
-  await page.getByLabel("Name").fill("plants");
-  await page.getByRole("button", { name: "Save" }).click();
-  await page.getByRole("heading", { name: "plants" }).waitFor();
-  await page.getByRole("button", { name: "Pause" }).click();
-  await page.getByRole("button", { name: "Resume" }).click();
-  await page.getByRole("button", { name: "Run now" }).click();
-  await page.locator("table td", { hasText: "ok" }).first().waitFor();
-  await page.getByRole("link", { name: "Edit" }).click();
-  await page.getByLabel("The reminder").fill("Water all plants");
-  await page.locator(".times li").nth(4).waitFor();
-  await page.getByRole("button", { name: "Save" }).click();
-  await page.locator(".job-text", { hasText: "Water all plants" }).waitFor();
-  await page.locator("table td", { hasText: "ok" }).first().waitFor();
-  await page.getByRole("button", { name: "Delete" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
-  await page.getByText("No jobs yet").waitFor();
-  await page.getByRole("link", { name: "Add a job" }).first().click();
-  await page.getByLabel("In words").fill("blah blah blah");
-  await page.locator(".error-text").first().waitFor();
+    // A job in words, with its next times before it is saved.
+    await visit(page, "#/jobs");
+    await page.getByRole("link", { name: "Add a job" }).first().click();
+    await page.getByLabel("In words").fill("every Monday at 9 remind me to water the plants");
+    await page.locator(".times li").nth(4).waitFor();
+    assert.match(await page.getByLabel("The reminder").inputValue(), /water the plants/);
+    await page.getByLabel("Name").fill("plants");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("heading", { name: "plants" }).waitFor();
+    await page.getByRole("button", { name: "Pause" }).click();
+    await page.getByRole("button", { name: "Resume" }).click();
+    await page.getByRole("button", { name: "Run now" }).click();
+    await page.locator("table td", { hasText: "ok" }).first().waitFor();
+    await page.getByRole("link", { name: "Edit" }).click();
+    await page.getByLabel("The reminder").fill("Water all plants");
+    await page.locator(".times li").nth(4).waitFor();
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.locator(".job-text", { hasText: "Water all plants" }).waitFor();
+    await page.locator("table td", { hasText: "ok" }).first().waitFor();
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+    await page.getByText("No jobs yet").waitFor();
+    await page.getByRole("link", { name: "Add a job" }).first().click();
+    await page.getByLabel("In words").fill("blah blah blah");
+    await page.locator(".error-text").first().waitFor();
 
-  await visit(page, "#/memory");
-  await page.getByRole("button", { name: "Add a fact" }).click();
-  await page.getByLabel("What to remember").fill("The cat is called Miso");
-  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
-  await page.locator(".fact-text", { hasText: "Miso" }).waitFor();
-  await page.getByRole("button", { name: "Edit" }).first().click();
-  await page.getByLabel("What to remember").fill("The cat is called Momo");
-  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
-  await page.locator(".fact-text", { hasText: "Momo" }).waitFor();
-  await page.getByRole("searchbox").fill("Momo");
-  await page.getByText("Found").waitFor();
-  await page.getByRole("button", { name: "Forget" }).first().click();
-  await page.getByRole("dialog").getByRole("button", { name: "Forget" }).click();
-  await page.locator(".fact-text", { hasText: "Momo" }).waitFor({ state: "detached" });
+    await visit(page, "#/memory");
+    await page.getByRole("button", { name: "Add a fact" }).click();
+    await page.getByLabel("What to remember").fill("The cat is called Miso");
+    await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+    await page.locator(".fact-text", { hasText: "Miso" }).waitFor();
+    await page.getByRole("button", { name: "Edit" }).first().click();
+    await page.getByLabel("What to remember").fill("The cat is called Momo");
+    await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+    await page.locator(".fact-text", { hasText: "Momo" }).waitFor();
+    await page.getByRole("searchbox").fill("Momo");
+    await page.getByText("Found").waitFor();
+    await page.getByRole("button", { name: "Forget" }).first().click();
+    await page.getByRole("dialog").getByRole("button", { name: "Forget" }).click();
+    await page.locator(".fact-text", { hasText: "Momo" }).waitFor({ state: "detached" });
 
-  await visit(page, "#/queue");
-  await page.getByText("Nothing waits").waitFor();
+    await visit(page, "#/queue");
+    await page.getByText("Nothing waits").waitFor();
 
-  await visit(page, "#/cost");
-  await page.locator(".chart svg rect[class^=bar]").first().waitFor();
-  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV" }).click()]);
-  assert.match(file.suggestedFilename(), /^cost-.*\.csv$/);
+    await visit(page, "#/cost");
+    await page.locator(".chart svg rect[class^=bar]").first().waitFor();
+    const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV" }).click()]);
+    assert.match(file.suggestedFilename(), /^cost-.*\.csv$/);
 
-  await visit(page, "#/system");
-  await page.getByText("Everything works").waitFor();
-  await visit(page, "#/system/channels");
-  await page.getByRole("button", { name: "Test" }).first().click();
-  await page.locator(".findings li").first().waitFor();
-  await visit(page, "#/system/doctor");
-  await page.locator(".findings li").nth(2).waitFor();
-  await visit(page, "#/system/configuration");
-  await page.getByLabel("Search the keys").fill("api_key");
-  await page.getByText("(hidden)").first().waitFor();
-}, { expectedFailures: [/\/api\/cron\/preview$/] });
+    await visit(page, "#/system");
+    await page.getByText("Everything works").waitFor();
+    await visit(page, "#/system/channels");
+    await page.getByRole("button", { name: "Test" }).first().click();
+    await page.locator(".findings li").first().waitFor();
+    await visit(page, "#/system/doctor");
+    await page.locator(".findings li").nth(2).waitFor();
+    await visit(page, "#/system/configuration");
+    await page.getByLabel("Search the keys").fill("api_key");
+    await page.getByText("(hidden)").first().waitFor();
+  },
+  { expectedFailures: [/\/api\/cron\/preview$/] },
+);

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { html, render, useEffect, useState } from "./lib.js";
-import { app, forgetResources, refresh, useResource, useStore } from "./store.js";
+import { app, forgetResources, may, refresh, useResource, useStore } from "./store.js";
 import { VIEWS, address, navigate, useRoute } from "./route.js";
 import { follow } from "./live.js";
 import { Icon } from "./icons.js";
@@ -19,7 +19,15 @@ import { SystemView } from "./views/system.js";
 import { TurnView } from "./views/turn.js";
 
 const SHORTCUTS = { c: "chat", j: "jobs", m: "memory", q: "queue", k: "cost", s: "system" };
-const COMPONENTS = { chat: ChatView, jobs: JobsView, memory: MemoryView, queue: QueueView, cost: CostView, system: SystemView, turn: TurnView };
+const COMPONENTS = {
+  chat: ChatView,
+  jobs: JobsView,
+  memory: MemoryView,
+  queue: QueueView,
+  cost: CostView,
+  system: SystemView,
+  turn: TurnView,
+};
 
 function App() {
   const me = useStore(app, (state) => state.me);
@@ -54,7 +62,7 @@ function Shell() {
     app.set({ sidebar: false });
     if (route.view !== "chat") document.title = `${t(VIEWS.includes(route.view) ? route.view : "turn.timeline")} · daoyou`;
   }, [route.view]);
-  const View = COMPONENTS[route.view] ?? ChatView;
+  const View = may("see") || route.view === "turn" ? (COMPONENTS[route.view] ?? ChatView) : ChatView;
   const close = () => setOverlay(null);
   return html`
     <a class="skip" href="#main" onClick=${skipToMain}>${t("skip")}</a>
@@ -73,13 +81,17 @@ function skipToMain(event) {
 }
 
 function Rail({ current, onPalette, onShortcuts }) {
-  const approvals = useResource("/api/approvals", ["approvals"]);
+  const approvals = useResource(may("see") ? "/api/approvals" : null, ["approvals"]);
   const count = approvals.data?.length ?? 0;
   return html`<nav class="rail" aria-label=${t("navigation")}>
-    ${VIEWS.map((view) => html`<a href=${address(view)} aria-current=${current === view || (view === "chat" && current === "turn") ? "page" : undefined}>
+    ${(may("see") ? VIEWS : ["chat"]).map(
+      (
+        view,
+      ) => html`<a href=${address(view)} aria-current=${current === view || (view === "chat" && current === "turn") ? "page" : undefined}>
       <span class="rail-icon"><${Icon} name=${view} size=${22} />${view === "queue" && count > 0 && html`<span class="badge">${count}</span>`}</span>
       <span class="rail-label">${t(view)}</span>
-    </a>`)}
+    </a>`,
+    )}
     <span class="rail-space"></span>
     <${SettingsMenu} onPalette=${onPalette} onShortcuts=${onShortcuts} />
   </nav>`;
@@ -90,7 +102,9 @@ function ConnectionBar() {
   const connection = useStore(app, (state) => state.connection);
   const isOutdated = useStore(app, (state) => state.outdated);
   if (connection === "lost") return html`<div class="connection-bar" role="status">${t("connection.lost")}</div>`;
-  if (isOutdated) return html`<div class="connection-bar calm" role="status">${t("connection.outdated")} <button type="button" onClick=${() => location.reload()}>${t("connection.reload")}</button></div>`;
+  if (isOutdated)
+    return html`<div class="connection-bar calm" role="status">${t("connection.outdated")} <button type="button" onClick=${() => location.reload()}>${t("connection.reload")}</button>
+      </div>`;
   return null;
 }
 

@@ -44,9 +44,9 @@ export function eventParser(emit) {
  * Listens to the gateway until `close` is called.
  * @param {(event: GatewayEvent) => void} onEvent
  * @param {(state: "connecting" | "open" | "lost") => void} onState
+ * @param {string} lastId the last event that the caller has
  */
-export function connect(onEvent, onState) {
-  let lastId = "";
+function connect(onEvent, onState, lastId) {
   let isClosed = false;
   let abort = new AbortController();
   let wake = () => {};
@@ -107,6 +107,60 @@ export function connect(onEvent, onState) {
       wake();
       window.removeEventListener("online", onWake);
       document.removeEventListener("visibilitychange", onWake);
+    },
+  };
+}
+
+/**
+ * Listens like {@link connect}, with one connection for all tabs of the browser: browsers open only six to one server, so that a seventh
+ * tab would hang. The tab that holds the lock listens and tells the others; when it is closed, the next one goes on behind the last event.
+ * @param {(event: GatewayEvent) => void} onEvent
+ * @param {(state: "connecting" | "open" | "lost") => void} onState
+ * @returns {{close: () => void}}
+ */
+export function connectTabs(onEvent, onState) {
+  // Browsers offer locks only over https and from the own machine.
+  if (!navigator.locks || !window.BroadcastChannel) return connect(onEvent, onState, "");
+  const channel = new BroadcastChannel("daoyou.events");
+  const waiting = new AbortController();
+  let [lastId, state, stream] = ["", "connecting", null];
+  let release = () => {};
+
+  const take = (event) => {
+    lastId = event.id || lastId;
+    onEvent(event);
+  };
+  const change = (next) => {
+    state = next;
+    onState(next);
+  };
+  channel.onmessage = ({ data }) => {
+    if (stream) return void (data.asks && channel.postMessage({ state }));
+    if (data.event) take(data.event);
+    if (data.state) change(data.state);
+  };
+  channel.postMessage({ asks: true });
+
+  const lead = () => {
+    const tell = (event) => {
+      channel.postMessage({ event });
+      take(event);
+    };
+    const tellState = (next) => {
+      channel.postMessage({ state: next });
+      change(next);
+    };
+    stream = connect(tell, tellState, lastId);
+    return new Promise((resolve) => (release = resolve));
+  };
+  // Closed while it waits for the lock: there is nothing to give back.
+  navigator.locks.request("daoyou.events", { signal: waiting.signal }, lead).catch(() => {});
+  return {
+    close() {
+      waiting.abort();
+      stream?.close();
+      channel.close();
+      release();
     },
   };
 }

@@ -15,10 +15,8 @@ export const compact = (value) => number(value, { notation: "compact", maximumFr
 export const percent = (share) => number(share, { style: "percent", maximumFractionDigits: 0 });
 
 export const time = (at) => format(Intl.DateTimeFormat, { hour: "2-digit", minute: "2-digit" }).format(new Date(at));
-export const day = (at) =>
-  format(Intl.DateTimeFormat, { weekday: "long", day: "numeric", month: "long" }).format(new Date(at));
-export const dateTime = (at) =>
-  format(Intl.DateTimeFormat, { dateStyle: "medium", timeStyle: "short" }).format(new Date(at));
+export const day = (at) => format(Intl.DateTimeFormat, { weekday: "long", day: "numeric", month: "long" }).format(new Date(at));
+export const dateTime = (at) => format(Intl.DateTimeFormat, { dateStyle: "medium", timeStyle: "short" }).format(new Date(at));
 
 const DAY = 86_400_000;
 const startOfDay = (at) => new Date(at).setHours(0, 0, 0, 0);
@@ -44,7 +42,11 @@ export function dayName(at) {
 /** "5 minutes ago", "in 3 days". */
 export function relative(at) {
   const seconds = (new Date(at).getTime() - Date.now()) / 1_000;
-  const units = [["day", 86_400], ["hour", 3_600], ["minute", 60]];
+  const units = [
+    ["day", 86_400],
+    ["hour", 3_600],
+    ["minute", 60],
+  ];
   const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) ?? ["second", 1];
   return format(Intl.RelativeTimeFormat, { numeric: "auto" }).format(Math.round(seconds / size), unit);
 }

@@ -12,7 +12,8 @@ const KEYWORDS = {
   go: "break case chan const continue default defer else fallthrough false for func go goto if import interface map nil package range return select struct switch true type var",
   java: "abstract boolean break byte case catch char class const continue default do double else enum extends final finally float for if implements import instanceof int interface long new null package private protected public record return short static super switch this throw throws true false try var void while",
   js: "as async await break case catch class const continue debugger default delete do else export extends false finally for from function if import in instanceof interface let new null of return static super switch this throw true try type typeof undefined var void while yield",
-  python: "and as assert async await break class continue def del elif else except False finally for from global if import in is lambda None nonlocal not or pass raise return self True try while with yield match case",
+  python:
+    "and as assert async await break class continue def del elif else except False finally for from global if import in is lambda None nonlocal not or pass raise return self True try while with yield match case",
   rust: "as async await break const continue crate dyn else enum extern false fn for if impl in let loop match mod move mut pub ref return self Self static struct super trait true type unsafe use where while",
   shell: "if then else elif fi for in do done while until case esac function return export local set unset cd echo sudo exit source",
   sql: "select from where and or not insert into values update set delete create table index view drop alter join left right inner outer on group by order having limit offset as distinct union all null is in like between case when then else end primary key references default with",
@@ -20,10 +21,40 @@ const KEYWORDS = {
 };
 
 const ALIASES = {
-  "c++": "c", cpp: "c", h: "c", hpp: "c", cs: "java", csharp: "java", kotlin: "java", kt: "java", swift: "java", scala: "java", php: "js",
-  javascript: "js", jsx: "js", mjs: "js", ts: "js", tsx: "js", typescript: "js", py: "python", rs: "rust", golang: "go", rb: "python", ruby: "python",
-  sh: "shell", bash: "shell", zsh: "shell", console: "shell", dockerfile: "shell", make: "shell", json: "data", jsonc: "data", yaml: "data",
-  yml: "data", toml: "data", ini: "data",
+  "c++": "c",
+  cpp: "c",
+  h: "c",
+  hpp: "c",
+  cs: "java",
+  csharp: "java",
+  kotlin: "java",
+  kt: "java",
+  swift: "java",
+  scala: "java",
+  php: "js",
+  javascript: "js",
+  jsx: "js",
+  mjs: "js",
+  ts: "js",
+  tsx: "js",
+  typescript: "js",
+  py: "python",
+  rs: "rust",
+  golang: "go",
+  rb: "python",
+  ruby: "python",
+  sh: "shell",
+  bash: "shell",
+  zsh: "shell",
+  console: "shell",
+  dockerfile: "shell",
+  make: "shell",
+  json: "data",
+  jsonc: "data",
+  yaml: "data",
+  yml: "data",
+  toml: "data",
+  ini: "data",
 };
 
 const HASH_COMMENTS = new Set(["python", "shell", "data"]);
@@ -36,7 +67,8 @@ function rule(language) {
   if (!Object.hasOwn(KEYWORDS, name)) return null;
   if (!rules.has(name)) {
     const comment = name === "sql" ? "--[^\\n]*" : HASH_COMMENTS.has(name) ? "#[^\\n]*" : "//[^\\n]*|/\\*[^]*?(?:\\*/|$)";
-    const string = "\"(?:\\\\.|[^\"\\\\\\n])*\"?|'(?:\\\\.|[^'\\\\\\n])*'?" + (name === "js" || name === "go" ? "|`(?:\\\\.|[^`\\\\])*`?" : "");
+    const string =
+      "\"(?:\\\\.|[^\"\\\\\\n])*\"?|'(?:\\\\.|[^'\\\\\\n])*'?" + (name === "js" || name === "go" ? "|`(?:\\\\.|[^`\\\\])*`?" : "");
     // A lifetime of Rust, and an apostrophe in a comment of the shell, begin no string.
     const quoted = name === "rust" ? "\"(?:\\\\.|[^\"\\\\])*\"?|'(?:\\\\.|[^'\\\\])'" : string;
     const expression = new RegExp(`(${comment})|(${quoted})|(\\b\\d[\\w.]*)|([A-Za-z_$][\\w$]*)`, "g");

@@ -1,8 +1,21 @@
 // The rendering library in one place: preact with hooks, and htm's templates instead of JSX, so that there is no build step.
 
-import { Fragment, h, render } from "./vendor/preact.js";
+import { Component, Fragment, h, render } from "./vendor/preact.js";
 import htm from "./vendor/htm.js";
 
 export { Fragment, render };
 export { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
 export const html = htm.bind(h);
+
+/** Returns the component, which renders again only when `isSame` says that its properties changed. */
+export function memo(component, isSame) {
+  return class Memo extends Component {
+    shouldComponentUpdate(next) {
+      return !isSame(this.props, next);
+    }
+
+    render(props) {
+      return h(component, props);
+    }
+  };
+}

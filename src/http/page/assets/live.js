@@ -1,6 +1,6 @@
 // Follows the gateway for the whole page: keeps conversations, lists and the state of the connection true.
 
-import { connect } from "./events.js";
+import { connectTabs } from "./events.js";
 import { app, refresh } from "./store.js";
 import { reloadAll, reloadSoon, takeEvent } from "./chat/conversations.js";
 
@@ -31,7 +31,7 @@ export function follow() {
       refresh();
     }
   };
-  const stream = connect(onEvent, onState);
+  const stream = connectTabs(onEvent, onState);
   return () => {
     clearTimeout(timer);
     stream.close();

@@ -101,9 +101,7 @@ function block(token, isStreaming) {
 }
 
 function list(token, isStreaming) {
-  const items = token.items.map(
-    (item) => html`<li class=${item.task ? "task" : ""}>${blocks(item.tokens, isStreaming)}</li>`,
-  );
+  const items = token.items.map((item) => html`<li class=${item.task ? "task" : ""}>${blocks(item.tokens, isStreaming)}</li>`);
   if (!token.ordered) return html`<ul>${items}</ul>`;
   return html`<ol start=${token.start === 1 ? undefined : token.start}>${items}</ol>`;
 }

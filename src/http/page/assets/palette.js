@@ -1,7 +1,7 @@
 // The palette (Ctrl+K), which finds views, sessions and actions by their words, and the list of keyboard shortcuts.
 
 import { html, useEffect, useMemo, useRef, useState } from "./lib.js";
-import { useResource } from "./store.js";
+import { may, useResource } from "./store.js";
 import { VIEWS, navigate } from "./route.js";
 import { Dialog } from "./ui.js";
 import { Icon, channelIcon } from "./icons.js";
@@ -13,7 +13,7 @@ const SHOWN = 12;
 
 export function Palette({ onClose, onShortcuts }) {
   const sessions = useResource("/api/sessions", ["sessions"]);
-  const jobs = useResource("/api/cron", ["cron"]);
+  const jobs = useResource(may("see") ? "/api/cron" : null, ["cron"]);
   const [query, setQuery] = useState("");
   const [at, setAt] = useState(0);
   const list = useRef(null);
@@ -41,9 +41,11 @@ export function Palette({ onClose, onShortcuts }) {
     <input type="text" autofocus role="combobox" aria-label=${t("palette.find")} aria-expanded="true" aria-controls="palette-list" aria-activedescendant=${found.length > 0 ? `palette-${chosen}` : undefined}
       placeholder=${t("palette.find")} value=${query} onInput=${(event) => setQuery(event.target.value)} onKeyDown=${onKeyDown} />
     <ul id="palette-list" role="listbox" aria-label=${t("palette")} ref=${list}>
-      ${found.map((entry, index) => html`<li id=${`palette-${index}`} role="option" aria-selected=${index === chosen} onClick=${() => run(entry)}>
+      ${found.map(
+        (entry, index) => html`<li id=${`palette-${index}`} role="option" aria-selected=${index === chosen} onClick=${() => run(entry)}>
         <${Icon} name=${entry.icon} size=${16} /><span>${entry.label}</span><small>${entry.kind}</small>
-      </li>`)}
+      </li>`,
+      )}
     </ul>
     ${found.length === 0 && html`<p class="dim">${t("palette.nothing")}</p>`}
   <//>`;
@@ -54,7 +56,7 @@ function actions(onShortcuts) {
   const entry = (label, icon, run) => ({ label, icon, run, kind: t("palette.action"), words: label });
   return [
     entry(t("chat.new"), "plus", () => navigate("chat")),
-    ...VIEWS.map((view) => ({ ...entry(t(view), view, () => navigate(view)), kind: t("palette.view") })),
+    ...(may("see") ? VIEWS : ["chat"]).map((view) => ({ ...entry(t(view), view, () => navigate(view)), kind: t("palette.view") })),
     entry(t("palette.theme"), "sun", () => setTheme(nextTheme())),
     entry(other.name, "globe", () => setLanguage(other.code)),
     entry(t("shortcuts"), "keyboard", onShortcuts),
@@ -72,7 +74,13 @@ const sessionEntries = (sessions = []) =>
   }));
 
 const jobEntries = (jobs = []) =>
-  jobs.map((job) => ({ label: job.name, icon: "jobs", kind: t("jobs"), words: `${job.name} ${job.text ?? ""}`, run: () => navigate("jobs", job.id) }));
+  jobs.map((job) => ({
+    label: job.name,
+    icon: "jobs",
+    kind: t("jobs"),
+    words: `${job.name} ${job.text ?? ""}`,
+    run: () => navigate("jobs", job.id),
+  }));
 
 const KEYS = [
   ["Enter", "keys.send"],
@@ -92,6 +100,7 @@ const KEYS = [
 
 export function ShortcutsDialog({ onClose }) {
   return html`<${Dialog} title=${t("shortcuts")} onClose=${onClose}>
-    <dl class="shortcuts">${KEYS.map(([keys, label]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${t(label)}</dd></div>`)}</dl>
+    <dl class="shortcuts">${KEYS.map(([keys, label]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd>`)}</dt>
+      <dd>${t(label)}</dd></div>`)}</dl>
   <//>`;
 }

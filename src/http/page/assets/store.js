@@ -47,6 +47,14 @@ export const app = createStore({
   sidebar: false,
 });
 
+const RIGHTS = { admin: ["chat", "see", "change"], chat: ["chat"], read: ["see"] };
+
+/**
+ * Returns true if this login may do something; the gateway refuses the rest, so the page does not offer it.
+ * @param {"chat" | "see" | "change"} right `chat`: write messages; `see`: look at everything; `change`: all else
+ */
+export const may = (right) => (RIGHTS[app.get().me?.scope] ?? []).includes(right);
+
 // Resources: answers of GET requests, kept by path, so that a view that is opened again shows its last state at once.
 
 const resources = new Map();

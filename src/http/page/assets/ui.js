@@ -6,7 +6,8 @@ import { t } from "./i18n.js";
 
 /** A button that is an icon alone; the label is its name. */
 export function IconButton({ icon, label, size, ...rest }) {
-  return html`<button type="button" aria-label=${label} title=${label} ...${rest} class=${`icon-button ${rest.class ?? ""}`}><${Icon} name=${icon} size=${size} /></button>`;
+  return html`<button type="button" aria-label=${label} title=${label} ...${rest} class=${`icon-button ${rest.class ?? ""}`}><${Icon} name=${icon} size=${size} />
+    </button>`;
 }
 
 /** A button whose work takes time: it is disabled meanwhile, and an error stands beside it. */
@@ -86,7 +87,9 @@ export function Empty({ icon, title, children }) {
 export function Loaded({ resource, children }) {
   const { data, error, reload } = resource;
   if (data === undefined) {
-    return error ? html`<${ErrorNote} error=${error} onRetry=${reload} />` : html`<div class="placeholder" aria-busy="true" aria-label=${t("loading")}></div>`;
+    return error
+      ? html`<${ErrorNote} error=${error} onRetry=${reload} />`
+      : html`<div class="placeholder" aria-busy="true" aria-label=${t("loading")}></div>`;
   }
   return html`${error && html`<${ErrorNote} error=${error} onRetry=${reload} />`}${children(data)}`;
 }
@@ -163,9 +166,15 @@ export function Menu({ label, items, icon = "more" }) {
   };
   return html`<div class="menu" ref=${root} onKeyDown=${onKeyDown}>
     <${IconButton} icon=${icon} label=${label} aria-haspopup="menu" aria-expanded=${isOpen} onClick=${() => setIsOpen(!isOpen)} />
-    ${isOpen && html`<div role="menu" aria-label=${label} class="menu-list">${items.filter(Boolean).map(
-      (item) => html`<button type="button" role="menuitem" tabindex="-1" class=${item.isDanger ? "danger-text" : ""} onClick=${() => select(item)}><${Icon} name=${item.icon} size=${16} />${item.label}</button>`,
-    )}</div>`}
+    ${
+      isOpen &&
+      html`<div role="menu" aria-label=${label} class="menu-list">${items
+        .filter(Boolean)
+        .map(
+          (item) =>
+            html`<button type="button" role="menuitem" tabindex="-1" class=${item.isDanger ? "danger-text" : ""} onClick=${() => select(item)}><${Icon} name=${item.icon} size=${16} />${item.label}</button>`,
+        )}</div>`
+    }
   </div>`;
 }
 
@@ -205,4 +214,28 @@ export function saveFile(name, text, type) {
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+/** A labelled input of one line. */
+export function TextField({ label, class: name = "", ...rest }) {
+  return html`<label class=${`field ${name}`}>${label}<input type="text" spellcheck="false" ...${rest} /></label>`;
+}
+
+/**
+ * A labelled choice from a list.
+ * @param {{label: string, options: [string, string][], value: string, onChange: (event: Event) => void}} props options are values with their texts
+ */
+export function SelectField({ label, options, ...rest }) {
+  return html`<label class="field">${label}
+    <select ...${rest}>${options.map(([value, text]) => html`<option value=${value}>${text}</option>`)}</select>
+  </label>`;
+}
+
+/**
+ * A choice of few, side by side.
+ * @param {{label: string, options: [any, string][], value: any, onChange: (value: any) => void}} props
+ */
+export function Segmented({ label, options, value, onChange }) {
+  const button = ([one, text]) => html`<button type="button" aria-pressed=${one === value} onClick=${() => onChange(one)}>${text}</button>`;
+  return html`<div class="segmented" role="group" aria-label=${label}>${options.map(button)}</div>`;
 }

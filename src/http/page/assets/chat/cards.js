@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
-import { refresh } from "../store.js";
+import { may, refresh } from "../store.js";
 import { ActionButton } from "../ui.js";
 import { Icon } from "../icons.js";
 import { relative } from "../format.js";
@@ -21,7 +21,7 @@ export function ApprovalCard({ approval }) {
   const { id, tool, taint = [], expires } = approval;
   useEffect(() => {
     // The safe answer has the focus.
-    if (isIdle()) card.current.querySelector(".deny").focus({ preventScroll: true });
+    if (isIdle()) card.current.querySelector(".deny")?.focus({ preventScroll: true });
   }, [id]);
   const answer = (path) => async () => {
     try {
@@ -37,12 +37,15 @@ export function ApprovalCard({ approval }) {
     <pre tabindex="0" role="group" aria-label=${t("tool.arguments")}>${argumentsText(approval.arguments)}</pre>
     <p class="card-why">${taint.length > 0 ? t("approval.why") : t("approval.rule")}</p>
     ${taint.length > 0 && html`<ul class="sources">${taint.map((source) => html`<li>${source}</li>`)}</ul>`}
-    <div class="card-actions">
+    ${
+      may("change") &&
+      html`<div class="card-actions">
       <${ActionButton} class="primary" onAct=${answer("approve")}>${t("approval.once")}<//>
       <${ActionButton} onAct=${answer("approve?session=true")}>${t("approval.session")}<//>
       <${ActionButton} class="deny danger" onAct=${answer("deny")}>${t("approval.deny")}<//>
       <small>${t("approval.expires", { when: relative(expires) })}</small>
-    </div>
+    </div>`
+    }
   </section>`;
 }
 
@@ -64,9 +67,13 @@ export function QuestionCard({ call, onAnswer }) {
   };
   return html`<section class="card question" role="group" aria-label=${t("question.title")}>
     <h3>${question}</h3>
-    ${Array.isArray(options) && html`<div class="card-actions">${options.map(
-      (option) => html`<button type="button" class=${`button ${given === option ? "chosen" : ""}`} disabled=${Boolean(given)} aria-pressed=${given === option} onClick=${() => give(option)}>${option}</button>`,
-    )}</div>`}
+    ${
+      Array.isArray(options) &&
+      html`<div class="card-actions">${options.map(
+        (option) =>
+          html`<button type="button" class=${`button ${given === option ? "chosen" : ""}`} disabled=${Boolean(given)} aria-pressed=${given === option} onClick=${() => give(option)}>${option}</button>`,
+      )}</div>`
+    }
     <small>${given ? t("question.given", { answer: given }) : t("question.hint")}</small>
     ${error && html`<p class="error-text" role="alert">${error.message}</p>`}
   </section>`;

@@ -95,7 +95,8 @@ export function Composer({ id, isRunning, onSend, onStop }) {
         <textarea id="composer" ref=${area} rows="1" dir="auto" value=${text} placeholder=${t("composer.placeholder")} aria-label=${t("composer.placeholder")} ...${completion.attributes}
           onInput=${(event) => write(event.target.value)} onKeyDown=${onKeyDown} onPaste=${onPaste}></textarea>
         ${isRunning && html`<${IconButton} class="stop" icon="stop" label=${t("stop")} onClick=${onStop} />`}
-        ${(!isRunning || canSend) && html`<button type="submit" class="icon-button send" aria-label=${t("send")} title=${t("send")} disabled=${!canSend}><${Icon} name="send" /></button>`}
+        ${(!isRunning || canSend) && html`<button type="submit" class="icon-button send" aria-label=${t("send")} title=${t("send")} disabled=${!canSend}><${Icon} name="send" />
+          </button>`}
       </div>
     </form>
     <p class="composer-hint">${t(isTouch ? "composer.hint.touch" : "composer.hint")}</p>
@@ -137,7 +138,9 @@ function useFiles() {
         file,
         abort: new AbortController(),
         preview: file.type.startsWith("image/") ? URL.createObjectURL(file) : null,
-        ...(file.size > FILE_LIMIT ? { state: "failed", error: new Error(t("files.large", { limit: bytes(FILE_LIMIT) })) } : { state: "uploading" }),
+        ...(file.size > FILE_LIMIT
+          ? { state: "failed", error: new Error(t("files.large", { limit: bytes(FILE_LIMIT) })) }
+          : { state: "uploading" }),
       }));
       setList((known) => [...known, ...added]);
       added.filter((entry) => entry.state === "uploading").forEach(start);
@@ -162,7 +165,8 @@ function FileChips({ files }) {
   return html`<ul class="file-chips" aria-label=${t("files")}>${files.list.map(
     (entry) => html`<li key=${entry.key} class=${`file-chip ${entry.state}`}>
       ${entry.preview ? html`<img src=${entry.preview} alt="" width="40" height="40" />` : html`<${Icon} name="file" size=${16} />`}
-      <span class="file-name">${entry.file.name}<small>${entry.state === "failed" ? errorText(entry.error) : entry.state === "uploading" ? t("files.uploading") : bytes(entry.file.size)}</small></span>
+      <span class="file-name">${entry.file.name}<small>${entry.state === "failed" ? errorText(entry.error) : entry.state === "uploading" ? t("files.uploading") : bytes(entry.file.size)}</small>
+        </span>
       ${entry.state === "failed" && entry.file.size <= FILE_LIMIT && html`<${IconButton} icon="retry" size=${14} label=${t("retry")} onClick=${() => files.retry(entry)} />`}
       <${IconButton} icon="close" size=${14} label=${t("files.remove", { name: entry.file.name })} onClick=${() => files.remove(entry)} />
     </li>`,
@@ -215,11 +219,19 @@ function useCompletion(text, onTake) {
     return true;
   };
   const attributes = isOpen
-    ? { "role": "combobox", "aria-expanded": "true", "aria-controls": "commands", "aria-activedescendant": `command-${chosen}`, "aria-autocomplete": "list" }
+    ? {
+        role: "combobox",
+        "aria-expanded": "true",
+        "aria-controls": "commands",
+        "aria-activedescendant": `command-${chosen}`,
+        "aria-autocomplete": "list",
+      }
     : {};
   const list = isOpen
     ? html`<ul class="completion" id="commands" role="listbox" aria-label=${t("composer.commands")}>${found.map(
-        (command, index) => html`<li id=${`command-${index}`} role="option" aria-selected=${index === chosen} onPointerDown=${(event) => (event.preventDefault(), onTake(command.name))}><code>${command.usage ?? command.name}</code><span>${command.help}</span></li>`,
+        (command, index) =>
+          html`<li id=${`command-${index}`} role="option" aria-selected=${index === chosen} onPointerDown=${(event) => (event.preventDefault(), onTake(command.name))}><code>${command.usage ?? command.name}</code>
+            <span>${command.help}</span></li>`,
       )}</ul>`
     : null;
   return { onKeyDown, attributes, list };

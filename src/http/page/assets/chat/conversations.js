@@ -101,7 +101,10 @@ export function takeEvent(id, { session, turn, event }) {
 }
 
 function changeTurn(key, id, change) {
-  conversation(key).set((state) => ({ ...state, turns: state.turns.map((turn) => (turn.id === id ? { ...turn, ...change(turn) } : turn)) }));
+  conversation(key).set((state) => ({
+    ...state,
+    turns: state.turns.map((turn) => (turn.id === id ? { ...turn, ...change(turn) } : turn)),
+  }));
 }
 
 function removeTurn(key, id) {
@@ -119,7 +122,10 @@ export async function send(key, message, onAccepted = () => {}) {
   // The answer to a question belongs to the turn that asked.
   const question = openQuestion(conversation(key).get().turns);
   if (question && !message.content.startsWith("/")) {
-    const mark = (answer) => changeTurn(key, question.turn.id, (turn) => ({ parts: turn.parts.map((part) => (part.id === question.call.id ? { ...part, answer } : part)) }));
+    const mark = (answer) =>
+      changeTurn(key, question.turn.id, (turn) => ({
+        parts: turn.parts.map((part) => (part.id === question.call.id ? { ...part, answer } : part)),
+      }));
     mark(message.content);
     await post(key, id, message).catch((error) => {
       mark(undefined);
@@ -128,7 +134,14 @@ export async function send(key, message, onAccepted = () => {}) {
     return;
   }
   const at = Date.now();
-  const turn = { ...newTurn(id, "sending"), users: [{ text: message.content, attachments: message.attachments, at }], at, begun: at, isLocal: true, message };
+  const turn = {
+    ...newTurn(id, "sending"),
+    users: [{ text: message.content, attachments: message.attachments, at }],
+    at,
+    begun: at,
+    isLocal: true,
+    message,
+  };
   conversation(key).set((state) => ({ ...state, turns: [...state.turns, turn] }));
   await deliver(key, turn, onAccepted);
 }
@@ -157,7 +170,10 @@ async function deliver(key, turn, onAccepted) {
     const queued = { ...turn, id: accepted.id, state: "queued", isLocal: false };
     if (at < 0) return { ...state, turns: [...state.turns, queued] };
     const known = state.turns[at];
-    return { ...state, turns: state.turns.with(at, { ...known, users: known.users.length > 0 ? known.users : turn.users, begun: turn.begun, at: turn.at }) };
+    return {
+      ...state,
+      turns: state.turns.with(at, { ...known, users: known.users.length > 0 ? known.users : turn.users, begun: turn.begun, at: turn.at }),
+    };
   });
   onAccepted(session);
   reloadSoon(session);

@@ -1,7 +1,8 @@
 // One turn of a conversation: what the person wrote, how the agent worked, and its answer.
 
 import * as api from "../api.js";
-import { html, useState } from "../lib.js";
+import { may } from "../store.js";
+import { html, memo, useState } from "../lib.js";
 import { address, navigate } from "../route.js";
 import { ActionButton, CopyButton, errorText } from "../ui.js";
 import { Icon } from "../icons.js";
@@ -19,7 +20,7 @@ import { isOpen, openQuestion } from "./turns.js";
  * @param {boolean} props.isLast whether the turn can be tried again
  * @param {{send: (text: string) => Promise<void>, retry: (turn: any) => Promise<void>, resend: (turn: any) => void, takeBack: (turn: any) => void}} props.actions
  */
-export function TurnView({ turn, approvals, isLast, actions }) {
+function Turn({ turn, approvals, isLast, actions }) {
   const isStreaming = turn.state === "running";
   const lastAt = turn.parts.length - 1;
   return html`<article class="turn" aria-label=${t("turn.label")} aria-busy=${isOpen(turn)}>
@@ -35,17 +36,29 @@ export function TurnView({ turn, approvals, isLast, actions }) {
   </article>`;
 }
 
+const isSameList = (one, other) => one.length === other.length && one.every((item, at) => item === other[at]);
+
+/** While an answer streams, the turns before it stay as they are. */
+export const TurnView = memo(
+  Turn,
+  (one, other) =>
+    one.turn === other.turn && one.isLast === other.isLast && one.actions === other.actions && isSameList(one.approvals, other.approvals),
+);
+
 function UserMessage({ user, turn, actions }) {
   const isFailed = turn.state === "failed";
   return html`<div class=${`user ${turn.state === "sending" ? "sending" : ""}`}>
     <h3 class="visually-hidden">${t("you")}</h3>
     <div class="user-text" dir="auto">${user.text}</div>
     <${Attachments} files=${user.attachments} />
-    ${isFailed
-      ? html`<div class="send-failed" role="alert"><span>${t("send.failed", { reason: errorText(turn.cause) })}</span>
+    ${
+      isFailed
+        ? html`<div class="send-failed" role="alert"><span>${t("send.failed", { reason: errorText(turn.cause) })}</span>
           <button type="button" class="button small" onClick=${() => actions.resend(turn)}>${t("send.again")}</button>
           <button type="button" class="button small" onClick=${() => actions.takeBack(turn)}>${t("edit")}</button></div>`
-      : html`<div class="user-foot">${user.at && html`<time title=${dateTime(user.at)}>${time(user.at)}</time>`}<${CopyButton} text=${user.text} /></div>`}
+        : html`<div class="user-foot">${user.at && html`<time title=${dateTime(user.at)}>${time(user.at)}</time>`}<${CopyButton} text=${user.text} />
+          </div>`
+    }
   </div>`;
 }
 
@@ -54,9 +67,11 @@ function Attachments({ files }) {
   return html`<ul class="attachments">${files.map((file) => {
     const path = `/api/files/${api.segment(file.id)}`;
     if (/^image\/(png|jpeg|gif|webp|avif)$/.test(file.mime)) {
-      return html`<li><a href=${path} target="_blank" rel="noopener"><img class="thumbnail" src=${path} alt=${file.name} width="160" height="120" loading="lazy" /></a></li>`;
+      return html`<li><a href=${path} target="_blank" rel="noopener"><img class="thumbnail" src=${path} alt=${file.name} width="160" height="120" loading="lazy" />
+        </a></li>`;
     }
-    return html`<li><a class="file-chip" href=${path} download=${file.name}><${Icon} name="file" size=${16} /><span>${file.name}</span><small>${bytes(file.size)}</small></a></li>`;
+    return html`<li><a class="file-chip" href=${path} download=${file.name}><${Icon} name="file" size=${16} />
+      <span>${file.name}</span><small>${bytes(file.size)}</small></a></li>`;
   })}</ul>`;
 }
 
@@ -79,7 +94,8 @@ function ThinkingRow({ part, isRunning }) {
       ? t("thinking.for", { span: span(part.ended - part.begun) })
       : t("thinking.done");
   return html`<div class="thinking">
-    <button type="button" class=${`thinking-head ${isRunning ? "pulse" : ""}`} aria-expanded=${isShown} onClick=${() => setIsShown(!isShown)}>${label}<${Icon} name=${isShown ? "down" : "right"} size=${14} /></button>
+    <button type="button" class=${`thinking-head ${isRunning ? "pulse" : ""}`} aria-expanded=${isShown} onClick=${() => setIsShown(!isShown)}>${label}<${Icon} name=${isShown ? "down" : "right"} size=${14} />
+      </button>
     ${isShown && html`<div class="thinking-text" dir="auto">${part.text}</div>`}
   </div>`;
 }
@@ -91,19 +107,27 @@ function Progress({ turn, isAsked }) {
   if (turn.state === "waiting") return html`<p class="progress"><${Icon} name="hand" size=${16} />${t("turn.waiting")}</p>`;
   const last = turn.parts.at(-1);
   const isIdle = turn.state === "running" && (!last || (last.kind === "tool" && last.result !== null));
-  return isIdle ? html`<p class="progress"><span class="typing" aria-hidden="true"><i></i><i></i><i></i></span><span class="visually-hidden">${t("turn.running")}</span></p>` : null;
+  return isIdle
+    ? html`<p class="progress"><span class="typing" aria-hidden="true"><i></i><i></i><i></i></span>
+      <span class="visually-hidden">${t("turn.running")}</span></p>`
+    : null;
 }
 
 function TurnFoot({ turn, isLast, actions }) {
   if (isOpen(turn) || turn.state === "failed") return html`<div class="turn-foot"></div>`;
-  const answer = turn.parts.filter((part) => part.kind === "text").map((part) => part.text).join("\n\n");
+  const answer = turn.parts
+    .filter((part) => part.kind === "text")
+    .map((part) => part.text)
+    .join("\n\n");
   const { input, output, cached } = turn.usage;
   const facts = [
     turn.duration !== null && span(turn.duration),
-    input + output > 0 && t(cached > 0 ? "turn.tokens.cached" : "turn.tokens", { tokens: compact(input + output), cached: compact(cached) }),
+    input + output > 0 &&
+      t(cached > 0 ? "turn.tokens.cached" : "turn.tokens", { tokens: compact(input + output), cached: compact(cached) }),
     turn.cost,
   ].filter(Boolean);
   const hasPoint = !turn.isLocal && !turn.isExtra;
+  const canChange = hasPoint && may("change");
   const fork = async () => {
     const { session } = await api.post(`/api/turns/${turn.id}/fork`);
     navigate("chat", session);
@@ -112,8 +136,8 @@ function TurnFoot({ turn, isLast, actions }) {
     ${hasPoint && html`<a class="turn-facts" href=${address("turn", turn.id)} title=${t("turn.timeline")}><${Icon} name="timeline" size=${14} />${facts.length > 0 ? facts.join(" · ") : t("turn.timeline")}</a>`}
     <span class="turn-actions">
       ${answer && html`<${CopyButton} text=${answer} />`}
-      ${isLast && turn.users.length > 0 && hasPoint && html`<${ActionButton} class="quiet" icon="retry" onAct=${() => actions.retry(turn)}>${t("retry.answer")}<//>`}
-      ${hasPoint && html`<${ActionButton} class="quiet" icon="fork" onAct=${fork}>${t("fork")}<//>`}
+      ${isLast && turn.users.length > 0 && canChange && html`<${ActionButton} class="quiet" icon="retry" onAct=${() => actions.retry(turn)}>${t("retry.answer")}<//>`}
+      ${canChange && html`<${ActionButton} class="quiet" icon="fork" onAct=${fork}>${t("fork")}<//>`}
     </span>
   </div>`;
 }

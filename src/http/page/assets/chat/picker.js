@@ -1,14 +1,29 @@
-// Which agent and which model answer: chosen here, sent with the next message, and valid for the session from then on.
+// Which agent and which model answer: chosen here for a session, and sent with each of its messages from this browser.
 
 import { html, useState } from "../lib.js";
-import { useResource } from "../store.js";
+import { createStore, useResource } from "../store.js";
 import { Dialog } from "../ui.js";
 import { Icon } from "../icons.js";
 import { t } from "../i18n.js";
 
+const STORED = "daoyou.choices";
+/** How many sessions' choices are kept. */
+const KEPT = 200;
+
+/** @type {{get: () => Record<string, {agent?: string, model?: string}>, set: Function}} */
+export const choices = createStore(JSON.parse(localStorage.getItem(STORED) ?? "{}"));
+
+/** Sets what was chosen for a session; null is the chat that has no message yet. */
+export function choose(id, choice) {
+  const { [id ?? ""]: _old, ...others } = choices.get();
+  const all = Object.keys(choice).length > 0 ? { ...others, [id ?? ""]: choice } : others;
+  choices.set(() => Object.fromEntries(Object.entries(all).slice(-KEPT)));
+  localStorage.setItem(STORED, JSON.stringify(choices.get()));
+}
+
 /**
  * @param {object} props
- * @param {{agent?: string, model?: string}} props.choice what was chosen and not sent yet
+ * @param {{agent?: string, model?: string}} props.choice what was chosen for this session
  */
 export function AgentPicker({ choice, onChoose, session, agents }) {
   const [isOpen, setIsOpen] = useState(false);
@@ -20,18 +35,18 @@ export function AgentPicker({ choice, onChoose, session, agents }) {
     <button type="button" class="button quiet picker" aria-haspopup="dialog" title=${t("picker")} aria-label=${`${t("picker")}: ${name}`} onClick=${() => setIsOpen(true)}>
       <${Icon} name="sliders" size=${16} /><span>${name}</span>
     </button>
-    ${isOpen && html`<${PickerDialog} agents=${agents} agent=${agent} model=${model} onChoose=${onChoose} onClose=${() => setIsOpen(false)} />`}`;
+    ${isOpen && html`<${PickerDialog} choice=${choice} agents=${agents} agent=${agent} model=${model} onChoose=${onChoose} onClose=${() => setIsOpen(false)} />`}`;
 }
 
-function PickerDialog({ agents, agent, model, onChoose, onClose }) {
+function PickerDialog({ choice, agents, agent, model, onChoose, onClose }) {
   const models = useResource("/api/models");
   const [chosen, setChosen] = useState({ agent, model });
   const save = (event) => {
     event.preventDefault();
-    const changed = {};
+    const changed = { ...choice };
     if (chosen.agent !== agent) changed.agent = chosen.agent;
-    if (chosen.model !== model) changed.model = chosen.model.trim();
-    if (Object.keys(changed).length > 0) onChoose((choice) => ({ ...choice, ...changed }));
+    if (chosen.model.trim() !== model) changed.model = chosen.model.trim() || undefined;
+    onChoose(changed);
     onClose();
   };
   const description = agents.find((one) => one.name === chosen.agent)?.description;

@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
-import { app, createStore, refresh, useResource, useStore } from "../store.js";
+import { app, createStore, may, refresh, useResource, useStore } from "../store.js";
 import { address, navigate } from "../route.js";
 import { ConfirmDialog, Dialog, Empty, IconButton, Loaded, Menu, ActionButton, moveFocus, saveFile } from "../ui.js";
 import { Icon, channelIcon } from "../icons.js";
@@ -27,7 +27,8 @@ export function markSeen(key, at) {
 }
 
 /** The first visit does not show every old session as unread. */
-const beginning = (localStorage.getItem("daoyou.since") ?? (localStorage.setItem("daoyou.since", new Date().toISOString()), new Date().toISOString()));
+const beginning =
+  localStorage.getItem("daoyou.since") ?? (localStorage.setItem("daoyou.since", new Date().toISOString()), new Date().toISOString());
 const isUnread = (session, marks) => session.updated_at > (marks[session.session] ?? beginning);
 
 export const useSessions = () => useResource("/api/sessions", ["sessions"]);
@@ -36,7 +37,11 @@ export const useSessions = () => useResource("/api/sessions", ["sessions"]);
 export const titleOf = (session) => session.title || plain(session.preview ?? "") || session.session;
 
 /** A line of Markdown without its marks. */
-const plain = (text) => text.replace(/[*_`#>|~]+|\[([^\]]*)\]\([^)]*\)/g, "$1").replace(/\s+/g, " ").trim();
+const plain = (text) =>
+  text
+    .replace(/[*_`#>|~]+|\[([^\]]*)\]\([^)]*\)/g, "$1")
+    .replace(/\s+/g, " ")
+    .trim();
 export const channelOf = (session) => session.channel ?? session.session.split(":")[0];
 
 export function SessionList({ current }) {
@@ -76,15 +81,17 @@ function Entries({ list, current }) {
       </label>
       <a class="icon-button" href=${address("chat")} aria-label=${t("chat.new")} title=${t("chat.new")}><${Icon} name="plus" /></a>
     </div>
-    <${WaitingApprovals} current=${current} />
+    ${may("see") && html`<${WaitingApprovals} current=${current} />`}
     <nav class="session-scroll" aria-label=${t("sessions")}>
       ${list.length === 0 && html`<${Empty} icon="chat" title=${t("sessions.none")}>${t("sessions.none.hint")}<//>`}
-      ${days.map(([day, sessions]) => html`<section key=${day}>
+      ${days.map(
+        ([day, sessions]) => html`<section key=${day}>
         <h2 class="group-title">${day}</h2>
         ${sessions.map((session) => html`<${Entry} key=${session.session} session=${session} isCurrent=${session.session === current} isUnread=${session.session !== current && isUnread(session, marks)} />`)}
-      </section>`)}
+      </section>`,
+      )}
       ${found.length > count && html`<button type="button" class="button wide" onClick=${() => setCount(count + PAGE)}>${t("more")}</button>`}
-      ${wanted !== "" && html`<${MessageHits} query=${query.trim()} />`}
+      ${wanted !== "" && may("see") && html`<${MessageHits} query=${query.trim()} />`}
     </nav>`;
 }
 
@@ -103,11 +110,13 @@ function Entry({ session, isCurrent, isUnread }) {
   return html`<a class="session" href=${address("chat", session.session)} aria-current=${isCurrent ? "page" : undefined}>
     <${Icon} name=${channelIcon(channelOf(session))} size=${16} />
     <span class="session-title">${title}</span>
-    ${session.running
-      ? html`<span class="spinner" role="img" aria-label=${t("state.running")}></span>`
-      : isUnread
-        ? html`<span class="unread" role="img" aria-label=${t("sessions.unread")}></span>`
-        : html`<time datetime=${session.updated_at}>${shortTime(session.updated_at)}</time>`}
+    ${
+      session.running
+        ? html`<span class="spinner" role="img" aria-label=${t("state.running")}></span>`
+        : isUnread
+          ? html`<span class="unread" role="img" aria-label=${t("sessions.unread")}></span>`
+          : html`<time datetime=${session.updated_at}>${shortTime(session.updated_at)}</time>`
+    }
   </a>`;
 }
 
@@ -122,7 +131,8 @@ function MessageHits({ query }) {
   if (!hits.data?.length) return null;
   return html`<section>
     <h2 class="group-title">${t("sessions.messages")}</h2>
-    ${hits.data.map((hit) => html`<a class="session hit" href=${address("chat", hit.session)}><${Icon} name=${channelIcon(hit.session)} size=${16} /><span class="hit-text">${hit.text}</span></a>`)}
+    ${hits.data.map((hit) => html`<a class="session hit" href=${address("chat", hit.session)}><${Icon} name=${channelIcon(hit.session)} size=${16} />
+      <span class="hit-text">${hit.text}</span></a>`)}
   </section>`;
 }
 
@@ -140,10 +150,10 @@ export function SessionMenu({ session }) {
   const close = () => setDialog(null);
   const exportAs = (format) => async () => saveSession(session.session, format);
   const items = [
-    { label: t("rename"), icon: "edit", onSelect: () => setDialog("rename") },
+    may("chat") && { label: t("rename"), icon: "edit", onSelect: () => setDialog("rename") },
     { label: t("sessions.export.md"), icon: "download", onSelect: exportAs("md") },
     { label: t("sessions.export.json"), icon: "download", onSelect: exportAs("json") },
-    { label: t("delete"), icon: "trash", isDanger: true, onSelect: () => setDialog("delete") },
+    may("chat") && { label: t("delete"), icon: "trash", isDanger: true, onSelect: () => setDialog("delete") },
   ];
   const clear = async () => {
     await api.remove(`/api/sessions/${api.segment(session.session)}`);
@@ -152,9 +162,12 @@ export function SessionMenu({ session }) {
   };
   return html`<${Menu} label=${t("sessions.menu")} items=${items} />
     ${dialog === "rename" && html`<${RenameDialog} session=${session} onClose=${close} />`}
-    ${dialog === "delete" && html`<${ConfirmDialog} title=${t("sessions.delete")} action=${t("delete")} onConfirm=${clear} onClose=${close}>
+    ${
+      dialog === "delete" &&
+      html`<${ConfirmDialog} title=${t("sessions.delete")} action=${t("delete")} onConfirm=${clear} onClose=${close}>
       <p>${t("sessions.delete.hint", { title: titleOf(session) })}</p>
-    <//>`}`;
+    <//>`
+    }`;
 }
 
 function RenameDialog({ session, onClose }) {
@@ -171,7 +184,8 @@ function RenameDialog({ session, onClose }) {
   };
   return html`<${Dialog} title=${t("rename")} onClose=${onClose}>
     <form ref=${form} onSubmit=${submit}>
-      <label class="field">${t("sessions.title")}<input type="text" maxlength="120" autofocus value=${title} placeholder=${session.preview ?? session.session} onInput=${(event) => setTitle(event.target.value)} /></label>
+      <label class="field">${t("sessions.title")}<input type="text" maxlength="120" autofocus value=${title} placeholder=${session.preview ?? session.session} onInput=${(event) => setTitle(event.target.value)} />
+        </label>
       <footer>
         <button type="button" class="button" onClick=${onClose}>${t("cancel")}</button>
         <${ActionButton} class="primary" onAct=${rename}>${t("save")}<//>
@@ -193,7 +207,9 @@ async function saveSession(key, format) {
 /** A transcript as Markdown; its last lines are for `daoyou sessions import`. */
 function transcriptText({ session, messages, import: lines }) {
   const parts = messages.map(({ at, role, text, calls = [] }) => {
-    const tools = calls.map((call) => `\n\n> \`${call.name}\` ${typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments)}`);
+    const tools = calls.map(
+      (call) => `\n\n> \`${call.name}\` ${typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments)}`,
+    );
     return `## ${role} · ${at}\n\n${text}${tools.join("")}`;
   });
   return [`# ${session}`, ...parts, lines].filter(Boolean).join("\n\n") + "\n";

@@ -56,10 +56,13 @@ export function ToolRow({ call, isRunning, hasApproval }) {
       <span class="tool-time">${call.duration !== null ? span(call.duration) : ""}</span>
       <${Icon} name=${isOpen ? "down" : "right"} size=${14} />
     </button>
-    ${isOpen && html`<div class="tool-body">
+    ${
+      isOpen &&
+      html`<div class="tool-body">
       <${Section} title=${t("tool.arguments")} text=${argumentsText(call.arguments)} language="json" />
       ${call.result !== null && html`<${Section} title=${t("tool.result")} text=${call.result} language="" />`}
-    </div>`}
+    </div>`
+    }
   </div>`;
 }
 
@@ -75,4 +78,6 @@ function Section({ title, text, language }) {
 }
 
 const pieces = (text, language) =>
-  highlight(text, language).map((piece) => (typeof piece === "string" ? piece : html`<span class=${`code-${piece.kind}`}>${piece.text}</span>`));
+  highlight(text, language).map((piece) =>
+    typeof piece === "string" ? piece : html`<span class=${`code-${piece.kind}`}>${piece.text}</span>`,
+  );

@@ -31,7 +31,21 @@ const ERROR_ADVICE = "\n\n[Please analyze the error above and try a different ap
 /** @returns {Turn} */
 export function newTurn(id, state) {
   const usage = { input: 0, output: 0, cached: 0 };
-  return { id, state, users: [], parts: [], usage, cost: null, error: null, begun: null, duration: null, at: null, isLocal: false, isExtra: false, job: null };
+  return {
+    id,
+    state,
+    users: [],
+    parts: [],
+    usage,
+    cost: null,
+    error: null,
+    begun: null,
+    duration: null,
+    at: null,
+    isLocal: false,
+    isExtra: false,
+    job: null,
+  };
 }
 
 const isTool = (part) => part.kind === "tool";
@@ -123,7 +137,15 @@ function extraTurn({ id, turn, at, in_reply_to: command, text, error, job }, fil
   const parts = error ? [] : [{ kind: "text", text }];
   if (files.length > 0) parts.push({ kind: "files", files });
   const users = command ? [{ text: command, attachments: [], at }] : [];
-  return { ...newTurn(command ? turn : id, error ? "error" : "done"), at, users, parts, error: error ? text : null, job: job ?? null, isExtra: true };
+  return {
+    ...newTurn(command ? turn : id, error ? "error" : "done"),
+    at,
+    users,
+    parts,
+    error: error ? text : null,
+    job: job ?? null,
+    isExtra: true,
+  };
 }
 
 function fromLive({ turn: id, state, at, content, attachments = [], events }, before) {
@@ -144,9 +166,18 @@ function keepSeen(turn, before) {
     const seen = thoughts.shift();
     return seen ? { ...part, begun: seen.begun, ended: seen.ended } : part;
   });
-  const users = turn.users.map((user, at) => (user.attachments.length > 0 ? user : { ...user, attachments: before.users[at]?.attachments ?? [] }));
+  const users = turn.users.map((user, at) =>
+    user.attachments.length > 0 ? user : { ...user, attachments: before.users[at]?.attachments ?? [] },
+  );
   const hasUsage = turn.usage.input + turn.usage.output > 0;
-  return { ...turn, parts, users, usage: hasUsage ? turn.usage : before.usage, cost: turn.cost ?? before.cost, duration: turn.duration ?? before.duration };
+  return {
+    ...turn,
+    parts,
+    users,
+    usage: hasUsage ? turn.usage : before.usage,
+    cost: turn.cost ?? before.cost,
+    duration: turn.duration ?? before.duration,
+  };
 }
 
 function withUsage(turn, row) {

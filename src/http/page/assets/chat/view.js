@@ -2,13 +2,13 @@
 
 import * as api from "../api.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
-import { app, useResource, useStore } from "../store.js";
+import { app, may, useResource, useStore } from "../store.js";
 import { navigate, replaceRoute } from "../route.js";
 import { ErrorNote, IconButton } from "../ui.js";
 import { Icon } from "../icons.js";
 import { t } from "../i18n.js";
 import { Composer, setDraft } from "./composer.js";
-import { AgentPicker } from "./picker.js";
+import { AgentPicker, choices, choose } from "./picker.js";
 import { SessionList, SessionMenu, markSeen, titleOf, useSessions } from "./sessions.js";
 import { TurnView } from "./message.js";
 import { conversation, load, send, sendAgain, stop, takeBack } from "./conversations.js";
@@ -18,6 +18,7 @@ import { isOpen } from "./turns.js";
 const PAGE = 40;
 /** The view follows new text when it is this near to the end, in pixels. */
 const NEAR_END = 80;
+const NO_CHOICE = {};
 
 export function ChatView({ id }) {
   return html`<${SessionList} current=${id} /><${ConversationPane} key=${id ?? ""} id=${id} />`;
@@ -25,11 +26,11 @@ export function ChatView({ id }) {
 
 function ConversationPane({ id }) {
   const state = useStore(conversation(id));
-  const approvals = useResource("/api/approvals", ["approvals"]);
+  const approvals = useResource(may("see") ? "/api/approvals" : null, ["approvals"]);
   const sessions = useSessions();
-  const agents = useResource("/api/agents");
+  const agents = useResource(may("change") ? "/api/agents" : null);
   const entry = sessions.data?.find((session) => session.session === id);
-  const [choice, setChoice] = useState({});
+  const choice = useStore(choices, (all) => all[id ?? ""] ?? NO_CHOICE);
   const [error, setError] = useState(null);
   const [sent, setSent] = useState(0);
   useEffect(() => void load(id), [id]);
@@ -39,12 +40,16 @@ function ConversationPane({ id }) {
   }, [entry]);
 
   const actions = useMemo(() => {
-    const open = (session) => session !== id && replaceRoute("chat", session);
+    const open = (session) => {
+      if (session === id) return;
+      choose(session, choice);
+      choose(null, NO_CHOICE);
+      replaceRoute("chat", session);
+    };
     const write = async (content, attachments = []) => {
       setError(null);
       setSent((count) => count + 1);
       await send(id, { content, attachments, ...choice }, open);
-      setChoice({});
     };
     return {
       send: write,
@@ -53,34 +58,44 @@ function ConversationPane({ id }) {
       /** Goes back to the end of the turn before, and asks again. */
       async retry(turn) {
         const { turns } = conversation(id).get();
-        const before = turns.slice(0, turns.findIndex((other) => other.id === turn.id)).findLast((other) => !other.isLocal && !other.isExtra);
+        const before = turns
+          .slice(
+            0,
+            turns.findIndex((other) => other.id === turn.id),
+          )
+          .findLast((other) => !other.isLocal && !other.isExtra);
         if (before) {
           await api.post(`/api/turns/${before.id}/restore`);
           await load(id);
         }
-        await write(turn.users.map((user) => user.text).join("\n\n"), turn.users.flatMap((user) => user.attachments));
+        await write(
+          turn.users.map((user) => user.text).join("\n\n"),
+          turn.users.flatMap((user) => user.attachments),
+        );
       },
       stop: () => stop(id).catch(setError),
     };
   }, [id, choice]);
 
-  const isRunning = state.turns.some(isOpen);
+  const isRunning = state.turns.some((turn) => isOpen(turn) && turn.state !== "sending");
   const waiting = (approvals.data ?? []).filter((approval) => approval.session === id);
   const title = entry ? titleOf(entry) : t("chat.new");
   return html`<section class="conversation" aria-label=${t("chat")}>
     <header class="chat-head">
       <${IconButton} class="only-narrow" icon="menu" label=${t("sessions")} aria-expanded=${false} onClick=${() => app.set({ sidebar: true })} />
       <h1 title=${id ?? ""}>${title}</h1>
-      <${AgentPicker} choice=${choice} onChoose=${setChoice} session=${state.session ?? entry} agents=${agents.data?.agents ?? []} />
+      ${may("change") && html`<${AgentPicker} choice=${choice} onChoose=${(next) => choose(id, next)} session=${state.session ?? entry} agents=${agents.data?.agents ?? []} />`}
       <${IconButton} class="only-narrow" icon="plus" label=${t("chat.new")} onClick=${() => navigate("chat")} />
       ${entry && html`<${SessionMenu} session=${entry} />`}
     </header>
     ${state.status === "failed" && html`<${ErrorNote} error=${state.error} onRetry=${() => load(id)} />`}
-    ${state.turns.length === 0 && state.status === "ready"
-      ? html`<${Welcome} onPick=${actions.send} />`
-      : html`<${Turns} state=${state} approvals=${waiting} actions=${actions} sent=${sent} />`}
+    ${
+      state.turns.length === 0 && state.status === "ready"
+        ? html`<${Welcome} onPick=${actions.send} />`
+        : html`<${Turns} state=${state} approvals=${waiting} actions=${actions} sent=${sent} />`
+    }
     ${error && html`<${ErrorNote} error=${error} />`}
-    <${Composer} id=${id} isRunning=${isRunning} onSend=${actions.send} onStop=${actions.stop} />
+    ${may("chat") ? html`<${Composer} id=${id} isRunning=${isRunning} onSend=${actions.send} onStop=${actions.stop} />` : html`<p class="composer-frame dim">${t("readOnly")}</p>`}
     <${Announcer} turns=${state.turns} />
   </section>`;
 }
@@ -91,7 +106,7 @@ function Welcome({ onPick }) {
   return html`<div class="welcome">
     <h2>${t("welcome", { name: me?.agent_name ?? "daoyou" })}</h2>
     <p>${t("welcome.hint")}</p>
-    <div class="ideas">${ideas.map((idea) => html`<button type="button" class="button" onClick=${() => onPick(t(idea))}>${t(idea)}</button>`)}</div>
+    ${may("chat") && html`<div class="ideas">${ideas.map((idea) => html`<button type="button" class="button" onClick=${() => onPick(t(idea))}>${t(idea)}</button>`)}</div>`}
   </div>`;
 }
 
@@ -99,29 +114,43 @@ function Welcome({ onPick }) {
 function Turns({ state, approvals, actions, sent }) {
   const box = useRef(null);
   const follows = useRef(true);
+  const top = useRef(0);
   const [hasNew, setHasNew] = useState(false);
   const [count, setCount] = useState(PAGE);
   const { turns, session } = state;
 
+  const scrollToEnd = () => {
+    box.current.scrollTop = box.current.scrollHeight;
+    top.current = box.current.scrollTop;
+  };
   const toEnd = () => {
     follows.current = true;
     setHasNew(false);
-    box.current.scrollTop = box.current.scrollHeight;
+    scrollToEnd();
+  };
+  /** Notes where the reader is: who moves up wants to read there, and who comes back to the end wants to follow. */
+  const observe = () => {
+    const { scrollTop, scrollHeight, clientHeight } = box.current;
+    const distance = scrollHeight - scrollTop - clientHeight;
+    if (scrollTop < top.current - 1 && distance > 1) follows.current = false;
+    else if (distance <= NEAR_END) follows.current = true;
+    top.current = scrollTop;
   };
   useLayoutEffect(() => {
-    if (follows.current) box.current.scrollTop = box.current.scrollHeight;
+    // New text may come before the browser reports that the reader has moved.
+    observe();
+    if (follows.current) scrollToEnd();
     else setHasNew(true);
   }, [turns, approvals.length]);
   // Who sends a message wants to see it.
   useLayoutEffect(() => void (sent > 0 && toEnd()), [sent]);
   useEffect(() => {
-    const observer = new ResizeObserver(([{ target }]) => follows.current && (target.scrollTop = target.scrollHeight));
+    const observer = new ResizeObserver(() => follows.current && box.current && scrollToEnd());
     observer.observe(box.current);
     return () => observer.disconnect();
   }, []);
   const onScroll = () => {
-    const { scrollTop, scrollHeight, clientHeight } = box.current;
-    follows.current = scrollHeight - scrollTop - clientHeight <= NEAR_END;
+    observe();
     if (follows.current) setHasNew(false);
   };
   const shown = turns.slice(-count);
@@ -133,9 +162,11 @@ function Turns({ state, approvals, actions, sent }) {
     <div class="turns" ref=${box} onScroll=${onScroll} tabindex="0" role="log" aria-live="off" aria-label=${t("chat.messages")} aria-busy=${state.status === "loading"}>
       <div class="column">
         ${turns.length > count && html`<button type="button" class="button wide" onClick=${() => setCount(count + PAGE)}>${t("chat.earlier", { count: turns.length - count })}</button>`}
-        ${shown.map((turn) => html`
+        ${shown.map(
+          (turn) => html`
           ${session?.summary && turn.id === session.summary.turn && html`<${SummaryMark} summary=${session.summary} />`}
-          <${TurnView} key=${turn.id} turn=${turn} isLast=${turn.id === lastId} actions=${actions} approvals=${approvals.filter((approval) => approval.turn === turn.id || (turn.id === lastId && others.includes(approval)))} />`)}
+          <${TurnView} key=${turn.id} turn=${turn} isLast=${turn.id === lastId} actions=${actions} approvals=${approvals.filter((approval) => approval.turn === turn.id || (turn.id === lastId && others.includes(approval)))} />`,
+        )}
       </div>
     </div>
     ${hasNew && html`<button type="button" class="pill" onClick=${toEnd}>${t("chat.newText")}<${Icon} name="down" size=${14} /></button>`}
@@ -146,7 +177,8 @@ function Turns({ state, approvals, actions, sent }) {
 function SummaryMark({ summary }) {
   const [isShown, setIsShown] = useState(false);
   return html`<div class="summary-mark">
-    <button type="button" aria-expanded=${isShown} onClick=${() => setIsShown(!isShown)}>${t("chat.summary")}<${Icon} name=${isShown ? "down" : "right"} size=${14} /></button>
+    <button type="button" aria-expanded=${isShown} onClick=${() => setIsShown(!isShown)}>${t("chat.summary")}<${Icon} name=${isShown ? "down" : "right"} size=${14} />
+      </button>
     ${isShown && html`<p>${summary.text}</p>`}
   </div>`;
 }

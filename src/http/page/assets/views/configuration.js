@@ -13,9 +13,12 @@ export function Configuration() {
   const [query, setQuery] = useState("");
   const [isSetOnly, setIsSetOnly] = useState(false);
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-  const matches = ({ section, key, help = "", source }) => (!isSetOnly || source !== "default") && words.every((word) => `${section}.${key} ${help}`.toLowerCase().includes(word));
+  const matches = ({ section, key, help = "", source }) =>
+    (!isSetOnly || source !== "default") && words.every((word) => `${section}.${key} ${help}`.toLowerCase().includes(word));
   return html`<div class="filters">
-      <label class="search grow"><${Icon} name="search" size=${16} /><span class="visually-hidden">${t("config.search")}</span><input type="search" id="search" value=${query} placeholder=${t("config.search")} onInput=${(event) => setQuery(event.target.value)} /></label>
+      <label class="search grow"><${Icon} name="search" size=${16} /><span class="visually-hidden">${t("config.search")}</span>
+        <input type="search" id="search" value=${query} placeholder=${t("config.search")} onInput=${(event) => setQuery(event.target.value)} />
+        </label>
       <label class="check"><input type="checkbox" checked=${isSetOnly} onChange=${(event) => setIsSetOnly(event.target.checked)} />${t("config.setOnly")}</label>
     </div>
     <p class="dim">${t("config.hint")}</p>
@@ -25,11 +28,15 @@ export function Configuration() {
 function Sections({ values }) {
   const sections = new Map();
   for (const value of values) sections.set(value.section, [...(sections.get(value.section) ?? []), value]);
-  return [...sections].map(([section, entries]) => html`<section class="group" key=${section}><h2 class="group-title mono">[${section}]</h2>
-    <ul class="rows">${entries.map(({ key, value, source, from, help }) => html`<li class="row config-row">
+  return [...sections].map(
+    ([section, entries]) => html`<section class="group" key=${section}><h2 class="group-title mono">[${section}]</h2>
+    <ul class="rows">${entries.map(
+      ({ key, value, source, from, help }) => html`<li class="row config-row">
       <div class="row-main"><p class="mono"><strong>${key}</strong> = ${shown(value)}</p>${help && html`<p class="row-facts">${help}</p>`}</div>
       <${Status} tone=${TONES[source] ?? ""}>${source === "default" ? t("config.default") : (from ?? t(`config.${source}`))}<//>
-    </li>`)}</ul></section>`);
+    </li>`,
+    )}</ul></section>`,
+  );
 }
 
 const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));

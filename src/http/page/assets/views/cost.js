@@ -3,7 +3,7 @@
 import { html, useMemo, useState } from "../lib.js";
 import { useResource } from "../store.js";
 import { address } from "../route.js";
-import { Empty, Loaded, ViewHead, saveFile } from "../ui.js";
+import { Empty, Loaded, Segmented, ViewHead, saveFile } from "../ui.js";
 import { Icon } from "../icons.js";
 import { compact, day, number } from "../format.js";
 import { t } from "../i18n.js";
@@ -22,15 +22,17 @@ export function CostView() {
   const cost = useResource(`/api/cost?from=${range.from}&to=${range.to}`, ["turns"]);
   const set = (name) => (event) => event.target.value && setRange({ ...range, [name]: event.target.value });
   const length = Math.round((new Date(range.to) - new Date(range.from)) / 86_400_000) + 1;
+  const last = (days) => setRange({ from: daysAgo(days - 1), to: daysAgo(0) });
+  const save = () => saveFile(`cost-${range.from}-${range.to}.csv`, csv(cost.data.days), "text/csv");
   return html`<div class="view">
     <${ViewHead} title=${t("cost")}>
-      ${cost.data && html`<button type="button" class="button" onClick=${() => saveFile(`cost-${range.from}-${range.to}.csv`, csv(cost.data.days), "text/csv")}><${Icon} name="download" size=${16} />CSV</button>`}
+      ${cost.data && html`<button type="button" class="button" onClick=${save}><${Icon} name="download" size=${16} />CSV</button>`}
     <//>
     <div class="filters">
-      <div class="segmented" role="group" aria-label=${t("cost.range")}>${RANGES.map((days) => html`<button type="button" aria-pressed=${length === days && range.to === daysAgo(0)} onClick=${() => setRange({ from: daysAgo(days - 1), to: daysAgo(0) })}>${t("cost.days", { count: days })}</button>`)}</div>
+      <${Segmented} label=${t("cost.range")} value=${range.to === daysAgo(0) ? length : null} onChange=${last} options=${RANGES.map((days) => [days, t("cost.days", { count: days })])} />
       <label class="inline-field">${t("cost.from")}<input type="date" value=${range.from} max=${range.to} onChange=${set("from")} /></label>
       <label class="inline-field">${t("cost.to")}<input type="date" value=${range.to} min=${range.from} onChange=${set("to")} /></label>
-      <div class="segmented" role="group" aria-label=${t("cost.unit")}>${["tokens", "cost"].map((name) => html`<button type="button" aria-pressed=${unit === name} onClick=${() => setUnit(name)}>${t(`cost.unit.${name}`)}</button>`)}</div>
+      <${Segmented} label=${t("cost.unit")} value=${unit} onChange=${setUnit} options=${["tokens", "cost"].map((name) => [name, t(`cost.unit.${name}`)])} />
     </div>
     <${Loaded} resource=${cost}>${(data) => html`<${Report} data=${data} unit=${unit} range=${range} />`}<//>
   </div>`;
@@ -78,7 +80,11 @@ const noon = (text) => new Date(`${text}T12:00:00`);
 
 function Bars({ days, models, value, unit }) {
   const [at, setAt] = useState(null);
-  const colour = (name) => Math.min(models.findIndex((model) => model.model === name), COLOURS - 1);
+  const colour = (name) =>
+    Math.min(
+      models.findIndex((model) => model.model === name),
+      COLOURS - 1,
+    );
   const sum = (entry) => entry.models.reduce((total, model) => total + value(model), 0);
   const top = Math.max(...days.map(sum), Number.MIN_VALUE);
   const step = WIDTH / days.length;
@@ -100,30 +106,41 @@ function Bars({ days, models, value, unit }) {
       ${days.map((_, index) => html`<rect class=${`hover ${index === at ? "on" : ""}`} x=${index * step} y="0" width=${step} height=${HEIGHT} onPointerEnter=${() => setAt(index)} />`)}
     </svg>
     <div class="axis" aria-hidden="true"><span>${day(noon(days[0].day))}</span><span>${day(noon(days.at(-1).day))}</span></div>
-    <ul class="legend">${models.slice(0, COLOURS).map((model, index) => html`<li><svg width="10" height="10" aria-hidden="true"><rect class=${`bar-${index}`} width="10" height="10" rx="2" /></svg>${model.model}</li>`)}</ul>
+    <ul class="legend">${models.slice(0, COLOURS).map((model, index) => html`<li><svg width="10" height="10" aria-hidden="true"><rect class=${`bar-${index}`} width="10" height="10" rx="2" />
+      </svg>${model.model}</li>`)}</ul>
   </figure>`;
 }
 
 const money = ({ cost, currency }) => (cost === null ? "—" : `${number(Number(cost), { maximumFractionDigits: 4 })} ${currency ?? ""}`);
 
 function Models({ models }) {
-  return html`<section class="group"><h2 class="group-title">${t("cost.models")}</h2><div class="table-scroll" tabindex="0" role="group" aria-label=${t("cost.models")}><table>
-    <thead><tr><th>${t("cost.model")}</th><th class="number">${t("cost.turns")}</th><th class="number">${t("cost.input")}</th><th class="number">${t("cost.cached")}</th><th class="number">${t("cost.output")}</th><th class="number">${t("cost")}</th></tr></thead>
-    <tbody>${models.map((model) => html`<tr><td>${model.model}</td><td class="number">${number(model.turns)}</td><td class="number">${number(model.input)}</td><td class="number">${number(model.cached)}</td><td class="number">${number(model.output)}</td><td class="number">${money(model)}</td></tr>`)}</tbody>
+  return html`<section class="group"><h2 class="group-title">${t("cost.models")}</h2>
+    <div class="table-scroll" tabindex="0" role="group" aria-label=${t("cost.models")}><table>
+    <thead><tr><th>${t("cost.model")}</th><th class="number">${t("cost.turns")}</th><th class="number">${t("cost.input")}</th>
+      <th class="number">${t("cost.cached")}</th><th class="number">${t("cost.output")}</th><th class="number">${t("cost")}</th>
+      </tr></thead>
+    <tbody>${models.map((model) => html`<tr><td>${model.model}</td><td class="number">${number(model.turns)}</td>
+      <td class="number">${number(model.input)}</td><td class="number">${number(model.cached)}</td>
+      <td class="number">${number(model.output)}</td><td class="number">${money(model)}</td></tr>`)}</tbody>
   </table></div></section>`;
 }
 
 function Sessions({ sessions }) {
-  return html`<section class="group"><h2 class="group-title">${t("cost.sessions")}</h2><div class="table-scroll" tabindex="0" role="group" aria-label=${t("cost.sessions")}><table>
-    <thead><tr><th>${t("session")}</th><th class="number">${t("cost.turns")}</th><th class="number">${t("tokens")}</th><th class="number">${t("cost")}</th></tr></thead>
-    <tbody>${sessions.map((one) => html`<tr><td><a href=${address("chat", one.session)}>${one.session}</a></td><td class="number">${number(one.turns)}</td><td class="number">${number(one.tokens)}</td><td class="number">${one.cost ?? "—"}</td></tr>`)}</tbody>
+  return html`<section class="group"><h2 class="group-title">${t("cost.sessions")}</h2>
+    <div class="table-scroll" tabindex="0" role="group" aria-label=${t("cost.sessions")}><table>
+    <thead><tr><th>${t("session")}</th><th class="number">${t("cost.turns")}</th><th class="number">${t("tokens")}</th>
+      <th class="number">${t("cost")}</th></tr></thead>
+    <tbody>${sessions.map((one) => html`<tr><td><a href=${address("chat", one.session)}>${one.session}</a></td>
+      <td class="number">${number(one.turns)}</td><td class="number">${number(one.tokens)}</td>
+      <td class="number">${one.cost ?? "—"}</td></tr>`)}</tbody>
   </table></div></section>`;
 }
 
 function Budget({ budget }) {
   const [used, limit] = [Number.parseFloat(budget.used), Number.parseFloat(budget.limit)];
   const shown = (value) => (typeof value === "number" ? number(value, { maximumFractionDigits: 4 }) : value);
-  return html`<div class="budget"><span>${t(`cost.budget.${budget.kind}`, { used: shown(budget.used), limit: shown(budget.limit) })}</span><progress max=${limit} value=${Math.min(used, limit)} aria-label=${t("cost.budget.label")}></progress></div>`;
+  return html`<div class="budget"><span>${t(`cost.budget.${budget.kind}`, { used: shown(budget.used), limit: shown(budget.limit) })}</span>
+    <progress max=${limit} value=${Math.min(used, limit)} aria-label=${t("cost.budget.label")}></progress></div>`;
 }
 
 /** The days as comma-separated values. A cell that a spreadsheet could take for a formula is quoted with an apostrophe. */

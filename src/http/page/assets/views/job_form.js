@@ -4,7 +4,7 @@ import * as api from "../api.js";
 import { html, useEffect, useState } from "../lib.js";
 import { refresh, useResource } from "../store.js";
 import { address, navigate } from "../route.js";
-import { ActionButton, ViewHead, errorText } from "../ui.js";
+import { ActionButton, SelectField, TextField, ViewHead, errorText } from "../ui.js";
 import { Icon } from "../icons.js";
 import { dateTime, relative } from "../format.js";
 import { t } from "../i18n.js";
@@ -70,17 +70,32 @@ export function JobForm({ job }) {
   const [fields, setFields] = useState(job ? fieldsOf(job) : null);
   const [rest, setRest] = useState(restOf(job));
   const fromWords = usePreview(job ? null : words.trim() && { text: words.trim() });
-  const schedule = fields && fields.when.trim() && { [fields.schedule]: fields.when.trim(), ...(fields.schedule === "cron" && fields.tz.trim() && { tz: fields.tz.trim() }) };
+  const schedule = fields &&
+    fields.when.trim() && {
+      [fields.schedule]: fields.when.trim(),
+      ...(fields.schedule === "cron" && fields.tz.trim() && { tz: fields.tz.trim() }),
+    };
   const preview = usePreview(schedule || null);
   useEffect(() => {
     if (!fromWords.answer) return;
     const understood = fromWords.answer.job;
-    const { name: _n, prompt: _p, message: _m, at: _a, every: _e, cron: _c, tz: _t, channel: _ch, chat_id: _ci, deliver: _d, misfire: _f, ...others } = understood;
+    const {
+      name: _n,
+      prompt: _p,
+      message: _m,
+      at: _a,
+      every: _e,
+      cron: _c,
+      tz: _t,
+      channel: _ch,
+      chat_id: _ci,
+      deliver: _d,
+      misfire: _f,
+      ...others
+    } = understood;
     setRest(others);
     setFields(fieldsOf(understood));
   }, [fromWords.answer]);
-  const channels = useResource("/api/channels");
-  const targets = fields ? [...new Set([HERE.channel, fields.channel, ...(channels.data ?? []).map((channel) => channel.name)])] : [];
   const set = (name) => (event) => setFields({ ...fields, [name]: event.target.value });
   const save = async () => {
     const body = jobOf(fields, rest);
@@ -92,40 +107,64 @@ export function JobForm({ job }) {
   return html`<div class="view narrow">
     <a class="back" href=${job ? address("jobs", job.id) : address("jobs")}><${Icon} name="left" size=${16} />${job ? job.name : t("jobs")}</a>
     <${ViewHead} title=${t(job ? "jobs.edit" : "jobs.add")} />
-    ${!job && html`<label class="field">${t("jobs.words")}
+    ${
+      !job &&
+      html`<label class="field">${t("jobs.words")}
       <input type="text" autofocus value=${words} placeholder=${t("jobs.words.example")} onInput=${(event) => setWords(event.target.value)} />
       ${fromWords.error ? html`<span class="error-text" role="alert">${errorText(fromWords.error)}</span>` : html`<small>${t("jobs.words.hint")}</small>`}
-    </label>`}
+    </label>`
+    }
     ${!fields && html`<button type="button" class="button quiet" onClick=${() => setFields(fieldsOf({}))}>${t("jobs.byFields")}</button>`}
-    ${fields && html`<div class="form">
-      <fieldset class="choice"><legend>${t("jobs.kind")}</legend>${["message", "prompt"].map((kind) => html`<label><input type="radio" name="kind" value=${kind} checked=${fields.kind === kind} onChange=${set("kind")} />${t(`jobs.kind.${kind}`)}</label>`)}</fieldset>
-      <label class="field">${t(`jobs.text.${fields.kind}`)}<textarea rows="3" value=${fields.text} onInput=${set("text")}></textarea></label>
-      <div class="field-row">
-        <label class="field">${t("jobs.schedule")}<select value=${fields.schedule} onChange=${set("schedule")}>${SCHEDULES.map((name) => html`<option value=${name}>${t(`jobs.schedule.${name}`)}</option>`)}</select></label>
-        <label class="field grow">${t("jobs.when")}<input type="text" value=${fields.when} placeholder=${t(`jobs.when.${fields.schedule}`)} onInput=${set("when")} spellcheck="false" /></label>
-        ${fields.schedule === "cron" && html`<label class="field">${t("jobs.tz")}<input type="text" value=${fields.tz} placeholder="Europe/Berlin" onInput=${set("tz")} spellcheck="false" /></label>`}
-      </div>
-      <${Times} preview=${preview} />
-      <label class="field">${t("jobs.name")}<input type="text" value=${fields.name} onInput=${set("name")} /></label>
-      <details><summary>${t("jobs.more")}</summary>
-        <div class="field-row">
-          <label class="field">${t("jobs.target")}<select value=${fields.channel} onChange=${set("channel")}>${targets.map((name) => html`<option value=${name}>${name === HERE.channel ? t("jobs.target.page") : name}</option>`)}</select></label>
-          <label class="field">${t("jobs.chat")}<input type="text" value=${fields.chat} onInput=${set("chat")} spellcheck="false" /></label>
-        </div>
-        <div class="field-row">
-          ${fields.kind === "prompt" && html`<label class="field">${t("jobs.deliver")}<select value=${fields.deliver} onChange=${set("deliver")}>${DELIVERIES.map((name) => html`<option value=${name}>${t(`jobs.deliver.${name}`)}</option>`)}</select></label>`}
-          <label class="field">${t("jobs.misfire")}<select value=${fields.misfire} onChange=${set("misfire")}>${MISFIRES.map((name) => html`<option value=${name}>${t(`jobs.misfire.${name}`)}</option>`)}</select></label>
-        </div>
-      </details>
-      <div class="form-actions"><a class="button" href=${address("jobs")}>${t("cancel")}</a>${canSave && html`<${ActionButton} class="primary" onAct=${save}>${t("save")}<//>`}</div>
+    ${fields && html`<${Fields} fields=${fields} set=${set} preview=${preview} />`}
+    ${fields && html`<div class="form-actions">
+      <a class="button" href=${address("jobs")}>${t("cancel")}</a>
+      ${canSave && html`<${ActionButton} class="primary" onAct=${save}>${t("save")}<//>`}
     </div>`}
+  </div>`;
+}
+
+/** @param {{fields: object, set: (name: string) => (event: Event) => void, preview: {answer: any, error: Error | null}}} props */
+function Fields({ fields, set, preview }) {
+  const { kind, schedule } = fields;
+  const channels = useResource("/api/channels");
+  const targets = [...new Set([HERE.channel, fields.channel, ...(channels.data ?? []).map((channel) => channel.name)])];
+  const texts = (names, prefix) => names.map((name) => [name, t(`${prefix}.${name}`)]);
+  const radio = (name) => html`<label>
+    <input type="radio" name="kind" value=${name} checked=${kind === name} onChange=${set("kind")} />${t(`jobs.kind.${name}`)}
+  </label>`;
+  return html`<div class="form">
+    <fieldset class="choice"><legend>${t("jobs.kind")}</legend>${["message", "prompt"].map(radio)}</fieldset>
+    <label class="field">${t(`jobs.text.${kind}`)}<textarea rows="3" value=${fields.text} onInput=${set("text")}></textarea></label>
+    <div class="field-row">
+      <${SelectField} label=${t("jobs.schedule")} value=${schedule} onChange=${set("schedule")} options=${texts(SCHEDULES, "jobs.schedule")} />
+      <${TextField} label=${t("jobs.when")} class="grow" value=${fields.when} placeholder=${t(`jobs.when.${schedule}`)} onInput=${set("when")} />
+      ${schedule === "cron" && html`<${TextField} label=${t("jobs.tz")} value=${fields.tz} placeholder="Europe/Berlin" onInput=${set("tz")} />`}
+    </div>
+    <${Times} preview=${preview} />
+    <${TextField} label=${t("jobs.name")} value=${fields.name} onInput=${set("name")} />
+    <details><summary>${t("jobs.more")}</summary>
+      <div class="field-row">
+        <${SelectField} label=${t("jobs.target")} value=${fields.channel} onChange=${set("channel")}
+          options=${targets.map((name) => [name, name === HERE.channel ? t("jobs.target.page") : name])} />
+        <${TextField} label=${t("jobs.chat")} value=${fields.chat} onInput=${set("chat")} />
+      </div>
+      <div class="field-row">
+        ${
+          kind === "prompt" &&
+          html`<${SelectField} label=${t("jobs.deliver")} value=${fields.deliver} onChange=${set("deliver")} options=${texts(DELIVERIES, "jobs.deliver")} />`
+        }
+        <${SelectField} label=${t("jobs.misfire")} value=${fields.misfire} onChange=${set("misfire")} options=${texts(MISFIRES, "jobs.misfire")} />
+      </div>
+    </details>
   </div>`;
 }
 
 function Times({ preview: { answer, error } }) {
   if (error) return html`<p class="error-text" role="alert">${errorText(error)}</p>`;
   if (!answer) return html`<div class="times reserved"></div>`;
-  return html`<div class="times reserved"><h2 class="group-title">${t("jobs.next")}${answer.when && `: ${answer.when}`}</h2><ol>${answer.next.map((at) => html`<li><time datetime=${at}>${dateTime(at)}</time> <small>${relative(at)}</small></li>`)}</ol></div>`;
+  return html`<div class="times reserved"><h2 class="group-title">${t("jobs.next")}${answer.when && `: ${answer.when}`}</h2>
+    <ol>${answer.next.map((at) => html`<li><time datetime=${at}>${dateTime(at)}</time> <small>${relative(at)}</small></li>`)}</ol>
+    </div>`;
 }
 
 /** Returns what the gateway makes of a schedule, a moment after the last change; nothing is asked for null. */

@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useState } from "../lib.js";
-import { refresh, useResource } from "../store.js";
+import { may, refresh, useResource } from "../store.js";
 import { address, navigate } from "../route.js";
 import { ActionButton, ConfirmDialog, Empty, Loaded, Status, ViewHead } from "../ui.js";
 import { Icon } from "../icons.js";
@@ -25,13 +25,13 @@ const change = (job, verb) => async () => {
 function JobList() {
   const jobs = useResource("/api/cron", ["cron"]);
   return html`<div class="view">
-    <${ViewHead} title=${t("jobs")}><a class="button primary" href=${address("jobs", "new")}><${Icon} name="plus" size=${16} />${t("jobs.add")}</a><//>
+    <${ViewHead} title=${t("jobs")}>${may("change") && html`<a class="button primary" href=${address("jobs", "new")}><${Icon} name="plus" size=${16} />${t("jobs.add")}</a>`}<//>
     <${Loaded} resource=${jobs}>${(list) => (list.length === 0 ? html`<${NoJobs} />` : html`<${JobDays} jobs=${list} />`)}<//>
   </div>`;
 }
 
 function NoJobs() {
-  return html`<${Empty} icon="jobs" title=${t("jobs.none")}><p>${t("jobs.none.hint")}</p><a class="button primary" href=${address("jobs", "new")}>${t("jobs.add")}</a><//>`;
+  return html`<${Empty} icon="jobs" title=${t("jobs.none")}><p>${t("jobs.none.hint")}</p>${may("change") && html`<a class="button primary" href=${address("jobs", "new")}>${t("jobs.add")}</a>`}<//>`;
 }
 
 function JobDays({ jobs }) {
@@ -49,7 +49,8 @@ function groupByDay(jobs) {
 }
 
 function JobGroup({ title, jobs }) {
-  return html`<section class="group"><h2 class="group-title">${title}</h2><ul class="rows">${jobs.map((job) => html`<${JobRow} key=${job.id} job=${job} />`)}</ul></section>`;
+  return html`<section class="group"><h2 class="group-title">${title}</h2>
+    <ul class="rows">${jobs.map((job) => html`<${JobRow} key=${job.id} job=${job} />`)}</ul></section>`;
 }
 
 const TONES = { enabled: "ok", paused: "warn", disabled: "", unreadable: "bad" };
@@ -69,12 +70,14 @@ function JobRow({ job }) {
 }
 
 function JobButtons({ job }) {
-  if (job.state === "unreadable") return null;
+  if (job.state === "unreadable" || !may("change")) return null;
   return html`
     <${ActionButton} class="quiet" icon="play" onAct=${change(job, "run")}>${t("jobs.run")}<//>
-    ${job.enabled
-      ? html`<${ActionButton} class="quiet" icon="pause" onAct=${change(job, "disable")}>${t("jobs.pause")}<//>`
-      : html`<${ActionButton} class="quiet" icon="play" onAct=${change(job, "enable")}>${t("jobs.resume")}<//>`}`;
+    ${
+      job.enabled
+        ? html`<${ActionButton} class="quiet" icon="pause" onAct=${change(job, "disable")}>${t("jobs.pause")}<//>`
+        : html`<${ActionButton} class="quiet" icon="play" onAct=${change(job, "enable")}>${t("jobs.resume")}<//>`
+    }`;
 }
 
 function JobPage({ id }) {
@@ -102,29 +105,38 @@ function JobDetails({ job }) {
   return html`
     <${ViewHead} title=${job.name}>
       <${JobButtons} job=${job} />
-      <a class="button quiet" href=${address("jobs", job.id, "edit")}><${Icon} name="edit" size=${16} />${t("edit")}</a>
-      <button type="button" class="button quiet danger-text" onClick=${() => setIsAsking(true)}><${Icon} name="trash" size=${16} />${t("delete")}</button>
+      ${
+        may("change") &&
+        html`<a class="button quiet" href=${address("jobs", job.id, "edit")}><${Icon} name="edit" size=${16} />${t("edit")}</a>
+      <button type="button" class="button quiet danger-text" onClick=${() => setIsAsking(true)}><${Icon} name="trash" size=${16} />${t("delete")}</button>`
+      }
     <//>
     <blockquote class="job-text">${job.text}</blockquote>
     <dl class="facts">${facts.map(([label, value]) => html`<div><dt>${t(label)}</dt><dd>${value}</dd></div>`)}</dl>
-    ${job.upcoming?.length > 0 && html`<section class="group"><h2 class="group-title">${t("jobs.next")}</h2><ol class="times">${job.upcoming.map((at) => html`<li><time datetime=${at}>${dateTime(at)}</time> <small>${relative(at)}</small></li>`)}</ol></section>`}
+    ${job.upcoming?.length > 0 && html`<section class="group"><h2 class="group-title">${t("jobs.next")}</h2>
+      <ol class="times">${job.upcoming.map((at) => html`<li><time datetime=${at}>${dateTime(at)}</time> <small>${relative(at)}</small>
+      </li>`)}</ol></section>`}
     <section class="group"><h2 class="group-title">${t("jobs.history")}</h2>
       <${Loaded} resource=${history}>${(runs) => (runs.length === 0 ? html`<p class="dim">${t("jobs.history.none")}</p>` : html`<${Runs} runs=${runs} />`)}<//>
     </section>
-    ${isAsking && html`<${ConfirmDialog} title=${t("jobs.delete")} action=${t("delete")} onConfirm=${remove} onClose=${() => setIsAsking(false)}><p>${t("jobs.delete.hint", { name: job.name })}</p><//>`}`;
+    ${isAsking && html`<${ConfirmDialog} title=${t("jobs.delete")} action=${t("delete")} onConfirm=${remove} onClose=${() => setIsAsking(false)}><p>${t("jobs.delete.hint", { name: job.name })}</p>
+      <//>`}`;
 }
 
 function Runs({ runs }) {
   const length = (run) => (run.started && run.ended ? span(new Date(run.ended) - new Date(run.started)) : "");
   return html`<div class="table-scroll" tabindex="0" role="group" aria-label=${t("jobs.history")}><table>
-    <thead><tr><th>${t("jobs.due")}</th><th>${t("jobs.outcome")}</th><th>${t("jobs.delivery")}</th><th>${t("duration")}</th><th>${t("tokens")}</th><th></th></tr></thead>
-    <tbody>${runs.map((run) => html`<tr>
+    <thead><tr><th>${t("jobs.due")}</th><th>${t("jobs.outcome")}</th><th>${t("jobs.delivery")}</th><th>${t("duration")}</th>
+      <th>${t("tokens")}</th><th></th></tr></thead>
+    <tbody>${runs.map(
+      (run) => html`<tr>
       <td><time datetime=${run.due}>${dateTime(run.due)}</time></td>
       <td><${Status} tone=${OUTCOMES[run.outcome]}>${run.outcome}<//>${run.reason && html` <small>${run.reason}</small>`}</td>
       <td>${run.delivery ?? ""}${run.delivery_error && html` <small>${run.delivery_error}</small>`}</td>
       <td>${length(run)}</td><td class="number">${run.tokens || ""}</td>
       <td>${run.turn && html`<a href=${address("turn", run.turn)}>${t("turn.timeline")}</a>`}</td>
-    </tr>`)}</tbody></table></div>`;
+    </tr>`,
+    )}</tbody></table></div>`;
 }
 
 function EditJob({ id }) {

@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useEffect, useMemo, useState } from "../lib.js";
-import { refresh, useResource } from "../store.js";
+import { may, refresh, useResource } from "../store.js";
 import { address } from "../route.js";
 import { ActionButton, ConfirmDialog, Dialog, Empty, Loaded, ViewHead } from "../ui.js";
 import { Icon } from "../icons.js";
@@ -26,12 +26,15 @@ export function MemoryView() {
   const hits = useResource(asked === "" ? null : `/api/memory/search?q=${api.segment(asked)}&limit=50`, ["memory"]);
   const close = () => setDialog(null);
   return html`<div class="view">
-    <${ViewHead} title=${t("memory")}><button type="button" class="button primary" onClick=${() => setDialog({ kind: "add" })}><${Icon} name="plus" size=${16} />${t("memory.add")}</button><//>
+    <${ViewHead} title=${t("memory")}>${may("change") && html`<button type="button" class="button primary" onClick=${() => setDialog({ kind: "add" })}><${Icon} name="plus" size=${16} />${t("memory.add")}</button>`}<//>
     <div class="filters">
       <label class="search grow"><${Icon} name="search" size=${16} /><span class="visually-hidden">${t("memory.search")}</span>
-        <input type="search" id="search" value=${query} placeholder=${t("memory.search")} onInput=${(event) => setQuery(event.target.value)} /></label>
-      <label class="inline-field"><span class="visually-hidden">${t("memory.kind")}</span><select value=${kind} onChange=${(event) => setKind(event.target.value)}>
-        <option value="">${t("memory.all")}</option>${KINDS.map((name) => html`<option value=${name}>${t(`memory.kind.${name}`)}</option>`)}</select></label>
+        <input type="search" id="search" value=${query} placeholder=${t("memory.search")} onInput=${(event) => setQuery(event.target.value)} />
+          </label>
+      <label class="inline-field"><span class="visually-hidden">${t("memory.kind")}</span>
+        <select value=${kind} onChange=${(event) => setKind(event.target.value)}>
+        <option value="">${t("memory.all")}</option>${KINDS.map((name) => html`<option value=${name}>${t(`memory.kind.${name}`)}</option>`)}</select>
+          </label>
     </div>
     <${Loaded} resource=${known}>${(list) => html`<${Facts} list=${list} hits=${asked === "" ? null : hits.data} kind=${kind} onDialog=${setDialog} />`}<//>
     ${dialog?.kind === "add" && html`<${FactDialog} onClose=${close} />`}
@@ -54,8 +57,10 @@ function Facts({ list, hits, kind, onDialog }) {
     const name = hits ? t("memory.found") : `${fact.owner} · ${t(`memory.kind.${fact.kind}`)}`;
     groups.set(name, [...(groups.get(name) ?? []), fact]);
   }
-  return html`${[...groups].map(([name, facts]) => html`<section class="group" key=${name}><h2 class="group-title">${name}</h2>
-      <ul class="rows">${facts.map((fact) => html`<${FactRow} key=${fact.id} fact=${fact} onDialog=${onDialog} />`)}</ul></section>`)}
+  return html`${[...groups].map(
+    ([name, facts]) => html`<section class="group" key=${name}><h2 class="group-title">${name}</h2>
+      <ul class="rows">${facts.map((fact) => html`<${FactRow} key=${fact.id} fact=${fact} onDialog=${onDialog} />`)}</ul></section>`,
+  )}
     ${shown.length > count && html`<button type="button" class="button wide" onClick=${() => setCount(count + PAGE)}>${t("more")}</button>`}`;
 }
 
@@ -71,10 +76,13 @@ function FactRow({ fact, onDialog }) {
         ${source?.session && html`<a href=${address("chat", source.session)}>${t("memory.source")}</a>`}
       </p>
     </div>
-    <div class="row-actions">
+    ${
+      may("change") &&
+      html`<div class="row-actions">
       <button type="button" class="button quiet" onClick=${() => onDialog({ kind: "edit", fact })}><${Icon} name="edit" size=${16} />${t("edit")}</button>
       <button type="button" class="button quiet danger-text" onClick=${() => onDialog({ kind: "forget", fact })}><${Icon} name="trash" size=${16} />${t("memory.forget")}</button>
-    </div>
+    </div>`
+    }
   </li>`;
 }
 
@@ -87,8 +95,10 @@ function FactDialog({ fact, onClose }) {
     onClose();
   };
   return html`<${Dialog} title=${t(fact ? "memory.edit" : "memory.add")} onClose=${onClose}>
-    <label class="field">${t("memory.text")}<textarea rows="4" autofocus value=${content} onInput=${(event) => setContent(event.target.value)}></textarea></label>
-    <footer><button type="button" class="button" onClick=${onClose}>${t("cancel")}</button><${ActionButton} class="primary" onAct=${save}>${t("save")}<//></footer>
+    <label class="field">${t("memory.text")}<textarea rows="4" autofocus value=${content} onInput=${(event) => setContent(event.target.value)}></textarea>
+      </label>
+    <footer><button type="button" class="button" onClick=${onClose}>${t("cancel")}</button>
+      <${ActionButton} class="primary" onAct=${save}>${t("save")}<//></footer>
   <//>`;
 }
 

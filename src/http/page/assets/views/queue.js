@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useState } from "../lib.js";
-import { refresh, useResource } from "../store.js";
+import { may, refresh, useResource } from "../store.js";
 import { address } from "../route.js";
 import { ActionButton, ConfirmDialog, Empty, Loaded, Status, ViewHead } from "../ui.js";
 import { Icon } from "../icons.js";
@@ -22,12 +22,19 @@ export function QueueView() {
     refresh(["queue"]);
   };
   return html`<div class="view">
-    <${ViewHead} title=${t("queue")}>${queue.data?.length > 0 && html`<${ActionButton} icon="retry" onAct=${retryAll}>${t("queue.retryAll")}<//>`}<//>
-    ${waiting.length > 0 && html`<section class="group"><h2 class="group-title">${t("queue.approvals")}</h2>${waiting.map(
-      (approval) => html`<div key=${approval.id}><a class="card-session" href=${address("chat", approval.session)}>${approval.session}</a><${ApprovalCard} approval=${approval} /></div>`,
-    )}</section>`}
+    <${ViewHead} title=${t("queue")}>${queue.data?.length > 0 && may("change") && html`<${ActionButton} icon="retry" onAct=${retryAll}>${t("queue.retryAll")}<//>`}<//>
+    ${
+      waiting.length > 0 &&
+      html`<section class="group"><h2 class="group-title">${t("queue.approvals")}</h2>${waiting.map(
+        (approval) =>
+          html`<div key=${approval.id}><a class="card-session" href=${address("chat", approval.session)}>${approval.session}</a>
+            <${ApprovalCard} approval=${approval} /></div>`,
+      )}</section>`
+    }
     <${Loaded} resource=${queue}>${(list) =>
-      list.length === 0 && waiting.length === 0 ? html`<${Empty} icon="queue" title=${t("queue.none")}>${t("queue.none.hint")}<//>` : html`<${Groups} list=${list} />`}<//>
+      list.length === 0 && waiting.length === 0
+        ? html`<${Empty} icon="queue" title=${t("queue.none")}>${t("queue.none.hint")}<//>`
+        : html`<${Groups} list=${list} />`}<//>
   </div>`;
 }
 
@@ -37,7 +44,12 @@ function Groups({ list }) {
   return [
     ["queue.dead", dead],
     ["queue.waiting", waiting],
-  ].map(([title, entries]) => entries.length > 0 && html`<section class="group" key=${title}><h2 class="group-title">${t(title)}</h2><ul class="rows">${entries.map((entry) => html`<${Entry} key=${entry.id} entry=${entry} />`)}</ul></section>`);
+  ].map(
+    ([title, entries]) =>
+      entries.length > 0 &&
+      html`<section class="group" key=${title}><h2 class="group-title">${t(title)}</h2>
+        <ul class="rows">${entries.map((entry) => html`<${Entry} key=${entry.id} entry=${entry} />`)}</ul></section>`,
+  );
 }
 
 function Entry({ entry }) {
@@ -54,7 +66,8 @@ function Entry({ entry }) {
   const canDrop = entry.kind === "outbound" || entry.state === "dead";
   return html`<li class="row">
     <div class="row-main">
-      <p class="row-title">${entry.kind === "outbound" ? t("queue.delivery", { channel: entry.channel }) : t("queue.message", { channel: entry.channel })} <${Status} tone=${TONES[entry.state]}>${t(`queue.state.${entry.state}`)}<//></p>
+      <p class="row-title">${entry.kind === "outbound" ? t("queue.delivery", { channel: entry.channel }) : t("queue.message", { channel: entry.channel })} <${Status} tone=${TONES[entry.state]}>${t(`queue.state.${entry.state}`)}<//>
+        </p>
       <p class="row-text">${entry.content}</p>
       ${entry.last_error && html`<p class="error-text">${entry.last_error}</p>`}
       <p class="row-facts">
@@ -64,10 +77,14 @@ function Entry({ entry }) {
         ${entry.turn && html`<a href=${address("turn", entry.turn)}>${t("turn.timeline")}</a>`}
       </p>
     </div>
-    <div class="row-actions">
+    ${
+      may("change") &&
+      html`<div class="row-actions">
       <${ActionButton} class="quiet" icon="retry" onAct=${retry}>${t("retry")}<//>
       ${canDrop && html`<button type="button" class="button quiet danger-text" onClick=${() => setIsAsking(true)}><${Icon} name="trash" size=${16} />${t("queue.drop")}</button>`}
-    </div>
-    ${isAsking && html`<${ConfirmDialog} title=${t("queue.drop.title")} action=${t("queue.drop")} onConfirm=${drop} onClose=${() => setIsAsking(false)}><p>${t("queue.drop.hint")}</p><//>`}
+    </div>`
+    }
+    ${isAsking && html`<${ConfirmDialog} title=${t("queue.drop.title")} action=${t("queue.drop")} onConfirm=${drop} onClose=${() => setIsAsking(false)}><p>${t("queue.drop.hint")}</p>
+      <//>`}
   </li>`;
 }

@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useState } from "../lib.js";
-import { useResource } from "../store.js";
+import { may, useResource } from "../store.js";
 import { address } from "../route.js";
 import { Empty, ErrorNote, Loaded, Status, Tabs, ViewHead } from "../ui.js";
 import { Icon, channelIcon } from "../icons.js";
@@ -10,13 +10,27 @@ import { bytes, compact, relative } from "../format.js";
 import { t } from "../i18n.js";
 import { Configuration } from "./configuration.js";
 
-const TABS = { overview: Overview, channels: Channels, models: Models, mcp: McpServers, skills: Skills, agents: Agents, doctor: Doctor, configuration: Configuration };
+const TABS = {
+  overview: Overview,
+  channels: Channels,
+  models: Models,
+  mcp: McpServers,
+  skills: Skills,
+  agents: Agents,
+  doctor: Doctor,
+  configuration: Configuration,
+};
+
+/** Checks start programs, and the configuration is the owner's. */
+const OWNER_TABS = ["doctor", "configuration"];
 
 export function SystemView({ id }) {
-  const current = id in TABS ? id : "overview";
+  const names = Object.keys(TABS).filter((name) => may("change") || !OWNER_TABS.includes(name));
+  const current = names.includes(id) ? id : "overview";
   const Tab = TABS[current];
-  const tabs = Object.keys(TABS).map((name) => ({ id: name, name: t(`system.${name}`), href: address("system", name) }));
-  return html`<div class="view"><${ViewHead} title=${t("system")} /><${Tabs} label=${t("system")} tabs=${tabs} current=${current} /><${Tab} key=${current} /></div>`;
+  const tabs = names.map((name) => ({ id: name, name: t(`system.${name}`), href: address("system", name) }));
+  return html`<div class="view"><${ViewHead} title=${t("system")} />
+    <${Tabs} label=${t("system")} tabs=${tabs} current=${current} /><${Tab} key=${current} /></div>`;
 }
 
 function Overview() {
@@ -25,7 +39,20 @@ function Overview() {
 }
 
 function StatusPage({ status }) {
-  const { version, uptime, listen, model, home, database, queues, memory, today, sandbox, failures = [], restart_needed: restart = [] } = status;
+  const {
+    version,
+    uptime,
+    listen,
+    model,
+    home,
+    database,
+    queues,
+    memory,
+    today,
+    sandbox,
+    failures = [],
+    restart_needed: restart = [],
+  } = status;
   const facts = [
     ["system.version", version],
     ["system.uptime", uptime],
@@ -36,13 +63,18 @@ function StatusPage({ status }) {
     ["system.queues", queues && t("system.queues.value", { running: queues.running, waiting: queues.inbound + queues.outbound })],
     ["system.memory", memory && memoryText(memory)],
     ["system.sandbox", sandbox?.in_force],
-    ["system.today", today && t("system.today.value", { turns: today.turns, tokens: compact(today.input + today.output), cost: today.cost ?? "—" })],
+    [
+      "system.today",
+      today && t("system.today.value", { turns: today.turns, tokens: compact(today.input + today.output), cost: today.cost ?? "—" }),
+    ],
   ].filter(([, value]) => value);
   return html`
     <p class="health"><${Status} tone=${status.ready ? "ok" : "bad"}>${t(status.ready ? "system.ready" : "system.notReady")}<//>
       ${restart.length > 0 && html`<${Status} tone="warn">${t("system.restart", { keys: restart.join(", ") })}<//>`}</p>
     <dl class="facts">${facts.map(([label, value]) => html`<div><dt>${t(label)}</dt><dd>${value}</dd></div>`)}</dl>
-    ${failures.length > 0 && html`<section class="group"><h2 class="group-title">${t("system.failures")}</h2><ul class="rows">${failures.map((failure) => html`<li class="row"><p class="row-text">${typeof failure === "string" ? failure : JSON.stringify(failure)}</p></li>`)}</ul></section>`}`;
+    ${failures.length > 0 && html`<section class="group"><h2 class="group-title">${t("system.failures")}</h2>
+      <ul class="rows">${failures.map((failure) => html`<li class="row"><p class="row-text">${typeof failure === "string" ? failure : JSON.stringify(failure)}</p>
+      </li>`)}</ul></section>`}`;
 }
 
 const memoryText = ({ enabled, known }) => (enabled ? t("system.memory.value", { count: known }) : t("off"));
@@ -55,7 +87,7 @@ function PartRow({ icon, name, tone, state, facts = [], error, test }) {
       <p class="row-title">${name} <${Status} tone=${tone}>${state}<//></p>
       <p class="row-facts">${facts.filter(Boolean).map((fact) => html`<span>${fact}</span>`)}</p>
       ${error && html`<p class="error-text">${error}</p>`}
-      ${test && html`<${Test} path=${test} />`}
+      ${test && may("change") && html`<${Test} path=${test} />`}
     </div>
   </li>`;
 }
@@ -83,7 +115,8 @@ function Test({ path }) {
 function TestResult({ result }) {
   if (result.providers) {
     const asked = result.providers.filter((provider) => provider.answers !== null);
-    return html`<ul class="findings">${asked.map((provider) => html`<li><${Status} tone=${provider.answers ? "ok" : "bad"}>${provider.answers ? t("system.answers") : provider.error ?? provider.call_error}<//></li>`)}</ul>`;
+    return html`<ul class="findings">${asked.map((provider) => html`<li><${Status} tone=${provider.answers ? "ok" : "bad"}>${provider.answers ? t("system.answers") : (provider.error ?? provider.call_error)}<//>
+      </li>`)}</ul>`;
   }
   return html`<p><${Status} tone="ok">${t("system.mcp.tested", { tools: result.available, span: result.took_ms })}<//></p>`;
 }
@@ -94,15 +127,26 @@ const tone = (state) => STATES[state] ?? "warn";
 function Parts({ resource, rows, none, hint, icon }) {
   return html`<${Loaded} resource=${resource}>${(data) => {
     const list = rows(data);
-    return list.length === 0 ? html`<${Empty} icon=${icon} title=${t(none)}>${t(hint)}<//>` : html`<ul class="rows">${list.map((part) => html`<${PartRow} key=${part.name} ...${part} />`)}</ul>`;
+    return list.length === 0
+      ? html`<${Empty} icon=${icon} title=${t(none)}>${t(hint)}<//>`
+      : html`<ul class="rows">${list.map((part) => html`<${PartRow} key=${part.name} ...${part} />`)}</ul>`;
   }}<//>`;
 }
 
 function Channels() {
   const rows = (list) =>
     list.map((channel) => ({
-      icon: channelIcon(channel.kind), name: channel.name, tone: channel.enabled ? tone(channel.state) : "", state: channel.state, error: channel.error,
-      facts: [channel.kind, channel.note, channel.queued > 0 && t("system.queued", { count: channel.queued }), channel.allow_from && t("system.allowed", { who: [channel.allow_from].flat().join(", ") })],
+      icon: channelIcon(channel.kind),
+      name: channel.name,
+      tone: channel.enabled ? tone(channel.state) : "",
+      state: channel.state,
+      error: channel.error,
+      facts: [
+        channel.kind,
+        channel.note,
+        channel.queued > 0 && t("system.queued", { count: channel.queued }),
+        channel.allow_from && t("system.allowed", { who: [channel.allow_from].flat().join(", ") }),
+      ],
       test: `/api/channels/${api.segment(channel.name)}/test`,
     }));
   return html`<${Parts} resource=${useResource("/api/channels", ["channels"])} rows=${rows} icon="link" none="system.channels.none" hint="system.channels.hint" />`;
@@ -113,13 +157,31 @@ function Models() {
   const models = useResource("/api/models", ["config"]);
   const isUsable = (provider) => provider.in_use || provider.configured || provider.key;
   const rows = ({ providers }) =>
-    providers.filter((provider) => isAll || isUsable(provider)).map((provider) => ({
-      icon: "system", name: provider.name, tone: provider.error || provider.call_error ? "bad" : isUsable(provider) ? "ok" : "",
-      state: t(provider.in_use ? "system.model.used" : isUsable(provider) ? "system.model.ready" : provider.needs_key ? "system.model.noKey" : "system.model.notFound"),
-      error: provider.error ?? provider.call_error ?? provider.last_failure?.message,
-      facts: [provider.model, provider.base_url, provider.key_from && t("system.model.key", { source: provider.key_from }), provider.context_tokens && t("system.model.context", { tokens: compact(provider.context_tokens) }), !isUsable(provider) && provider.key_variables?.join(", ")],
-      test: isUsable(provider) && provider.base_url ? `/api/models?ask=${api.segment(provider.name)}` : null,
-    }));
+    providers
+      .filter((provider) => isAll || isUsable(provider))
+      .map((provider) => ({
+        icon: "system",
+        name: provider.name,
+        tone: provider.error || provider.call_error ? "bad" : isUsable(provider) ? "ok" : "",
+        state: t(
+          provider.in_use
+            ? "system.model.used"
+            : isUsable(provider)
+              ? "system.model.ready"
+              : provider.needs_key
+                ? "system.model.noKey"
+                : "system.model.notFound",
+        ),
+        error: provider.error ?? provider.call_error ?? provider.last_failure?.message,
+        facts: [
+          provider.model,
+          provider.base_url,
+          provider.key_from && t("system.model.key", { source: provider.key_from }),
+          provider.context_tokens && t("system.model.context", { tokens: compact(provider.context_tokens) }),
+          !isUsable(provider) && provider.key_variables?.join(", "),
+        ],
+        test: isUsable(provider) && provider.base_url ? `/api/models?ask=${api.segment(provider.name)}` : null,
+      }));
   return html`<${Parts} resource=${models} rows=${rows} icon="system" none="system.models.none" hint="system.models.hint" />
     <button type="button" class="button quiet" aria-pressed=${isAll} onClick=${() => setIsAll(!isAll)}>${t(isAll ? "system.models.used" : "system.models.all")}</button>`;
 }
@@ -127,8 +189,18 @@ function Models() {
 function McpServers() {
   const rows = (list) =>
     list.map((server) => ({
-      icon: "plug", name: server.title ?? server.name, tone: tone(server.state), state: server.state, error: server.last_error ?? server.problems?.join("; "),
-      facts: [server.name, server.transport, server.tools !== undefined && t("system.mcp.tools", { count: server.tools }), server.trusted && t("system.mcp.trusted"), server.listed_at && relative(server.listed_at)],
+      icon: "plug",
+      name: server.title ?? server.name,
+      tone: tone(server.state),
+      state: server.state,
+      error: server.last_error ?? server.problems?.join("; "),
+      facts: [
+        server.name,
+        server.transport,
+        server.tools !== undefined && t("system.mcp.tools", { count: server.tools }),
+        server.trusted && t("system.mcp.trusted"),
+        server.listed_at && relative(server.listed_at),
+      ],
       test: server.enabled ? `/api/mcp/${api.segment(server.name)}/test` : null,
     }));
   return html`<${Parts} resource=${useResource("/api/mcp", ["mcp", "config"])} rows=${rows} icon="plug" none="system.mcp.none" hint="system.mcp.hint" />`;
@@ -136,7 +208,14 @@ function McpServers() {
 
 function Skills() {
   const rows = ({ skills, problems }) => [
-    ...skills.map((skill) => ({ icon: "file", name: skill.name, tone: skill.available ? "ok" : "", state: t(skill.available ? "system.available" : "system.unavailable"), error: skill.reason, facts: [skill.description, skill.source] })),
+    ...skills.map((skill) => ({
+      icon: "file",
+      name: skill.name,
+      tone: skill.available ? "ok" : "",
+      state: t(skill.available ? "system.available" : "system.unavailable"),
+      error: skill.reason,
+      facts: [skill.description, skill.source],
+    })),
     ...problems.map((problem) => problemRow(problem)),
   ];
   return html`<${Parts} resource=${useResource("/api/skills", ["skills"])} rows=${rows} icon="file" none="system.skills.none" hint="system.skills.hint" />`;
@@ -144,7 +223,18 @@ function Skills() {
 
 function Agents() {
   const rows = ({ agents, problems }) => [
-    ...agents.map((agent) => ({ icon: "chat", name: agent.name, tone: "ok", state: agent.source, facts: [agent.description, agent.model, t("system.agent.tools", { count: agent.tool_count }), t("system.agent.memory", { memory: agent.memory })] })),
+    ...agents.map((agent) => ({
+      icon: "chat",
+      name: agent.name,
+      tone: "ok",
+      state: agent.source,
+      facts: [
+        agent.description,
+        agent.model,
+        t("system.agent.tools", { count: agent.tool_count }),
+        t("system.agent.memory", { memory: agent.memory }),
+      ],
+    })),
     ...problems.map((problem) => problemRow(problem)),
   ];
   return html`<${Parts} resource=${useResource("/api/agents", ["agents", "config"])} rows=${rows} icon="chat" none="system.agents.none" hint="system.agents.hint" />`;
@@ -158,7 +248,8 @@ function problemRow(problem) {
 const FINDING_TONES = { ok: "ok", warn: "warn", fail: "bad" };
 
 function Findings({ list }) {
-  return html`<ul class="findings">${list.map((finding) => html`<li><${Status} tone=${FINDING_TONES[finding.state] ?? "warn"}><strong>${finding.name}</strong><//><span>${finding.message}</span>${finding.mend && html`<small>${finding.mend}</small>`}</li>`)}</ul>`;
+  return html`<ul class="findings">${list.map((finding) => html`<li><${Status} tone=${FINDING_TONES[finding.state] ?? "warn"}><strong>${finding.name}</strong>
+    <//><span>${finding.message}</span>${finding.mend && html`<small>${finding.mend}</small>`}</li>`)}</ul>`;
 }
 
 function Doctor() {

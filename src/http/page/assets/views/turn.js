@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { html, useMemo, useState } from "../lib.js";
-import { useResource } from "../store.js";
+import { may, useResource } from "../store.js";
 import { address, navigate } from "../route.js";
 import { ActionButton, ConfirmDialog, CopyButton, Loaded, Status, ViewHead } from "../ui.js";
 import { Icon } from "../icons.js";
@@ -37,7 +37,10 @@ function Timeline({ turn }) {
   const facts = [
     ["turn.received", dateTime(start)],
     ["duration", span(end - start)],
-    ["tokens", t("turn.tokens.value", { input: number(used.input ?? 0), cached: number(used.cached ?? 0), output: number(used.output ?? 0) })],
+    [
+      "tokens",
+      t("turn.tokens.value", { input: number(used.input ?? 0), cached: number(used.cached ?? 0), output: number(used.output ?? 0) }),
+    ],
     ["cost", used.cost],
     ["cost.model", (used.by_model ?? []).map((one) => one.model).join(", ")],
     ["turn.sent", turn.outbox.map((sent) => `${sent.channel}: ${sent.state}`).join(", ")],
@@ -61,11 +64,14 @@ function TurnActions({ turn }) {
   };
   return html`
     <${CopyButton} text=${JSON.stringify(turn, null, 2)} label=${t("turn.copy")} />
-    ${restorable
-      ? html`<${ActionButton} class="quiet" icon="fork" onAct=${fork}>${t("fork")}<//>
+    ${
+      restorable && may("change")
+        ? html`<${ActionButton} class="quiet" icon="fork" onAct=${fork}>${t("fork")}<//>
           <button type="button" class="button quiet" onClick=${() => setIsAsking(true)}><${Icon} name="history" size=${16} />${t("turn.restore")}</button>`
-      : html`<small class="dim">${reason}</small>`}
-    ${isAsking && html`<${ConfirmDialog} title=${t("turn.restore")} action=${t("turn.restore")} onConfirm=${restore} onClose=${() => setIsAsking(false)}><p>${t("turn.restore.hint")}</p><//>`}`;
+        : reason && html`<small class="dim">${reason}</small>`
+    }
+    ${isAsking && html`<${ConfirmDialog} title=${t("turn.restore")} action=${t("turn.restore")} onConfirm=${restore} onClose=${() => setIsAsking(false)}><p>${t("turn.restore.hint")}</p>
+      <//>`}`;
 }
 
 /** What a step says in one line, and its tone. */
@@ -89,13 +95,15 @@ function Step({ step, start, total }) {
   const width = Math.max(((step.end - step.start) / total) * 100, 0.5);
   return html`<li class="step">
     <button type="button" class="step-head" aria-expanded=${isOpen} onClick=${() => setIsOpen(!isOpen)}>
-      <span class="step-title"><${Icon} name=${isOpen ? "down" : "right"} size=${14} /><span class="step-kind">${t(`step.${step.kind}`)}</span>${title !== t(`step.${step.kind}`) && html`<strong>${title}</strong>`}</span>
+      <span class="step-title"><${Icon} name=${isOpen ? "down" : "right"} size=${14} />
+        <span class="step-kind">${t(`step.${step.kind}`)}</span>${title !== t(`step.${step.kind}`) && html`<strong>${title}</strong>`}</span>
       <span class="step-text">${(text ?? "").slice(0, 200)}</span>
       <span class="step-facts"><span>+${span(step.start - start)}</span><span>${step.end > step.start ? span(step.end - step.start) : ""}</span>
         ${usage && html`<span>${t("step.tokens", { input: compact(usage.input_tokens), output: compact(usage.output_tokens) })}</span>`}
         ${share !== null && html`<span>${t("step.prefix", { share: percent(share) })}</span>`}</span>
     </button>
-    <svg class="step-bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect class=${`fill ${tone}`} x=${Math.min(left, 99.5)} y="0" width=${Math.min(width, 100 - Math.min(left, 99.5))} height="4" /></svg>
+    <svg class="step-bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect class=${`fill ${tone}`} x=${Math.min(left, 99.5)} y="0" width=${Math.min(width, 100 - Math.min(left, 99.5))} height="4" />
+      </svg>
     ${isOpen && html`<pre class="step-body" tabindex="0" role="group" aria-label=${title}>${JSON.stringify(step.body, null, 2)}</pre>`}
   </li>`;
 }
