@@ -10,6 +10,7 @@ mod page;
 mod queue;
 mod sessions;
 mod skills;
+mod state;
 mod tools;
 mod trash;
 
@@ -29,6 +30,7 @@ pub use page::{OpenArgs, TokensCommand};
 pub use queue::{ApprovalsCommand, QueueCommand, QueueItem, RetryArgs};
 pub use sessions::{ExportFormat, SessionsCommand};
 pub use skills::SkillsCommand;
+pub use state::{DoctorArgs, LogsArgs, ShownLevel, StatusArgs};
 pub use tools::{ModelsArgs, PromptArgs, ToolRunArgs, ToolsCommand};
 pub use trash::TrashCommand;
 
@@ -97,9 +99,16 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Show the state of the gateway, its channels, queues and last turns
     ///
-    /// The exit code is 0 whether or not a gateway runs. A script reads `gateway` in the JSON, which is "up" or "down".
-    #[command(after_help = "Examples:\n  daoyou status\n  daoyou status --json | jq -r .gateway")]
+    /// The exit code is 0 whether or not a gateway runs, except with --ready. A script reads `gateway` in the JSON, which is "up"
+    /// or "down".
+    #[command(after_help = "Examples:\n  daoyou status\n  daoyou status --json | jq -r .gateway\n  \
+                            daoyou status --ready && echo ready")]
     Status(StatusArgs),
+    /// Show the log of the gateway: from the journal, or from its file
+    #[command(
+        after_help = "Examples:\n  daoyou logs\n  daoyou logs -f --level warn\n  daoyou logs --lines 1000 | less"
+    )]
+    Logs(LogsArgs),
     /// Manage reminders and scheduled prompts
     #[command(subcommand, after_help = "Example:\n  daoyou cron list")]
     Cron(CronCommand),
@@ -184,16 +193,6 @@ pub enum Command {
     },
 }
 
-/// `daoyou status`.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub struct StatusArgs {
-    /// Remove the notice about lost messages
-    #[arg(long)]
-    pub acknowledge: bool,
-    #[command(flatten)]
-    pub output: Output,
-}
-
 /// `daoyou backup`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  daoyou backup ~/backups/daoyou.tar\n  \
@@ -255,20 +254,13 @@ pub struct AgentArgs {
     /// The conversation of the message [default: cli:direct]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
+    /// The model for this message, e.g. openai/gpt-4o [default: the conversation's]
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
     /// The longest wait for the reply; 0s has no limit. After it, the command prints the message's id and exits with 76;
     /// the message is still answered
     #[arg(long, value_name = "DURATION", default_value = "30m")]
     pub timeout: Span,
-    #[command(flatten)]
-    pub output: Output,
-}
-
-/// `daoyou doctor`.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct DoctorArgs {
-    /// Repair what is safe to repair: permissions, a stale socket, a missing token or workspace, leftover files
-    #[arg(long)]
-    pub fix: bool,
     #[command(flatten)]
     pub output: Output,
 }
@@ -439,6 +431,7 @@ mod tests {
             "init",
             "doctor",
             "status",
+            "logs",
             "cron",
             "sessions",
             "turns",
@@ -518,6 +511,11 @@ mod tests {
         ("service status --system --json", true),
         ("service", false),
         ("status --acknowledge", true),
+        ("status --ready --json", false),
+        ("logs -f -n 5 --level warn", true),
+        ("logs --lines 0", false),
+        ("init --yes --provider p --api-key-env P_KEY --model m", true),
+        ("init --api-key-env sk-abc", false),
         ("backup /tmp/x.tar --force --json", true),
         ("cron add --name n --at 9:00 --prompt p --channel cli --chat direct --misfire skip --session cli:x", true),
         ("cron add --every 2h --anchor 9:00 --message m --jitter 1m --json", true),

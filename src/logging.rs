@@ -22,6 +22,9 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
+/// The log in the home of a process that chats on its terminal.
+pub const FILE_NAME: &str = "daoyou.log";
+
 /// The target of the MCP library's log lines.
 const MCP_LIBRARY: &str = "rmcp";
 

@@ -7,7 +7,7 @@ use crate::support::gateway::Message;
 use crate::support::invariants::wait_settled;
 use crate::support::pty::Terminal;
 use crate::support::sink::Answer;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config, deadline};
 
 /// `sessions clear` of a missing session succeeds, says so, and creates none.
 #[tokio::test(flavor = "multi_thread")]
@@ -116,4 +116,59 @@ async fn owner_notices_appear_on_every_open_terminal() {
         }
     });
     wait_settled(&gateway.database()).await;
+}
+
+/// `agent --model` is for this one message, whether or not a gateway runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn agent_asks_the_model_of_its_option() {
+    let model = Model::start().await;
+    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in")));
+    for is_running in [false, true] {
+        if is_running {
+            gateway.up().await;
+        }
+        let answer = gateway.json(&["agent", "-m", "hello", "--model", "scripted/other"]).await;
+        let used = (&answer["reply"], answer["tokens"]["input"].as_u64() > Some(0), &answer["error"]);
+        assert_eq!(used, (&json!("echo: hello"), true, &Value::Null), "{answer}");
+        assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
+        let asked: Vec<Value> = model.requests().into_iter().map(|request| request["model"].clone()).collect();
+        assert_eq!(asked[asked.len() - 2..], ["other", "scripted"]);
+        let ran = gateway.run(&["agent", "-m", "hello", "--model", "nobody/x"]).await;
+        assert!(ran.code == Some(1) && format!("{ran:?}").contains("no provider is called"), "{ran:?}");
+    }
+}
+
+/// `logs` finds the log of a running gateway at its standard error, that of the last one in the home, and follows it.
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_finds_and_follows_the_log() {
+    use tokio::io::{AsyncBufReadExt, BufReader};
+    let mut gateway = Gateway::new(Setup::new());
+    let ran = gateway.run(&["logs"]).await;
+    assert!(ran.code == Some(1) && ran.stderr.contains("no gateway runs, and none has left a log"), "{ran:?}");
+
+    let ran = gateway.run(&["status", "--ready"]).await;
+    assert!(ran.code == Some(1) && !ran.stderr.is_empty(), "{ran:?}");
+    gateway.up().await;
+    let ran = gateway.run(&["status", "--ready"]).await;
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{ran:?}");
+    let ran = gateway.run(&["logs"]).await;
+    assert!(ran.code == Some(0) && ran.stdout.contains("ready listen="), "{ran:?}");
+    assert_eq!(gateway.run(&["logs", "--lines", "1"]).await.stdout.lines().count(), 1);
+    let errors = gateway.run(&["logs", "--level", "error"]).await;
+    assert_eq!((errors.code, errors.stdout.as_str()), (Some(0), ""), "{errors:?}");
+
+    let mut command = gateway.command(&["logs", "-f", "-n", "1"]);
+    let mut follower = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let mut next = async || deadline("a line of the log", lines.next_line()).await.unwrap().unwrap();
+    next().await;
+    gateway.sighup();
+    while !next().await.contains("configuration") {}
+    follower.kill().await.unwrap();
+    gateway.stop().await;
+
+    // A gateway that chats on its terminal leaves its log in the home.
+    std::fs::write(gateway.home().join("daoyou.log"), "2026-01-01T00:00:00Z  WARN daoyou: a\u{1b}[2J\nhalf").unwrap();
+    let ran = gateway.run(&["logs"]).await;
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "2026-01-01T00:00:00Z  WARN daoyou: a\n"), "{ran:?}");
 }

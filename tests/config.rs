@@ -85,7 +85,7 @@ const WRONG: &[Row] = &[
     (
         "[providers.p]\napi_key = \"env:NONE\"\nbase_url = \"https://example.org\"",
         &[],
-        "C:2: providers.p.api_key: the environment variable NONE is not set; allowed: \"env:NAME\", ",
+        "C:2: providers.p.api_key: the environment variable NONE is not set; set it where the gateway starts, ",
     ),
     (
         "[providers.p]\napi_key = \"file:/none\"\nbase_url = \"https://example.org\"",

@@ -8,6 +8,7 @@ use tokio::process::Command;
 use tokio::task::block_in_place;
 
 use crate::support::gateway::CommandOutput;
+use crate::support::mail::{ASSISTANT, Dovecot, PASSWORD, Postfix};
 use crate::support::pty::Terminal;
 use crate::support::{Gateway, Model, Reply, Setup, deadline};
 
@@ -300,4 +301,53 @@ async fn a_chinese_environment_is_asked_in_chinese() {
     assert!(written.contains("model = \"deepseek/scripted\""), "{written}");
     let check = run(&gateway, &["config", "check"], &[("DEEPSEEK_API_KEY", CANARY)]).await;
     assert_eq!((check.code, check.stdout.as_str()), (Some(0), "配置正确\n"), "{check:?}");
+}
+
+/// E-mail is set up with real servers: a wrong password is reported, and the right one is kept in a file.
+#[tokio::test(flavor = "multi_thread")]
+async fn e_mail_is_asked_for_and_tested() {
+    let Some(dovecot) = Dovecot::start().await else { return };
+    let Some(postfix) = Postfix::start(&dovecot).await else { return };
+    // The servers of a test have ports and a certificate of their own.
+    let mail = |key: &str, value: String| (format!("DAOYOU_CHANNELS__EMAIL__{key}"), value);
+    let mut setup = Setup::new().env("NO_COLOR", "1");
+    setup.env.extend([
+        mail("IMAP_PORT", dovecot.imaps_port().to_string()),
+        mail("SMTP_PORT", postfix.submission_port().to_string()),
+        mail("SMTP_TLS", "starttls".to_owned()),
+        mail("CA_FILE", dovecot.ca_file().display().to_string()),
+    ]);
+    let gateway = Gateway::new(setup);
+    let screen = block_in_place(|| {
+        let mut terminal = Terminal::start(&gateway, &["init"]);
+        answer(&mut terminal, "Language", "");
+        answer(&mut terminal, "Model service:", "none for now");
+        answer(&mut terminal, "Set up e-mail?", "y");
+        for password in ["a-wrong-secret-word", PASSWORD] {
+            answer(&mut terminal, "own mailbox:", ASSISTANT);
+            answer(&mut terminal, "IMAP server:", "127.0.0.1");
+            answer(&mut terminal, "SMTP server:", "127.0.0.1");
+            answer(&mut terminal, "app password:", password);
+            answer(&mut terminal, "Your own address", "me@example.test");
+            answer(&mut terminal, "Do you agree?", "y");
+            if password != PASSWORD {
+                answer(&mut terminal, "What now?", "answer the questions again");
+            }
+        }
+        answer(&mut terminal, "Set up a webhook", "n");
+        answer(&mut terminal, "Time zone:", "");
+        if fs::exists("/run/systemd/system").unwrap() && !rustix::process::geteuid().is_root() {
+            answer(&mut terminal, "systemd service", "n");
+        }
+        answer(&mut terminal, "Write this?", "y");
+        assert_eq!(terminal.wait_exit(), Some(0));
+        terminal.screen()
+    });
+    assert!(!screen.contains(PASSWORD) && !screen.contains("a-wrong-secret-word"), "{screen}");
+    assert_eq!(fs::read_to_string(gateway.home().join("mail.password")).unwrap(), PASSWORD);
+    let written: toml::Table = config(&gateway).parse().unwrap();
+    let email = &written["channels"]["email"];
+    assert_eq!(email["imap_password"].as_str(), Some("file:mail.password"), "{email}");
+    assert_eq!(written["owner"]["identities"][0].as_str(), Some("email:me@example.test"), "{written}");
+    assert_eq!(run(&gateway, &["config", "check"], &[]).await.code, Some(0));
 }

@@ -31,6 +31,7 @@ mod cron_commands;
 mod cron_time;
 mod database_damage;
 mod delivery;
+mod docs;
 mod doctor;
 mod documents;
 mod email;

@@ -141,3 +141,31 @@ async fn unfinished_work_of_an_earlier_version_is_finished() {
     let columns = "SELECT count(*) FROM inbox WHERE json_extract(metadata, '$.errand') IS NOT NULL";
     assert_eq!(connection.query_row(columns, [], |row| row.get::<_, i64>(0)).expect("a count"), 0);
 }
+
+/// A home of the first format, with a conversation in it, opens and goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_of_the_first_format_opens() {
+    let mut gateway = Gateway::new(Setup::new().hook(Hook::bearer("in")));
+    gateway.write_config();
+    let first = rusqlite::Connection::open(gateway.database()).unwrap();
+    first.execute_batch(include_str!("../src/store/migrations/0001_spine.sql")).unwrap();
+    first
+        .execute_batch(
+            "INSERT INTO sessions (session, next_seq, created_at, updated_at) VALUES ('cli:direct', 1, 1, 1);
+             INSERT INTO messages (session, epoch, seq, role, body, turn, at)
+                 VALUES ('cli:direct', 0, 0, 'user', '{\"role\":\"user\",\"content\":\"the code is 4711\"}', 't1', 1);
+             PRAGMA user_version = 1;",
+        )
+        .unwrap();
+    drop(first);
+    gateway.up().await;
+    assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
+    let session = gateway.json(&["sessions", "show", "cli:direct"]).await;
+    let said = session["messages"].to_string();
+    assert!(said.contains("the code is 4711") && said.contains("hello"), "{said}");
+    gateway.stop().await;
+    let ran = gateway.run(&["doctor", "--json"]).await;
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let database = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "database").unwrap();
+    assert_eq!(database["state"], "ok", "{database}");
+}

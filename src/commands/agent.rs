@@ -44,7 +44,8 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
     if content.trim().is_empty() {
         bail!("the message is empty");
     }
-    let message = one_shot(content.trim_end(), args.session.as_deref());
+    let mut message = one_shot(content.trim_end(), args.session.as_deref());
+    message.settings.requested_model.clone_from(&args.model);
     let mut pending = PendingMessage { id: None, is_wait_explained: false, until: None };
     if !args.timeout.0.is_zero() {
         pending.until = Some(Instant::now() + args.timeout.0);

@@ -16,14 +16,15 @@ use super::environment::{CommandEnvironment, has_terminal};
 use super::output::print;
 use super::render::print_fields;
 use super::{
-    CommandExit, agent, backup, chat, cron, doctor, gateway, init, mcp, memory, output, page, render, service, sessions,
-    skills, status, tools,
+    CommandExit, agent, backup, chat, cron, doctor, gateway, init, logs, mcp, memory, output, page, render, service,
+    sessions, skills, status, tools,
 };
 use crate::cli::{
-    ApprovalsCommand, ChannelsCommand, Cli, Command, ModelsArgs, QueueCommand, StatusArgs, TrashCommand, TurnItem,
-    TurnsCommand,
+    ApprovalsCommand, ChannelsCommand, Cli, Command, Globals, ModelsArgs, QueueCommand, StatusArgs, TrashCommand,
+    TurnItem, TurnsCommand,
 };
 use crate::config::ConfigFaults;
+use crate::control::ControlClient;
 use crate::gateway::{empty_trash, list_trash, restore_trash};
 use crate::home::Home;
 use crate::query::{ApprovalAnswer, GatewayQuery, ProbeScope, RetryClass, StoreChange, StoreQuery};
@@ -46,6 +47,9 @@ pub fn run(cli: &Cli) -> anyhow::Result<CommandExit> {
             let (out, err) = (output::stdout(), output::stderr());
             Ok(CommandExit::of_output(super::config::run(command, &cli.globals, &home, &env, out, err))?)
         }
+        Command::Status(StatusArgs { ready: true, .. }) => in_runtime(ready(&cli.globals)),
+        // The log of a gateway is readable whatever its configuration is.
+        Command::Logs(args) => logs::run(args, &cli.globals),
         Command::Service(command) => service::run(command, &cli.globals),
         Command::Backup(args) => backup::create(args, &cli.globals),
         Command::Restore(args) => backup::restore(args, &cli.globals),
@@ -95,7 +99,7 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         Command::Agent(args) => Box::pin(agent::run(args, &environment)).await,
         Command::Open(args) => page::open(*args, &environment).await,
         Command::Tokens(command) => page::tokens(command, &environment).await,
-        Command::Status(StatusArgs { acknowledge: true, output }) => {
+        Command::Status(StatusArgs { acknowledge: true, output, .. }) => {
             print_fields(&change_store(StoreChange::Acknowledge, &environment.home).await?, *output)
         }
         Command::Status(StatusArgs { output, .. }) => {
@@ -122,10 +126,18 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         | Command::Config(_)
         | Command::Doctor(_)
         | Command::Init(_)
+        | Command::Logs(_)
         | Command::Man { .. }
         | Command::Restore(_)
         | Command::Service(_) => Ok(CommandExit::Usage),
     }
+}
+
+/// Asks the running gateway whether it takes messages.
+async fn ready(globals: &Globals) -> anyhow::Result<CommandExit> {
+    let home = Home::locate(globals.home.clone())?;
+    ControlClient::new(&home.socket())?.get("/readyz").await?;
+    Ok(CommandExit::Ok)
 }
 
 async fn models(args: &ModelsArgs, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {

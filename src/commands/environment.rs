@@ -101,7 +101,7 @@ pub fn has_terminal(cli: &Cli) -> bool {
 /// Returns the log file of a process that chats on the screen: log lines would break the line that the user types.
 fn log_file(cli: &Cli, home: &Home) -> Option<PathBuf> {
     let shares_screen = has_terminal(cli) && output::stdout_is_terminal() && output::stderr_is_terminal();
-    shares_screen.then(|| home.dir().join("daoyou.log"))
+    shares_screen.then(|| home.dir().join(logging::FILE_NAME))
 }
 
 /// Returns false if `file` cannot be written at the moment.

@@ -19,6 +19,7 @@ mod dispatch;
 mod doctor;
 mod gateway;
 mod init;
+mod logs;
 mod mcp;
 mod mcp_bridge;
 mod memory;

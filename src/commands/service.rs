@@ -98,6 +98,22 @@ pub fn scope_for(home: &Home) -> Option<ServiceScope> {
     Some(ServiceScope { user: !is_root, system: is_root })
 }
 
+/// The name of the unit.
+pub const UNIT: &str = NAME;
+
+/// Returns true for an installed unit of the system, false for one of the user, if it runs the gateway of `home`.
+pub fn installed_for(home: &Home) -> Option<bool> {
+    if home.dir() == Path::new(SYSTEM_HOME) {
+        return ServiceTarget::system().unit.exists().then_some(true);
+    }
+    let unit = ServiceTarget::user().ok()?.unit;
+    // Without a home of its own, the unit of a user has the default one.
+    let text = fs::read_to_string(unit).ok()?;
+    let named = format!("DAOYOU_HOME={}", home.dir().display());
+    let is_default = Some(home.dir()) == std::env::home_dir().map(|user| user.join(".daoyou")).as_deref();
+    (text.contains(&named) || is_default).then_some(false)
+}
+
 /// The systemd of the system or of the user, and its unit.
 struct ServiceTarget {
     is_system: bool,

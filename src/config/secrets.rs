@@ -55,7 +55,12 @@ impl SecretResolver<'_> {
                 return Err("\"env:\" names no variable".to_owned());
             }
             let value = self.env.get(name);
-            found(value.cloned().ok_or_else(|| format!("the environment variable {name} is not set"))?, false)
+            let value =
+                value.cloned().ok_or_else(|| format!("the environment variable {name} is not set{}", how(name)))?;
+            if value.trim().is_empty() {
+                return Err(format!("the environment variable {name} is empty{}", how(name)));
+            }
+            found(value, false)
         } else if let Some(path) = text.strip_prefix("file:") {
             read(&expand(path, self.base, self.env.get("HOME").map(Path::new)))?
         } else if let Some(name) = text.strip_prefix("cred:") {
@@ -75,6 +80,11 @@ impl SecretResolver<'_> {
         }
         Ok(resolved)
     }
+}
+
+/// Returns how the variable of a secret is set.
+fn how(name: &str) -> String {
+    format!("; set it where the gateway starts, such as with `export {name}='the secret'`")
 }
 
 /// Returns a hash of a secret, with a key of this process. It distinguishes two secrets without storing them.

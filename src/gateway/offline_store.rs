@@ -30,7 +30,9 @@ pub async fn read_store(home: &Home, _lock: &HomeLock, query: StoreQuery) -> any
     // A query does not create a store.
     if !home.database().exists() {
         return match query {
-            StoreQuery::Sessions | StoreQuery::Turns { .. } | StoreQuery::Queue => Ok(json!([])),
+            StoreQuery::Sessions | StoreQuery::Turns { .. } | StoreQuery::Queue | StoreQuery::Approvals => {
+                Ok(json!([]))
+            }
             _ => Err(anyhow!("there is no {subject}")),
         };
     }

@@ -1,6 +1,7 @@
-//! The project's tasks: `cargo xtask test | bench | ci | fuzz | audit | sbom | trust | soak | man`.
+//! The project's tasks: `cargo xtask test | bench | ci | fuzz | audit | sbom | trust | soak | man | package`.
 
 mod fuzz;
+mod package;
 mod supply;
 
 use std::env;
@@ -36,6 +37,8 @@ usage: cargo xtask CHORE
   bench results [--embeddings URL --embeddings-model NAME] [--chat URL --chat-model NAME] [--cases]
                                  what post-processing saves and loses over a labelled corpus, and with models of a service;
                                  writes that section alone, unless --cases, which lists each case
+  package [--target TRIPLE]      builds the release, and from it an archive with manual pages, completions and units, a Debian
+                                 package, a bill of materials and checksums, in target/package
   man                            writes the manual pages to target/man, one for each command
   soak [--minutes N] [--kills N] [--seed S]
                                  random messages and kills for so many minutes and kills at least (default 200 kills), from
@@ -75,6 +78,8 @@ const NEEDS: &[Need] = &[
         without: "the stories in which mail takes the whole way through servers",
     },
     Need { program: "faketime", package: "faketime", without: "the story of jobs over changes of the clock" },
+    Need { program: "curl", package: "curl", without: "the commands of the documentation" },
+    Need { program: "openssl", package: "openssl", without: "the commands of the documentation" },
     Need { program: "git", package: "git", without: "the stories of the git tools, and the page of trust" },
     Need { program: "make", package: "make", without: "the stories of make, and the page of trust" },
     Need { program: "pytest-3", package: "python3-pytest", without: "the stories of pytest" },
@@ -164,6 +169,8 @@ fn main() -> ExitCode {
         ["bench", "results", rest @ ..] => bench_results(rest),
         ["bench", rest @ ..] => bench(rest),
         ["man"] => run(cargo(&["run", "--locked", "--package", "daoyou", "--", "man", "target/man"])),
+        ["package"] => package::package(None),
+        ["package", "--target", target] => package::package(Some(target)),
         ["soak", rest @ ..] => soak(rest),
         _ => {
             say(HELP);

@@ -7,7 +7,7 @@ use inquire::ui::RenderConfig;
 use inquire::{Confirm, InquireError, Password, PasswordDisplayMode, Select, Text};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-use crate::commands::output::{field_line, tr};
+use crate::commands::output::{field_line, print_note, stderr_is_terminal, tr};
 
 /// The entries of a list that are shown at the same time.
 const PAGE: usize = 12;
@@ -28,7 +28,7 @@ impl Prompts {
     /// # Errors
     /// The terminal cannot be set.
     pub fn open() -> io::Result<Option<Self>> {
-        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        if !io::stdin().is_terminal() || !stderr_is_terminal() {
             return Ok(None);
         }
         let before = tcgetattr(io::stdin())?;
@@ -70,7 +70,7 @@ impl Prompts {
             let text = prompt.prompt().map_err(stop)?.trim().to_owned();
             match check(&text) {
                 Ok(()) => return Ok(text),
-                Err(wrong) => super::output::print_note(format_args!("  {wrong}")),
+                Err(wrong) => print_note(format_args!("  {wrong}")),
             }
         }
     }

@@ -1,0 +1,217 @@
+//! `daoyou logs`: the log of the gateway, wherever it is.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use serde_json::Value;
+
+use super::output::tr;
+use super::{CommandExit, output, service};
+use crate::cli::{Globals, LogsArgs, ShownLevel};
+use crate::home::{Home, LockError};
+use crate::logging;
+
+/// The most of a file that is searched for its last lines, in bytes.
+const SEARCHED: u64 = 16_000_000;
+/// How often a file is looked at for new lines.
+const PACE: Duration = Duration::from_millis(200);
+
+/// Where the log is.
+#[derive(Debug, PartialEq, Eq)]
+enum LogPlace {
+    File(PathBuf),
+    /// The journal of systemd.
+    Journal {
+        is_system: bool,
+    },
+}
+
+/// Prints the last lines of the log, and with `-f` those that come.
+///
+/// # Errors
+/// There is no log, or it cannot be read.
+pub fn run(args: &LogsArgs, globals: &Globals) -> anyhow::Result<CommandExit> {
+    let home = Home::locate(globals.home.clone())?;
+    match find(&home)? {
+        LogPlace::Journal { is_system } => show_journal(args, is_system),
+        LogPlace::File(path) => {
+            let shown = show_file(args, &path).map(|()| CommandExit::Ok);
+            CommandExit::of_output(shown).with_context(|| path.display().to_string())
+        }
+    }
+}
+
+/// Finds the log: of the running gateway, or of the last one.
+fn find(home: &Home) -> anyhow::Result<LogPlace> {
+    let own = home.dir().join(logging::FILE_NAME);
+    if let Some(pid) = running(home)? {
+        return of_process(pid, &own);
+    }
+    if let Some(is_system) = service::installed_for(home) {
+        return Ok(LogPlace::Journal { is_system });
+    }
+    if own.is_file() {
+        return Ok(LogPlace::File(own));
+    }
+    bail!(
+        "{}",
+        tr(
+            "no gateway runs, and none has left a log: a gateway that chats on its terminal writes daoyou.log in its home, a service \
+             writes to the journal, and any other one to its standard error",
+            "没有网关在运行，也没有留下日志：在终端聊天的网关写入主目录的 daoyou.log，服务写入 systemd 日志，其他情况写到标准错误输出",
+        )
+    )
+}
+
+/// Returns the pid of the gateway that holds the home.
+fn running(home: &Home) -> anyhow::Result<Option<u32>> {
+    // Locking would create the file.
+    if !home.lock_file().exists() {
+        return Ok(None);
+    }
+    match home.lock() {
+        Ok(_) => Ok(None),
+        Err(LockError::Held { pid, .. }) => Ok(pid),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns where a running gateway writes its log: its standard error, unless that is the terminal of a chat.
+fn of_process(pid: u32, own: &Path) -> anyhow::Result<LogPlace> {
+    let process = Path::new("/proc").join(pid.to_string());
+    let groups = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
+    if let Some(group) = groups.lines().find(|group| group.split('/').any(|part| part == service::UNIT)) {
+        return Ok(LogPlace::Journal { is_system: !group.contains("/user@") });
+    }
+    let errors = process.join("fd/2");
+    let target = fs::read_link(&errors);
+    if let Ok(target) = &target
+        && target.is_file()
+    {
+        return Ok(LogPlace::File(target.clone()));
+    }
+    if target.as_ref().is_ok_and(|target| target.starts_with("/dev/")) && own.is_file() {
+        return Ok(LogPlace::File(own.to_owned()));
+    }
+    let place = target.map_or_else(|_| errors.display().to_string(), |target| target.display().to_string());
+    let (process, other) = (
+        tr("the gateway writes its log to its standard error", "网关的日志写到它的标准错误输出"),
+        tr("read it there, such as with `docker logs`", "请在那里查看，例如用 `docker logs`"),
+    );
+    Err(anyhow!("{process} (pid {pid}: {place}): {other}"))
+}
+
+fn show_journal(args: &LogsArgs, is_system: bool) -> anyhow::Result<CommandExit> {
+    let mut command = Command::new("journalctl");
+    command.args(if is_system { &[][..] } else { &["--user"] }).args(["--unit", service::UNIT, "--no-pager"]);
+    command.arg("--lines").arg(args.lines.to_string()).args(args.follow.then_some("--follow"));
+    let priority = match args.level {
+        None | Some(ShownLevel::Trace | ShownLevel::Debug) => None,
+        Some(ShownLevel::Info) => Some("info"),
+        Some(ShownLevel::Warn) => Some("warning"),
+        Some(ShownLevel::Error) => Some("err"),
+    };
+    if let Some(priority) = priority {
+        command.args(["--priority", priority]);
+    }
+    let ended = command.stdin(Stdio::null()).status().context("journalctl cannot be run")?;
+    Ok(if ended.success() { CommandExit::Ok } else { CommandExit::Failed })
+}
+
+fn show_file(args: &LogsArgs, path: &Path) -> io::Result<()> {
+    let mut out = output::stdout();
+    let mut file = File::open(path)?;
+    let (mut position, last) = last_lines(&mut file, args)?;
+    out.write_all(last.as_bytes())?;
+    out.flush()?;
+    let mut partial = Vec::new();
+    while args.follow {
+        thread::sleep(PACE);
+        let (known, now) = (file.metadata()?, fs::metadata(path));
+        // The file was emptied, or replaced by a new one.
+        let is_replaced = now.is_ok_and(|now| (now.dev(), now.ino()) != (known.dev(), known.ino()));
+        if known.len() < position || (is_replaced && known.len() == position) {
+            file = File::open(path)?;
+            position = 0;
+            partial.clear();
+        }
+        file.seek(SeekFrom::Start(position))?;
+        position += (&mut file).take(SEARCHED).read_to_end(&mut partial)? as u64;
+        let Some(end) = partial.iter().rposition(|byte| *byte == b'\n') else { continue };
+        let lines: Vec<u8> = partial.drain(..=end).collect();
+        for line in String::from_utf8_lossy(&lines).lines().filter(|line| is_shown(line, args.level)) {
+            writeln!(out, "{line}")?;
+        }
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// Returns the end of the file, and its last lines.
+fn last_lines(file: &mut File, args: &LogsArgs) -> io::Result<(u64, String)> {
+    let end = file.metadata()?.len();
+    file.seek(SeekFrom::Start(end.saturating_sub(SEARCHED)))?;
+    let mut text = Vec::new();
+    file.take(SEARCHED).read_to_end(&mut text)?;
+    // What follows the last line feed is not complete yet.
+    let complete = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let rest = (text.len() - complete) as u64;
+    let text = String::from_utf8_lossy(&text[..complete]);
+    let mut lines: Vec<&str> =
+        text.lines().rev().filter(|line| is_shown(line, args.level)).take(args.lines as usize).collect();
+    lines.reverse();
+    Ok((end.max(rest) - rest, lines.iter().map(|line| format!("{line}\n")).collect()))
+}
+
+/// Returns true for a line of at least this level. A line without a level, such as that of a panic, is always shown.
+fn is_shown(line: &str, least: Option<ShownLevel>) -> bool {
+    let Some(least) = least else { return true };
+    let word = match line.starts_with('{') {
+        true => serde_json::from_str::<Value>(line).ok().and_then(|line| Some(line["level"].as_str()?.to_owned())),
+        false => line.split_whitespace().nth(1).map(str::to_owned),
+    };
+    word.and_then(|word| ShownLevel::parse(&word)).is_none_or(|level| level >= least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_filtered_by_their_level() {
+        for (line, warn, info) in [
+            ("2026-01-01T00:00:00Z  WARN daoyou: a", true, true),
+            ("2026-01-01T00:00:00Z ERROR daoyou: a", true, true),
+            ("2026-01-01T00:00:00Z  INFO daoyou: ERROR", false, true),
+            ("2026-01-01T00:00:00Z DEBUG daoyou: a", false, false),
+            ("{\"level\":\"WARN\"}", true, true),
+            ("{\"level\":\"DEBUG\"}", false, false),
+            ("thread 'main' panicked at src/x.rs", true, true),
+            ("", true, true),
+        ] {
+            let shown = [ShownLevel::Warn, ShownLevel::Info].map(|level| is_shown(line, Some(level)));
+            assert_eq!(shown, [warn, info], "{line}");
+            assert!(is_shown(line, None));
+        }
+    }
+
+    #[test]
+    fn the_last_complete_lines_are_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        for (text, lines, expected, end) in
+            [("a\nb\nc\n", 2, "b\nc\n", 6), ("a\nb\nhalf", 5, "a\nb\n", 4), ("half", 5, "", 0), ("", 5, "", 0)]
+        {
+            fs::write(&path, text).unwrap();
+            let args = LogsArgs { lines, follow: false, level: None };
+            let found = last_lines(&mut File::open(&path).unwrap(), &args).unwrap();
+            assert_eq!(found, (end, expected.to_owned()), "{text:?}");
+        }
+    }
+}
