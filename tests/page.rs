@@ -147,6 +147,11 @@ async fn three_tabs_agree() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn named_tokens_see_and_do_what_their_scope_allows() {
+    run("scopes").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_views_show_and_do_what_they_promise() {
     run("views").await;
 }

@@ -68,5 +68,6 @@ await story(
     await page.getByLabel("Search the keys").fill("api_key");
     await page.getByText("(hidden)").first().waitFor();
   },
-  { expectedFailures: [/\/api\/cron\/preview$/] },
+  // Words that are not understood, and a job that is removed while its page is open.
+  { expectedFailures: [/\/api\/cron\/(preview|\w+)(\/history\?limit=\d+)?$/] },
 );

@@ -17,18 +17,16 @@ const MISFIRES = ["once", "all", "skip"];
 
 /** Where the page gets what jobs send: a chat of its own. */
 const HERE = { channel: "page", chat_id: "jobs" };
-/** "Remind me to …" needs no model: the rest is the text of a reminder. */
-const REMINDER = /^(?:please )?remind me (?:to |that |about )?|^提醒我/i;
 
 /** What the form shows of a job. */
 function fieldsOf(job) {
   const schedule = SCHEDULES.find((name) => (job.schedule ?? job)[name]) ?? "at";
   const source = job.schedule ?? job;
-  const kind = job.kind ?? (job.prompt && !REMINDER.test(job.prompt) ? "prompt" : "message");
+  const kind = job.kind ?? (job.prompt ? "prompt" : "message");
   return {
     name: job.name ?? "",
     kind,
-    text: job.text ?? job.message ?? (job.prompt ?? "").replace(REMINDER, ""),
+    text: job.text ?? job.message ?? job.prompt ?? "",
     schedule,
     when: source[schedule] ?? "",
     tz: source.tz ?? "",

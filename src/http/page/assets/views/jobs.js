@@ -91,8 +91,8 @@ function JobDetails({ job }) {
   const history = useResource(`/api/cron/${api.segment(job.id)}/history?limit=50`, ["cron"]);
   const remove = async () => {
     await api.remove(`/api/cron/${api.segment(job.id)}`);
-    refresh(["cron"]);
     navigate("jobs");
+    refresh(["cron"]);
   };
   const facts = [
     ["jobs.when", job.when],
