@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
 use super::error::ApiFailure;
-use super::followed_turn::{FollowedTurn, TurnEnd, TurnStep};
+use super::followed_turn::{FollowedTurn, TurnAnswer, TurnStep};
 use super::progress::ApiDelta;
 use super::repeats::RepeatGuard;
 
@@ -29,7 +29,7 @@ pub(super) struct ApiEvent {
 /// The form of an answer.
 pub(super) trait AnswerFormat: Send + 'static {
     /// Returns the body of an answer that is not streamed.
-    fn whole(&self, end: &TurnEnd, reasoning: &str) -> Value;
+    fn whole(&self, end: &TurnAnswer, reasoning: &str) -> Value;
 
     /// Returns the events that begin a stream.
     fn begin(&mut self) -> Vec<ApiEvent>;
@@ -38,7 +38,7 @@ pub(super) trait AnswerFormat: Send + 'static {
     fn delta(&mut self, delta: &ApiDelta) -> Vec<ApiEvent>;
 
     /// Returns the events that end a stream.
-    fn end(&mut self, end: &TurnEnd) -> Vec<ApiEvent>;
+    fn end(&mut self, end: &TurnAnswer) -> Vec<ApiEvent>;
 
     /// Returns the events that end a stream without an answer.
     fn failed(&mut self, failure: &ApiFailure) -> Vec<ApiEvent>;

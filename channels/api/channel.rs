@@ -6,56 +6,22 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
-use uuid::Uuid;
 
+use super::gateway::{ApiGateway, NAME, REQUEST_NOTE};
 use super::routes;
 use crate::attachment_folder::AttachmentFolder;
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
-use crate::inbox::{Inbox, Refusal};
-use crate::message::{OutboundMessage, TurnSettings};
+use crate::inbox::Inbox;
+use crate::message::OutboundMessage;
 
-/// The channel's name.
-pub const NAME: &str = "api";
-/// The kind of the notes by which a repeated request is recognized.
-pub(super) const REQUEST_NOTE: &str = "request";
 /// The folder of the workspace for files that came with requests.
 const FILES: &str = "uploads";
 
-/// What the API asks of the gateway.
-#[async_trait]
-pub trait ApiGateway: Send + Sync {
-    /// Returns the names of models to list; the first one is the default.
-    fn models(&self) -> Vec<String>;
-
-    /// Returns what a model's name means for a turn.
-    ///
-    /// # Errors
-    /// Says why there is no such model.
-    fn settings(&self, model: &str) -> Result<TurnSettings, String>;
-
-    /// Returns what the turn of this message has used, and sent to this chat, so far.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    async fn report(&self, message: Uuid, chat_id: &str) -> Result<TurnReport, Refusal>;
-}
-
-/// What a turn has used and sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TurnReport {
-    /// The messages that its tools sent before the reply.
-    pub messages: Vec<String>,
-    /// The tokens of all its model calls; `cached_tokens` are part of the input.
-    pub input_tokens: u64,
-    pub output_tokens: u64,
-    pub cached_tokens: u64,
-}
-
 /// The OpenAI-compatible API.
 pub struct ApiChannel {
-    pub(super) gateway: Arc<dyn ApiGateway>,
-    pub(super) files: Arc<AttachmentFolder>,
+    gateway: Arc<dyn ApiGateway>,
+    files: Arc<AttachmentFolder>,
     retry: RetryTable,
     /// Set at the start; it is the same at a later one.
     inbox: OnceLock<Arc<dyn Inbox>>,
@@ -108,7 +74,7 @@ impl Channel for ApiChannel {
     }
 
     fn owner_routes(&self, context: &ChannelContext) -> Option<Router> {
-        Some(routes::routes(self, context))
+        Some(routes::routes(&self.gateway, &self.files, context))
     }
 
     fn note_ages(&self) -> &[(&'static str, Duration)] {
@@ -118,9 +84,13 @@ impl Channel for ApiChannel {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
+    use super::super::gateway::TurnReport;
     use super::*;
     use crate::conformance::outbound;
-    use crate::message::OutboundContext;
+    use crate::inbox::Refusal;
+    use crate::message::{OutboundContext, TurnSettings};
 
     struct NoGateway;
 

@@ -2,17 +2,18 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_channel::Receiver;
 use axum::http::StatusCode;
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::channel::{ApiGateway, TurnReport};
 use super::error::ApiFailure;
-use super::progress::{ApiDelta, TurnProgress};
+use super::gateway::{ApiGateway, TurnReport};
+use super::progress::{AnswerProgress, ApiDelta};
 use crate::event::{SessionEvent, TurnEvent};
 use crate::http_error::HttpError;
 use crate::inbox::{Inbox, MessageState, MessageStatus, Refusal, Reply};
@@ -30,7 +31,7 @@ const DRAINING_RETRY: Duration = Duration::from_secs(5);
 
 /// The end of a turn, or its question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TurnEnd {
+pub(super) struct TurnAnswer {
     /// Everything that the turn sent: its messages and the reply.
     pub text: String,
     pub report: TurnReport,
@@ -39,7 +40,7 @@ pub(super) struct TurnEnd {
 /// What happens next in a turn.
 pub(super) enum TurnStep {
     Delta(ApiDelta),
-    Ended(TurnEnd),
+    Ended(TurnAnswer),
     Failed(ApiFailure),
 }
 
@@ -59,7 +60,7 @@ pub(super) struct FollowedTurnSetup {
 /// A turn that a request waits for. The turn does not depend on it.
 pub(super) struct FollowedTurn {
     setup: FollowedTurnSetup,
-    progress: TurnProgress,
+    progress: AnswerProgress,
     /// The number of messages of the turn that were shown.
     shown: usize,
     /// The turn has sent a message that is not shown yet.
@@ -76,7 +77,7 @@ pub(super) struct FollowedTurn {
 impl FollowedTurn {
     pub fn new(setup: FollowedTurnSetup) -> Self {
         Self {
-            progress: TurnProgress::new(setup.wants_reasoning),
+            progress: AnswerProgress::new(setup.wants_reasoning),
             shown: 0,
             is_message_due: false,
             look: look(&setup.inbox, setup.id),
@@ -197,7 +198,7 @@ impl FollowedTurn {
         self.ready.extend(self.progress.complete(content));
         let texts = report.messages.iter().map(String::as_str).chain([content]).filter(|text| !text.is_empty());
         let text = texts.collect::<Vec<_>>().join("\n\n");
-        self.end = Some(TurnStep::Ended(TurnEnd { text, report }));
+        self.end = Some(TurnStep::Ended(TurnAnswer { text, report }));
         Ok(())
     }
 }
@@ -209,4 +210,107 @@ fn look(inbox: &Arc<dyn Inbox>, id: Uuid) -> BoxFuture<'static, Result<Option<Me
 
 fn draining() -> ApiFailure {
     Refusal::Draining { retry_after: DRAINING_RETRY }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+
+    use super::super::gateway::NAME;
+    use super::*;
+    use crate::conformance::{ScriptedAnswer, ScriptedInbox};
+    use crate::event::EventSource;
+    use crate::inbox::AcceptExtras;
+    use crate::message::{InboundMessage, Trust, TurnSettings};
+
+    /// A gateway whose turns have sent these messages.
+    struct Sent(Vec<String>);
+
+    #[async_trait]
+    impl ApiGateway for Sent {
+        fn models(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn settings(&self, _: &str) -> Result<TurnSettings, String> {
+            Ok(TurnSettings::default())
+        }
+
+        async fn report(&self, _: Uuid, _: &str) -> Result<TurnReport, Refusal> {
+            Ok(TurnReport { messages: self.0.clone(), ..TurnReport::default() })
+        }
+    }
+
+    /// Follows the turn of a held message.
+    async fn follow(sent: &[&str]) -> (Arc<ScriptedInbox>, Uuid, FollowedTurn, CancellationToken) {
+        let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
+        let (events, shutdown) = (inbox.subscribe(NAME), CancellationToken::new());
+        let message = InboundMessage::text(NAME, "work", "owner", Trust::Owner, "hi");
+        let id = inbox.accept(message, AcceptExtras::default()).await.unwrap().id();
+        let turn = FollowedTurn::new(FollowedTurnSetup {
+            id,
+            chat_id: "work".to_owned(),
+            wants_reasoning: false,
+            events,
+            inbox: inbox.clone(),
+            gateway: Arc::new(Sent(sent.iter().map(|text| (*text).to_owned()).collect())),
+            shutdown: shutdown.clone(),
+        });
+        (inbox, id, turn, shutdown)
+    }
+
+    async fn failure(turn: &mut FollowedTurn) -> HttpError {
+        match turn.next().await {
+            TurnStep::Failed(ApiFailure::Refused(error)) => error,
+            TurnStep::Failed(ApiFailure::Turn(reply)) => panic!("{reply:?}"),
+            TurnStep::Delta(delta) => panic!("{delta:?}"),
+            TurnStep::Ended(answer) => panic!("{answer:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_waits_for_its_model_for_long_ends_the_request() {
+        let (inbox, id, mut turn, _shutdown) = follow(&[]).await;
+        let began = Instant::now();
+        inbox.park(id, "The service is away.");
+        let error = failure(&mut turn).await;
+        assert_eq!((error.status.as_u16(), error.code), (503, "waiting"));
+        assert!(error.message.starts_with("The service is away. The message is kept"), "{error:?}");
+        assert!(began.elapsed() >= MODEL_PATIENCE && began.elapsed() < MODEL_PATIENCE * 2, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_that_stops_ends_what_will_not_be_answered() {
+        let (inbox, id, mut turn, shutdown) = follow(&[]).await;
+        inbox.park(id, "The service is away.");
+        shutdown.cancel();
+        assert_eq!(failure(&mut turn).await.code, "draining");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn messages_come_before_what_follows_them_and_the_reply_is_whole() {
+        let (inbox, id, mut turn, _shutdown) = follow(&["soon"]).await;
+        let result = TurnEvent::ToolResult {
+            id: "a".to_owned(),
+            name: MESSAGE_TOOL.to_owned(),
+            content: String::new(),
+            success: true,
+            duration_ms: 1,
+        };
+        for event in [result, TurnEvent::Text { delta: "Fin".to_owned() }] {
+            inbox.emit(id, event);
+        }
+        inbox.finish(id, Reply { content: "Finished.".to_owned(), error: None });
+        let mut shown = Vec::new();
+        let answer = loop {
+            match turn.next().await {
+                TurnStep::Delta(ApiDelta::Text(text)) => shown.push(text),
+                TurnStep::Ended(answer) => break answer,
+                TurnStep::Delta(other) => panic!("{other:?}"),
+                TurnStep::Failed(failure) => panic!("{failure:?}"),
+            }
+        };
+        assert_eq!(shown, ["soon", "\n\nFin", "ished."]);
+        assert_eq!(answer.text, "soon\n\nFinished.");
+    }
 }

@@ -7,12 +7,14 @@ mod completion;
 mod content;
 mod error;
 mod followed_turn;
+mod gateway;
 mod progress;
 mod repeats;
 mod request;
 mod responses;
 mod routes;
 
-pub use channel::{ApiChannel, ApiGateway, NAME, TurnReport};
+pub use channel::ApiChannel;
 pub use error::in_openai_form;
+pub use gateway::{ApiGateway, NAME, TurnReport};
 pub use routes::BODY_LIMIT;

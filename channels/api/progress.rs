@@ -15,14 +15,14 @@ pub(super) enum ApiDelta {
 
 /// What has been shown of a turn.
 #[derive(Debug, Default)]
-pub(super) struct TurnProgress {
+pub(super) struct AnswerProgress {
     text: String,
     /// Where the text of the response that is being streamed begins.
     response: usize,
     wants_reasoning: bool,
 }
 
-impl TurnProgress {
+impl AnswerProgress {
     pub fn new(wants_reasoning: bool) -> Self {
         Self { wants_reasoning, ..Self::default() }
     }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn shown(events: &[TurnEvent], reply: &str) -> String {
-        let mut progress = TurnProgress::new(false);
+        let mut progress = AnswerProgress::new(false);
         let mut deltas: Vec<_> = events.iter().filter_map(|event| progress.apply(event)).collect();
         deltas.extend(progress.complete(reply));
         let texts = deltas.into_iter().map(|delta| match delta {
@@ -145,17 +145,17 @@ mod tests {
             arguments: Some(json!({"command": "x".repeat(500)})),
             args_complete: true,
         };
-        let mut progress = TurnProgress::new(true);
+        let mut progress = AnswerProgress::new(true);
         let Some(ApiDelta::Reasoning(shown)) = progress.apply(&call) else { panic!() };
         assert!(shown.starts_with("\n[exec {\"command\":\"xxx") && shown.len() < 250, "{shown}");
         let thinking = TurnEvent::Thinking { delta: "hm".into() };
         assert_eq!(progress.apply(&thinking), Some(ApiDelta::Reasoning("hm".into())));
-        assert_eq!(TurnProgress::new(false).apply(&thinking), None);
+        assert_eq!(AnswerProgress::new(false).apply(&thinking), None);
     }
 
     #[test]
     fn messages_before_the_reply_are_paragraphs() {
-        let mut progress = TurnProgress::new(false);
+        let mut progress = AnswerProgress::new(false);
         assert_eq!(progress.apply(&text("One.")), Some(ApiDelta::Text("One.".into())));
         assert_eq!(progress.paragraph("two\n"), ApiDelta::Text("\n\ntwo".into()));
         assert_eq!(progress.apply(&text("Three.")), Some(ApiDelta::Text("\n\nThree.".into())));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use sha2::{Digest, Sha256};
 
-use super::channel::{NAME, REQUEST_NOTE};
+use super::gateway::{NAME, REQUEST_NOTE};
 use crate::http_error::HttpError;
 use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Inbox, Note};

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::answer::{AnswerFormat, ApiEvent};
-use super::channel::TurnReport;
 use super::error::ApiFailure;
-use super::followed_turn::TurnEnd;
+use super::followed_turn::TurnAnswer;
+use super::gateway::TurnReport;
 use super::progress::ApiDelta;
 
 /// The beginning of the ids of responses, before the message's id.
@@ -35,7 +35,7 @@ impl ModelResponse {
         Self { id, model, created: Timestamp::now(), previous, text: String::new(), sequence: 0 }
     }
 
-    fn response(&self, status: &str, output: Value, usage: Option<&TurnReport>, error: Value) -> Value {
+    fn response(&self, status: &str, output: &Value, usage: Option<&TurnReport>, error: &Value) -> Value {
         let usage = usage.map(|report| {
             json!({
                 "input_tokens": report.input_tokens,
@@ -102,13 +102,13 @@ fn part(text: &str) -> Value {
 }
 
 impl AnswerFormat for ModelResponse {
-    fn whole(&self, end: &TurnEnd, _: &str) -> Value {
+    fn whole(&self, end: &TurnAnswer, _: &str) -> Value {
         let output = json!([self.item("completed", Some(&end.text))]);
-        self.response("completed", output, Some(&end.report), Value::Null)
+        self.response("completed", &output, Some(&end.report), &Value::Null)
     }
 
     fn begin(&mut self) -> Vec<ApiEvent> {
-        let response = self.response("in_progress", json!([]), None, Value::Null);
+        let response = self.response("in_progress", &json!([]), None, &Value::Null);
         let item = self.item("in_progress", None);
         vec![
             self.event("response.created", json!({ "response": response })),
@@ -128,10 +128,10 @@ impl AnswerFormat for ModelResponse {
         }
     }
 
-    fn end(&mut self, end: &TurnEnd) -> Vec<ApiEvent> {
+    fn end(&mut self, end: &TurnAnswer) -> Vec<ApiEvent> {
         let text = std::mem::take(&mut self.text);
         let item = self.item("completed", Some(&text));
-        let response = self.response("completed", json!([item]), Some(&end.report), Value::Null);
+        let response = self.response("completed", &json!([item]), Some(&end.report), &Value::Null);
         vec![
             self.part_event("response.output_text.done", "text", json!(text)),
             self.part_event("response.content_part.done", "part", part(&text)),
@@ -143,7 +143,7 @@ impl AnswerFormat for ModelResponse {
     fn failed(&mut self, failure: &ApiFailure) -> Vec<ApiEvent> {
         let body = failure.body();
         let error = json!({ "code": body["error"]["code"], "message": body["error"]["message"] });
-        let response = self.response("failed", json!([]), None, error);
+        let response = self.response("failed", &json!([]), None, &error);
         vec![self.event("response.failed", json!({ "response": response }))]
     }
 }

@@ -14,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::answer::{AnswerFormat, answer_stream, answer_whole};
-use super::channel::{ApiChannel, ApiGateway, NAME};
 use super::completion::ChatCompletion;
 use super::content::session_name;
 use super::error::ApiFailure;
 use super::followed_turn::{FollowedTurn, FollowedTurnSetup};
+use super::gateway::{ApiGateway, NAME};
 use super::repeats::{RepeatGuard, RequestIdentity};
 use super::request::{ApiRequest, unknown_response};
 use super::responses::ModelResponse;
@@ -48,10 +48,10 @@ pub(super) struct ApiState {
 }
 
 /// The routes, which need the gateway's token.
-pub(super) fn routes(channel: &ApiChannel, context: &ChannelContext) -> Router {
+pub(super) fn routes(gateway: &Arc<dyn ApiGateway>, files: &Arc<AttachmentFolder>, context: &ChannelContext) -> Router {
     let state = ApiState {
-        gateway: channel.gateway.clone(),
-        files: channel.files.clone(),
+        gateway: gateway.clone(),
+        files: files.clone(),
         inbox: context.inbox.clone(),
         events: context.events.clone(),
         shutdown: context.shutdown.clone(),

@@ -145,6 +145,13 @@ impl ScriptedInbox {
         self.changed.send_replace(());
     }
 
+    /// Lets a held message wait for a model service; its sender gets the notice.
+    pub fn park(&self, id: Uuid, notice: &str) {
+        let mut book = self.book();
+        let Some((state, _)) = book.messages.iter_mut().find(|(state, _)| state.id == id) else { return };
+        (state.status, state.notice) = (MessageStatus::Waiting, Some(notice.to_owned()));
+    }
+
     /// Returns the queue of replies to deliver.
     pub fn outbound(&self) -> async_channel::Receiver<OutboundMessage> {
         self.outbox.1.clone()
