@@ -121,6 +121,8 @@ pub struct MessageBus {
     notice_throttle: NoticeThrottle,
     /// Returns whether a terminal is open.
     terminals: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
+    /// Returns whether a page is open.
+    pages: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
     pub(super) capacity: CapacityTracker,
     pub(super) disk: DiskReserve,
     pub(super) waiters: Waiters,
@@ -135,6 +137,9 @@ pub struct MessageBus {
 
 /// The most turns that have ended and that nobody has read.
 const TURN_ENDS: usize = 4_096;
+
+/// The channel and the chat of notices on the page.
+const PAGE_NOTICES: [&str; 2] = ["page", "notices"];
 
 /// The most signals that wait, in each direction.
 const WAKE_UPS: usize = 1_024;
@@ -184,6 +189,7 @@ impl MessageBus {
             settings,
             notice_throttle: NoticeThrottle::default(),
             terminals: OnceLock::new(),
+            pages: OnceLock::new(),
             capacity: CapacityTracker::default(),
             disk: DiskReserve::new(folder),
             waiters: Waiters::default(),
@@ -216,7 +222,13 @@ impl MessageBus {
         let _ = self.terminals.set(Box::new(is_open));
     }
 
-    /// Returns where notices for the owner go now; `None` (only to the log) if terminals are configured and none is open.
+    /// Sets how to find out whether a page is open and shows notices if no terminal does. Called once.
+    pub fn watch_pages(&self, is_open: impl Fn() -> bool + Send + Sync + 'static) {
+        let _ = self.pages.set(Box::new(is_open));
+    }
+
+    /// Returns where notices for the owner go now. If terminals are configured and none is open, that is an open page, or else
+    /// `None` (only to the log).
     pub(super) fn notice_settings(&self) -> Option<NoticeSettings> {
         self.notice_settings_in(&self.settings.get())
     }
@@ -224,8 +236,13 @@ impl MessageBus {
     /// Does the same as [`Self::notice_settings`], by the settings of one operation.
     pub(super) fn notice_settings_in(&self, settings: &BusSettings) -> Option<NoticeSettings> {
         let notices = settings.notices.clone()?;
-        let is_there = !notices.on_terminals || self.terminals.get().is_some_and(|is_open| is_open());
-        is_there.then_some(notices)
+        let is_open =
+            |shown: &OnceLock<Box<dyn Fn() -> bool + Send + Sync>>| shown.get().is_some_and(|is_open| is_open());
+        if !notices.on_terminals || is_open(&self.terminals) {
+            return Some(notices);
+        }
+        let (channel, chat_id) = PAGE_NOTICES.map(str::to_owned).into();
+        is_open(&self.pages).then(|| NoticeSettings { on_terminals: false, channel, chat_id, ..notices })
     }
 
     /// Returns how long running turns may continue when the gateway stops.

@@ -31,7 +31,7 @@ use crate::channel_manager::ChannelManager;
 use crate::config::{Config, LoadedConfig};
 use crate::cron::{CronHandle, CronService, JobService};
 use crate::home::{Home, HomeLock};
-use crate::http::{self, AppState, Authenticator, BoundListener, PageFolders, PageHub, Server};
+use crate::http::{self, AppState, Authenticator, BoundListener, FileFolders, PageHub, Server};
 use crate::live::Live;
 use crate::llm::{Models, OFFLINE};
 use crate::memory::MemoryService;
@@ -134,11 +134,13 @@ impl Gateway {
         let stop_serving = CancellationToken::new();
         let port = listening.as_ref().map_or(0, |listening| listening.address().port());
         let page = PageHub::new(bus.events().clone(), bus.store().clone(), commits, stop_serving.clone());
+        let pages = Arc::downgrade(&page);
+        bus.watch_pages(move || pages.upgrade().is_some_and(|pages| pages.is_open()));
         let outgoing = OutgoingFiles::of_home(home.dir());
         let state = Arc::new(AppState {
             auth: Authenticator::new(config.gateway.token.clone(), home, bus.store().clone(), port),
             page,
-            folders: Arc::new(PageFolders { workspace: fixed.workspace.clone(), outgoing }),
+            folders: Arc::new(FileFolders { workspace: fixed.workspace.clone(), outgoing }),
             address: listening.as_ref().map(|listening| page_address(config, listening.address())),
             started: Timestamp::now(),
             inbox: BusInbox(bus.clone()),

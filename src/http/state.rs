@@ -1,13 +1,15 @@
 //! The parts of the gateway that routes use.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use daoyou_channels::cli::CliChannel;
+use daoyou_channels::outgoing::OutgoingFiles;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::access::{Authenticator, Principal};
-use super::page::{PageFolders, PageHub};
+use super::page::PageHub;
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::cron::JobService;
 use crate::live::LivePart;
@@ -29,13 +31,19 @@ pub struct AppState {
     pub inspector: Arc<dyn Inspect>,
     pub auth: Arc<Authenticator>,
     pub page: Arc<PageHub>,
-    pub folders: Arc<PageFolders>,
+    pub folders: Arc<FileFolders>,
     /// The address of the page, as `http://127.0.0.1:18790`; `None` if nothing is served.
     pub address: Option<String>,
     /// When this gateway started.
     pub started: Timestamp,
     /// Cancelled to end open event streams.
     pub shutdown: CancellationToken,
+}
+
+/// The folders of uploads and of files that go with messages.
+pub struct FileFolders {
+    pub workspace: PathBuf,
+    pub outgoing: OutgoingFiles,
 }
 
 impl AppState {

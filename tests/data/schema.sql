@@ -64,6 +64,9 @@ CREATE INDEX notes_age ON notes (channel, kind, updated_at)
 -- index outbox_open on outbox
 CREATE INDEX outbox_open ON outbox (channel, seq) WHERE state IN ('pending', 'sending')
 
+-- index outbox_page on outbox
+CREATE INDEX outbox_page ON outbox (chat_id, seq) WHERE channel = 'page'
+
 -- index outbox_stuck on outbox
 CREATE INDEX outbox_stuck ON outbox (seq) WHERE state IN ('unknown', 'dead')
 
@@ -106,6 +109,9 @@ CREATE INDEX spawns_session ON spawns (session)
 -- index spawns_turn on spawns
 CREATE INDEX spawns_turn ON spawns (turn)
 
+-- index sqlite_autoindex_access_tokens_2 on access_tokens
+
+
 -- index sqlite_autoindex_approvals_1 on approvals
 
 
@@ -147,6 +153,18 @@ CREATE INDEX usage_at ON usage (at)
 
 -- index usage_session on usage
 CREATE INDEX usage_session ON usage (session, at)
+
+-- table access_tokens on access_tokens
+CREATE TABLE access_tokens (
+    name       TEXT    NOT NULL PRIMARY KEY,
+    -- The SHA-256 of the token.
+    hash       BLOB    NOT NULL UNIQUE,
+    -- 'admin', 'chat' or 'read'.
+    scope      TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    -- When it was last used, to the hour.
+    used_at    INTEGER
+) WITHOUT ROWID
 
 -- table approvals on approvals
 CREATE TABLE approvals (
@@ -373,6 +391,28 @@ CREATE TABLE outbox (
     UNIQUE (turn, slot)
 )
 
+-- table page_files on page_files
+CREATE TABLE page_files (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    -- The token that uploaded it; empty is the owner.
+    uploader   TEXT    NOT NULL,
+    -- A JSON object: name, path in the workspace, media type, size.
+    attachment TEXT    NOT NULL,
+    at         INTEGER NOT NULL
+) WITHOUT ROWID
+
+-- table page_logins on page_logins
+CREATE TABLE page_logins (
+    -- The SHA-256 of the id in the cookie.
+    hash       BLOB    NOT NULL PRIMARY KEY,
+    -- The named token of the login; null is the token of the gateway.
+    token      TEXT,
+    -- The SHA-256 of the id and the token of the login: a replaced token ends it.
+    seal       BLOB    NOT NULL,
+    created_at INTEGER NOT NULL,
+    used_at    INTEGER NOT NULL
+) WITHOUT ROWID
+
 -- table point_names on point_names
 CREATE TABLE point_names (
     session TEXT    NOT NULL,
@@ -512,7 +552,7 @@ CREATE TABLE sessions (
     model      TEXT,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
-, owner TEXT, is_shared INTEGER NOT NULL DEFAULT 0, used_at INTEGER, read_by TEXT, agent TEXT) WITHOUT ROWID
+, owner TEXT, is_shared INTEGER NOT NULL DEFAULT 0, used_at INTEGER, read_by TEXT, agent TEXT, title TEXT) WITHOUT ROWID
 
 -- table skipped on skipped
 CREATE TABLE skipped (

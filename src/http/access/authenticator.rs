@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
-use super::principal::{Credential, Principal};
+use super::principal::{ClientCredential, Principal};
 use super::token::TokenSource;
 use crate::home::Home;
 use crate::http::error::internal;
@@ -78,13 +78,13 @@ impl Authenticator {
     /// Returns true if a principal that was authenticated before still is one.
     pub async fn is_valid(&self, principal: &Principal) -> bool {
         let found = match &principal.credential {
-            Credential::Owner => return true,
-            Credential::Token(hash) => {
+            ClientCredential::Owner => return true,
+            ClientCredential::Token(hash) => {
                 let hash = *hash;
                 let find = move |connection: &Connection| access::find_token(connection, &hash);
                 self.store.read(find).await.map(|row| row.and_then(|row| named(row, principal.credential.clone())))
             }
-            Credential::Login(id) => match self.find_login(*id).await {
+            ClientCredential::Login(id) => match self.find_login(*id).await {
                 Ok(found) => Ok(found),
                 // The store will be read again soon.
                 Err(_) => return true,
@@ -141,7 +141,7 @@ impl Authenticator {
     /// # Errors
     /// The store cannot be written.
     pub async fn log_out(&self, principal: &Principal) -> Result<(), HttpError> {
-        if let Credential::Login(id) = principal.credential {
+        if let ClientCredential::Login(id) = principal.credential {
             let end = move |connection: &Connection| access::remove_login(connection, &secret_hash(&id));
             self.store.write(Durability::Synced, end).await?;
         }
@@ -175,14 +175,14 @@ impl Authenticator {
             let name = row.name.clone();
             self.note_use(move |connection| access::touch_token(connection, &name));
         }
-        Ok(named(row, Credential::Token(hash)))
+        Ok(named(row, ClientCredential::Token(hash)))
     }
 
     async fn find_login(&self, id: [u8; 32]) -> Result<Option<Principal>, HttpError> {
         let hash = secret_hash(&id);
         let found = self.store.read(move |connection| access::find_login(connection, &hash)).await?;
         let Some((PageLoginRow { token, seal }, is_due)) = found else { return Ok(None) };
-        let credential = Credential::Login(id);
+        let credential = ClientCredential::Login(id);
         let principal = match token {
             Some(row) => named(row, credential),
             None => {
@@ -242,7 +242,7 @@ impl Authenticator {
 }
 
 /// Returns the holder of a named token; `None` if this program does not know its scope.
-fn named(row: AccessTokenRow, credential: Credential) -> Option<Principal> {
+fn named(row: AccessTokenRow, credential: ClientCredential) -> Option<Principal> {
     let scope = TokenScope::parse(&row.scope)?;
     Some(Principal { token: Some(row.name), scope, credential })
 }

@@ -10,8 +10,8 @@ use daoyou_channels::{BodyShare, ClientAddr, HttpError};
 use percent_encoding::percent_decode_str;
 
 use super::authenticator::Authenticator;
-use super::principal::{Credential, Principal};
-use super::rules::{AccessRule, access_rule};
+use super::principal::{ClientCredential, Principal};
+use super::rules::{ScopeRule, scope_rule};
 use crate::http::error::internal;
 use crate::store::{Connection, Store, checkpoints, inbox};
 
@@ -55,21 +55,21 @@ impl AccessCheck {
             return Err(internal());
         };
         let principal = self.auth.authenticate(client, headers).await?;
-        if matches!(principal.credential, Credential::Login(_)) {
+        if matches!(principal.credential, ClientCredential::Login(_)) {
             check_page_request(method, headers)?;
         }
-        let rule = access_rule(principal.scope, method, route);
+        let rule = scope_rule(principal.scope, method, route);
         let is_allowed = match rule {
-            AccessRule::Allowed | AccessRule::OwnContent => true,
-            AccessRule::Denied => false,
-            AccessRule::OwnSession => principal.may_use(&path_parameter(uri, route)),
-            AccessRule::OwnTurn => self.is_own_turn(&principal, path_parameter(uri, route)).await?,
+            ScopeRule::Allowed | ScopeRule::OwnContent => true,
+            ScopeRule::Denied => false,
+            ScopeRule::OwnSession => principal.may_use(&path_parameter(uri, route)),
+            ScopeRule::OwnTurn => self.is_own_turn(&principal, path_parameter(uri, route)).await?,
         };
         if is_allowed {
             return Ok(principal);
         }
         let message = match rule {
-            AccessRule::Denied => format!("a token with the scope {} may not do this", principal.scope.as_str()),
+            ScopeRule::Denied => format!("a token with the scope {} may not do this", principal.scope.as_str()),
             _ => "this token may use only the chats that it began".to_owned(),
         };
         Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message))

@@ -9,5 +9,5 @@ mod token;
 pub use authenticator::{Authenticator, CODE_LIFETIME, NewLogin};
 pub use middleware::{AccessCheck, require_access};
 #[cfg(test)]
-pub use principal::Credential;
+pub use principal::ClientCredential;
 pub use principal::Principal;

@@ -12,7 +12,7 @@ use crate::store::access::SecretHash;
 
 /// How a client proved who it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Credential {
+pub enum ClientCredential {
     /// It uses the control socket, or has the token of the gateway.
     Owner,
     /// A named token.
@@ -27,13 +27,13 @@ pub struct Principal {
     /// The name of its token; `None` is the token of the gateway.
     pub token: Option<String>,
     pub scope: TokenScope,
-    pub credential: Credential,
+    pub credential: ClientCredential,
 }
 
 impl Principal {
     /// Returns the owner.
     pub fn owner() -> Self {
-        Self { token: None, scope: TokenScope::Admin, credential: Credential::Owner }
+        Self { token: None, scope: TokenScope::Admin, credential: ClientCredential::Owner }
     }
 
     /// Returns the name that the page shows.
@@ -98,7 +98,7 @@ mod tests {
         let principal = |token: Option<&str>, scope| Principal {
             token: token.map(str::to_owned),
             scope,
-            credential: Credential::Owner,
+            credential: ClientCredential::Owner,
         };
         let chat = principal(Some("bob"), TokenScope::Chat);
         for (session, expected) in [

@@ -6,7 +6,7 @@ use crate::query::access::TokenScope;
 
 /// What a scope may do on a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessRule {
+pub enum ScopeRule {
     Allowed,
     /// Only with the session in the path, if it is the client's own.
     OwnSession,
@@ -18,30 +18,30 @@ pub enum AccessRule {
 }
 
 /// Decides what a scope may do on a route, by its path with the names of parameters.
-pub fn access_rule(scope: TokenScope, method: &Method, route: &str) -> AccessRule {
+pub fn scope_rule(scope: TokenScope, method: &Method, route: &str) -> ScopeRule {
     match scope {
-        TokenScope::Admin => AccessRule::Allowed,
+        TokenScope::Admin => ScopeRule::Allowed,
         TokenScope::Chat => chat_rule(method, route),
         TokenScope::Read => read_rule(method, route),
     }
 }
 
-fn chat_rule(method: &Method, route: &str) -> AccessRule {
+fn chat_rule(method: &Method, route: &str) -> ScopeRule {
     match (method.as_str(), route) {
-        ("GET", "/api/me" | "/api/commands") | ("POST", "/api/logout") => AccessRule::Allowed,
+        ("GET", "/api/me" | "/api/commands") | ("POST", "/api/logout") => ScopeRule::Allowed,
         ("GET", "/api/sessions" | "/api/events" | "/api/turns" | "/api/files/{id}")
-        | ("POST", "/api/chat" | "/api/files") => AccessRule::OwnContent,
+        | ("POST", "/api/chat" | "/api/files") => ScopeRule::OwnContent,
         ("GET" | "PATCH" | "DELETE", "/api/sessions/{key}")
         | ("GET", "/api/sessions/{key}/transcript" | "/api/sessions/{key}/live")
-        | ("POST", "/api/sessions/{key}/stop") => AccessRule::OwnSession,
-        ("GET", "/api/turns/{id}") => AccessRule::OwnTurn,
-        _ => AccessRule::Denied,
+        | ("POST", "/api/sessions/{key}/stop") => ScopeRule::OwnSession,
+        ("GET", "/api/turns/{id}") => ScopeRule::OwnTurn,
+        _ => ScopeRule::Denied,
     }
 }
 
-fn read_rule(method: &Method, route: &str) -> AccessRule {
+fn read_rule(method: &Method, route: &str) -> ScopeRule {
     match (method.as_str(), route) {
-        ("POST", "/api/logout") => AccessRule::Allowed,
+        ("POST", "/api/logout") => ScopeRule::Allowed,
         // Configuration, files, and requests that start or take something although they only read.
         (
             "GET",
@@ -53,8 +53,163 @@ fn read_rule(method: &Method, route: &str) -> AccessRule {
             | "/api/mcp/{name}/test"
             | "/api/mcp/{name}/tools"
             | "/api/checks",
-        ) => AccessRule::Denied,
-        ("GET", route) if route.starts_with("/api/") => AccessRule::Allowed,
-        _ => AccessRule::Denied,
+        ) => ScopeRule::Denied,
+        ("GET", route) if route.starts_with("/api/") => ScopeRule::Allowed,
+        _ => ScopeRule::Denied,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Every route behind the check, with what it allows to `chat` and to `read`: `+` all of it, `s` an own session, `t` an own turn,
+    /// `o` own content, `-` nothing.
+    const ROUTES: &str = "
+        GET    /api/me                          + +
+        POST   /api/logout                      + +
+        GET    /api/commands                    + +
+        POST   /api/chat                        o -
+        GET    /api/events                      o +
+        POST   /api/files                       o -
+        GET    /api/files/{id}                  o -
+        GET    /api/sessions                    o +
+        POST   /api/sessions                    - -
+        GET    /api/sessions/{key}              s +
+        PATCH  /api/sessions/{key}              s -
+        DELETE /api/sessions/{key}              s -
+        GET    /api/sessions/{key}/transcript   s +
+        GET    /api/sessions/{key}/live         s +
+        POST   /api/sessions/{key}/stop         s -
+        GET    /api/turns                       o +
+        GET    /api/turns/{id}                  t +
+        POST   /api/turns/{id}/restore          - -
+        POST   /api/turns/{id}/fork             - -
+        POST   /api/messages                    - -
+        GET    /api/messages/{id}               - +
+        GET    /api/queue                       - +
+        GET    /api/queue/{id}                  - +
+        DELETE /api/queue/{id}                  - -
+        POST   /api/queue/{id}/retry            - -
+        POST   /api/queue/retry                 - -
+        GET    /api/approvals                   - +
+        POST   /api/approvals/{id}/approve      - -
+        POST   /api/approvals/{id}/deny         - -
+        POST   /api/losses/acknowledge          - -
+        GET    /api/cron                        - +
+        POST   /api/cron                        - -
+        POST   /api/cron/preview                - -
+        GET    /api/cron/export                 - +
+        POST   /api/cron/import                 - -
+        GET    /api/cron/{job}                  - +
+        PATCH  /api/cron/{job}                  - -
+        DELETE /api/cron/{job}                  - -
+        POST   /api/cron/{job}/enable           - -
+        POST   /api/cron/{job}/disable          - -
+        POST   /api/cron/{job}/run              - -
+        GET    /api/cron/{job}/history          - +
+        GET    /api/memory                      - +
+        POST   /api/memory                      - -
+        GET    /api/memory/search               - +
+        GET    /api/memory/stats                - +
+        GET    /api/memory/export               - +
+        POST   /api/memory/forget               - -
+        POST   /api/memory/import               - -
+        GET    /api/memory/{id}                 - +
+        PATCH  /api/memory/{id}                 - -
+        DELETE /api/memory/{id}                 - -
+        GET    /api/search                      - +
+        GET    /api/status                      - +
+        GET    /api/channels                    - +
+        GET    /api/channels/{name}/test        - -
+        GET    /api/models                      - +
+        GET    /api/tools                       - +
+        POST   /api/tools/{name}/run            - -
+        GET    /api/skills                      - +
+        GET    /api/skills/{name}               - +
+        GET    /api/agents                      - +
+        GET    /api/agents/{name}               - +
+        GET    /api/mcp                         - +
+        GET    /api/mcp/{name}/tools            - -
+        GET    /api/mcp/{name}/test             - -
+        GET    /api/prompt                      - +
+        GET    /api/checks                      - -
+        GET    /api/cost                        - +
+        GET    /api/config                      - -
+        GET    /api/tokens                      - -
+        POST   /api/tokens                      - -
+        DELETE /api/tokens/{name}               - -
+        GET    /api/attach                      - -
+        GET    /api/terminal                    - +
+        GET    /mcp                             - -
+        POST   /mcp                             - -
+        GET    /metrics                         - -
+    ";
+
+    /// The routes that need no token, or only the control socket has.
+    const OTHERS: [&str; 9] = [
+        "/",
+        "/favicon.ico",
+        "/assets/{*file}",
+        "/healthz",
+        "/readyz",
+        "/login",
+        "/api/login",
+        "/api/page/code",
+        "/mcp/stream",
+    ];
+
+    #[test]
+    fn each_scope_is_allowed_what_the_table_says() {
+        for row in ROUTES.trim().lines() {
+            let [method, route, chat, read] = row.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{row}") };
+            let method: Method = method.parse().unwrap();
+            let sign = |scope| match scope_rule(scope, &method, route) {
+                ScopeRule::Allowed => "+",
+                ScopeRule::OwnSession => "s",
+                ScopeRule::OwnTurn => "t",
+                ScopeRule::OwnContent => "o",
+                ScopeRule::Denied => "-",
+            };
+            assert_eq!([TokenScope::Chat, TokenScope::Read, TokenScope::Admin].map(sign), [chat, read, "+"], "{row}");
+        }
+        for (method, route) in
+            [(Method::GET, ""), (Method::POST, "/api/new"), (Method::PUT, "/api/me"), (Method::GET, "/v1/x")]
+        {
+            assert_eq!(scope_rule(TokenScope::Chat, &method, route), ScopeRule::Denied, "{method} {route}");
+            assert_eq!(scope_rule(TokenScope::Read, &method, route), ScopeRule::Denied, "{method} {route}");
+        }
+    }
+
+    /// Returns the routes that the sources name, as the first text after `.route(`.
+    fn routes_of(folder: &Path, into: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                routes_of(&path, into);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                for rest in text.split(".route(").skip(1) {
+                    let route = rest.trim_start().strip_prefix('"').and_then(|rest| rest.split('"').next());
+                    into.extend(route.filter(|route| route.starts_with('/')).map(str::to_owned));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_has_every_route() {
+        let mut routes = BTreeSet::new();
+        routes_of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http"), &mut routes);
+        let in_table: BTreeSet<_> = ROUTES.split_whitespace().filter(|word| word.starts_with('/')).collect();
+        let missing: Vec<_> = routes
+            .iter()
+            .map(String::as_str)
+            .filter(|route| !in_table.contains(route) && !OTHERS.contains(route))
+            .collect();
+        assert!(routes.len() > 60 && missing.is_empty(), "decide who may use these: {missing:?}");
     }
 }

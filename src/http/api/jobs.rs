@@ -18,7 +18,7 @@ use crate::http::state::{AppState, SharedState};
 use crate::offline;
 use crate::query::jobs::{self, AppliedJobChange, HISTORY_LIMIT};
 use crate::query::{JobChange, JobQuery};
-use crate::text::Language;
+use crate::text::language_of;
 use crate::text::time_expression::DueTime;
 
 /// The longest job in words, in bytes.
@@ -101,16 +101,10 @@ fn job_in_words(
     let words = words.trim();
     let ordered = after_order(words);
     let said = ordered.unwrap_or(words);
-    let (when, note) = offline::split_reminder(said, context.language)
-        .or_else(|first| {
-            // Words may be in the other language.
-            let other = if context.language == Language::Zh { Language::En } else { Language::Zh };
-            offline::split_reminder(said, other).map_err(|second| first.or(second))
-        })
-        .map_err(|misread| match misread {
-            Some(misread) => format!("the time is not understood as a whole: {misread}"),
-            None => format!("no time is understood in {:.200?}; write it as \"every Monday at 9: the news\"", words),
-        })?;
+    let (when, note) = offline::split_reminder(said, language_of(said)).map_err(|misread| match misread {
+        Some(misread) => format!("the time is not understood as a whole: {misread}"),
+        None => format!("no time is understood in {:.200?}; write it as \"every Monday at 9: the news\"", words),
+    })?;
     let zone = context.zone_of(given.get("tz").and_then(Value::as_str)).map_err(|error| error.to_string())?;
     let due = when.due(Some(now.to_zoned(zone.clone()).datetime())).ok_or("there is no such date")?;
     let mut set = |key: &str, value: String| drop(given.insert(key.to_owned(), Value::String(value)));

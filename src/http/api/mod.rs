@@ -6,7 +6,6 @@ mod openapi;
 mod response;
 mod store;
 mod terminal;
-mod tokens;
 
 pub use self::jobs::change_jobs;
 pub use self::store::UniqueJson;
@@ -14,17 +13,19 @@ pub use self::store::UniqueJson;
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Path, Query};
-use axum::routing::{get, post};
+use axum::http::StatusCode;
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use daoyou_channels::{HttpError, json as strict_json};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use self::response::{ApiResult, run_detached};
+use super::access::Principal;
 use super::state::{AppState, SharedState};
 use super::{health, page};
-use crate::query::{GatewayQuery, ManualToolRun, ProbeScope};
+use crate::query::{GatewayQuery, ManualToolRun, ProbeScope, TokenChange, TokenScope, access};
 
 /// The largest arguments of a tool, in bytes.
 const ARGUMENTS_LIMIT: usize = 16 * 1024 * 1024;
@@ -36,7 +37,7 @@ pub fn routes(state: Arc<AppState>) -> Router {
         .merge(memory::routes())
         .merge(gateway_routes())
         .merge(terminal::routes())
-        .merge(tokens::routes())
+        .merge(token_routes())
         .merge(page::api_routes())
         .with_state(state)
 }
@@ -89,7 +90,11 @@ struct ModelsParams {
     ask: Option<String>,
 }
 
-async fn models(state: SharedState, Query(params): Query<ModelsParams>) -> ApiResult {
+async fn models(state: SharedState, principal: Principal, Query(params): Query<ModelsParams>) -> ApiResult {
+    if params.ask.is_some() && principal.scope != TokenScope::Admin {
+        let message = "a token with the scope read lists the models, and asks none";
+        return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
+    }
     let scope = match params.ask {
         None => ProbeScope::None,
         Some(all) if all == "*" => ProbeScope::All,
@@ -148,4 +153,34 @@ async fn status(state: SharedState) -> ApiResult {
     status["ready"] = json!(ready);
     status["parts"] = parts;
     Ok(Json(status))
+}
+
+/// `/api/tokens`.
+fn token_routes() -> Router<Arc<AppState>> {
+    let revoke =
+        async |state: SharedState, Path(name)| change_tokens(&state, TokenChange::Revoke(name)).await.map(Json);
+    Router::new().route("/api/tokens", get(list_tokens).post(add_token)).route("/api/tokens/{name}", delete(revoke))
+}
+
+async fn list_tokens(state: SharedState) -> ApiResult {
+    Ok(Json(access::list(state.bus.store()).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TokenBody {
+    name: String,
+    scope: String,
+}
+
+async fn add_token(state: SharedState, text: String) -> Result<(StatusCode, Json<Value>), HttpError> {
+    let body: Result<TokenBody, _> = strict_json::from_str(&text);
+    let TokenBody { name, scope } =
+        body.map_err(|error| HttpError::bad_request(format!("the body is not valid: {error}")))?;
+    Ok((StatusCode::CREATED, Json(change_tokens(&state, TokenChange::Add { name, scope }).await?)))
+}
+
+async fn change_tokens(state: &AppState, change: TokenChange) -> Result<Value, HttpError> {
+    let store = state.bus.store().clone();
+    run_detached(async move { Ok(access::apply(&store, change).await?) }).await
 }

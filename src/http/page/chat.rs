@@ -192,7 +192,7 @@ async fn stop(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::access::Credential;
+    use crate::http::access::ClientCredential;
     use crate::query::access::TokenScope;
     use crate::query::sessions::session_of_page_chat;
 
@@ -220,7 +220,8 @@ mod tests {
             assert_eq!(page_chat_of_session(session), chat, "{session}");
             assert_eq!(session_of_page_chat(chat), session, "{chat}");
         }
-        let bob = Principal { token: Some("bob".to_owned()), scope: TokenScope::Chat, credential: Credential::Owner };
+        let bob =
+            Principal { token: Some("bob".to_owned()), scope: TokenScope::Chat, credential: ClientCredential::Owner };
         let new = message_of(&bob, None, "hi").unwrap();
         assert!(bob.may_use(new.session_key().as_str()), "{}", new.session_key());
         assert_eq!(new.sender, "token:bob");

@@ -13,7 +13,6 @@ use axum::{Json, Router};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use daoyou_channels::attachment_folder::{AttachmentFolder, IncomingFile};
-use daoyou_channels::outgoing::OutgoingFiles;
 use daoyou_channels::{Attachment, HttpError, SessionKey};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustix::fs::OFlags;
@@ -26,7 +25,7 @@ use crate::bus::OutboundBody;
 use crate::http::access::Principal;
 use crate::http::error::internal;
 use crate::http::limits::UPLOAD_LIMIT;
-use crate::http::state::{AppState, SharedState};
+use crate::http::state::{AppState, FileFolders, SharedState};
 use crate::store::{Connection, Durability, StoreError, access, inbox, outbox};
 
 /// The longest name, in characters.
@@ -35,12 +34,6 @@ const MAX_NAME: usize = 200;
 const SHOWN_IMAGES: [&str; 5] = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"];
 /// Nothing in a file can run or load anything.
 const FILE_POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-
-/// The folders of uploads and of files that go with messages.
-pub struct PageFolders {
-    pub workspace: std::path::PathBuf,
-    pub outgoing: OutgoingFiles,
-}
 
 pub fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -183,7 +176,8 @@ async fn download(
     let found = state.bus.store().read(move |connection| file.find(connection, &principal)).await?;
     let attachment = found.ok_or_else(missing)?;
     let (name, folders) = (attachment.name.clone(), state.folders.clone());
-    let read = tokio::task::spawn_blocking(move || folders.read(&attachment)).await.map_err(|_| internal())?;
+    let read =
+        tokio::task::spawn_blocking(move || read_attachment(&folders, &attachment)).await.map_err(|_| internal())?;
     let bytes = read.map_err(|error| {
         let message = format!("{name:.200?} cannot be read any more: {error}");
         HttpError::new(StatusCode::GONE, "gone", message)
@@ -203,15 +197,14 @@ async fn download(
     Ok((headers, bytes).into_response())
 }
 
-impl PageFolders {
-    /// Reads a file of a message. It blocks.
-    fn read(&self, attachment: &Attachment) -> io::Result<Vec<u8>> {
-        if attachment.digest.is_empty() {
-            return read_below(&self.workspace, &attachment.path);
-        }
-        // The copy goes some time after the delivery; then the file may still be in the workspace.
-        self.outgoing.load(attachment, UPLOAD_LIMIT as u64).or_else(|_| read_below(&self.workspace, &attachment.path))
+/// Reads a file of a message. It blocks.
+fn read_attachment(folders: &FileFolders, attachment: &Attachment) -> io::Result<Vec<u8>> {
+    if attachment.digest.is_empty() {
+        return read_below(&folders.workspace, &attachment.path);
     }
+    // The copy of a message that the page does not show goes some time after its delivery.
+    let copy = folders.outgoing.load(attachment, UPLOAD_LIMIT as u64);
+    copy.or_else(|_| read_below(&folders.workspace, &attachment.path))
 }
 
 /// Reads a regular file of the workspace. No link leads out of it.

@@ -110,6 +110,11 @@ impl PageHub {
         Some(PageReader { hub: self.clone(), last: self.last.subscribe() })
     }
 
+    /// Returns true if a page is open.
+    pub fn is_open(&self) -> bool {
+        self.state.lock().readers > 0
+    }
+
     /// Begins to record, if nothing is recorded yet, and returns the present place.
     pub fn activate(self: &Arc<Self>) -> EventCursor {
         let switch = self.switch.lock();

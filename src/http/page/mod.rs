@@ -11,7 +11,6 @@ mod live_turns;
 mod login;
 
 pub use channel::{PAGE_CHANNEL, PageChannel};
-pub use files::PageFolders;
 pub use hub::PageHub;
 
 use std::sync::Arc;
