@@ -95,8 +95,11 @@ export function Composer({ id, isRunning, onSend, onStop }) {
         <textarea id="composer" ref=${area} rows="1" dir="auto" value=${text} placeholder=${t("composer.placeholder")} aria-label=${t("composer.placeholder")} ...${completion.attributes}
           onInput=${(event) => write(event.target.value)} onKeyDown=${onKeyDown} onPaste=${onPaste}></textarea>
         ${isRunning && html`<${IconButton} class="stop" icon="stop" label=${t("stop")} onClick=${onStop} />`}
-        ${(!isRunning || canSend) && html`<button type="submit" class="icon-button send" aria-label=${t("send")} title=${t("send")} disabled=${!canSend}><${Icon} name="send" />
-          </button>`}
+        ${
+          (!isRunning || canSend) &&
+          html`<button type="submit" class="icon-button send" aria-label=${t("send")} title=${t("send")} disabled=${!canSend}><${Icon} name="send" />
+          </button>`
+        }
       </div>
     </form>
     <p class="composer-hint">${t(isTouch ? "composer.hint.touch" : "composer.hint")}</p>

@@ -39,18 +39,20 @@ export async function load(key) {
   entry.buffer = [];
   try {
     const path = `/api/sessions/${api.segment(key)}`;
-    const [session, live, rows] = await Promise.all([
+    // A turn that ends in between is in the history, which is read last.
+    const live = await api.get(`${path}/live`).catch(ifMissing({ turns: [], event: "" }));
+    const [session, rows] = await Promise.all([
       api.get(path).catch(ifMissing(null)),
-      api.get(`${path}/live`).catch(ifMissing({ turns: [], event: "" })),
       api.get(`/api/turns?session=${api.segment(key)}&limit=${USAGES}`),
     ]);
     if (run !== entry.run) return;
     const usages = new Map(rows.map((row) => [row.turn, row]));
     const history = fromHistory(session?.messages ?? []);
+    const ended = new Set(history.map((turn) => turn.id));
     store.set((state) => {
       let turns = merge(state.turns, { history, live: live.turns, usages, deliveries: session?.deliveries ?? [] });
       for (const { id, turn, event, at } of entry.buffer) {
-        if (!isContained(id, live.event)) turns = applyEvent(turns, turn, event, at);
+        if (!ended.has(turn) && !isContained(id, live.event)) turns = applyEvent(turns, turn, event, at);
       }
       return { ...state, status: "ready", error: null, session, turns };
     });

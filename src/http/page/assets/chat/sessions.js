@@ -131,8 +131,10 @@ function MessageHits({ query }) {
   if (!hits.data?.length) return null;
   return html`<section>
     <h2 class="group-title">${t("sessions.messages")}</h2>
-    ${hits.data.map((hit) => html`<a class="session hit" href=${address("chat", hit.session)}><${Icon} name=${channelIcon(hit.session)} size=${16} />
-      <span class="hit-text">${hit.text}</span></a>`)}
+    ${hits.data.map(
+      (hit) => html`<a class="session hit" href=${address("chat", hit.session)}><${Icon} name=${channelIcon(hit.session)} size=${16} />
+      <span class="hit-text">${hit.text}</span></a>`,
+    )}
   </section>`;
 }
 

@@ -113,14 +113,22 @@ function JobDetails({ job }) {
     <//>
     <blockquote class="job-text">${job.text}</blockquote>
     <dl class="facts">${facts.map(([label, value]) => html`<div><dt>${t(label)}</dt><dd>${value}</dd></div>`)}</dl>
-    ${job.upcoming?.length > 0 && html`<section class="group"><h2 class="group-title">${t("jobs.next")}</h2>
-      <ol class="times">${job.upcoming.map((at) => html`<li><time datetime=${at}>${dateTime(at)}</time> <small>${relative(at)}</small>
-      </li>`)}</ol></section>`}
+    ${
+      job.upcoming?.length > 0 &&
+      html`<section class="group"><h2 class="group-title">${t("jobs.next")}</h2>
+      <ol class="times">${job.upcoming.map(
+        (at) => html`<li><time datetime=${at}>${dateTime(at)}</time> <small>${relative(at)}</small>
+      </li>`,
+      )}</ol></section>`
+    }
     <section class="group"><h2 class="group-title">${t("jobs.history")}</h2>
       <${Loaded} resource=${history}>${(runs) => (runs.length === 0 ? html`<p class="dim">${t("jobs.history.none")}</p>` : html`<${Runs} runs=${runs} />`)}<//>
     </section>
-    ${isAsking && html`<${ConfirmDialog} title=${t("jobs.delete")} action=${t("delete")} onConfirm=${remove} onClose=${() => setIsAsking(false)}><p>${t("jobs.delete.hint", { name: job.name })}</p>
-      <//>`}`;
+    ${
+      isAsking &&
+      html`<${ConfirmDialog} title=${t("jobs.delete")} action=${t("delete")} onConfirm=${remove} onClose=${() => setIsAsking(false)}><p>${t("jobs.delete.hint", { name: job.name })}</p>
+      <//>`
+    }`;
 }
 
 function Runs({ runs }) {
