@@ -6,6 +6,8 @@ import { applyEvent, fromHistory, merge, newTurn, openQuestion } from "./turns.j
 
 /** How long several reasons to load a conversation again are joined, in milliseconds. */
 const RELOAD_DELAY = 150;
+/** How many conversations are kept in memory. */
+const KEPT = 30;
 /** How many usages of turns are loaded with a conversation. */
 const USAGES = 200;
 
@@ -23,11 +25,22 @@ const empty = () => ({ status: "loading", turns: [], error: null, session: null 
 
 /** Returns the store of a conversation; null is the chat that has no message yet. */
 export function conversation(key) {
-  if (!conversations.has(key)) {
-    const store = createStore(key === null ? { ...empty(), status: "ready" } : empty());
-    conversations.set(key, { store, buffer: null, timer: null, run: 0 });
-  }
-  return conversations.get(key).store;
+  const entry = conversations.get(key) ?? {
+    store: createStore(key === null ? { ...empty(), status: "ready" } : empty()),
+    buffer: null,
+    timer: null,
+    run: 0,
+  };
+  // The one that was used last is at the end.
+  conversations.delete(key);
+  conversations.set(key, entry);
+  if (conversations.size > KEPT) conversations.delete(conversations.keys().next().value);
+  return entry.store;
+}
+
+/** Forgets what was loaded: somebody else may log in. */
+export function forgetConversations() {
+  conversations.clear();
 }
 
 /** Loads a conversation. What happens while it loads is kept, and applied after what was loaded. */

@@ -37,7 +37,7 @@ function ConversationPane({ id }) {
   useEffect(() => markSeen(id, entry?.updated_at), [id, entry?.updated_at]);
   useEffect(() => {
     document.title = entry ? `${titleOf(entry)} · daoyou` : "daoyou";
-  }, [entry]);
+  }, [entry && titleOf(entry)]);
 
   const actions = useMemo(() => {
     const open = (session) => {
@@ -173,6 +173,13 @@ function Turns({ state, approvals, actions, sent }) {
   </div>`;
 }
 
+/** Marks the tab until the reader comes back to it. */
+function markTitle() {
+  const title = document.title;
+  document.title = `● ${title}`;
+  document.addEventListener("visibilitychange", () => (document.title = title), { once: true });
+}
+
 /** Tells readers of the screen that an answer is complete, and what it says; not each token. */
 function Announcer({ turns }) {
   const [text, setText] = useState("");
@@ -183,6 +190,7 @@ function Announcer({ turns }) {
       else if (open.current.delete(turn.id)) {
         const answer = turn.parts.findLast((part) => part.kind === "text")?.text ?? turn.error ?? "";
         setText(t("chat.finished", { text: answer.slice(0, 500) }));
+        if (document.hidden) markTitle();
       }
     }
   }, [turns]);

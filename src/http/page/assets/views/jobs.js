@@ -1,7 +1,7 @@
 // Jobs: what runs when, by day; one job with its history; and the form that makes or changes one.
 
 import * as api from "../api.js";
-import { html, useState } from "../lib.js";
+import { groupBy, html, useState } from "../lib.js";
 import { may, refresh, useResource } from "../store.js";
 import { address, navigate } from "../route.js";
 import { ActionButton, ConfirmDialog, Empty, Loaded, Status, ViewHead } from "../ui.js";
@@ -37,15 +37,9 @@ function NoJobs() {
 function JobDays({ jobs }) {
   const due = jobs.filter((job) => job.next_at).sort((one, other) => (one.next_at < other.next_at ? -1 : 1));
   const resting = jobs.filter((job) => !job.next_at);
-  const days = Map.groupBy ? Map.groupBy(due, (job) => dayName(job.next_at)) : groupByDay(due);
-  return html`${[...days].map(([day, list]) => html`<${JobGroup} key=${day} title=${day} jobs=${list} />`)}
+  const days = groupBy(due, (job) => dayName(job.next_at));
+  return html`${days.map(([day, list]) => html`<${JobGroup} key=${day} title=${day} jobs=${list} />`)}
     ${resting.length > 0 && html`<${JobGroup} title=${t("jobs.resting")} jobs=${resting} />`}`;
-}
-
-function groupByDay(jobs) {
-  const days = new Map();
-  for (const job of jobs) days.set(dayName(job.next_at), [...(days.get(dayName(job.next_at)) ?? []), job]);
-  return days;
 }
 
 function JobGroup({ title, jobs }) {
