@@ -27,7 +27,7 @@ function Turn({ turn, approvals, isLast, actions, summary }) {
   return html`${summary !== null && html`<${SummaryMark} text=${summary} />`}
   <article class="turn" aria-label=${t("turn.label")} aria-busy=${isOpen(turn)}>
     ${turn.users.map((user, at) => html`<${UserMessage} key=${at} user=${user} turn=${turn} actions=${actions} />`)}
-    ${turn.job && html`<p class="progress"><${Icon} name="jobs" size=${16} />${turn.job.name ?? turn.job}</p>`}
+    ${turn.job && html`<a class="job-link" href=${address("jobs", turn.job.id)}><${Icon} name="jobs" size=${16} />${turn.job.name}</a>`}
     <div class="answer">
       ${turn.parts.map((part, at) => html`<${Part} key=${at} part=${part} turn=${turn} isLast=${isStreaming && at === lastAt} hasApproval=${approvals.some((approval) => approval.tool === part.name)} actions=${actions} />`)}
       ${approvals.map((approval) => html`<${ApprovalCard} key=${approval.id} approval=${approval} />`)}

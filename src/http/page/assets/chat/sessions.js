@@ -32,7 +32,10 @@ const isUnread = (session, marks) => session.updated_at > (marks[session.session
 export const useSessions = () => useResource("/api/sessions", ["sessions"]);
 
 /** Returns what a session is called: its title, what was said last, or its key. */
-export const titleOf = (session) => session.title || plain(session.preview ?? "") || session.session;
+export const titleOf = (session) => jobTitle(session.title) || session.title || plain(session.preview ?? "") || session.session;
+
+/** The name of the job whose message began a chat. */
+const jobTitle = (title) => /^\[The scheduled job "([^"]+)"/.exec(title ?? "")?.[1];
 
 /** A line of Markdown without its marks. */
 const plain = (text) =>
