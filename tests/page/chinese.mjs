@@ -32,7 +32,7 @@ await story(
     for (const view of VIEWS) {
       await visit(page, view);
       const texts = await page.evaluate(() =>
-        [...document.querySelectorAll("#app *")]
+        [...document.querySelectorAll("#app *:not(.findings *, .mono *)")]
           .flatMap((element) => [element.getAttribute("aria-label"), element.childElementCount === 0 ? element.textContent : null])
           .filter(Boolean),
       );

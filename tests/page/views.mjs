@@ -21,6 +21,11 @@ await story(
     await page.getByRole("button", { name: "Resume" }).click();
     await page.getByRole("button", { name: "Run now" }).click();
     await page.locator("table td", { hasText: "ok" }).first().waitFor();
+    // What it sent is in the page's own chat, and says who sent it.
+    const job = await page.evaluate(() => location.hash);
+    await visit(page, "#/chat/page%3Ajobs");
+    await page.locator(".turn", { hasText: "water the plants" }).locator("xpath=..").locator(".job-link", { hasText: "plants" }).click();
+    assert.equal(await page.evaluate(() => location.hash), job);
     await page.getByRole("link", { name: "Edit" }).click();
     await page.getByLabel("The reminder").fill("Water all plants");
     await page.locator(".times li").nth(4).waitFor();

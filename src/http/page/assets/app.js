@@ -10,6 +10,7 @@ import { Palette, ShortcutsDialog } from "./palette.js";
 import { SettingsMenu } from "./settings.js";
 import { t, useLanguage } from "./i18n.js";
 import { ChatView } from "./chat/view.js";
+import { forgetConversations } from "./chat/conversations.js";
 import { Login } from "./views/login.js";
 import { JobsView } from "./views/jobs.js";
 import { MemoryView } from "./views/memory.js";
@@ -35,11 +36,12 @@ function App() {
   useEffect(() => {
     api.onUnauthorized(() => {
       forgetResources();
+      forgetConversations();
       app.set({ me: null });
     });
     learnWho();
   }, []);
-  if (me === undefined) return null;
+  if (me === undefined) return html`<${ConnectionBar} />`;
   if (me === null) return html`<${Login} key=${language} onLogin=${learnWho} />`;
   return html`<${Shell} key=${language} />`;
 }
@@ -49,7 +51,9 @@ async function learnWho() {
   try {
     app.set({ me: await api.get("/api/me") });
   } catch (error) {
-    if (error.status !== 401) setTimeout(learnWho, 2_000);
+    if (error.status === 401) return;
+    app.set({ connection: "lost" });
+    setTimeout(learnWho, 2_000);
   }
 }
 

@@ -2,30 +2,30 @@
 
 import en from "./lang/en.js";
 import zh from "./lang/zh.js";
-import { createStore, useStore } from "./store.js";
+import { createKeptStore, useStore } from "./store.js";
 
 const TABLES = { en, "zh-CN": zh };
-const STORED = "daoyou.language";
 
+/** The language of the browser, unless somebody chose one. */
 function preferred() {
-  const chosen = localStorage.getItem(STORED);
-  if (chosen in TABLES) return chosen;
   const first = (navigator.languages ?? [navigator.language]).find((tag) => /^(en|zh)\b/i.test(tag));
   return first && /^zh/i.test(first) ? "zh-CN" : "en";
 }
 
-const language = createStore({ code: preferred() });
-document.documentElement.lang = language.get().code;
+const language = createKeptStore("daoyou.language", { code: preferred() });
+const mark = () => void (document.documentElement.lang = locale());
+language.subscribe(mark);
+mark();
 
 /** Returns "en" or "zh-CN". */
-export const locale = () => language.get().code;
+export function locale() {
+  return language.get().code in TABLES ? language.get().code : "en";
+}
 
 /** Renders a component again when the language changes. */
 export const useLanguage = () => useStore(language).code;
 
 export function setLanguage(code) {
-  localStorage.setItem(STORED, code);
-  document.documentElement.lang = code;
   language.set({ code });
 }
 

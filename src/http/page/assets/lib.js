@@ -7,6 +7,17 @@ export { Fragment, render };
 export { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
 export const html = htm.bind(h);
 
+/** Returns groups of a list in the order in which they begin: `[key, items][]`. */
+export function groupBy(list, keyOf) {
+  const groups = new Map();
+  for (const item of list) {
+    const key = keyOf(item);
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(item);
+  }
+  return [...groups];
+}
+
 /** Returns the component, which renders again only when `isSame` says that its properties changed. */
 export function memo(component, isSame) {
   return class Memo extends Component {

@@ -100,7 +100,9 @@ const KEYS = [
 
 export function ShortcutsDialog({ onClose }) {
   return html`<${Dialog} title=${t("shortcuts")} onClose=${onClose}>
-    <dl class="shortcuts">${KEYS.map(([keys, label]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd>`)}</dt>
-      <dd>${t(label)}</dd></div>`)}</dl>
+    <dl class="shortcuts">${KEYS.map(
+      ([keys, label]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd>`)}</dt>
+      <dd>${t(label)}</dd></div>`,
+    )}</dl>
   <//>`;
 }

@@ -2,7 +2,6 @@
 
 import * as api from "./api.js";
 import { html } from "./lib.js";
-import { app, forgetResources } from "./store.js";
 import { Menu } from "./ui.js";
 import { locale, setLanguage, t } from "./i18n.js";
 
@@ -27,8 +26,8 @@ export const otherLanguage = () => (locale() === "en" ? { code: "zh-CN", name: "
 
 export async function logout() {
   await api.post("/api/logout");
-  forgetResources();
-  app.set({ me: null });
+  // Nothing of what was loaded stays in memory.
+  location.reload();
 }
 
 export function SettingsMenu({ onPalette, onShortcuts }) {

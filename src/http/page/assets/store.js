@@ -37,6 +37,48 @@ export function useStore(store, select = (state) => state) {
   return value;
 }
 
+/**
+ * A store whose value outlives the page, as far as the browser lets it. What other tabs write is taken over.
+ * @template T
+ * @param {string} name
+ * @param {T} initial
+ * @param {() => Storage} storage `localStorage` for all tabs, or `sessionStorage` for this one
+ */
+export function createKeptStore(name, initial, storage = () => localStorage) {
+  const parse = (text) => {
+    try {
+      return JSON.parse(text) ?? initial;
+    } catch {
+      return initial;
+    }
+  };
+  const read = () => {
+    try {
+      return parse(storage().getItem(name));
+    } catch {
+      // The browser keeps nothing for this page.
+      return initial;
+    }
+  };
+  const store = createStore(read());
+  let isForeign = false;
+  store.subscribe(() => {
+    if (isForeign) return;
+    try {
+      storage().setItem(name, JSON.stringify(store.get()));
+    } catch (error) {
+      console.debug(`${name} is not kept:`, error.message);
+    }
+  });
+  window.addEventListener("storage", ({ key, newValue }) => {
+    if (key !== name) return;
+    isForeign = true;
+    store.set(() => parse(newValue));
+    isForeign = false;
+  });
+  return store;
+}
+
 /** What the whole page shares. `me` is null before the login and undefined before that is known. */
 export const app = createStore({
   me: undefined,

@@ -1,7 +1,7 @@
 // Where messages are written: a text that grows, files, slash commands with completion, and the button that sends or stops.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
-import { createStore, useResource, useStore } from "../store.js";
+import { createKeptStore, useResource, useStore } from "../store.js";
 import { errorText, IconButton } from "../ui.js";
 import { Icon } from "../icons.js";
 import { bytes } from "../format.js";
@@ -13,14 +13,13 @@ const FILE_LIMIT = 25_000_000;
 const FILES = 10;
 
 /** What was written and not sent, by session; kept until the tab is closed. */
-const drafts = createStore(JSON.parse(sessionStorage.getItem("daoyou.drafts") ?? "{}"));
+const drafts = createKeptStore("daoyou.drafts", {}, () => sessionStorage);
 
 export function setDraft(id, text) {
   drafts.set((all) => {
     const { [id ?? ""]: _old, ...others } = all;
     return text === "" ? others : { ...others, [id ?? ""]: text };
   });
-  sessionStorage.setItem("daoyou.drafts", JSON.stringify(drafts.get()));
 }
 
 /**
@@ -95,8 +94,11 @@ export function Composer({ id, isRunning, onSend, onStop }) {
         <textarea id="composer" ref=${area} rows="1" dir="auto" value=${text} placeholder=${t("composer.placeholder")} aria-label=${t("composer.placeholder")} ...${completion.attributes}
           onInput=${(event) => write(event.target.value)} onKeyDown=${onKeyDown} onPaste=${onPaste}></textarea>
         ${isRunning && html`<${IconButton} class="stop" icon="stop" label=${t("stop")} onClick=${onStop} />`}
-        ${(!isRunning || canSend) && html`<button type="submit" class="icon-button send" aria-label=${t("send")} title=${t("send")} disabled=${!canSend}><${Icon} name="send" />
-          </button>`}
+        ${
+          (!isRunning || canSend) &&
+          html`<button type="submit" class="icon-button send" aria-label=${t("send")} title=${t("send")} disabled=${!canSend}><${Icon} name="send" />
+          </button>`
+        }
       </div>
     </form>
     <p class="composer-hint">${t(isTouch ? "composer.hint.touch" : "composer.hint")}</p>

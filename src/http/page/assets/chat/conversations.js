@@ -6,6 +6,8 @@ import { applyEvent, fromHistory, merge, newTurn, openQuestion } from "./turns.j
 
 /** How long several reasons to load a conversation again are joined, in milliseconds. */
 const RELOAD_DELAY = 150;
+/** How many conversations are kept in memory. */
+const KEPT = 30;
 /** How many usages of turns are loaded with a conversation. */
 const USAGES = 200;
 
@@ -23,11 +25,22 @@ const empty = () => ({ status: "loading", turns: [], error: null, session: null 
 
 /** Returns the store of a conversation; null is the chat that has no message yet. */
 export function conversation(key) {
-  if (!conversations.has(key)) {
-    const store = createStore(key === null ? { ...empty(), status: "ready" } : empty());
-    conversations.set(key, { store, buffer: null, timer: null, run: 0 });
-  }
-  return conversations.get(key).store;
+  const entry = conversations.get(key) ?? {
+    store: createStore(key === null ? { ...empty(), status: "ready" } : empty()),
+    buffer: null,
+    timer: null,
+    run: 0,
+  };
+  // The one that was used last is at the end.
+  conversations.delete(key);
+  conversations.set(key, entry);
+  if (conversations.size > KEPT) conversations.delete(conversations.keys().next().value);
+  return entry.store;
+}
+
+/** Forgets what was loaded: somebody else may log in. */
+export function forgetConversations() {
+  conversations.clear();
 }
 
 /** Loads a conversation. What happens while it loads is kept, and applied after what was loaded. */
@@ -39,18 +52,20 @@ export async function load(key) {
   entry.buffer = [];
   try {
     const path = `/api/sessions/${api.segment(key)}`;
-    const [session, live, rows] = await Promise.all([
+    // A turn that ends in between is in the history, which is read last.
+    const live = await api.get(`${path}/live`).catch(ifMissing({ turns: [], event: "" }));
+    const [session, rows] = await Promise.all([
       api.get(path).catch(ifMissing(null)),
-      api.get(`${path}/live`).catch(ifMissing({ turns: [], event: "" })),
       api.get(`/api/turns?session=${api.segment(key)}&limit=${USAGES}`),
     ]);
     if (run !== entry.run) return;
     const usages = new Map(rows.map((row) => [row.turn, row]));
     const history = fromHistory(session?.messages ?? []);
+    const ended = new Set(history.map((turn) => turn.id));
     store.set((state) => {
       let turns = merge(state.turns, { history, live: live.turns, usages, deliveries: session?.deliveries ?? [] });
       for (const { id, turn, event, at } of entry.buffer) {
-        if (!isContained(id, live.event)) turns = applyEvent(turns, turn, event, at);
+        if (!ended.has(turn) && !isContained(id, live.event)) turns = applyEvent(turns, turn, event, at);
       }
       return { ...state, status: "ready", error: null, session, turns };
     });

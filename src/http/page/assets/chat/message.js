@@ -18,14 +18,16 @@ import { isOpen, openQuestion } from "./turns.js";
  * @param {import("./turns.js").Turn} props.turn
  * @param {any[]} props.approvals those that this turn waits for
  * @param {boolean} props.isLast whether the turn can be tried again
+ * @param {string | null} props.summary the summary of what is above, where older text was consolidated
  * @param {{send: (text: string) => Promise<void>, retry: (turn: any) => Promise<void>, resend: (turn: any) => void, takeBack: (turn: any) => void}} props.actions
  */
-function Turn({ turn, approvals, isLast, actions }) {
+function Turn({ turn, approvals, isLast, actions, summary }) {
   const isStreaming = turn.state === "running";
   const lastAt = turn.parts.length - 1;
-  return html`<article class="turn" aria-label=${t("turn.label")} aria-busy=${isOpen(turn)}>
+  return html`${summary !== null && html`<${SummaryMark} text=${summary} />`}
+  <article class="turn" aria-label=${t("turn.label")} aria-busy=${isOpen(turn)}>
     ${turn.users.map((user, at) => html`<${UserMessage} key=${at} user=${user} turn=${turn} actions=${actions} />`)}
-    ${turn.job && html`<p class="progress"><${Icon} name="jobs" size=${16} />${turn.job.name ?? turn.job}</p>`}
+    ${turn.job && html`<a class="job-link" href=${address("jobs", turn.job.id)}><${Icon} name="jobs" size=${16} />${turn.job.name}</a>`}
     <div class="answer">
       ${turn.parts.map((part, at) => html`<${Part} key=${at} part=${part} turn=${turn} isLast=${isStreaming && at === lastAt} hasApproval=${approvals.some((approval) => approval.tool === part.name)} actions=${actions} />`)}
       ${approvals.map((approval) => html`<${ApprovalCard} key=${approval.id} approval=${approval} />`)}
@@ -42,7 +44,11 @@ const isSameList = (one, other) => one.length === other.length && one.every((ite
 export const TurnView = memo(
   Turn,
   (one, other) =>
-    one.turn === other.turn && one.isLast === other.isLast && one.actions === other.actions && isSameList(one.approvals, other.approvals),
+    one.turn === other.turn &&
+    one.summary === other.summary &&
+    one.isLast === other.isLast &&
+    one.actions === other.actions &&
+    isSameList(one.approvals, other.approvals),
 );
 
 function UserMessage({ user, turn, actions }) {
@@ -139,5 +145,15 @@ function TurnFoot({ turn, isLast, actions }) {
       ${isLast && turn.users.length > 0 && canChange && html`<${ActionButton} class="quiet" icon="retry" onAct=${() => actions.retry(turn)}>${t("retry.answer")}<//>`}
       ${canChange && html`<${ActionButton} class="quiet" icon="fork" onAct=${fork}>${t("fork")}<//>`}
     </span>
+  </div>`;
+}
+
+/** Where older text was consolidated: the model reads a summary of what is above. */
+export function SummaryMark({ text }) {
+  const [isShown, setIsShown] = useState(false);
+  return html`<div class="summary-mark">
+    <button type="button" aria-expanded=${isShown} onClick=${() => setIsShown(!isShown)}>${t("chat.summary")}<${Icon} name=${isShown ? "down" : "right"} size=${14} />
+      </button>
+    ${isShown && html`<p>${text}</p>`}
   </div>`;
 }

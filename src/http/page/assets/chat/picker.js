@@ -1,24 +1,22 @@
 // Which agent and which model answer: chosen here for a session, and sent with each of its messages from this browser.
 
 import { html, useState } from "../lib.js";
-import { createStore, useResource } from "../store.js";
+import { createKeptStore, useResource } from "../store.js";
 import { Dialog } from "../ui.js";
 import { Icon } from "../icons.js";
 import { t } from "../i18n.js";
 
-const STORED = "daoyou.choices";
 /** How many sessions' choices are kept. */
 const KEPT = 200;
 
 /** @type {{get: () => Record<string, {agent?: string, model?: string}>, set: Function}} */
-export const choices = createStore(JSON.parse(localStorage.getItem(STORED) ?? "{}"));
+export const choices = createKeptStore("daoyou.choices", {});
 
 /** Sets what was chosen for a session; null is the chat that has no message yet. */
 export function choose(id, choice) {
   const { [id ?? ""]: _old, ...others } = choices.get();
   const all = Object.keys(choice).length > 0 ? { ...others, [id ?? ""]: choice } : others;
   choices.set(() => Object.fromEntries(Object.entries(all).slice(-KEPT)));
-  localStorage.setItem(STORED, JSON.stringify(choices.get()));
 }
 
 /**

@@ -1,8 +1,8 @@
 // The list of sessions, and what can be done with one.
 
 import * as api from "../api.js";
-import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
-import { app, createStore, may, refresh, useResource, useStore } from "../store.js";
+import { groupBy, html, useEffect, useMemo, useRef, useState } from "../lib.js";
+import { app, createKeptStore, may, refresh, useResource, useStore } from "../store.js";
 import { address, navigate } from "../route.js";
 import { ConfirmDialog, Dialog, Empty, IconButton, Loaded, Menu, ActionButton, moveFocus, saveFile } from "../ui.js";
 import { Icon, channelIcon } from "../icons.js";
@@ -13,28 +13,29 @@ import { t } from "../i18n.js";
 const PAGE = 100;
 /** Messages that match are asked for after this silence, in milliseconds. */
 const SEARCH_DELAY = 250;
-const STORED = "daoyou.seen";
 
 /** When this browser last showed each session: sessions that changed since then are unread. */
-const seen = createStore(JSON.parse(localStorage.getItem(STORED) ?? "{}"));
+const seen = createKeptStore("daoyou.seen", {});
 
 export function markSeen(key, at) {
   if (!at || seen.get()[key] >= at) return;
   // Only the newest are kept: the list has a bound, too.
   const entries = Object.entries({ ...seen.get(), [key]: at }).sort(([, one], [, other]) => (one < other ? 1 : -1));
   seen.set(() => Object.fromEntries(entries.slice(0, 500)));
-  localStorage.setItem(STORED, JSON.stringify(seen.get()));
 }
 
 /** The first visit does not show every old session as unread. */
-const beginning =
-  localStorage.getItem("daoyou.since") ?? (localStorage.setItem("daoyou.since", new Date().toISOString()), new Date().toISOString());
-const isUnread = (session, marks) => session.updated_at > (marks[session.session] ?? beginning);
+const since = createKeptStore("daoyou.since", null);
+if (since.get() === null) since.set(() => new Date().toISOString());
+const isUnread = (session, marks) => session.updated_at > (marks[session.session] ?? since.get());
 
 export const useSessions = () => useResource("/api/sessions", ["sessions"]);
 
 /** Returns what a session is called: its title, what was said last, or its key. */
-export const titleOf = (session) => session.title || plain(session.preview ?? "") || session.session;
+export const titleOf = (session) => jobTitle(session.title) || session.title || plain(session.preview ?? "") || session.session;
+
+/** The name of the job whose message began a chat. */
+const jobTitle = (title) => /^\[The scheduled job "([^"]+)"/.exec(title ?? "")?.[1];
 
 /** A line of Markdown without its marks. */
 const plain = (text) =>
@@ -73,7 +74,7 @@ function Entries({ list, current }) {
     const texts = (session) => `${session.title ?? ""} ${session.preview ?? ""} ${session.session}`.toLowerCase();
     return wanted === "" ? list : list.filter((session) => texts(session).includes(wanted));
   }, [list, wanted]);
-  const days = groupByDay(found.slice(0, count));
+  const days = groupBy(found.slice(0, count), (session) => dayName(session.updated_at));
   return html`
     <div class="sessions-head">
       <label class="search"><${Icon} name="search" size=${16} /><span class="visually-hidden">${t("sessions.search")}</span>
@@ -95,21 +96,11 @@ function Entries({ list, current }) {
     </nav>`;
 }
 
-function groupByDay(sessions) {
-  const days = new Map();
-  for (const session of sessions) {
-    const name = dayName(session.updated_at);
-    if (!days.has(name)) days.set(name, []);
-    days.get(name).push(session);
-  }
-  return [...days];
-}
-
 function Entry({ session, isCurrent, isUnread }) {
   const title = titleOf(session);
   return html`<a class="session" href=${address("chat", session.session)} aria-current=${isCurrent ? "page" : undefined}>
     <${Icon} name=${channelIcon(channelOf(session))} size=${16} />
-    <span class="session-title">${title}</span>
+    <span class="session-title" title=${title}>${title}</span>
     ${
       session.running
         ? html`<span class="spinner" role="img" aria-label=${t("state.running")}></span>`
@@ -131,8 +122,10 @@ function MessageHits({ query }) {
   if (!hits.data?.length) return null;
   return html`<section>
     <h2 class="group-title">${t("sessions.messages")}</h2>
-    ${hits.data.map((hit) => html`<a class="session hit" href=${address("chat", hit.session)}><${Icon} name=${channelIcon(hit.session)} size=${16} />
-      <span class="hit-text">${hit.text}</span></a>`)}
+    ${hits.data.map(
+      (hit) => html`<a class="session hit" href=${address("chat", hit.session)}><${Icon} name=${channelIcon(hit.session)} size=${16} />
+      <span class="hit-text">${hit.text}</span></a>`,
+    )}
   </section>`;
 }
 

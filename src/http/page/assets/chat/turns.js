@@ -22,11 +22,20 @@
  * @property {string | number | null} at
  * @property {boolean} isLocal only this page knows it yet: a message that is on its way
  * @property {boolean} isExtra it is not in the history that the model reads: a slash command and its answer, or what a job sent
- * @property {string | null} job the job that sent it
+ * @property {{id: string, name: string} | null} job the job that sent it
  */
 
 /** The advice for the model at the end of a failed call's result; its presence says that the call failed. */
 const ERROR_ADVICE = "\n\n[Please analyze the error above and try a different approach.]";
+
+/** What the gateway puts before a job's message, so that the model knows why it is there. */
+const JOB_NOTE = /^\[The scheduled job "(.+)" \(id (\w+)\)/;
+
+/** Returns the job that sent a message, if this is the note before it. */
+export function jobOfNote(text) {
+  const [, name, id] = JOB_NOTE.exec(text) ?? [];
+  return id ? { id, name } : null;
+}
 
 /** @returns {Turn} */
 export function newTurn(id, state) {
@@ -56,7 +65,9 @@ export function fromHistory(messages) {
   for (const { turn: id, at, role, message, text, attachments } of messages) {
     if (!turns.has(id)) turns.set(id, { ...newTurn(id, "done"), at });
     const turn = turns.get(id);
-    if (role === "user") turn.users.push({ text: text ?? message.content, attachments: attachments ?? [], at });
+    const job = role === "user" ? jobOfNote(text ?? message.content) : null;
+    if (job) turn.job = job;
+    else if (role === "user") turn.users.push({ text: text ?? message.content, attachments: attachments ?? [], at });
     if (role === "assistant") turn.parts.push(...assistantParts(message));
     if (role === "tool") addStoredResult(turn, message);
   }
@@ -120,8 +131,8 @@ function addDeliveries(turns, deliveries) {
   for (const delivery of deliveries) {
     const files = delivery.attachments ?? [];
     const at = turns.findIndex((turn) => turn.id === delivery.turn);
-    // The call of `ask_user` and the approval itself say more.
-    if (delivery.kind === "question" || delivery.notice === "approval") continue;
+    // The call of `ask_user` and the card of the approval say more, in their own conversation.
+    if (delivery.kind === "question" || (delivery.notice === "approval" && at >= 0)) continue;
     if (delivery.in_history) {
       if (at >= 0 && files.length > 0) addPart(turns, at, { kind: "files", files });
     } else if (delivery.kind === "notice" && at >= 0) addPart(turns, at, { kind: "notice", text: delivery.text });
@@ -143,7 +154,7 @@ function extraTurn({ id, turn, at, in_reply_to: command, text, error, job }, fil
     users,
     parts,
     error: error ? text : null,
-    job: job ?? null,
+    job: job ? { id: job, name: job } : null,
     isExtra: true,
   };
 }

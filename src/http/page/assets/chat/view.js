@@ -10,7 +10,7 @@ import { t } from "../i18n.js";
 import { Composer, setDraft } from "./composer.js";
 import { AgentPicker, choices, choose } from "./picker.js";
 import { SessionList, SessionMenu, markSeen, titleOf, useSessions } from "./sessions.js";
-import { TurnView } from "./message.js";
+import { SummaryMark, TurnView } from "./message.js";
 import { conversation, load, send, sendAgain, stop, takeBack } from "./conversations.js";
 import { isOpen } from "./turns.js";
 
@@ -37,7 +37,7 @@ function ConversationPane({ id }) {
   useEffect(() => markSeen(id, entry?.updated_at), [id, entry?.updated_at]);
   useEffect(() => {
     document.title = entry ? `${titleOf(entry)} · daoyou` : "daoyou";
-  }, [entry]);
+  }, [entry && titleOf(entry)]);
 
   const actions = useMemo(() => {
     const open = (session) => {
@@ -158,29 +158,26 @@ function Turns({ state, approvals, actions, sent }) {
   const known = new Set(turns.map((turn) => turn.id));
   // Approvals of sub-agents belong to turns that are not in this conversation.
   const others = approvals.filter((approval) => !known.has(approval.turn));
+  const approvalsOf = (turn) =>
+    approvals.filter((approval) => approval.turn === turn.id || (turn.id === lastId && others.includes(approval)));
+  const summaryBefore = (turn) => (session?.summary?.turn === turn.id ? session.summary.text : null);
   return html`<div class="turns-frame">
     <div class="turns" ref=${box} onScroll=${onScroll} tabindex="0" role="log" aria-live="off" aria-label=${t("chat.messages")} aria-busy=${state.status === "loading"}>
       <div class="column">
         ${turns.length > count && html`<button type="button" class="button wide" onClick=${() => setCount(count + PAGE)}>${t("chat.earlier", { count: turns.length - count })}</button>`}
-        ${shown.map(
-          (turn) => html`
-          ${session?.summary && turn.id === session.summary.turn && html`<${SummaryMark} summary=${session.summary} />`}
-          <${TurnView} key=${turn.id} turn=${turn} isLast=${turn.id === lastId} actions=${actions} approvals=${approvals.filter((approval) => approval.turn === turn.id || (turn.id === lastId && others.includes(approval)))} />`,
-        )}
+        ${shown.map((turn) => html`<${TurnView} key=${turn.id} turn=${turn} isLast=${turn.id === lastId} actions=${actions} approvals=${approvalsOf(turn)} summary=${summaryBefore(turn)} />`)}
+        ${session?.summary && session.summary.turn === null && html`<${SummaryMark} text=${session.summary.text} />`}
       </div>
     </div>
     ${hasNew && html`<button type="button" class="pill" onClick=${toEnd}>${t("chat.newText")}<${Icon} name="down" size=${14} /></button>`}
   </div>`;
 }
 
-/** Where older text was consolidated: the model reads a summary of what is above. */
-function SummaryMark({ summary }) {
-  const [isShown, setIsShown] = useState(false);
-  return html`<div class="summary-mark">
-    <button type="button" aria-expanded=${isShown} onClick=${() => setIsShown(!isShown)}>${t("chat.summary")}<${Icon} name=${isShown ? "down" : "right"} size=${14} />
-      </button>
-    ${isShown && html`<p>${summary.text}</p>`}
-  </div>`;
+/** Marks the tab until the reader comes back to it. */
+function markTitle() {
+  const title = document.title;
+  document.title = `● ${title}`;
+  document.addEventListener("visibilitychange", () => (document.title = title), { once: true });
 }
 
 /** Tells readers of the screen that an answer is complete, and what it says; not each token. */
@@ -193,6 +190,7 @@ function Announcer({ turns }) {
       else if (open.current.delete(turn.id)) {
         const answer = turn.parts.findLast((part) => part.kind === "text")?.text ?? turn.error ?? "";
         setText(t("chat.finished", { text: answer.slice(0, 500) }));
+        if (document.hidden) markTitle();
       }
     }
   }, [turns]);

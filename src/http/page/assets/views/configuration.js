@@ -1,6 +1,6 @@
 // The configuration in force, to read: each key with its value and where it comes from. Secrets never reach the page.
 
-import { html, useState } from "../lib.js";
+import { groupBy, html, useState } from "../lib.js";
 import { useResource } from "../store.js";
 import { Loaded, Status } from "../ui.js";
 import { Icon } from "../icons.js";
@@ -26,9 +26,7 @@ export function Configuration() {
 }
 
 function Sections({ values }) {
-  const sections = new Map();
-  for (const value of values) sections.set(value.section, [...(sections.get(value.section) ?? []), value]);
-  return [...sections].map(
+  return groupBy(values, (value) => value.section).map(
     ([section, entries]) => html`<section class="group" key=${section}><h2 class="group-title mono">[${section}]</h2>
     <ul class="rows">${entries.map(
       ({ key, value, source, from, help }) => html`<li class="row config-row">

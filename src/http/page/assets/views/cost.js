@@ -106,8 +106,13 @@ function Bars({ days, models, value, unit }) {
       ${days.map((_, index) => html`<rect class=${`hover ${index === at ? "on" : ""}`} x=${index * step} y="0" width=${step} height=${HEIGHT} onPointerEnter=${() => setAt(index)} />`)}
     </svg>
     <div class="axis" aria-hidden="true"><span>${day(noon(days[0].day))}</span><span>${day(noon(days.at(-1).day))}</span></div>
-    <ul class="legend">${models.slice(0, COLOURS).map((model, index) => html`<li><svg width="10" height="10" aria-hidden="true"><rect class=${`bar-${index}`} width="10" height="10" rx="2" />
-      </svg>${model.model}</li>`)}</ul>
+    <ul class="legend">${models.slice(0, COLOURS).map(
+      (
+        model,
+        index,
+      ) => html`<li><svg width="10" height="10" aria-hidden="true"><rect class=${`bar-${index}`} width="10" height="10" rx="2" />
+      </svg>${model.model}</li>`,
+    )}</ul>
   </figure>`;
 }
 
@@ -119,9 +124,11 @@ function Models({ models }) {
     <thead><tr><th>${t("cost.model")}</th><th class="number">${t("cost.turns")}</th><th class="number">${t("cost.input")}</th>
       <th class="number">${t("cost.cached")}</th><th class="number">${t("cost.output")}</th><th class="number">${t("cost")}</th>
       </tr></thead>
-    <tbody>${models.map((model) => html`<tr><td>${model.model}</td><td class="number">${number(model.turns)}</td>
+    <tbody>${models.map(
+      (model) => html`<tr><td>${model.model}</td><td class="number">${number(model.turns)}</td>
       <td class="number">${number(model.input)}</td><td class="number">${number(model.cached)}</td>
-      <td class="number">${number(model.output)}</td><td class="number">${money(model)}</td></tr>`)}</tbody>
+      <td class="number">${number(model.output)}</td><td class="number">${money(model)}</td></tr>`,
+    )}</tbody>
   </table></div></section>`;
 }
 
@@ -130,9 +137,11 @@ function Sessions({ sessions }) {
     <div class="table-scroll" tabindex="0" role="group" aria-label=${t("cost.sessions")}><table>
     <thead><tr><th>${t("session")}</th><th class="number">${t("cost.turns")}</th><th class="number">${t("tokens")}</th>
       <th class="number">${t("cost")}</th></tr></thead>
-    <tbody>${sessions.map((one) => html`<tr><td><a href=${address("chat", one.session)}>${one.session}</a></td>
+    <tbody>${sessions.map(
+      (one) => html`<tr><td><a href=${address("chat", one.session)}>${one.session}</a></td>
       <td class="number">${number(one.turns)}</td><td class="number">${number(one.tokens)}</td>
-      <td class="number">${one.cost ?? "—"}</td></tr>`)}</tbody>
+      <td class="number">${one.cost ?? "—"}</td></tr>`,
+    )}</tbody>
   </table></div></section>`;
 }
 

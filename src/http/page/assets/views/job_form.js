@@ -114,10 +114,13 @@ export function JobForm({ job }) {
     }
     ${!fields && html`<button type="button" class="button quiet" onClick=${() => setFields(fieldsOf({}))}>${t("jobs.byFields")}</button>`}
     ${fields && html`<${Fields} fields=${fields} set=${set} preview=${preview} />`}
-    ${fields && html`<div class="form-actions">
+    ${
+      fields &&
+      html`<div class="form-actions">
       <a class="button" href=${address("jobs")}>${t("cancel")}</a>
       ${canSave && html`<${ActionButton} class="primary" onAct=${save}>${t("save")}<//>`}
-    </div>`}
+    </div>`
+    }
   </div>`;
 }
 

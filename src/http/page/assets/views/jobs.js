@@ -1,7 +1,7 @@
 // Jobs: what runs when, by day; one job with its history; and the form that makes or changes one.
 
 import * as api from "../api.js";
-import { html, useState } from "../lib.js";
+import { groupBy, html, useState } from "../lib.js";
 import { may, refresh, useResource } from "../store.js";
 import { address, navigate } from "../route.js";
 import { ActionButton, ConfirmDialog, Empty, Loaded, Status, ViewHead } from "../ui.js";
@@ -37,15 +37,9 @@ function NoJobs() {
 function JobDays({ jobs }) {
   const due = jobs.filter((job) => job.next_at).sort((one, other) => (one.next_at < other.next_at ? -1 : 1));
   const resting = jobs.filter((job) => !job.next_at);
-  const days = Map.groupBy ? Map.groupBy(due, (job) => dayName(job.next_at)) : groupByDay(due);
-  return html`${[...days].map(([day, list]) => html`<${JobGroup} key=${day} title=${day} jobs=${list} />`)}
+  const days = groupBy(due, (job) => dayName(job.next_at));
+  return html`${days.map(([day, list]) => html`<${JobGroup} key=${day} title=${day} jobs=${list} />`)}
     ${resting.length > 0 && html`<${JobGroup} title=${t("jobs.resting")} jobs=${resting} />`}`;
-}
-
-function groupByDay(jobs) {
-  const days = new Map();
-  for (const job of jobs) days.set(dayName(job.next_at), [...(days.get(dayName(job.next_at)) ?? []), job]);
-  return days;
 }
 
 function JobGroup({ title, jobs }) {
@@ -113,14 +107,22 @@ function JobDetails({ job }) {
     <//>
     <blockquote class="job-text">${job.text}</blockquote>
     <dl class="facts">${facts.map(([label, value]) => html`<div><dt>${t(label)}</dt><dd>${value}</dd></div>`)}</dl>
-    ${job.upcoming?.length > 0 && html`<section class="group"><h2 class="group-title">${t("jobs.next")}</h2>
-      <ol class="times">${job.upcoming.map((at) => html`<li><time datetime=${at}>${dateTime(at)}</time> <small>${relative(at)}</small>
-      </li>`)}</ol></section>`}
+    ${
+      job.upcoming?.length > 0 &&
+      html`<section class="group"><h2 class="group-title">${t("jobs.next")}</h2>
+      <ol class="times">${job.upcoming.map(
+        (at) => html`<li><time datetime=${at}>${dateTime(at)}</time> <small>${relative(at)}</small>
+      </li>`,
+      )}</ol></section>`
+    }
     <section class="group"><h2 class="group-title">${t("jobs.history")}</h2>
       <${Loaded} resource=${history}>${(runs) => (runs.length === 0 ? html`<p class="dim">${t("jobs.history.none")}</p>` : html`<${Runs} runs=${runs} />`)}<//>
     </section>
-    ${isAsking && html`<${ConfirmDialog} title=${t("jobs.delete")} action=${t("delete")} onConfirm=${remove} onClose=${() => setIsAsking(false)}><p>${t("jobs.delete.hint", { name: job.name })}</p>
-      <//>`}`;
+    ${
+      isAsking &&
+      html`<${ConfirmDialog} title=${t("jobs.delete")} action=${t("delete")} onConfirm=${remove} onClose=${() => setIsAsking(false)}><p>${t("jobs.delete.hint", { name: job.name })}</p>
+      <//>`
+    }`;
 }
 
 function Runs({ runs }) {

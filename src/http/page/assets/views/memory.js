@@ -1,7 +1,7 @@
 // What the agent knows, by person and kind: search, change, forget.
 
 import * as api from "../api.js";
-import { html, useEffect, useMemo, useState } from "../lib.js";
+import { groupBy, html, useEffect, useMemo, useState } from "../lib.js";
 import { may, refresh, useResource } from "../store.js";
 import { address } from "../route.js";
 import { ActionButton, ConfirmDialog, Dialog, Empty, Loaded, ViewHead } from "../ui.js";
@@ -52,12 +52,8 @@ function Facts({ list, hits, kind, onDialog }) {
   }, [list, hits, kind]);
   if (list.length === 0) return html`<${Empty} icon="memory" title=${t("memory.none")}>${t("memory.none.hint")}<//>`;
   if (shown.length === 0) return html`<p class="dim">${t("memory.nothing")}</p>`;
-  const groups = new Map();
-  for (const fact of shown.slice(0, count)) {
-    const name = hits ? t("memory.found") : `${fact.owner} · ${t(`memory.kind.${fact.kind}`)}`;
-    groups.set(name, [...(groups.get(name) ?? []), fact]);
-  }
-  return html`${[...groups].map(
+  const groups = groupBy(shown.slice(0, count), (fact) => (hits ? t("memory.found") : `${fact.owner} · ${t(`memory.kind.${fact.kind}`)}`));
+  return html`${groups.map(
     ([name, facts]) => html`<section class="group" key=${name}><h2 class="group-title">${name}</h2>
       <ul class="rows">${facts.map((fact) => html`<${FactRow} key=${fact.id} fact=${fact} onDialog=${onDialog} />`)}</ul></section>`,
   )}

@@ -84,7 +84,10 @@ function Entry({ entry }) {
       ${canDrop && html`<button type="button" class="button quiet danger-text" onClick=${() => setIsAsking(true)}><${Icon} name="trash" size=${16} />${t("queue.drop")}</button>`}
     </div>`
     }
-    ${isAsking && html`<${ConfirmDialog} title=${t("queue.drop.title")} action=${t("queue.drop")} onConfirm=${drop} onClose=${() => setIsAsking(false)}><p>${t("queue.drop.hint")}</p>
-      <//>`}
+    ${
+      isAsking &&
+      html`<${ConfirmDialog} title=${t("queue.drop.title")} action=${t("queue.drop")} onConfirm=${drop} onClose=${() => setIsAsking(false)}><p>${t("queue.drop.hint")}</p>
+      <//>`
+    }
   </li>`;
 }

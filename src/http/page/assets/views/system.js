@@ -72,9 +72,14 @@ function StatusPage({ status }) {
     <p class="health"><${Status} tone=${status.ready ? "ok" : "bad"}>${t(status.ready ? "system.ready" : "system.notReady")}<//>
       ${restart.length > 0 && html`<${Status} tone="warn">${t("system.restart", { keys: restart.join(", ") })}<//>`}</p>
     <dl class="facts">${facts.map(([label, value]) => html`<div><dt>${t(label)}</dt><dd>${value}</dd></div>`)}</dl>
-    ${failures.length > 0 && html`<section class="group"><h2 class="group-title">${t("system.failures")}</h2>
-      <ul class="rows">${failures.map((failure) => html`<li class="row"><p class="row-text">${typeof failure === "string" ? failure : JSON.stringify(failure)}</p>
-      </li>`)}</ul></section>`}`;
+    ${
+      failures.length > 0 &&
+      html`<section class="group"><h2 class="group-title">${t("system.failures")}</h2>
+      <ul class="rows">${failures.map(
+        (failure) => html`<li class="row"><p class="row-text">${typeof failure === "string" ? failure : JSON.stringify(failure)}</p>
+      </li>`,
+      )}</ul></section>`
+    }`;
 }
 
 const memoryText = ({ enabled, known }) => (enabled ? t("system.memory.value", { count: known }) : t("off"));
@@ -115,8 +120,12 @@ function Test({ path }) {
 function TestResult({ result }) {
   if (result.providers) {
     const asked = result.providers.filter((provider) => provider.answers !== null);
-    return html`<ul class="findings">${asked.map((provider) => html`<li><${Status} tone=${provider.answers ? "ok" : "bad"}>${provider.answers ? t("system.answers") : (provider.error ?? provider.call_error)}<//>
-      </li>`)}</ul>`;
+    return html`<ul class="findings">${asked.map(
+      (
+        provider,
+      ) => html`<li><${Status} tone=${provider.answers ? "ok" : "bad"}>${provider.answers ? t("system.answers") : (provider.error ?? provider.call_error)}<//>
+      </li>`,
+    )}</ul>`;
   }
   return html`<p><${Status} tone="ok">${t("system.mcp.tested", { tools: result.available, span: result.took_ms })}<//></p>`;
 }
@@ -248,8 +257,10 @@ function problemRow(problem) {
 const FINDING_TONES = { ok: "ok", warn: "warn", fail: "bad" };
 
 function Findings({ list }) {
-  return html`<ul class="findings">${list.map((finding) => html`<li><${Status} tone=${FINDING_TONES[finding.state] ?? "warn"}><strong>${finding.name}</strong>
-    <//><span>${finding.message}</span>${finding.mend && html`<small>${finding.mend}</small>`}</li>`)}</ul>`;
+  return html`<ul class="findings">${list.map(
+    (finding) => html`<li><${Status} tone=${FINDING_TONES[finding.state] ?? "warn"}><strong>${finding.name}</strong>
+    <//><span>${finding.message}</span>${finding.mend && html`<small>${finding.mend}</small>`}</li>`,
+  )}</ul>`;
 }
 
 function Doctor() {

@@ -70,8 +70,11 @@ function TurnActions({ turn }) {
           <button type="button" class="button quiet" onClick=${() => setIsAsking(true)}><${Icon} name="history" size=${16} />${t("turn.restore")}</button>`
         : reason && html`<small class="dim">${reason}</small>`
     }
-    ${isAsking && html`<${ConfirmDialog} title=${t("turn.restore")} action=${t("turn.restore")} onConfirm=${restore} onClose=${() => setIsAsking(false)}><p>${t("turn.restore.hint")}</p>
-      <//>`}`;
+    ${
+      isAsking &&
+      html`<${ConfirmDialog} title=${t("turn.restore")} action=${t("turn.restore")} onConfirm=${restore} onClose=${() => setIsAsking(false)}><p>${t("turn.restore.hint")}</p>
+      <//>`
+    }`;
 }
 
 /** What a step says in one line, and its tone. */
