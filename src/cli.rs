@@ -102,7 +102,7 @@ pub enum Command {
     /// The exit code is 0 whether or not a gateway runs, except with --ready. A script reads `gateway` in the JSON, which is "up"
     /// or "down".
     #[command(after_help = "Examples:\n  daoyou status\n  daoyou status --json | jq -r .gateway\n  \
-                            daoyou status --ready && echo ready")]
+                            daoyou status --ready")]
     Status(StatusArgs),
     /// Show the log of the gateway: from the journal, or from its file
     #[command(

@@ -127,11 +127,21 @@ fn show_journal(args: &LogsArgs, is_system: bool) -> anyhow::Result<CommandExit>
 fn show_file(args: &LogsArgs, path: &Path) -> io::Result<()> {
     let mut out = output::stdout();
     let mut file = File::open(path)?;
-    let (mut position, last) = last_lines(&mut file, args)?;
+    let (position, last) = last_lines(&mut file, args)?;
     out.write_all(last.as_bytes())?;
     out.flush()?;
+    if args.follow { follow(path, (file, position), args.level, &mut out) } else { Ok(()) }
+}
+
+/// Writes the lines that come behind a position of the file, until it cannot be read or nobody reads them.
+fn follow(
+    path: &Path,
+    (mut file, mut position): (File, u64),
+    level: Option<ShownLevel>,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let mut partial = Vec::new();
-    while args.follow {
+    loop {
         thread::sleep(PACE);
         let (known, now) = (file.metadata()?, fs::metadata(path));
         // The file was emptied, or replaced by a new one.
@@ -145,12 +155,11 @@ fn show_file(args: &LogsArgs, path: &Path) -> io::Result<()> {
         position += (&mut file).take(SEARCHED).read_to_end(&mut partial)? as u64;
         let Some(end) = partial.iter().rposition(|byte| *byte == b'\n') else { continue };
         let lines: Vec<u8> = partial.drain(..=end).collect();
-        for line in String::from_utf8_lossy(&lines).lines().filter(|line| is_shown(line, args.level)) {
+        for line in String::from_utf8_lossy(&lines).lines().filter(|line| is_shown(line, level)) {
             writeln!(out, "{line}")?;
         }
         out.flush()?;
     }
-    Ok(())
 }
 
 /// Returns the end of the file, and its last lines.

@@ -6,6 +6,7 @@ use daoyou_channels::{Finding, Severity};
 use super::edit::{ConfigEdit, SecretValue};
 use super::prompts::{Cancelled, Prompts};
 use super::{Comment, Setup, print_faults, report};
+use crate::cli::InitArgs;
 use crate::commands::output::{print_note, tr};
 use crate::gateway::{ServiceOffer, SetupTest, service_offers};
 
@@ -116,6 +117,8 @@ impl Setup<'_> {
                     ModelStep::Key
                 }
                 ModelStep::Key => {
+                    // Nothing of a refused key stays.
+                    self.edit = original.clone();
                     self.ask_key(prompts, &mut answer)?;
                     ModelStep::Model
                 }
@@ -127,7 +130,8 @@ impl Setup<'_> {
     }
 
     fn names_model(&self) -> bool {
-        self.args.provider.is_some() || self.args.model.is_some() || self.args.base_url.is_some()
+        let InitArgs { provider, api_key_env, model, base_url, .. } = self.args;
+        [provider, api_key_env, model, base_url].into_iter().any(Option::is_some)
     }
 
     /// Returns the service; `None` to go on without a model.
@@ -265,12 +269,12 @@ impl Setup<'_> {
     pub(super) async fn take_model(&mut self) -> anyhow::Result<()> {
         let before = &self.loaded.config;
         let is_set = !matches!(before.agent.model.as_str(), "" | "auto") || !before.providers.is_empty();
-        if is_set && !self.names_model() && self.args.api_key_env.is_none() {
+        if is_set && !self.names_model() {
             return Ok(());
         }
         let offers = Self::until_interrupted(&mut self.interrupt, service_offers(&self.env)).await?;
         let ready = offers.iter().find(|offer| offer.is_ready());
-        let mut answer = match (self.names_model() || self.args.api_key_env.is_some(), ready) {
+        let mut answer = match (self.names_model(), ready) {
             (true, _) => self.named_service(&offers)?,
             (false, Some(offer)) => ServiceAnswer::of(offer),
             (false, None) => {

@@ -95,7 +95,7 @@ impl Prompts {
         let prompt =
             prompt.with_formatter(&|yes| tr(if yes { "yes" } else { "no" }, if yes { "是" } else { "否" }).into());
         let wrong = tr("y or n", "请输入 y（是）或 n（否）");
-        Ok(prompt.with_parser(&yes_or_no).with_error_message(wrong).prompt().map_err(stop)?)
+        prompt.with_parser(&yes_or_no).with_error_message(wrong).prompt().map_err(stop)
     }
 }
 
