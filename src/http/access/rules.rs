@@ -69,6 +69,7 @@ mod tests {
     /// Every route behind the check, with what it allows to `chat` and to `read`: `+` all of it, `s` an own session, `t` an own turn,
     /// `o` own content, `-` nothing.
     const ROUTES: &str = "
+        GET    /api/openapi.json                - +
         GET    /api/me                          + +
         POST   /api/logout                      + +
         GET    /api/commands                    + +
