@@ -31,8 +31,18 @@ const isUnread = (session, marks) => session.updated_at > (marks[session.session
 
 export const useSessions = () => useResource("/api/sessions", ["sessions"]);
 
+/** Chats that the gateway itself begins. */
+const OWN_CHATS = { "page:notices": "sessions.notices", "page:jobs": "sessions.jobs" };
+
 /** Returns what a session is called: its title, what was said last, or its key. */
-export const titleOf = (session) => jobTitle(session.title) || session.title || plain(session.preview ?? "") || session.session;
+export function titleOf(session) {
+  const title = jobTitle(session.title) ?? session.title;
+  const isNamed = title && title === session.title;
+  if (!isNamed && session.session in OWN_CHATS) return t(OWN_CHATS[session.session]);
+  return title || plain(session.preview ?? "") || session.session;
+}
+
+export const channelOf = (session) => session.channel ?? session.session.split(":")[0];
 
 /** The name of the job whose message began a chat. */
 const jobTitle = (title) => /^\[The scheduled job "([^"]+)"/.exec(title ?? "")?.[1];
@@ -43,7 +53,6 @@ const plain = (text) =>
     .replace(/[*_`#>|~]+|\[([^\]]*)\]\([^)]*\)/g, "$1")
     .replace(/\s+/g, " ")
     .trim();
-export const channelOf = (session) => session.channel ?? session.session.split(":")[0];
 
 export function SessionList({ current }) {
   const sessions = useSessions();
