@@ -91,7 +91,8 @@ fn routes_in_code() -> BTreeMap<String, CodeRoute> {
             let (path, handlers) = match arguments.trim().strip_prefix('"') {
                 Some(rest) => rest.split_once('"').unwrap(),
                 // A webhook's own path.
-                None => arguments.split_once(',').unwrap(),
+                None if arguments.starts_with('&') => arguments.split_once(',').unwrap(),
+                None => continue,
             };
             let path = path.trim().replace("&format!(\"{path}", "/webhook/{name}").replace("{{id}}\")", "{id}");
             let path = path.replace("&path", "/webhook/{name}").replace("{*", "{");
