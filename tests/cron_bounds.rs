@@ -36,7 +36,8 @@ async fn a_reminder_without_a_reader_is_refused() {
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "I will tell you");
     let asked = model.requests_about("remind me");
     let told = asked[1]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
-    for words in ["webhook:in has no callback_url", "set channels.webhook.in.callback_url", "cli, webhook:heard"] {
+    for words in ["webhook:in has no callback_url", "set channels.webhook.in.callback_url", "cli, page, webhook:heard"]
+    {
         assert!(told.contains(words), "{told}");
     }
     let posts = sink.wait_posts(1).await;

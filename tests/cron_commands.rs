@@ -116,7 +116,7 @@ async fn wrong_lines(gateway: &Gateway) {
         ("add --every soon --message x", "is not a duration"),
         ("add --every 2h --message x --jitter soon", "is not a duration"),
         ("add --cron @daily --tz Mars/Base --message x", "no known time zone"),
-        ("add --every 2h --message x --channel emial --chat a", "there are cli, webhook:in"),
+        ("add --every 2h --message x --channel emial --chat a", "there are cli, page, webhook:in"),
         ("add --every 2h --message x --channel webhook:in", "needs a chat"),
         ("import nothing.json", "nothing.json cannot be opened"),
     ] {

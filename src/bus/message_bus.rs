@@ -242,7 +242,7 @@ impl MessageBus {
             return Some(notices);
         }
         let (channel, chat_id) = PAGE_NOTICES.map(str::to_owned).into();
-        is_open(&self.pages).then(|| NoticeSettings { on_terminals: false, channel, chat_id, ..notices })
+        is_open(&self.pages).then_some(NoticeSettings { on_terminals: false, channel, chat_id, ..notices })
     }
 
     /// Returns how long running turns may continue when the gateway stops.

@@ -51,7 +51,7 @@ fn open_in_browser(url: &str) -> bool {
         command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
-    OPENERS.iter().any(|program| open(&program))
+    OPENERS.iter().any(open)
 }
 
 /// Runs `daoyou tokens`.

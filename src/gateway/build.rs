@@ -9,7 +9,6 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use daoyou_channels::api;
 use daoyou_channels::cli::{CliChannel, Language, NameDirectory, TerminalSetup};
-use daoyou_channels::outgoing::OutgoingFiles;
 use daoyou_channels::trust::TrustLists;
 use daoyou_channels::{ChannelContext, Inbox, SessionKey};
 use jiff::Timestamp;
@@ -133,14 +132,10 @@ impl Gateway {
         let cron = (!is_alone).then(|| CronService::new(bus.clone(), cron_settings, fixed.jobs.cron_handle()));
         let stop_serving = CancellationToken::new();
         let port = listening.as_ref().map_or(0, |listening| listening.address().port());
-        let page = PageHub::new(bus.events().clone(), bus.store().clone(), commits, stop_serving.clone());
-        let pages = Arc::downgrade(&page);
-        bus.watch_pages(move || pages.upgrade().is_some_and(|pages| pages.is_open()));
-        let outgoing = OutgoingFiles::of_home(home.dir());
         let state = Arc::new(AppState {
+            page: page_hub(&bus, commits, stop_serving.clone()),
+            folders: Arc::new(FileFolders::new(fixed.workspace.clone(), home.dir())),
             auth: Authenticator::new(config.gateway.token.clone(), home, bus.store().clone(), port),
-            page,
-            folders: Arc::new(FileFolders { workspace: fixed.workspace.clone(), outgoing }),
             address: listening.as_ref().map(|listening| page_address(config, listening.address())),
             started: Timestamp::now(),
             inbox: BusInbox(bus.clone()),
@@ -186,6 +181,14 @@ impl Gateway {
     pub fn inbox(&self) -> Arc<dyn Inbox> {
         Arc::new(BusInbox(self.bus.clone()))
     }
+}
+
+/// Builds the events of pages. An open page shows notices if no terminal does.
+fn page_hub(bus: &MessageBus, commits: Arc<Notify>, stopping: CancellationToken) -> Arc<PageHub> {
+    let page = PageHub::new(bus.events().clone(), bus.store().clone(), commits, stopping);
+    let pages = Arc::downgrade(&page);
+    bus.watch_pages(move || pages.upgrade().is_some_and(|pages| pages.is_open()));
+    page
 }
 
 /// Builds the channel of terminals: that of this process, if it has one, and those that attach later.

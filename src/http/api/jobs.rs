@@ -103,7 +103,7 @@ fn job_in_words(
     let said = ordered.unwrap_or(words);
     let (when, note) = offline::split_reminder(said, language_of(said)).map_err(|misread| match misread {
         Some(misread) => format!("the time is not understood as a whole: {misread}"),
-        None => format!("no time is understood in {:.200?}; write it as \"every Monday at 9: the news\"", words),
+        None => format!("no time is understood in {words:.200?}; write it as \"every Monday at 9: the news\""),
     })?;
     let zone = context.zone_of(given.get("tz").and_then(Value::as_str)).map_err(|error| error.to_string())?;
     let due = when.due(Some(now.to_zoned(zone.clone()).datetime())).ok_or("there is no such date")?;
