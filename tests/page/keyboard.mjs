@@ -97,6 +97,15 @@ await story(async ({ page }) => {
   await press("Escape");
   assert.equal(await page.getByRole("button", { name: "Session menu" }).evaluate((button) => button === document.activeElement), true);
 
+  // The list can be hidden, which is kept.
+  await page.getByRole("button", { name: "Sessions" }).press("Enter");
+  await page.locator("a.session").first().waitFor({ state: "hidden" });
+  await page.reload();
+  await page.locator("#composer").waitFor();
+  assert.equal(await page.locator("a.session").first().isVisible(), false);
+  await page.getByRole("button", { name: "Sessions" }).press("Enter");
+  await page.locator("a.session").first().waitFor();
+
   // Esc stops a turn.
   await say(page, "slow");
   await waitText(page, "Paragraph 1.");

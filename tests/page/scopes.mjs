@@ -34,6 +34,10 @@ await story(async ({ page, open }) => {
     await visit(reader, view);
     assert.equal(await reader.locator("main .error-note").count(), 0, view);
     const buttons = await reader.locator("main button").allInnerTexts();
-    assert.deepEqual(buttons.filter((text) => /Add|Run|Pause|Edit|Forget|Drop|Test|Retry/.test(text)), [], view);
+    assert.deepEqual(
+      buttons.filter((text) => /Add|Run|Pause|Edit|Forget|Drop|Test|Retry/.test(text)),
+      [],
+      view,
+    );
   }
 });

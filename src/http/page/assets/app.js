@@ -10,6 +10,7 @@ import { Palette, ShortcutsDialog } from "./palette.js";
 import { SettingsMenu } from "./settings.js";
 import { t, useLanguage } from "./i18n.js";
 import { ChatView } from "./chat/view.js";
+import { listState } from "./chat/sessions.js";
 import { forgetConversations } from "./chat/conversations.js";
 import { Login } from "./views/login.js";
 import { JobsView } from "./views/jobs.js";
@@ -60,6 +61,7 @@ async function learnWho() {
 function Shell() {
   const route = useRoute();
   const [overlay, setOverlay] = useState(null);
+  const isHidden = useStore(listState, (state) => state.isHidden);
   useEffect(follow, []);
   useEffect(() => listenForShortcuts(setOverlay), []);
   useEffect(() => {
@@ -71,7 +73,7 @@ function Shell() {
   return html`
     <a class="skip" href="#main" onClick=${skipToMain}>${t("skip")}</a>
     <${ConnectionBar} />
-    <div class=${`shell ${route.view === "chat" ? "with-list" : ""}`}>
+    <div class=${`shell ${route.view === "chat" ? "with-list" : ""} ${isHidden ? "list-hidden" : ""}`}>
       <${Rail} current=${route.view} onPalette=${() => setOverlay("palette")} onShortcuts=${() => setOverlay("shortcuts")} />
       <main id="main" tabindex="-1"><${View} id=${route.id} more=${route.more} /></main>
     </div>

@@ -14,7 +14,7 @@ const EVENT_LIMIT = 8_000_000;
  * @param {(event: GatewayEvent) => void} emit
  * @returns {(text: string) => void} takes the next piece of the stream
  */
-export function eventParser(emit) {
+function eventParser(emit) {
   let rest = "";
   let [id, kind, data] = ["", "message", []];
   const line = (text) => {

@@ -147,7 +147,7 @@ function inline(token) {
 }
 
 /** Returns an address that may be followed, or null. */
-export function safeAddress(href) {
+function safeAddress(href) {
   let url;
   try {
     url = new URL(entities(href));

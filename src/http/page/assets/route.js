@@ -6,7 +6,7 @@ import { useEffect, useState } from "./lib.js";
 export const VIEWS = ["chat", "jobs", "memory", "queue", "cost", "system"];
 
 /** @returns {{view: string, id: string | null, more: string | null}} */
-export function currentRoute() {
+function currentRoute() {
   const [view = "", id, more] = location.hash.replace(/^#\/?/, "").split("/").map(decode);
   return { view: view || "chat", id: id || null, more: more || null };
 }

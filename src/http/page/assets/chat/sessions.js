@@ -54,6 +54,18 @@ const plain = (text) =>
     .replace(/\s+/g, " ")
     .trim();
 
+/** Whether the list is hidden on wide windows. On narrow ones it is a drawer. */
+export const listState = createKeptStore("daoyou.list", { isHidden: false });
+const isNarrow = () => matchMedia("(max-width: 767px)").matches;
+
+/** Opens the drawer, or hides or shows the list. */
+export function ListButton() {
+  const { isHidden } = useStore(listState);
+  const isOpen = useStore(app, (state) => state.sidebar);
+  const toggle = () => (isNarrow() ? app.set({ sidebar: true }) : listState.set({ isHidden: !isHidden }));
+  return html`<${IconButton} icon="menu" label=${t("sessions")} aria-expanded=${isNarrow() ? isOpen : !isHidden} onClick=${toggle} />`;
+}
+
 export function SessionList({ current }) {
   const sessions = useSessions();
   const isOpen = useStore(app, (state) => state.sidebar);

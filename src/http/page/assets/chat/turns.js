@@ -32,7 +32,7 @@ const ERROR_ADVICE = "\n\n[Please analyze the error above and try a different ap
 const JOB_NOTE = /^\[The scheduled job "(.+)" \(id (\w+)\)/;
 
 /** Returns the job that sent a message, if this is the note before it. */
-export function jobOfNote(text) {
+function jobOfNote(text) {
   const [, name, id] = JOB_NOTE.exec(text) ?? [];
   return id ? { id, name } : null;
 }

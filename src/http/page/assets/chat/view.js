@@ -9,7 +9,7 @@ import { Icon } from "../icons.js";
 import { t } from "../i18n.js";
 import { Composer, setDraft } from "./composer.js";
 import { AgentPicker, choices, choose } from "./picker.js";
-import { SessionList, SessionMenu, markSeen, titleOf, useSessions } from "./sessions.js";
+import { ListButton, SessionList, SessionMenu, markSeen, titleOf, useSessions } from "./sessions.js";
 import { SummaryMark, TurnView } from "./message.js";
 import { conversation, load, send, sendAgain, stop, takeBack } from "./conversations.js";
 import { isOpen } from "./turns.js";
@@ -82,7 +82,7 @@ function ConversationPane({ id }) {
   const title = entry ? titleOf(entry) : t("chat.new");
   return html`<section class="conversation" aria-label=${t("chat")}>
     <header class="chat-head">
-      <${IconButton} class="only-narrow" icon="menu" label=${t("sessions")} aria-expanded=${false} onClick=${() => app.set({ sidebar: true })} />
+      <${ListButton} />
       <h1 title=${id ?? ""}>${title}</h1>
       ${may("change") && html`<${AgentPicker} choice=${choice} onChoose=${(next) => choose(id, next)} session=${state.session ?? entry} agents=${agents.data?.agents ?? []} />`}
       <${IconButton} class="only-narrow" icon="plus" label=${t("chat.new")} onClick=${() => navigate("chat")} />

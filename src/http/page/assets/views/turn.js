@@ -19,7 +19,7 @@ export function TurnView({ id }) {
  * The steps with their times, in milliseconds. A step is stored when it ends, so its start is its end less what it took.
  * @returns {{steps: {kind: string, start: number, end: number, body: any, seq: number, at: string}[], start: number, end: number}}
  */
-export function timesOf(turn) {
+function timesOf(turn) {
   const received = turn.messages.map((message) => new Date(message.received_at).getTime());
   const steps = turn.steps.map(({ seq, kind, at, body }) => {
     const end = new Date(at).getTime();
