@@ -77,6 +77,28 @@ pub struct Gateway {
     pub(super) only_session: Option<SessionKey>,
 }
 
+/// Says how to connect a model if none is set up.
+async fn warn_without_model(config: &Config, runtime: &Arc<Live<Runtime>>) {
+    if names_no_model(config) && models_are_missing(runtime).await {
+        tracing::warn!("no model is set up, so the built-in responder answers: connect one with `daoyou init`");
+    }
+}
+
+/// Returns the lists of trusted senders, which follow a reload.
+fn trust_lists(runtime: &Arc<Live<Runtime>>) -> TrustLists {
+    let runtime = runtime.clone();
+    TrustLists::following(move || runtime.get().trust.clone())
+}
+
+fn channel_context(bus: &Arc<MessageBus>) -> ChannelContext {
+    ChannelContext {
+        inbox: Arc::new(BusInbox(bus.clone())),
+        events: bus.events().clone(),
+        shutdown: CancellationToken::new(),
+        started: Arc::new(|| {}),
+    }
+}
+
 impl Gateway {
     /// Builds all parts; nothing runs yet. `lock` is the lock of `home`.
     ///
@@ -103,22 +125,12 @@ impl Gateway {
             build_agent(&home, loaded, workspace, models, options.only_session.clone()).await?;
 
         let (directory, cli) = terminals(options.terminal, &bus, &runtime, &fixed.workspace).await?;
-        if !is_alone && names_no_model(config) && models_are_missing(&runtime).await {
-            tracing::warn!("no model is set up, so the built-in responder answers: connect one with `daoyou init`");
+        if !is_alone {
+            warn_without_model(config, &runtime).await;
         }
-        let trust = {
-            let runtime = runtime.clone();
-            TrustLists::following(move || runtime.get().trust.clone())
-        };
-        let api = ApiAccess { runtime: runtime.clone(), inbox: BusInbox(bus.clone()) };
-        let api = (!is_alone).then_some(api);
-        let Channels { running, disabled } = channels::build(config, &home, cli.clone(), &trust, api)?;
-        let context = ChannelContext {
-            inbox: Arc::new(BusInbox(bus.clone())),
-            events: bus.events().clone(),
-            shutdown: CancellationToken::new(),
-            started: Arc::new(|| {}),
-        };
+        let api = (!is_alone).then(|| ApiAccess { runtime: runtime.clone(), inbox: BusInbox(bus.clone()) });
+        let Channels { running, disabled } = channels::build(config, &home, cli.clone(), &trust_lists(&runtime), api)?;
+        let context = channel_context(&bus);
         let health = Arc::new(ChannelHealth::default());
         let parts = inspect::RunningParts {
             bus: bus.clone(),

@@ -19,6 +19,7 @@ mod service_manager;
 mod settings;
 mod setup;
 mod skills;
+mod telemetry_exports;
 mod trash;
 mod upkeep;
 mod watchdog;

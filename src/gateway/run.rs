@@ -2,12 +2,10 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use daoyou_channels::cli::TerminalExit;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::build::Gateway;
@@ -16,14 +14,14 @@ use super::periodic::PeriodicWork;
 use super::reload::Reloader;
 use super::service_manager;
 use super::settings::PRIVATE;
+use super::telemetry_exports::TelemetryExports;
 use super::upkeep::Upkeep;
 use super::watchdog::{Watchdog, WatchedParts};
 use crate::bus::MessageBus;
 use crate::cron::heartbeat::Heartbeat;
 use crate::cron::{self, CronService};
 use crate::guard;
-use crate::http::{self, AppState};
-use crate::telemetry::{self, OtelConfig, OtlpClient};
+use crate::http;
 use crate::tools;
 
 /// The time for sending due replies after the last turn has ended; at most `gateway.drain_timeout`.
@@ -34,9 +32,6 @@ const HTTP_LIMIT: Duration = Duration::from_secs(2);
 
 /// The time for MCP servers to end by themselves.
 const MCP_END_LIMIT: Duration = Duration::from_secs(3);
-
-/// The time for the last telemetry.
-const TELEMETRY_LIMIT: Duration = Duration::from_secs(5);
 
 /// The time that a step of the stop may take beyond its limit before the service manager kills the process.
 const GRACE: Duration = Duration::from_secs(15);
@@ -65,11 +60,7 @@ impl Gateway {
         let reload = self.reload.take();
         let processes = self.fixed.processes.clone();
         let is_daemon = reload.is_some();
-        if is_daemon {
-            warn_of_root();
-            service_manager::status("recovering the state of the last run");
-        }
-        self.begin().await?;
+        self.begin(is_daemon).await?;
         let served = self.server.as_ref().and_then(|server| server.address().ok());
         let server = self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
         tokio::spawn(self.periodic(is_daemon)?.run(self.context.shutdown.clone()));
@@ -80,12 +71,8 @@ impl Gateway {
         let (flush, receiving) = (CancellationToken::new(), self.context.shutdown.clone());
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
         let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
-        let end_telemetry = CancellationToken::new();
-        let telemetry = if is_daemon {
-            start_telemetry(&self.loaded.config.otel, &self.state, &end_telemetry)?
-        } else {
-            Vec::new()
-        };
+        let telemetry = is_daemon.then(|| TelemetryExports::start(&self.loaded.config.otel, &self.state));
+        let telemetry = telemetry.transpose()?.unwrap_or_default();
         let memory_workers = MemoryWorkers::start(&self.runtime, self.only_session.take(), &receiving);
         let runtime = self.runtime.clone();
         let reloader = Box::new(Reloader {
@@ -127,7 +114,7 @@ impl Gateway {
         stop_turns.cancel();
         log_join_error("the agent loop", agent.await);
         log_join_error("the cron service", jobs.await);
-        end_telemetry.cancel();
+        telemetry.stop();
         self.bus.release_waiters();
         report("ending the background processes", processes.stop_limit());
         processes.stop().await;
@@ -144,12 +131,7 @@ impl Gateway {
         if let Some(server) = server {
             log_join_error("the HTTP server", server.await);
         }
-        for exporter in telemetry {
-            match tokio::time::timeout(TELEMETRY_LIMIT, exporter).await {
-                Ok(result) => log_join_error("telemetry", result),
-                Err(_) => tracing::warn!("the last telemetry could not be sent in time"),
-            }
-        }
+        telemetry.end().await;
         drop(watchdog);
         close(&self.bus, memory_workers, is_daemon).await;
         Ok(())
@@ -157,7 +139,11 @@ impl Gateway {
 
     /// Recovers the state of the last run, and serves the control socket. After an error nothing of this gateway keeps running,
     /// so this process may start another one.
-    async fn begin(&mut self) -> anyhow::Result<()> {
+    async fn begin(&mut self, is_daemon: bool) -> anyhow::Result<()> {
+        if is_daemon {
+            warn_of_root();
+            service_manager::status("recovering the state of the last run");
+        }
         let begun = async {
             self.recover().await?;
             self.serve_control().await
@@ -201,33 +187,6 @@ impl Gateway {
             .map(drop)
             .with_context(|| format!("the control socket {} cannot be made", socket.display()))
     }
-}
-
-/// Starts what sends telemetry until `shutdown`.
-fn start_telemetry(
-    config: &OtelConfig,
-    state: &Arc<AppState>,
-    shutdown: &CancellationToken,
-) -> anyhow::Result<Vec<JoinHandle<()>>> {
-    let client = OtlpClient::new(config).context("[otel]: the client of the collector cannot be made")?;
-    let Some(client) = client else { return Ok(Vec::new()) };
-    let mut exporters = Vec::new();
-    if let Some(ended) = state.bus.watch_turn_ends().filter(|_| config.traces) {
-        let store = state.bus.store().clone();
-        exporters.push(tokio::spawn(telemetry::export_traces(client.clone(), store, ended, shutdown.clone())));
-    }
-    if config.metrics {
-        let (state, interval) = (state.clone(), config.interval.0);
-        let scrape = move || {
-            let state = state.clone();
-            async move {
-                let page = http::scrape(&state).await;
-                page.inspect_err(|error| tracing::warn!(%error, "the metrics could not be read")).ok()
-            }
-        };
-        exporters.push(tokio::spawn(telemetry::export_metrics(client, interval, shutdown.clone(), scrape)));
-    }
-    Ok(exporters)
 }
 
 async fn fire_jobs(cron: Option<CronService>, shutdown: CancellationToken) {

@@ -17,6 +17,8 @@ use crate::text::{one_line, truncate};
 const LIMIT: Duration = Duration::from_secs(10);
 /// The longest text of an answer that is shown, in characters.
 const MAX_SHOWN: usize = 200;
+/// The most that is read of the answer to a request that was not taken, in bytes.
+const MAX_ANSWER: usize = 4_096;
 /// The longest wait that a collector may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
@@ -111,10 +113,21 @@ impl OtlpClient {
         );
         let asked = response.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
         let asked = Duration::from_secs(asked.unwrap_or(0)).min(LONGEST_WAIT);
-        let told = response.text().await.unwrap_or_default();
+        let told = beginning(response).await;
         let reason = format!("{url} answered {status}: {}", truncate(&one_line(&told), MAX_SHOWN));
         Err(OtlpError { reason, retry_after: may_pass.then_some(asked) })
     }
+}
+
+/// Returns the beginning of an answer.
+async fn beginning(mut response: reqwest::Response) -> String {
+    let mut told = Vec::new();
+    while told.len() < MAX_ANSWER
+        && let Ok(Some(part)) = response.chunk().await
+    {
+        told.extend_from_slice(&part[..part.len().min(MAX_ANSWER)]);
+    }
+    String::from_utf8_lossy(&told).into_owned()
 }
 
 pub(super) fn text(key: &str, value: impl Into<String>) -> KeyValue {

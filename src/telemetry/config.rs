@@ -9,6 +9,8 @@ use reqwest::header::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::guard::mask_url;
+
 /// `[otel]`: OpenTelemetry by OTLP over HTTP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -46,10 +48,14 @@ impl OtelConfig {
         let mut found = Vec::new();
         if !self.endpoint.is_empty() {
             let url = Url::parse(&self.endpoint).ok();
-            let is_usable = |url: &Url| matches!(url.scheme(), "http" | "https") && url.query().is_none();
+            let is_usable = |url: &Url| {
+                let is_bare = url.query().is_none() && url.fragment().is_none();
+                matches!(url.scheme(), "http" | "https") && is_bare && url.username().is_empty() && url.password().is_none()
+            };
             if url.as_ref().is_none_or(|url| !is_usable(url)) {
-                let wrong = format!("{:?} is no address of a collector", self.endpoint);
-                found.push(("endpoint".to_owned(), wrong, "an address such as \"http://127.0.0.1:4318\""));
+                let wrong = format!("{:?} is no address of a collector", mask_url(&self.endpoint));
+                let allowed = "an address such as \"http://127.0.0.1:4318\"; keys and passwords go into otel.headers";
+                found.push(("endpoint".to_owned(), wrong, allowed));
             }
         }
         for (name, value) in &self.headers {

@@ -16,10 +16,13 @@ use crate::bus::TurnEndNotice;
 use crate::llm::ChatResponse;
 use crate::store::turn_steps::TurnStepRow;
 use crate::store::{Connection, StoreError, inbox, spawns, turn_steps};
+use crate::text::truncate;
 use crate::turn::progress::StepBody;
 
 /// The most ancestors of a sub-agent that are looked up.
 const MAX_DEPTH: usize = 16;
+/// The longest name of a tool, in characters.
+const MAX_NAME: usize = 64;
 /// The agent that answers where no other is chosen.
 const DEFAULT_AGENT: &str = "assistant";
 
@@ -126,11 +129,12 @@ impl TraceTotals {
             StepBody::ToolResult { call_id, name, result, .. } => {
                 let mut attributes = vec![
                     text("gen_ai.operation.name", "execute_tool"),
-                    text("gen_ai.tool.name", name.as_str()),
+                    // A model may call a tool that does not exist.
+                    text("gen_ai.tool.name", truncate(name, MAX_NAME)),
                     text("gen_ai.tool.call.id", call_id.as_str()),
                 ];
                 attributes.extend((!result.success).then(|| text("error.type", "tool_error")));
-                (format!("execute_tool {name}"), SpanKind::Internal, result.duration_ms, attributes, !result.success)
+                (format!("execute_tool {}", truncate(name, MAX_NAME)), SpanKind::Internal, result.duration_ms, attributes, !result.success)
             }
             StepBody::ToolStarted { .. } | StepBody::Note { .. } | StepBody::Waiting { .. } | StepBody::Retried => {
                 return None;

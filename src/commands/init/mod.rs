@@ -66,6 +66,9 @@ pub async fn run(args: &InitArgs, globals: &Globals) -> anyhow::Result<CommandEx
     }
 }
 
+/// How long a running gateway may take to answer.
+const HEALTH_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
+
 const NO_TERMINAL: &str = "daoyou: init asks questions, and there is no terminal: use --yes, which takes a key from the environment or \
      a local Ollama, or names them: --provider openai --api-key-env OPENAI_API_KEY --model MODEL";
 
@@ -250,7 +253,8 @@ impl Setup<'_> {
             return;
         }
         let runs = match ControlClient::new(&self.home.socket()) {
-            Ok(client) => client.get("/healthz").await.is_ok(),
+            // One that does not answer holds the home nevertheless.
+            Ok(client) => !matches!(tokio::time::timeout(HEALTH_LIMIT, client.get("/healthz")).await, Ok(Err(_))),
             Err(_) => false,
         };
         if runs {
