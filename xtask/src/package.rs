@@ -13,7 +13,7 @@ const SHELLS: [(&str, &str); 3] = [("bash", "daoyou"), ("zsh", "_daoyou"), ("fis
 /// Files of the repository that go along.
 const ALONG: [&str; 5] = ["README.md", "README.zh-CN.md", "LICENSE-MIT", "LICENSE-APACHE", "config.example.toml"];
 
-/// Builds the packages into `target/package`; for another target, e.g. a static one, with its name.
+/// Builds the packages into `target/package`; for another target, with its name.
 pub fn package(target: Option<&str>) -> Result<()> {
     let root = super::root();
     let folder = root.join("target/package");
