@@ -125,7 +125,8 @@ pub fn preview(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timest
     Ok(Job { row, body: new.body.clone() })
 }
 
-/// Replaces a job by another that keeps its id, its runs, and its name if the other has none. A disabled job stays disabled.
+/// Replaces a job by another that keeps its id, its runs, its maker, who it runs for in the same chat, and its name if the other has
+/// none: an edit of the owner makes nobody else's words the owner's. A disabled job stays disabled.
 ///
 /// # Errors
 /// As [`find`] and [`preview`].
@@ -144,7 +145,14 @@ pub fn replace(
     moments.check_jitter(now).map_err(JobError::Invalid)?;
     let next = next_slot(&moments, now)?.as_millisecond();
     let name = if new.name.is_empty() || new.name == row.name { row.name.clone() } else { free_name(connection, new)? };
-    let body = serde_json::to_string(&new.body).map_err(StoreError::from)?;
+    let mut body = new.body.clone();
+    if let Ok(old) = serde_json::from_str::<JobBody>(&row.body) {
+        body.maker = old.maker;
+        if (&old.target.channel, &old.target.chat_id) == (&body.target.channel, &body.target.chat_id) {
+            body.target = old.target;
+        }
+    }
+    let body = serde_json::to_string(&body).map_err(StoreError::from)?;
     jobs::update(connection, &row.id, &name, &body, row.enabled.then_some(next))?;
     find(connection, &JobScope::All, &row.id)
 }

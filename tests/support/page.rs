@@ -44,12 +44,12 @@ impl PageClient {
 
     pub async fn post_login(&self, token: &str) -> Response {
         let request = self.http.post(format!("{}/api/login", self.base)).json(&json!({ "token": token }));
-        request.send().await.unwrap()
+        request.send().await.expect("an answer of the gateway")
     }
 
     /// Takes the cookie that an answer sets.
     pub fn take_cookie(&mut self, answer: &Response) {
-        let set = answer.headers()["set-cookie"].to_str().unwrap();
+        let set = answer.headers()["set-cookie"].to_str().expect("an answer of the gateway");
         self.cookie = set.split(';').next().map(str::to_owned);
     }
 
@@ -69,15 +69,15 @@ impl PageClient {
     }
 
     pub async fn get(&self, path: &str) -> Value {
-        let answer = self.request(Method::GET, path).send().await.unwrap();
-        let (status, body) = (answer.status(), answer.text().await.unwrap());
+        let answer = self.request(Method::GET, path).send().await.expect("an answer of the gateway");
+        let (status, body) = (answer.status(), answer.text().await.expect("an answer of the gateway"));
         assert!(status.is_success(), "{path}: {status} {body}");
-        serde_json::from_str(&body).unwrap()
+        serde_json::from_str(&body).expect("an answer of the gateway")
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> Value {
-        let answer = self.request(Method::POST, path).json(body).send().await.unwrap();
-        let (status, body) = (answer.status(), answer.text().await.unwrap());
+        let answer = self.request(Method::POST, path).json(body).send().await.expect("an answer of the gateway");
+        let (status, body) = (answer.status(), answer.text().await.expect("an answer of the gateway"));
         assert!(status.is_success(), "{path}: {status} {body}");
         serde_json::from_str(&body).unwrap_or(Value::Null)
     }
@@ -88,7 +88,7 @@ impl PageClient {
         if let Some(session) = session {
             body["session"] = json!(session);
         }
-        self.post("/api/chat", &body).await["session"].as_str().unwrap().to_owned()
+        self.post("/api/chat", &body).await["session"].as_str().expect("an answer of the gateway").to_owned()
     }
 
     /// Opens the stream of events. `after` is the id of the last event that was seen.
@@ -97,7 +97,7 @@ impl PageClient {
         if let Some(after) = after {
             request = request.header("last-event-id", after);
         }
-        let response = request.send().await.unwrap();
+        let response = request.send().await.expect("an answer of the gateway");
         assert_eq!(response.status(), 200);
         EventStream { response, text: String::new() }
     }
@@ -116,11 +116,11 @@ impl EventStream {
                 return Some(ServerEvent {
                     kind: field("event:").unwrap_or_default(),
                     id: field("id:").unwrap_or_default(),
-                    data: serde_json::from_str(&data).unwrap(),
+                    data: serde_json::from_str(&data).expect("an answer of the gateway"),
                 });
             }
             let chunk = deadline("an event", self.response.chunk()).await.ok().flatten()?;
-            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+            self.text.push_str(std::str::from_utf8(&chunk).expect("an answer of the gateway"));
         }
     }
 
