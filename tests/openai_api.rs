@@ -313,6 +313,7 @@ async fn a_client_that_leaves_loses_the_stream_and_a_repeated_request_is_one_mes
     gate.release(1);
     until("the end of the turn", async || (waiting(&gateway).await == 0).then_some(())).await;
     assert_eq!(text(request(&gateway, &say("first"), "a")).await, "first done");
+    assert_eq!(send(request(&gateway, &say("other"), "a")).await.status(), 422, "the key is that of another request");
     // A request in the middle of which the gateway dies.
     let lost = tokio::spawn(request(&gateway, &say("second"), "b").send());
     gate.wait_arrived(2).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 
-use super::gateway::{ApiGateway, NAME, REQUEST_NOTE};
+use super::gateway::{ApiGateway, BODY_NOTE, NAME, REQUEST_NOTE};
 use super::routes;
 use crate::attachment_folder::AttachmentFolder;
 use crate::backoff::RetryTable;
@@ -78,7 +78,8 @@ impl Channel for ApiChannel {
     }
 
     fn note_ages(&self) -> &[(&'static str, Duration)] {
-        const { &[(REQUEST_NOTE, Duration::from_secs(24 * 60 * 60))] }
+        const AGE: Duration = Duration::from_secs(24 * 60 * 60);
+        &[(REQUEST_NOTE, AGE), (BODY_NOTE, AGE)]
     }
 }
 

@@ -10,6 +10,8 @@ use crate::message::TurnSettings;
 pub const NAME: &str = "api";
 /// The kind of the notes by which a repeated request is recognized.
 pub(super) const REQUEST_NOTE: &str = "request";
+/// The kind of the notes with the hash of the body that came with an `Idempotency-Key`.
+pub(super) const BODY_NOTE: &str = "body";
 /// What the API asks of the gateway.
 #[async_trait]
 pub trait ApiGateway: Send + Sync {

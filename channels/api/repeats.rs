@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::gateway::{NAME, REQUEST_NOTE};
+use super::gateway::{BODY_NOTE, NAME, REQUEST_NOTE};
 use crate::http_error::HttpError;
 use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Inbox, Note};
@@ -26,6 +27,8 @@ pub(super) struct RequestIdentity {
     /// The sender's id of the message; `None` if each request is a new one.
     pub external_id: Option<String>,
     pub note: Option<Note>,
+    /// The body that came with an `Idempotency-Key`.
+    body_note: Option<Note>,
 }
 
 impl RequestIdentity {
@@ -37,7 +40,7 @@ impl RequestIdentity {
         if let Some(key) = headers.get("idempotency-key") {
             let key = key.to_str().ok().map(str::trim).filter(|key| !key.is_empty() && key.len() <= MAX_KEY);
             let wrong = || HttpError::bad_request(format!("Idempotency-Key has to be a text of 1 to {MAX_KEY} bytes"));
-            return Ok(Self { external_id: Some(key.ok_or_else(wrong)?.to_owned()), note: None });
+            return Self::of_key(inbox, key.ok_or_else(wrong)?, session, body).await;
         }
         let Some(count) = headers.get(RETRY_COUNT) else { return Ok(Self::default()) };
         let mut digest = Sha256::new();
@@ -49,7 +52,38 @@ impl RequestIdentity {
         let first = first.map(|note| note.value).filter(|id| !id.is_empty());
         let value = first.unwrap_or_else(|| new_id().to_string());
         let note = Note { channel: NAME.to_owned(), kind: REQUEST_NOTE, key, value: value.clone() };
-        Ok(Self { external_id: Some(value), note: Some(note) })
+        Ok(Self { external_id: Some(value), note: Some(note), body_note: None })
+    }
+}
+
+impl RequestIdentity {
+    /// Returns the identity of a request with an `Idempotency-Key`, which holds within one session.
+    async fn of_key(inbox: &dyn Inbox, key: &str, session: &str, body: &str) -> Result<Self, HttpError> {
+        let digest = |parts: &[&str]| {
+            let mut digest = Sha256::new();
+            for part in parts {
+                digest.update(part);
+                digest.update([0]);
+            }
+            hex(&digest.finalize())
+        };
+        let mut asked: Value = serde_json::from_str(body).unwrap_or_default();
+        if let Some(asked) = asked.as_object_mut() {
+            // How it is answered is not what is asked.
+            asked.retain(|field, _| !matches!(field.as_str(), "stream" | "stream_options"));
+        }
+        let (id, body) = (format!("key-{}", digest(&[session, key])), digest(&[&asked.to_string()]));
+        if inbox.note(NAME, BODY_NOTE, &id).await?.is_some_and(|known| known.value != body) {
+            let message = "this Idempotency-Key came with another body before; a new request needs a new key";
+            return Err(HttpError::unprocessable(message));
+        }
+        let body_note = Note { channel: NAME.to_owned(), kind: BODY_NOTE, key: id.clone(), value: body };
+        Ok(Self { external_id: Some(id), note: None, body_note: Some(body_note) })
+    }
+
+    /// Returns what is stored with the message.
+    pub fn notes(&self) -> Vec<Note> {
+        self.note.iter().chain(&self.body_note).cloned().collect()
     }
 }
 

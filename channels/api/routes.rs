@@ -169,9 +169,8 @@ impl ApiState {
         let (id, session) = match known {
             Some(known) => (known.id, known.session),
             None => {
-                let message = self.message(request, settings, named, identity.external_id).await?;
-                let extras =
-                    AcceptExtras { notes: identity.note.clone().into_iter().collect(), ..AcceptExtras::default() };
+                let message = self.message(request, settings, named, identity.external_id.clone()).await?;
+                let extras = AcceptExtras { notes: identity.notes(), ..AcceptExtras::default() };
                 let (Acceptance::Accepted { id, session } | Acceptance::Duplicate { id, session, .. }) =
                     self.inbox.accept(message, extras).await?;
                 (id, session)
@@ -206,6 +205,8 @@ impl ApiState {
         let trust = trust_of(Author::Owner, SenderListing::Owner);
         let mut message = InboundMessage::text(NAME, &chat, "owner", trust, request.content);
         message.settings = settings;
+        // Whatever the settings of sessions are: a name of a client means one conversation.
+        message.session = Some(SessionKey::of_chat(NAME, &chat));
         message.reply.is_picked_up = true;
         message.external_id = external_id;
         message.attachments = self.save(files, message.session_key()).await?;

@@ -50,7 +50,10 @@ impl OtelConfig {
             let url = Url::parse(&self.endpoint).ok();
             let is_usable = |url: &Url| {
                 let is_bare = url.query().is_none() && url.fragment().is_none();
-                matches!(url.scheme(), "http" | "https") && is_bare && url.username().is_empty() && url.password().is_none()
+                matches!(url.scheme(), "http" | "https")
+                    && is_bare
+                    && url.username().is_empty()
+                    && url.password().is_none()
             };
             if url.as_ref().is_none_or(|url| !is_usable(url)) {
                 let wrong = format!("{:?} is no address of a collector", mask_url(&self.endpoint));

@@ -134,7 +134,13 @@ impl TraceTotals {
                     text("gen_ai.tool.call.id", call_id.as_str()),
                 ];
                 attributes.extend((!result.success).then(|| text("error.type", "tool_error")));
-                (format!("execute_tool {}", truncate(name, MAX_NAME)), SpanKind::Internal, result.duration_ms, attributes, !result.success)
+                (
+                    format!("execute_tool {}", truncate(name, MAX_NAME)),
+                    SpanKind::Internal,
+                    result.duration_ms,
+                    attributes,
+                    !result.success,
+                )
             }
             StepBody::ToolStarted { .. } | StepBody::Note { .. } | StepBody::Waiting { .. } | StepBody::Retried => {
                 return None;
