@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::*;
 
 /// Routes of the control socket alone.
-const CONTROL_SOCKET: &[&str] = &["/mcp/stream"];
+const CONTROL_SOCKET: &[&str] = &["/mcp/stream", "/api/page/code"];
 
 /// A route in the code.
 #[derive(Debug)]

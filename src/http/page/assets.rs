@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use rust_embed::RustEmbed;
 
 /// The media types of the files, by the ending of the name. A file with another ending is not served.
-const MEDIA_TYPES: [(&str, &str); 9] = [
+const MEDIA_TYPES: [(&str, &str); 10] = [
     ("html", "text/html; charset=utf-8"),
     ("js", "text/javascript; charset=utf-8"),
     ("css", "text/css; charset=utf-8"),
@@ -28,10 +28,13 @@ const MEDIA_TYPES: [(&str, &str); 9] = [
     ("png", "image/png"),
     ("ico", "image/x-icon"),
     ("woff2", "font/woff2"),
+    // The licences of libraries.
+    ("", "text/plain; charset=utf-8"),
 ];
 
 #[derive(RustEmbed)]
 #[folder = "src/http/page/assets/"]
+#[exclude = "*.md"]
 struct PageFiles;
 
 /// The compressed files by name, with the tag of the content that was compressed. Their number is that of the files.
