@@ -1,7 +1,7 @@
 // Where messages are written: a text that grows, files, slash commands with completion, and the button that sends or stops.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
-import { createKeptStore, useResource, useStore } from "../store.js";
+import { createLoginStore, useResource, useStore } from "../store.js";
 import { errorText, IconButton } from "../ui.js";
 import { Icon } from "../icons.js";
 import { bytes } from "../format.js";
@@ -13,7 +13,7 @@ const FILE_LIMIT = 25_000_000;
 const FILES = 10;
 
 /** What was written and not sent, by session; kept until the tab is closed. */
-const drafts = createKeptStore("daoyou.drafts", {}, () => sessionStorage);
+const drafts = createLoginStore("daoyou.drafts", {}, () => sessionStorage);
 
 export function setDraft(id, text) {
   drafts.set((all) => {
@@ -41,9 +41,10 @@ export function Composer({ id, isRunning, onSend, onStop }) {
   useLayoutEffect(() => grow(area.current), [text]);
   useEffect(() => void (isTouch || area.current.focus()), []);
   useEffect(() => {
-    // Esc stops the turn wherever the focus is, unless a dialog or a menu takes it.
+    // Esc stops the turn wherever the focus is, unless an input method, a search, a dialog or a menu takes it.
     const onKeyDown = (event) => {
-      if (event.key === "Escape" && isRunning && !event.defaultPrevented && !document.querySelector("dialog[open]")) onStop();
+      if (event.key !== "Escape" || !isRunning || event.defaultPrevented || isComposing(event)) return;
+      if (!event.target.closest?.("input[type=search]") && !document.querySelector("dialog[open]")) onStop();
     };
     document.addEventListener("keydown", onKeyDown);
     return () => document.removeEventListener("keydown", onKeyDown);
@@ -67,7 +68,7 @@ export function Composer({ id, isRunning, onSend, onStop }) {
     }
   };
   const onKeyDown = (event) => {
-    if (event.isComposing || event.keyCode === 229) return;
+    if (isComposing(event)) return;
     if (completion.onKeyDown(event)) return;
     const isEnter = event.key === "Enter" && !event.shiftKey;
     if (isEnter && (!isTouch || event.ctrlKey || event.metaKey)) {
@@ -104,6 +105,9 @@ export function Composer({ id, isRunning, onSend, onStop }) {
     <p class="composer-hint">${t(isTouch ? "composer.hint.touch" : "composer.hint")}</p>
   </div>`;
 }
+
+/** A key that belongs to an input method. */
+const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
 function grow(element) {
   element.style.height = "auto";

@@ -11,7 +11,7 @@ import { Composer, setDraft } from "./composer.js";
 import { AgentPicker, choices, choose } from "./picker.js";
 import { ListButton, SessionList, SessionMenu, markSeen, titleOf, useSessions } from "./sessions.js";
 import { SummaryMark, TurnView } from "./message.js";
-import { conversation, load, send, sendAgain, stop, takeBack } from "./conversations.js";
+import { conversation, load, send, sendAgain, stop, takeBack, useConversation } from "./conversations.js";
 import { isOpen } from "./turns.js";
 
 /** Older turns are shown on demand. */
@@ -25,7 +25,7 @@ export function ChatView({ id }) {
 }
 
 function ConversationPane({ id }) {
-  const state = useStore(conversation(id));
+  const state = useConversation(id);
   const approvals = useResource(may("see") ? "/api/approvals" : null, ["approvals"]);
   const sessions = useSessions();
   const agents = useResource(may("change") ? "/api/agents" : null);
