@@ -6,7 +6,7 @@ import { errorText, IconButton } from "../ui.js";
 import { Icon } from "../icons.js";
 import { bytes } from "../format.js";
 import { t } from "../i18n.js";
-import { upload } from "../api.js";
+import { segment, upload } from "../api.js";
 
 const LINES = 8;
 const FILE_LIMIT = 25_000_000;
@@ -22,14 +22,26 @@ export function setDraft(id, text) {
   });
 }
 
+/** Puts a text before what was written meanwhile. */
+function addToDraft(id, text) {
+  setDraft(id, [text, drafts.get()[id ?? ""]].filter(Boolean).join("\n\n"));
+}
+
+/** What was written while a new chat got its key belongs to that chat. */
+export function moveDraft(id, to) {
+  addToDraft(to, drafts.get()[id ?? ""] ?? "");
+  setDraft(id, "");
+}
+
 /**
  * @param {object} props
  * @param {string | null} props.id the session
+ * @param {{content: string, attachments: any[]} | null} props.returned a message that was not sent and is written again
  * @param {boolean} props.isRunning
  * @param {(text: string, attachments: any[]) => Promise<void>} props.onSend
  * @param {() => void} props.onStop
  */
-export function Composer({ id, isRunning, onSend, onStop }) {
+export function Composer({ id, returned, isRunning, onSend, onStop }) {
   const text = useStore(drafts, (all) => all[id ?? ""] ?? "");
   const area = useRef(null);
   const files = useFiles();
@@ -40,6 +52,12 @@ export function Composer({ id, isRunning, onSend, onStop }) {
 
   useLayoutEffect(() => grow(area.current), [text]);
   useEffect(() => void (isTouch || area.current.focus()), []);
+  const giveBack = ({ content, attachments }) => {
+    addToDraft(id, content);
+    files.restore(attachments);
+    area.current.focus();
+  };
+  useEffect(() => void (returned && giveBack(returned)), [returned]);
   useEffect(() => {
     // Esc stops the turn wherever the focus is, unless an input method, a search, a dialog or a menu takes it.
     const onKeyDown = (event) => {
@@ -63,7 +81,7 @@ export function Composer({ id, isRunning, onSend, onStop }) {
     try {
       await onSend(content, attachments);
     } catch (caught) {
-      write(content);
+      giveBack({ content, attachments });
       setError(caught);
     }
   };
@@ -150,6 +168,18 @@ function useFiles() {
       }));
       setList((known) => [...known, ...added]);
       added.filter((entry) => entry.state === "uploading").forEach(start);
+    },
+    /** Adds files that are uploaded already. */
+    restore(stored) {
+      const added = stored.map((file) => ({
+        key: Math.random(),
+        file,
+        stored: file,
+        abort: new AbortController(),
+        preview: file.mime.startsWith("image/") ? `/api/files/${segment(file.id)}` : null,
+        state: "ready",
+      }));
+      setList((known) => [...known, ...added]);
     },
     retry(entry) {
       change(entry.key, { state: "uploading", error: null });

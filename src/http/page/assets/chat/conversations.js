@@ -221,10 +221,10 @@ async function deliver(key, turn, onAccepted) {
 const post = (session, id, { content, attachments, agent, model }) =>
   api.post("/api/chat", { session: session ?? undefined, content, files: attachments.map((file) => file.id), agent, model, id });
 
-/** Forgets a message that was not accepted. @returns {string} its text */
+/** Forgets a message that was not accepted, and returns it. */
 export function takeBack(key, turn) {
   removeTurn(key, turn.id);
-  return turn.message.content;
+  return turn.message;
 }
 
 export const stop = (key) => api.post(`/api/sessions/${api.segment(key)}/stop`);
