@@ -42,6 +42,28 @@ await story(
         view,
       );
     }
+    // What the gateway says in one word is Chinese, too.
+    const job = await page.evaluate(async () => {
+      const { post } = await import("/assets/api.js");
+      const made = await post("/api/cron", { name: "浇花", message: "浇花", every: "1d" });
+      await post(`/api/cron/${made.id}/run`);
+      return made.id;
+    });
+    for (const view of ["#/jobs", `#/jobs/${job}`, "#/system/channels", "#/system/agents"]) {
+      await visit(page, view);
+      await page.locator(".status").first().waitFor();
+      const states = await page.locator(".status").allInnerTexts();
+      assert.deepEqual(
+        states.filter((text) => !/[\u4e00-\u9fff]/.test(text) || /[a-z]/.test(text)),
+        [],
+        view,
+      );
+    }
+    const spans = await page.evaluate(async () => {
+      const { span } = await import("/assets/format.js");
+      return [340, 999.7, 4_200, 59_700, 125_400, 3_599_800].map(span);
+    });
+    assert.deepEqual(spans, ["340毫秒", "1秒", "4.2秒", "1分钟 0秒", "2分钟 5秒", "1小时 0分钟"]);
     await page.getByText("聊天").first().waitFor();
     await page.getByRole("button", { name: "设置" }).click();
     await page.getByRole("menuitem", { name: "English" }).click();

@@ -55,4 +55,17 @@ await story(async ({ page }) => {
     });
   });
   for (const [name, took] of slow) assert.ok(took < 2_000, `${name} took ${took} ms`);
+  const pieces = await page.evaluate(async () => {
+    const { highlight } = await import("/assets/highlight.js");
+    const texts = [
+      ["diff", "+\n".repeat(20_000)],
+      ["diff", "+\n".repeat(500_000)],
+      ["js", "1 ".repeat(20_000)],
+    ];
+    return texts.map(([language, text]) => {
+      const list = highlight(text, language);
+      return { count: list.length, isWhole: list.map((piece) => piece.text ?? piece).join("") === text };
+    });
+  });
+  for (const { count, isWhole } of pieces) assert.ok(count <= 5_002 && isWhole, `${count} pieces of code`);
 });

@@ -106,9 +106,13 @@ await story(async ({ page }) => {
   await page.getByRole("button", { name: "Sessions" }).press("Enter");
   await page.locator("a.session").first().waitFor();
 
-  // Esc stops a turn.
+  // Esc stops a turn, unless an input method or the search takes it.
   await say(page, "slow");
   await waitText(page, "Paragraph 1.");
+  await page.locator("#composer").dispatchEvent("keydown", { key: "Escape", keyCode: 229, bubbles: true });
+  await page.getByRole("searchbox", { name: "Search" }).press("Escape");
+  await waitText(page, "Paragraph 8.");
+  await page.locator("#composer").focus();
   await press("Escape");
   await waitIdle(page);
 });

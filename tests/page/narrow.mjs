@@ -1,6 +1,6 @@
 // Phones: no view is wider than the window, the list is a drawer, and the rail a bar at the bottom.
 
-import { assert, login, overflowing, say, story, visit, waitIdle } from "./support.mjs";
+import { assert, login, overflowing, say, story, visit, waitIdle, waitText } from "./support.mjs";
 
 const VIEWS = [
   "#/jobs",
@@ -36,8 +36,24 @@ await story(
     const rail = await page.locator(".rail").boundingBox();
     assert.ok(rail.y > 700, "the rail is at the bottom");
     assert.equal(await page.locator("a.session").first().isVisible(), false);
-    await page.getByRole("button", { name: "Sessions" }).click();
+    // The drawer has the focus, the rest waits, and Esc gives the focus back; it stops no turn.
+    const button = page.locator(".chat-head .icon-button").first();
+    const isFocused = (locator) => locator.evaluate((element) => element.contains(document.activeElement));
+    await say(page, "slow");
+    await waitText(page, "Paragraph 1.");
+    assert.equal(await button.getAttribute("aria-expanded"), "false");
+    await button.click();
     await page.locator(".sessions.open a.session").first().waitFor();
+    assert.equal(await button.getAttribute("aria-expanded"), "true");
+    assert.ok(await isFocused(page.locator(".sessions.open")), "the focus is in the drawer");
+    assert.equal(await page.locator(".conversation[inert], .rail[inert]").count(), 2);
+    await page.keyboard.press("Escape");
+    await page.locator(".sessions.open").waitFor({ state: "detached" });
+    assert.ok(await isFocused(button));
+    assert.equal(await button.getAttribute("aria-expanded"), "false");
+    assert.equal(await page.locator("[inert]").count(), 0);
+    await waitText(page, "Paragraph 10.");
+    await button.click();
     await page.locator(".sessions.open a.session").first().click();
     await page.locator(".sessions.open").waitFor({ state: "detached" });
   },

@@ -23,7 +23,7 @@ function give(page, kind, name, type) {
   );
 }
 
-await story(async ({ page }) => {
+const upload = async ({ page }) => {
   await login(page);
   await page
     .locator(".composer input[type=file]")
@@ -44,4 +44,20 @@ await story(async ({ page }) => {
   await check();
   await page.reload();
   await check();
-});
+
+  // A message that could not be sent comes back with its files, before what was written meanwhile.
+  await page.route("**/api/chat", (route) => route.abort());
+  await give(page, "paste", "again.png", "image/png");
+  await page.locator(".composer .file-chip.ready").waitFor();
+  await say(page, "first part");
+  await page.locator("#composer").fill("second part");
+  await page.locator(".send-failed").getByRole("button", { name: "Edit" }).click();
+  await page.locator(".composer .file-chip.ready", { hasText: "again.png" }).waitFor();
+  assert.equal(await page.locator("#composer").inputValue(), "first part\n\nsecond part");
+  await page.unroute("**/api/chat");
+  await page.locator(".send").click();
+  await waitText(page, "echo: first part");
+  assert.equal(await page.locator(".turn").last().locator(".user img.thumbnail").count(), 1);
+};
+
+await story(upload, { expectedFailures: [/\/api\/chat$/] });

@@ -39,6 +39,23 @@ await story(
     await page.getByLabel("In words").fill("blah blah blah");
     await page.locator(".error-text").first().waitFor();
 
+    // A job of another kind keeps nothing that went with the old one alone.
+    const { id } = await page.evaluate(async () => {
+      const { post } = await import("/assets/api.js");
+      return post("/api/cron", { name: "news", prompt: "The news", every: "1d", anchor: "2020-01-01T00:00:00Z", agent: "coder" });
+    });
+    await visit(page, `#/jobs/${id}/edit`);
+    await page.getByLabel("Schedule").selectOption("at");
+    await page.locator("input[name=kind][value=message]").check();
+    await page.getByLabel("When", { exact: true }).fill("2099-01-01 09:00");
+    await page.getByLabel("Time zone").fill("Asia/Tokyo");
+    await page.locator(".times time[datetime='2099-01-01T00:00:00Z']").waitFor();
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.locator(".job-text", { hasText: "The news" }).waitFor();
+    const changed = await page.evaluate(async (job) => (await fetch(`/api/cron/${job}`)).json(), id);
+    assert.equal(changed.kind, "message");
+    assert.equal(new Date(changed.schedule.at).getTime(), Date.UTC(2099, 0, 1));
+
     await visit(page, "#/memory");
     await page.getByRole("button", { name: "Add a fact" }).click();
     await page.getByLabel("What to remember").fill("The cat is called Miso");
@@ -61,6 +78,23 @@ await story(
     await page.locator(".chart svg rect[class^=bar]").first().waitFor();
     const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV" }).click()]);
     assert.match(file.suggestedFilename(), /^cost-.*\.csv$/);
+
+    // Amounts of two currencies are not added.
+    const used = { turns: 1, input: 10, output: 5, cached: 0 };
+    const costs = [
+      ["0.25", "USD"],
+      ["7", "CNY"],
+      ["0.5", "USD"],
+    ].map(([cost, currency]) => ({ model: "one", ...used, cost, currency }));
+    await page.route("**/api/cost?*", async (route) => {
+      const answer = await (await route.fetch()).json();
+      await route.fulfill({ json: { ...answer, days: [{ day: answer.to, models: costs }] } });
+    });
+    await page.reload();
+    await page.getByRole("button", { name: "Cost" }).click();
+    await page.getByText("Total: 0.75 USD").waitFor();
+    await page.getByText("Total: 7 CNY").waitFor();
+    assert.deepEqual(await page.locator("table").first().locator("tbody td:last-child").allInnerTexts(), ["0.75 USD", "7 CNY"]);
 
     await visit(page, "#/system");
     await page.getByText("Everything works").waitFor();

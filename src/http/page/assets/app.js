@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { html, render, useEffect, useState } from "./lib.js";
-import { app, forgetResources, may, refresh, useResource, useStore } from "./store.js";
+import { app, forgetLogin, may, refresh, useResource, useStore } from "./store.js";
 import { VIEWS, address, navigate, useRoute } from "./route.js";
 import { follow } from "./live.js";
 import { Icon } from "./icons.js";
@@ -11,7 +11,6 @@ import { SettingsMenu } from "./settings.js";
 import { t, useLanguage } from "./i18n.js";
 import { ChatView } from "./chat/view.js";
 import { listState } from "./chat/sessions.js";
-import { forgetConversations } from "./chat/conversations.js";
 import { Login } from "./views/login.js";
 import { JobsView } from "./views/jobs.js";
 import { MemoryView } from "./views/memory.js";
@@ -35,11 +34,7 @@ function App() {
   const me = useStore(app, (state) => state.me);
   const language = useLanguage();
   useEffect(() => {
-    api.onUnauthorized(() => {
-      forgetResources();
-      forgetConversations();
-      app.set({ me: null });
-    });
+    api.onUnauthorized(forgetLogin);
     learnWho();
   }, []);
   if (me === undefined) return html`<${ConnectionBar} />`;

@@ -7,6 +7,9 @@ const LAST_DELAY = 10_000;
 /** The largest event that is read, in characters: a server that never ends one is cut off. */
 const EVENT_LIMIT = 8_000_000;
 
+/** A stream that is silent for this long is dead, in milliseconds: the gateway sends something every 15 seconds. */
+const SILENCE = 45_000;
+
 /** @typedef {{id: string, kind: string, data: any}} GatewayEvent */
 
 /**
@@ -50,8 +53,10 @@ function connect(onEvent, onState, lastId) {
   let isClosed = false;
   let abort = new AbortController();
   let wake = () => {};
+  let heardAt = Date.now();
 
   async function listen() {
+    heardAt = Date.now();
     const headers = { Accept: "text/event-stream", ...(lastId && { "Last-Event-ID": lastId }) };
     const response = await request("GET", "/api/events", { headers, signal: abort.signal });
     onState("open");
@@ -63,6 +68,7 @@ function connect(onEvent, onState, lastId) {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
+      heardAt = Date.now();
       parse(value);
     }
   }
@@ -95,14 +101,21 @@ function connect(onEvent, onState, lastId) {
       };
     });
 
+  const endSilence = () => Date.now() - heardAt > SILENCE && abort.abort();
+  const watch = setInterval(endSilence, SILENCE / 9);
   // A machine that slept, or found its network again, does not wait for the next try.
-  const onWake = () => document.visibilityState === "visible" && wake();
+  const onWake = () => {
+    if (document.visibilityState !== "visible") return;
+    endSilence();
+    wake();
+  };
   window.addEventListener("online", onWake);
   document.addEventListener("visibilitychange", onWake);
   run();
   return {
     close() {
       isClosed = true;
+      clearInterval(watch);
       abort.abort();
       wake();
       window.removeEventListener("online", onWake);
@@ -137,7 +150,7 @@ export function connectTabs(onEvent, onState) {
   channel.onmessage = ({ data }) => {
     if (stream) return void (data.asks && channel.postMessage({ state }));
     if (data.event) take(data.event);
-    if (data.state) change(data.state);
+    if (data.state && data.state !== state) change(data.state);
   };
   channel.postMessage({ asks: true });
 
@@ -150,6 +163,7 @@ export function connectTabs(onEvent, onState) {
       channel.postMessage({ state: next });
       change(next);
     };
+    tellState("connecting");
     stream = connect(tell, tellState, lastId);
     return new Promise((resolve) => (release = resolve));
   };

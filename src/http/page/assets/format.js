@@ -51,14 +51,16 @@ export function relative(at) {
   return format(Intl.RelativeTimeFormat, { numeric: "auto" }).format(Math.round(seconds / size), unit);
 }
 
-/** A span of milliseconds: "340 ms", "4.2 s", "2 min 5 s". */
+/** A span of milliseconds: "340ms", "4.2s", "2m 5s"; in Chinese "2分钟 5秒". */
 export function span(ms) {
-  if (ms < 1_000) return `${number(Math.round(ms))} ms`;
-  const seconds = ms / 1_000;
-  if (seconds < 60) return `${number(seconds, { maximumFractionDigits: seconds < 10 ? 1 : 0 })} s`;
+  const amount = (value, unit) => number(value, { style: "unit", unit, unitDisplay: "narrow", maximumFractionDigits: 1 });
+  if (ms < 999.5) return amount(Math.round(ms), "millisecond");
+  // Rounded before it is split: 59.7 seconds are a minute, not 60 seconds.
+  const seconds = ms < 9_950 ? ms / 1_000 : Math.round(ms / 1_000);
+  if (seconds < 60) return amount(seconds, "second");
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${Math.round(seconds % 60)} s`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  if (minutes < 60) return `${amount(minutes, "minute")} ${amount(seconds % 60, "second")}`;
+  return `${amount(Math.floor(minutes / 60), "hour")} ${amount(minutes % 60, "minute")}`;
 }
 
 export function bytes(size) {

@@ -6,6 +6,8 @@ import { t } from "./i18n.js";
 
 /** Longer code has no colours. In characters. */
 const LIMIT = 50_000;
+/** What comes after this many pieces has no colours. */
+const PIECES = 5_000;
 
 const KEYWORDS = {
   c: "auto bool break case catch char class const constexpr continue default delete do double else enum explicit extern false float for friend if include inline int long namespace new nullptr operator private protected public return short signed sizeof static struct switch template this throw true try typedef typename union unsigned using virtual void volatile while",
@@ -80,8 +82,9 @@ function rule(language) {
 
 /** Returns the pieces of a code: plain strings, and `{kind, text}` for what has a colour. */
 export function highlight(text, language) {
-  if (language === "diff" || language === "patch") return text.split(/(?<=\n)/).map(diffLine);
-  const found = text.length > LIMIT ? null : rule(language);
+  if (text.length > LIMIT) return [text];
+  if (language === "diff" || language === "patch") return diffPieces(text);
+  const found = rule(language);
   if (!found) return [text];
   const pieces = [];
   let end = 0;
@@ -92,9 +95,16 @@ export function highlight(text, language) {
     if (match.index > end) pieces.push(text.slice(end, match.index));
     pieces.push({ kind, text: whole });
     end = match.index + whole.length;
+    if (pieces.length >= PIECES) break;
   }
   pieces.push(text.slice(end));
   return pieces;
+}
+
+function diffPieces(text) {
+  const lines = text.split(/(?<=\n)/);
+  const rest = lines.splice(PIECES).join("");
+  return [...lines.map(diffLine), rest];
 }
 
 function diffLine(text) {

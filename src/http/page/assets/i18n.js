@@ -29,6 +29,11 @@ export function setLanguage(code) {
   language.set({ code });
 }
 
+/** Returns the text of a word of the gateway, such as a state; a word without a text is shown as it is. */
+export function wordText(prefix, word) {
+  return Object.hasOwn(en, `${prefix}.${word}`) ? t(`${prefix}.${word}`) : word;
+}
+
 /**
  * Returns the text of a key. `{name}` is replaced by the parameter; a text with forms, `{one: …, other: …}`, is chosen by `count`.
  * @param {string} key

@@ -18,6 +18,9 @@ export function follow() {
       return;
     }
     app.set({ connection });
+    if (connection !== "open") return;
+    // What was loaded before the stream was open may lack what happened in between.
+    reloadAll();
     // What a stream cannot repeat, the lists know.
     if (wasOpen) refresh();
     wasOpen = true;

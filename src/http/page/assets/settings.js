@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { html } from "./lib.js";
+import { forgetLogin } from "./store.js";
 import { Menu } from "./ui.js";
 import { locale, setLanguage, t } from "./i18n.js";
 
@@ -26,8 +27,7 @@ export const otherLanguage = () => (locale() === "en" ? { code: "zh-CN", name: "
 
 export async function logout() {
   await api.post("/api/logout");
-  // Nothing of what was loaded stays in memory.
-  location.reload();
+  forgetLogin();
 }
 
 export function SettingsMenu({ onPalette, onShortcuts }) {

@@ -79,6 +79,23 @@ export function createKeptStore(name, initial, storage = () => localStorage) {
   return store;
 }
 
+const loginStores = new Map();
+
+/** A kept store that ends with the login: the next one may be somebody else. */
+export function createLoginStore(name, initial, storage) {
+  const store = createKeptStore(name, initial, storage);
+  loginStores.set(store, initial);
+  return store;
+}
+
+/** Forgets what this browser keeps for a login. A page that shows something of it starts anew. */
+export function forgetLogin() {
+  for (const [store, initial] of loginStores) store.set(() => initial);
+  if (!app.get().me) return app.set({ me: null });
+  history.replaceState(null, "", "/");
+  location.reload();
+}
+
 /** What the whole page shares. `me` is null before the login and undefined before that is known. */
 export const app = createStore({
   me: undefined,
@@ -153,9 +170,4 @@ export function refresh(whats) {
     if (entry.users > 0) load(path);
     else resources.delete(path);
   }
-}
-
-/** Forgets everything that was loaded, for a logout. */
-export function forgetResources() {
-  resources.clear();
 }

@@ -1,19 +1,19 @@
 // Where messages are written: a text that grows, files, slash commands with completion, and the button that sends or stops.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
-import { createKeptStore, useResource, useStore } from "../store.js";
+import { createLoginStore, useResource, useStore } from "../store.js";
 import { errorText, IconButton } from "../ui.js";
 import { Icon } from "../icons.js";
 import { bytes } from "../format.js";
 import { t } from "../i18n.js";
-import { upload } from "../api.js";
+import { segment, upload } from "../api.js";
 
 const LINES = 8;
 const FILE_LIMIT = 25_000_000;
 const FILES = 10;
 
 /** What was written and not sent, by session; kept until the tab is closed. */
-const drafts = createKeptStore("daoyou.drafts", {}, () => sessionStorage);
+const drafts = createLoginStore("daoyou.drafts", {}, () => sessionStorage);
 
 export function setDraft(id, text) {
   drafts.set((all) => {
@@ -22,14 +22,26 @@ export function setDraft(id, text) {
   });
 }
 
+/** Puts a text before what was written meanwhile. */
+function addToDraft(id, text) {
+  setDraft(id, [text, drafts.get()[id ?? ""]].filter(Boolean).join("\n\n"));
+}
+
+/** What was written while a new chat got its key belongs to that chat. */
+export function moveDraft(id, to) {
+  addToDraft(to, drafts.get()[id ?? ""] ?? "");
+  setDraft(id, "");
+}
+
 /**
  * @param {object} props
  * @param {string | null} props.id the session
+ * @param {{content: string, attachments: any[]} | null} props.returned a message that was not sent and is written again
  * @param {boolean} props.isRunning
  * @param {(text: string, attachments: any[]) => Promise<void>} props.onSend
  * @param {() => void} props.onStop
  */
-export function Composer({ id, isRunning, onSend, onStop }) {
+export function Composer({ id, returned, isRunning, onSend, onStop }) {
   const text = useStore(drafts, (all) => all[id ?? ""] ?? "");
   const area = useRef(null);
   const files = useFiles();
@@ -40,10 +52,17 @@ export function Composer({ id, isRunning, onSend, onStop }) {
 
   useLayoutEffect(() => grow(area.current), [text]);
   useEffect(() => void (isTouch || area.current.focus()), []);
+  const giveBack = ({ content, attachments }) => {
+    addToDraft(id, content);
+    files.restore(attachments);
+    area.current.focus();
+  };
+  useEffect(() => void (returned && giveBack(returned)), [returned]);
   useEffect(() => {
-    // Esc stops the turn wherever the focus is, unless a dialog or a menu takes it.
+    // Esc stops the turn wherever the focus is, unless an input method, a search, a dialog or a menu takes it.
     const onKeyDown = (event) => {
-      if (event.key === "Escape" && isRunning && !event.defaultPrevented && !document.querySelector("dialog[open]")) onStop();
+      if (event.key !== "Escape" || !isRunning || event.defaultPrevented || isComposing(event)) return;
+      if (!event.target.closest?.("input[type=search]") && !document.querySelector("dialog[open]")) onStop();
     };
     document.addEventListener("keydown", onKeyDown);
     return () => document.removeEventListener("keydown", onKeyDown);
@@ -62,12 +81,12 @@ export function Composer({ id, isRunning, onSend, onStop }) {
     try {
       await onSend(content, attachments);
     } catch (caught) {
-      write(content);
+      giveBack({ content, attachments });
       setError(caught);
     }
   };
   const onKeyDown = (event) => {
-    if (event.isComposing || event.keyCode === 229) return;
+    if (isComposing(event)) return;
     if (completion.onKeyDown(event)) return;
     const isEnter = event.key === "Enter" && !event.shiftKey;
     if (isEnter && (!isTouch || event.ctrlKey || event.metaKey)) {
@@ -104,6 +123,9 @@ export function Composer({ id, isRunning, onSend, onStop }) {
     <p class="composer-hint">${t(isTouch ? "composer.hint.touch" : "composer.hint")}</p>
   </div>`;
 }
+
+/** A key that belongs to an input method. */
+const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
 function grow(element) {
   element.style.height = "auto";
@@ -146,6 +168,18 @@ function useFiles() {
       }));
       setList((known) => [...known, ...added]);
       added.filter((entry) => entry.state === "uploading").forEach(start);
+    },
+    /** Adds files that are uploaded already. */
+    restore(stored) {
+      const added = stored.map((file) => ({
+        key: Math.random(),
+        file,
+        stored: file,
+        abort: new AbortController(),
+        preview: file.mime.startsWith("image/") ? `/api/files/${segment(file.id)}` : null,
+        state: "ready",
+      }));
+      setList((known) => [...known, ...added]);
     },
     retry(entry) {
       change(entry.key, { state: "uploading", error: null });

@@ -1,7 +1,8 @@
 // The conversations that this page has opened: loads them, follows their events, and sends messages.
 
 import * as api from "../api.js";
-import { createStore } from "../store.js";
+import { useEffect } from "../lib.js";
+import { createStore, useStore } from "../store.js";
 import { applyEvent, fromHistory, merge, newTurn, openQuestion } from "./turns.js";
 
 /** How long several reasons to load a conversation again are joined, in milliseconds. */
@@ -23,10 +24,11 @@ const conversations = new Map();
 
 const empty = () => ({ status: "loading", turns: [], error: null, session: null });
 
-/** Returns the store of a conversation; null is the chat that has no message yet. */
-export function conversation(key) {
+function entryOf(key) {
   const entry = conversations.get(key) ?? {
     store: createStore(key === null ? { ...empty(), status: "ready" } : empty()),
+    users: 0,
+    last: "",
     buffer: null,
     timer: null,
     run: 0,
@@ -34,20 +36,37 @@ export function conversation(key) {
   // The one that was used last is at the end.
   conversations.delete(key);
   conversations.set(key, entry);
-  if (conversations.size > KEPT) conversations.delete(conversations.keys().next().value);
-  return entry.store;
+  for (const [other, { store }] of conversations) {
+    if (conversations.size <= KEPT) break;
+    if (store !== entry.store) forgetUnused(other);
+  }
+  return entry;
 }
 
-/** Forgets what was loaded: somebody else may log in. */
-export function forgetConversations() {
-  conversations.clear();
+/** Returns the store of a conversation; null is the chat that has no message yet. */
+export const conversation = (key) => entryOf(key).store;
+
+/** Returns the state of a conversation that a component shows. */
+export function useConversation(key) {
+  const entry = entryOf(key);
+  useEffect(() => {
+    entry.users += 1;
+    return () => void (entry.users -= 1);
+  }, [entry]);
+  return useStore(entry.store);
+}
+
+/** Forgets a conversation that nothing shows and that has no message on its way. Returns true if it did. */
+function forgetUnused(key) {
+  const { users, store } = conversations.get(key);
+  return users === 0 && !store.get().turns.some((turn) => turn.isLocal) && conversations.delete(key);
 }
 
 /** Loads a conversation. What happens while it loads is kept, and applied after what was loaded. */
 export async function load(key) {
   if (key === null) return;
-  const store = conversation(key);
-  const entry = conversations.get(key);
+  const entry = entryOf(key);
+  const { store } = entry;
   const run = ++entry.run;
   entry.buffer = [];
   try {
@@ -62,10 +81,13 @@ export async function load(key) {
     const usages = new Map(rows.map((row) => [row.turn, row]));
     const history = fromHistory(session?.messages ?? []);
     const ended = new Set(history.map((turn) => turn.id));
+    entry.last = live.event;
     store.set((state) => {
       let turns = merge(state.turns, { history, live: live.turns, usages, deliveries: session?.deliveries ?? [] });
       for (const { id, turn, event, at } of entry.buffer) {
-        if (!ended.has(turn) && !isContained(id, live.event)) turns = applyEvent(turns, turn, event, at);
+        if (isContained(id, entry.last)) continue;
+        entry.last = id;
+        if (!ended.has(turn)) turns = applyEvent(turns, turn, event, at);
       }
       return { ...state, status: "ready", error: null, session, turns };
     });
@@ -95,7 +117,7 @@ export function reloadSoon(key) {
   if (!entry || entry.timer !== null) return;
   entry.timer = setTimeout(() => {
     entry.timer = null;
-    load(key);
+    if (!forgetUnused(key)) load(key);
   }, RELOAD_DELAY);
 }
 
@@ -107,7 +129,9 @@ export function reloadAll() {
 /** Takes an event of a turn. */
 export function takeEvent(id, { session, turn, event }) {
   const entry = conversations.get(session);
-  if (!entry) return;
+  // The stream may be behind what was loaded, and the next tab that listens repeats what the last one told.
+  if (!entry || isContained(id, entry.last)) return;
+  entry.last = id;
   const at = Date.now();
   if (entry.buffer) entry.buffer.push({ id, turn, event, at });
   entry.store.set((state) => ({ ...state, turns: applyEvent(state.turns, turn, event, at) }));
@@ -197,10 +221,10 @@ async function deliver(key, turn, onAccepted) {
 const post = (session, id, { content, attachments, agent, model }) =>
   api.post("/api/chat", { session: session ?? undefined, content, files: attachments.map((file) => file.id), agent, model, id });
 
-/** Forgets a message that was not accepted. @returns {string} its text */
+/** Forgets a message that was not accepted, and returns it. */
 export function takeBack(key, turn) {
   removeTurn(key, turn.id);
-  return turn.message.content;
+  return turn.message;
 }
 
 export const stop = (key) => api.post(`/api/sessions/${api.segment(key)}/stop`);

@@ -1,7 +1,7 @@
 // Which agent and which model answer: chosen here for a session, and sent with each of its messages from this browser.
 
 import { html, useState } from "../lib.js";
-import { createKeptStore, useResource } from "../store.js";
+import { createLoginStore, useResource } from "../store.js";
 import { Dialog } from "../ui.js";
 import { Icon } from "../icons.js";
 import { t } from "../i18n.js";
@@ -10,7 +10,7 @@ import { t } from "../i18n.js";
 const KEPT = 200;
 
 /** @type {{get: () => Record<string, {agent?: string, model?: string}>, set: Function}} */
-export const choices = createKeptStore("daoyou.choices", {});
+export const choices = createLoginStore("daoyou.choices", {});
 
 /** Sets what was chosen for a session; null is the chat that has no message yet. */
 export function choose(id, choice) {

@@ -1,7 +1,7 @@
 // The list of sessions, and what can be done with one.
 
 import * as api from "../api.js";
-import { groupBy, html, useEffect, useMemo, useRef, useState } from "../lib.js";
+import { groupBy, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
 import { app, createKeptStore, may, refresh, useResource, useStore } from "../store.js";
 import { address, navigate } from "../route.js";
 import { ConfirmDialog, Dialog, Empty, IconButton, Loaded, Menu, ActionButton, moveFocus, saveFile } from "../ui.js";
@@ -72,18 +72,39 @@ export function SessionList({ current }) {
   const close = () => app.set({ sidebar: false });
   const panel = useRef(null);
   useEffect(close, [current]);
-  const onKeyDown = (event) => {
-    if (event.key === "Escape" && isOpen) {
-      event.stopPropagation();
-      close();
-    }
-    moveFocus(event, [...panel.current.querySelectorAll("input, a.session")]);
-  };
+  useLayoutEffect(() => (isOpen ? openDrawer(panel.current, close) : undefined), [isOpen]);
+  const onKeyDown = (event) => moveFocus(event, [...panel.current.querySelectorAll("input, a.session")]);
   return html`
     ${isOpen && html`<div class="scrim" onClick=${close}></div>`}
-    <aside class=${`sessions ${isOpen ? "open" : ""}`} aria-label=${t("sessions")} ref=${panel} onKeyDown=${onKeyDown} onClick=${(event) => event.target.closest("a") && close()}>
+    <aside class=${`sessions ${isOpen ? "open" : ""}`} aria-label=${t("sessions")} tabindex="-1" ref=${panel} onKeyDown=${onKeyDown} onClick=${(event) => event.target.closest("a") && close()}>
       <${Loaded} resource=${sessions}>${(list) => html`<${Entries} list=${list} current=${current} />`}<//>
     </aside>`;
+}
+
+/**
+ * Moves the focus into the drawer and keeps it there: everything else is inert, and Esc closes.
+ * @returns {() => void} gives back what was before
+ */
+function openDrawer(panel, onClose) {
+  const before = document.activeElement;
+  const others = document.querySelectorAll(".skip, .connection-bar, .rail, .conversation");
+  const wide = matchMedia("(min-width: 768px)");
+  const onKeyDown = (event) => {
+    if (event.key !== "Escape" || event.isComposing) return;
+    event.stopPropagation();
+    onClose();
+  };
+  for (const element of others) element.inert = true;
+  // Not the search: a phone would open its keyboard.
+  (panel.querySelector("a[aria-current]") ?? panel.querySelector("a") ?? panel).focus();
+  document.addEventListener("keydown", onKeyDown, { capture: true });
+  wide.addEventListener("change", onClose);
+  return () => {
+    document.removeEventListener("keydown", onKeyDown, { capture: true });
+    wide.removeEventListener("change", onClose);
+    for (const element of others) element.inert = false;
+    before?.focus();
+  };
 }
 
 function Entries({ list, current }) {

@@ -7,11 +7,11 @@ import { navigate, replaceRoute } from "../route.js";
 import { ErrorNote, IconButton } from "../ui.js";
 import { Icon } from "../icons.js";
 import { t } from "../i18n.js";
-import { Composer, setDraft } from "./composer.js";
+import { Composer, moveDraft } from "./composer.js";
 import { AgentPicker, choices, choose } from "./picker.js";
 import { ListButton, SessionList, SessionMenu, markSeen, titleOf, useSessions } from "./sessions.js";
 import { SummaryMark, TurnView } from "./message.js";
-import { conversation, load, send, sendAgain, stop, takeBack } from "./conversations.js";
+import { conversation, load, send, sendAgain, stop, takeBack, useConversation } from "./conversations.js";
 import { isOpen } from "./turns.js";
 
 /** Older turns are shown on demand. */
@@ -25,7 +25,7 @@ export function ChatView({ id }) {
 }
 
 function ConversationPane({ id }) {
-  const state = useStore(conversation(id));
+  const state = useConversation(id);
   const approvals = useResource(may("see") ? "/api/approvals" : null, ["approvals"]);
   const sessions = useSessions();
   const agents = useResource(may("change") ? "/api/agents" : null);
@@ -33,6 +33,7 @@ function ConversationPane({ id }) {
   const choice = useStore(choices, (all) => all[id ?? ""] ?? NO_CHOICE);
   const [error, setError] = useState(null);
   const [sent, setSent] = useState(0);
+  const [returned, setReturned] = useState(null);
   useEffect(() => void load(id), [id]);
   useEffect(() => markSeen(id, entry?.updated_at), [id, entry?.updated_at]);
   useEffect(() => {
@@ -44,6 +45,7 @@ function ConversationPane({ id }) {
       if (session === id) return;
       choose(session, choice);
       choose(null, NO_CHOICE);
+      moveDraft(id, session);
       replaceRoute("chat", session);
     };
     const write = async (content, attachments = []) => {
@@ -54,7 +56,7 @@ function ConversationPane({ id }) {
     return {
       send: write,
       resend: (turn) => sendAgain(id, turn, open),
-      takeBack: (turn) => setDraft(id, takeBack(id, turn)),
+      takeBack: (turn) => setReturned(takeBack(id, turn)),
       /** Goes back to the end of the turn before, and asks again. */
       async retry(turn) {
         const { turns } = conversation(id).get();
@@ -95,7 +97,7 @@ function ConversationPane({ id }) {
         : html`<${Turns} state=${state} approvals=${waiting} actions=${actions} sent=${sent} />`
     }
     ${error && html`<${ErrorNote} error=${error} />`}
-    ${may("chat") ? html`<${Composer} id=${id} isRunning=${isRunning} onSend=${actions.send} onStop=${actions.stop} />` : html`<p class="composer-frame dim">${t("readOnly")}</p>`}
+    ${may("chat") ? html`<${Composer} id=${id} returned=${returned} isRunning=${isRunning} onSend=${actions.send} onStop=${actions.stop} />` : html`<p class="composer-frame dim">${t("readOnly")}</p>`}
     <${Announcer} turns=${state.turns} />
   </section>`;
 }

@@ -39,28 +39,32 @@ export function CostView() {
 }
 
 const tokensOf = (model) => model.input + model.output;
-const costOf = (model) => Number(model.cost ?? 0);
 
 function Report({ data, unit, range }) {
   const models = useMemo(() => totals(data.days), [data]);
   if (models.length === 0) return html`<${Empty} icon="cost" title=${t("cost.none")}>${t("cost.none.hint")}<//>`;
-  const value = unit === "cost" ? costOf : tokensOf;
-  const currency = models.find((model) => model.currency)?.currency ?? "";
+  const days = everyDay(data.days, range);
+  const names = [...new Set(models.map((model) => model.model))];
+  const currencies = [...new Set(models.filter((model) => model.cost !== null).map((model) => model.currency ?? ""))];
+  const costIn = (currency) => (model) => ((model.currency ?? "") === currency ? Number(model.cost ?? 0) : 0);
+  // Amounts of different currencies have no sum: each has a chart.
+  const charts = unit === "cost" ? (currencies.length > 0 ? currencies : [""]).map((name) => [name, costIn(name)]) : [[t("tokens"), tokensOf]];
   return html`
     ${data.budget && html`<${Budget} budget=${data.budget} />`}
-    <${Bars} days=${everyDay(data.days, range)} models=${models} value=${value} unit=${unit === "cost" ? currency : t("tokens")} />
+    ${charts.map(([name, value]) => html`<${Bars} key=${name} days=${days} names=${names} value=${value} unit=${name} format=${unit === "cost" ? price : compact} />`)}
     <${Models} models=${models} />
     ${data.sessions.length > 0 && html`<${Sessions} sessions=${data.sessions} />`}`;
 }
 
-/** Sums of each model, the largest first. */
+/** Sums of each model and currency, the largest first. */
 function totals(days) {
   const models = new Map();
   for (const one of days.flatMap((entry) => entry.models)) {
-    const sum = models.get(one.model) ?? { model: one.model, turns: 0, input: 0, output: 0, cached: 0, cost: null, currency: one.currency };
-    for (const key of ["turns", "input", "output", "cached"]) sum[key] += one[key];
+    const key = JSON.stringify([one.model, one.currency]);
+    const sum = models.get(key) ?? { model: one.model, turns: 0, input: 0, output: 0, cached: 0, cost: null, currency: one.currency };
+    for (const count of ["turns", "input", "output", "cached"]) sum[count] += one[count];
     if (one.cost !== null) sum.cost = Number(sum.cost ?? 0) + Number(one.cost);
-    models.set(one.model, sum);
+    models.set(key, sum);
   }
   return [...models.values()].sort((one, other) => tokensOf(other) - tokensOf(one));
 }
@@ -78,13 +82,9 @@ function everyDay(days, { from, to }) {
 const isoDayUtc = (date) => date.toISOString().slice(0, 10);
 const noon = (text) => new Date(`${text}T12:00:00`);
 
-function Bars({ days, models, value, unit }) {
+function Bars({ days, names, value, unit, format }) {
   const [at, setAt] = useState(null);
-  const colour = (name) =>
-    Math.min(
-      models.findIndex((model) => model.model === name),
-      COLOURS - 1,
-    );
+  const colour = (name) => Math.min(names.indexOf(name), COLOURS - 1);
   const sum = (entry) => entry.models.reduce((total, model) => total + value(model), 0);
   const top = Math.max(...days.map(sum), Number.MIN_VALUE);
   const step = WIDTH / days.length;
@@ -97,26 +97,24 @@ function Bars({ days, models, value, unit }) {
     });
   });
   const shown = at === null ? null : days[at];
-  const amount = (entry) => `${compact(sum(entry))} ${unit}`;
+  const amount = (entries) => `${format(entries.reduce((total, entry) => total + sum(entry), 0))} ${unit}`;
   return html`<figure class="chart">
-    <figcaption aria-live="polite">${shown ? `${day(noon(shown.day))}: ${amount(shown)}` : t("cost.total", { amount: `${compact(days.reduce((total, entry) => total + sum(entry), 0))} ${unit}` })}</figcaption>
+    <figcaption aria-live="polite">${shown ? `${day(noon(shown.day))}: ${amount([shown])}` : t("cost.total", { amount: amount(days) })}</figcaption>
     <svg viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label=${t("cost.chart")} onPointerLeave=${() => setAt(null)}>
       ${[0.25, 0.5, 0.75, 1].map((share) => html`<line class="grid" x1="0" x2=${WIDTH} y1=${HEIGHT - share * (HEIGHT - 8)} y2=${HEIGHT - share * (HEIGHT - 8)} />`)}
       ${bars}
       ${days.map((_, index) => html`<rect class=${`hover ${index === at ? "on" : ""}`} x=${index * step} y="0" width=${step} height=${HEIGHT} onPointerEnter=${() => setAt(index)} />`)}
     </svg>
     <div class="axis" aria-hidden="true"><span>${day(noon(days[0].day))}</span><span>${day(noon(days.at(-1).day))}</span></div>
-    <ul class="legend">${models.slice(0, COLOURS).map(
-      (
-        model,
-        index,
-      ) => html`<li><svg width="10" height="10" aria-hidden="true"><rect class=${`bar-${index}`} width="10" height="10" rx="2" />
-      </svg>${model.model}</li>`,
+    <ul class="legend">${names.slice(0, COLOURS).map(
+      (name, index) => html`<li><svg width="10" height="10" aria-hidden="true"><rect class=${`bar-${index}`} width="10" height="10" rx="2" />
+      </svg>${name}</li>`,
     )}</ul>
   </figure>`;
 }
 
-const money = ({ cost, currency }) => (cost === null ? "—" : `${number(Number(cost), { maximumFractionDigits: 4 })} ${currency ?? ""}`);
+const price = (amount) => number(amount, { maximumFractionDigits: 4 });
+const money = ({ cost, currency }) => (cost === null ? "—" : `${price(Number(cost))} ${currency ?? ""}`);
 
 function Models({ models }) {
   return html`<section class="group"><h2 class="group-title">${t("cost.models")}</h2>

@@ -37,14 +37,22 @@ function fieldsOf(job) {
   };
 }
 
+/** Fields that go with one kind of job, or one kind of schedule, alone. */
+const BELONGS = { anchor: "every", keep: "at", session: "prompt", model: "prompt", agent: "prompt" };
+
+/** What the gateway takes for the times. */
+function scheduleOf({ schedule, when, tz }) {
+  return { [schedule]: when.trim(), ...(schedule !== "every" && tz.trim() && { tz: tz.trim() }) };
+}
+
 /** What the gateway takes. `rest` are fields of the job that the form does not show. */
 function jobOf(fields, rest) {
+  const fits = ([name]) => !(name in BELONGS) || [fields.kind, fields.schedule].includes(BELONGS[name]);
   return {
-    ...rest,
+    ...Object.fromEntries(Object.entries(rest).filter(fits)),
     ...(fields.name.trim() && { name: fields.name.trim() }),
     [fields.kind]: fields.text.trim(),
-    [fields.schedule]: fields.when.trim(),
-    ...(fields.schedule === "cron" && fields.tz.trim() && { tz: fields.tz.trim() }),
+    ...scheduleOf(fields),
     channel: fields.channel,
     ...(fields.chat.trim() && { chat_id: fields.chat.trim() }),
     ...(fields.kind === "prompt" && { deliver: fields.deliver }),
@@ -68,12 +76,7 @@ export function JobForm({ job }) {
   const [fields, setFields] = useState(job ? fieldsOf(job) : null);
   const [rest, setRest] = useState(restOf(job));
   const fromWords = usePreview(job ? null : words.trim() && { text: words.trim() });
-  const schedule = fields &&
-    fields.when.trim() && {
-      [fields.schedule]: fields.when.trim(),
-      ...(fields.schedule === "cron" && fields.tz.trim() && { tz: fields.tz.trim() }),
-    };
-  const preview = usePreview(schedule || null);
+  const preview = usePreview(fields?.when.trim() ? scheduleOf(fields) : null);
   useEffect(() => {
     if (!fromWords.answer) return;
     const understood = fromWords.answer.job;
@@ -139,7 +142,7 @@ function Fields({ fields, set, preview }) {
     <div class="field-row">
       <${SelectField} label=${t("jobs.schedule")} value=${schedule} onChange=${set("schedule")} options=${texts(SCHEDULES, "jobs.schedule")} />
       <${TextField} label=${t("jobs.when")} class="grow" value=${fields.when} placeholder=${t(`jobs.when.${schedule}`)} onInput=${set("when")} />
-      ${schedule === "cron" && html`<${TextField} label=${t("jobs.tz")} value=${fields.tz} placeholder="Europe/Berlin" onInput=${set("tz")} />`}
+      ${schedule !== "every" && html`<${TextField} label=${t("jobs.tz")} value=${fields.tz} placeholder="Europe/Berlin" onInput=${set("tz")} />`}
     </div>
     <${Times} preview=${preview} />
     <${TextField} label=${t("jobs.name")} value=${fields.name} onInput=${set("name")} />

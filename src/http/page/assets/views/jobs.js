@@ -7,7 +7,7 @@ import { address, navigate } from "../route.js";
 import { ActionButton, ConfirmDialog, Empty, Loaded, Status, ViewHead } from "../ui.js";
 import { Icon } from "../icons.js";
 import { dateTime, dayName, relative, span, time } from "../format.js";
-import { t } from "../i18n.js";
+import { t, wordText } from "../i18n.js";
 import { JobForm } from "./job_form.js";
 
 export function JobsView({ id, more }) {
@@ -48,7 +48,9 @@ function JobGroup({ title, jobs }) {
 }
 
 const TONES = { enabled: "ok", paused: "warn", disabled: "", unreadable: "bad" };
-const OUTCOMES = { ok: "ok", error: "bad", missed: "warn", skipped: "" };
+const OUTCOMES = { ok: "ok", error: "bad", missed: "warn", skipped: "", queued: "", started: "ok", running: "ok" };
+const outcomeText = (run) => wordText("jobs.outcome", run.outcome);
+const deliveryText = (run) => (run.delivery ? wordText("jobs.delivery", run.delivery) : "");
 
 function JobRow({ job }) {
   return html`<li class="row">
@@ -57,7 +59,7 @@ function JobRow({ job }) {
       <a class="row-title" href=${address("jobs", job.id)}>${job.name}</a>
       <p class="row-text">${job.error ?? job.text}</p>
       <p class="row-facts"><span>${job.when}</span>${job.state !== "enabled" && html`<${Status} tone=${TONES[job.state]}>${t(`jobs.${job.state}`)}<//>`}
-        ${job.last && html`<${Status} tone=${OUTCOMES[job.last.outcome]}>${t("jobs.last", { outcome: job.last.outcome, delivery: job.last.delivery ?? "—" })}<//>`}</p>
+        ${job.last && html`<${Status} tone=${OUTCOMES[job.last.outcome]}>${t("jobs.last", { outcome: outcomeText(job.last), delivery: deliveryText(job.last) || "—" })}<//>`}</p>
     </div>
     <div class="row-actions"><${JobButtons} job=${job} /></div>
   </li>`;
@@ -133,8 +135,8 @@ function Runs({ runs }) {
     <tbody>${runs.map(
       (run) => html`<tr>
       <td><time datetime=${run.due}>${dateTime(run.due)}</time></td>
-      <td><${Status} tone=${OUTCOMES[run.outcome]}>${run.outcome}<//>${run.reason && html` <small>${run.reason}</small>`}</td>
-      <td>${run.delivery ?? ""}${run.delivery_error && html` <small>${run.delivery_error}</small>`}</td>
+      <td><${Status} tone=${OUTCOMES[run.outcome]}>${outcomeText(run)}<//>${run.reason && html` <small>${run.reason}</small>`}</td>
+      <td>${deliveryText(run)}${run.delivery_error && html` <small>${run.delivery_error}</small>`}</td>
       <td>${length(run)}</td><td class="number">${run.tokens || ""}</td>
       <td>${run.turn && html`<a href=${address("turn", run.turn)}>${t("turn.timeline")}</a>`}</td>
     </tr>`,

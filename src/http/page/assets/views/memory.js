@@ -66,7 +66,7 @@ function FactRow({ fact, onDialog }) {
     <div class="row-main">
       <p class="fact-text">${fact.name && html`<strong>${fact.name}: </strong>`}${fact.text}</p>
       <p class="row-facts">
-        <span title=${dateTime(created)}>${t(`memory.origin.${fact.origin}`)} ${relative(created)}</span>
+        <span title=${dateTime(created)}>${t(`memory.origin.${fact.origin}`, { when: relative(created) })}</span>
         <span>${t("memory.confidence", { share: percent(confidence) })}</span>
         <span>${used ? t("memory.used", { when: relative(used) }) : t("memory.unused")}</span>
         ${source?.session && html`<a href=${address("chat", source.session)}>${t("memory.source")}</a>`}

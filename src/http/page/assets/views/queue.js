@@ -7,7 +7,7 @@ import { address } from "../route.js";
 import { ActionButton, ConfirmDialog, Empty, Loaded, Status, ViewHead } from "../ui.js";
 import { Icon } from "../icons.js";
 import { dateTime, relative } from "../format.js";
-import { t } from "../i18n.js";
+import { t, wordText } from "../i18n.js";
 import { ApprovalCard } from "../chat/cards.js";
 
 const TONES = { dead: "bad", unknown: "warn", waiting: "warn", pending: "", sending: "", queued: "", running: "ok" };
@@ -66,7 +66,7 @@ function Entry({ entry }) {
   const canDrop = entry.kind === "outbound" || entry.state === "dead";
   return html`<li class="row">
     <div class="row-main">
-      <p class="row-title">${entry.kind === "outbound" ? t("queue.delivery", { channel: entry.channel }) : t("queue.message", { channel: entry.channel })} <${Status} tone=${TONES[entry.state]}>${t(`queue.state.${entry.state}`)}<//>
+      <p class="row-title">${entry.kind === "outbound" ? t("queue.delivery", { channel: entry.channel }) : t("queue.message", { channel: entry.channel })} <${Status} tone=${TONES[entry.state]}>${wordText("queue.state", entry.state)}<//>
         </p>
       <p class="row-text">${entry.content}</p>
       ${entry.last_error && html`<p class="error-text">${entry.last_error}</p>`}

@@ -6,8 +6,8 @@ import { may, useResource } from "../store.js";
 import { address } from "../route.js";
 import { Empty, ErrorNote, Loaded, Status, Tabs, ViewHead } from "../ui.js";
 import { Icon, channelIcon } from "../icons.js";
-import { bytes, compact, relative } from "../format.js";
-import { t } from "../i18n.js";
+import { bytes, compact, relative, span } from "../format.js";
+import { t, wordText } from "../i18n.js";
 import { Configuration } from "./configuration.js";
 
 const TABS = {
@@ -127,7 +127,7 @@ function TestResult({ result }) {
       </li>`,
     )}</ul>`;
   }
-  return html`<p><${Status} tone="ok">${t("system.mcp.tested", { tools: result.available, span: result.took_ms })}<//></p>`;
+  return html`<p><${Status} tone="ok">${t("system.mcp.tested", { tools: result.available, span: span(result.took_ms) })}<//></p>`;
 }
 
 const STATES = { running: "ok", ok: "ok", idle: "ok", stopped: "", disabled: "", failed: "bad", error: "bad" };
@@ -148,7 +148,7 @@ function Channels() {
       icon: channelIcon(channel.kind),
       name: channel.name,
       tone: channel.enabled ? tone(channel.state) : "",
-      state: channel.state,
+      state: wordText("system.state", channel.state),
       error: channel.error,
       facts: [
         channel.kind,
@@ -201,7 +201,7 @@ function McpServers() {
       icon: "plug",
       name: server.title ?? server.name,
       tone: tone(server.state),
-      state: server.state,
+      state: wordText("system.state", server.state),
       error: server.last_error ?? server.problems?.join("; "),
       facts: [
         server.name,
@@ -223,7 +223,7 @@ function Skills() {
       tone: skill.available ? "ok" : "",
       state: t(skill.available ? "system.available" : "system.unavailable"),
       error: skill.reason,
-      facts: [skill.description, skill.source],
+      facts: [skill.description, wordText("system.source", skill.source)],
     })),
     ...problems.map((problem) => problemRow(problem)),
   ];
@@ -236,12 +236,12 @@ function Agents() {
       icon: "chat",
       name: agent.name,
       tone: "ok",
-      state: agent.source,
+      state: wordText("system.source", agent.source),
       facts: [
         agent.description,
         agent.model,
-        t("system.agent.tools", { count: agent.tool_count }),
-        t("system.agent.memory", { memory: agent.memory }),
+        t("system.agent.tools", { count: wordText("system.agent.tools", agent.tool_count) }),
+        t("system.agent.memory", { memory: wordText("system.agent.memory", agent.memory) }),
       ],
     })),
     ...problems.map((problem) => problemRow(problem)),

@@ -7,7 +7,7 @@ import { address, navigate } from "../route.js";
 import { ActionButton, ConfirmDialog, CopyButton, Loaded, Status, ViewHead } from "../ui.js";
 import { Icon } from "../icons.js";
 import { compact, dateTime, number, percent, span } from "../format.js";
-import { t } from "../i18n.js";
+import { t, wordText } from "../i18n.js";
 import { summary } from "../chat/tools.js";
 
 export function TurnView({ id }) {
@@ -43,7 +43,7 @@ function Timeline({ turn }) {
     ],
     ["cost", used.cost],
     ["cost.model", (used.by_model ?? []).map((one) => one.model).join(", ")],
-    ["turn.sent", turn.outbox.map((sent) => `${sent.channel}: ${sent.state}`).join(", ")],
+    ["turn.sent", turn.outbox.map((sent) => `${sent.channel}: ${wordText("queue.state", sent.state)}`).join(", ")],
   ].filter(([, value]) => value);
   return html`
     <a class="back" href=${address("chat", turn.session)}><${Icon} name="left" size=${16} />${turn.session}</a>
