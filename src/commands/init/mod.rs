@@ -45,7 +45,8 @@ pub async fn run(args: &InitArgs, globals: &Globals) -> anyhow::Result<CommandEx
     };
     let prompts = if args.yes { None } else { Prompts::open()? };
     if prompts.is_none() && !args.yes {
-        print_note(NO_TERMINAL);
+        let [en, zh] = NO_TERMINAL;
+        print_note(tr(en, zh));
         return Ok(CommandExit::Usage);
     }
     let path = loaded.file.clone().unwrap_or_else(|| super::config::path_of(globals, &home, &env));
@@ -69,8 +70,12 @@ pub async fn run(args: &InitArgs, globals: &Globals) -> anyhow::Result<CommandEx
 /// How long a running gateway may take to answer.
 const HEALTH_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 
-const NO_TERMINAL: &str = "daoyou: init asks questions, and there is no terminal: use --yes, which takes a key from the environment or \
-     a local Ollama, or names them: --provider openai --api-key-env OPENAI_API_KEY --model MODEL";
+const NO_TERMINAL: [&str; 2] = [
+    "daoyou: init asks questions, and there is no terminal: use --yes, which takes a key from the environment or \
+     a local Ollama, or names them: --provider openai --api-key-env OPENAI_API_KEY --model MODEL",
+    "daoyou：init 需要在终端中提问，而这里没有终端：请使用 --yes，它会采用环境变量中的密钥或本机的 Ollama；\
+     也可以直接指定：--provider openai --api-key-env OPENAI_API_KEY --model 模型",
+];
 
 /// What is set up, and with what.
 struct Setup<'a> {

@@ -288,7 +288,14 @@ impl Setup<'_> {
         };
         if answer.needs_key && answer.key.is_none() && !self.has_key(&answer.name) {
             let variable = answer.key_variables.first().copied().unwrap_or_default();
-            bail!("{} needs a key: export {variable}, or name another variable with --api-key-env", answer.name);
+            let name = &answer.name;
+            bail!(
+                "{}",
+                tr(
+                    format!("{name} needs a key: export {variable}, or name another variable with --api-key-env"),
+                    format!("{name} 需要密钥：请先 export {variable}，或用 --api-key-env 指定其他变量")
+                )
+            );
         }
         answer.write(&mut self.edit);
         let mut test = SetupTest::new(&self.home, &self.candidate()?)?;
@@ -299,7 +306,13 @@ impl Setup<'_> {
                 Ok(listed) if listed.contains(&answer.model) => {}
                 Ok(listed) if !listed.is_empty() => listed[0].clone_into(&mut answer.model),
                 Ok(_) if !answer.model.is_empty() => {}
-                Ok(_) => bail!("{} lists no models: name one with --model", answer.name),
+                Ok(_) => bail!(
+                    "{}",
+                    tr(
+                        format!("{} lists no models: name one with --model", answer.name),
+                        format!("{} 没有列出模型：请用 --model 指定", answer.name)
+                    )
+                ),
                 Err(finding) => return failed(&finding, test.asked_address(&answer.name)),
             }
         }
@@ -328,7 +341,15 @@ impl Setup<'_> {
             (Some(provider), model) => (provider, model),
             (None, Some(model)) => match model.split_once('/') {
                 Some((provider, model)) if !model.is_empty() => (provider, Some(model)),
-                _ => bail!("--model {model:?} names no service: write --model PROVIDER/MODEL, or add --provider NAME"),
+                _ => bail!(
+                    "{}",
+                    tr(
+                        format!(
+                            "--model {model:?} names no service: write --model PROVIDER/MODEL, or add --provider NAME"
+                        ),
+                        format!("--model {model:?} 没有写明服务：请写成 --model 服务/模型，或加上 --provider 名称")
+                    )
+                ),
             },
             (None, None) => {
                 let by_variable = |offer: &&ServiceOffer| {
@@ -336,7 +357,10 @@ impl Setup<'_> {
                 };
                 match offers.iter().find(by_variable) {
                     Some(offer) if self.args.base_url.is_none() => (offer.name, None),
-                    _ => bail!("the service has no name: add --provider NAME"),
+                    _ => bail!(
+                        "{}",
+                        tr("the service has no name: add --provider NAME", "没有写明服务：请加上 --provider 名称")
+                    ),
                 }
             }
         };
@@ -347,9 +371,12 @@ impl Setup<'_> {
             (None, None) if self.loaded.config.providers.contains_key(provider) => {
                 ServiceAnswer { name: provider.to_owned(), ..ServiceAnswer::default() }
             }
-            (None, None) => bail!(
-                "{provider:?} is none of the known services, which `daoyou models` lists: add its address with --base-url URL"
-            ),
+            (None, None) => bail!(tr(
+                format!(
+                    "{provider:?} is none of the known services, which `daoyou models` lists: add its address with --base-url URL"
+                ),
+                format!("{provider:?} 不在已知服务之列（`daoyou models` 可查看）：请用 --base-url URL 给出地址"),
+            )),
         };
         if let Some(base_url) = &self.args.base_url {
             answer.base_url = Some(base_url.clone());
@@ -363,7 +390,13 @@ impl Setup<'_> {
         }
         if let Some(variable) = &self.args.api_key_env {
             if self.env.get(variable).is_none_or(|value| value.trim().is_empty()) {
-                bail!("the environment variable {variable} is not set: export {variable}=… first");
+                bail!(
+                    "{}",
+                    tr(
+                        format!("the environment variable {variable} is not set: export {variable}=… first"),
+                        format!("环境变量 {variable} 未设置：请先 export {variable}=…")
+                    )
+                );
             }
             answer.key = Some(SecretValue::Variable(variable.clone()));
         }
@@ -417,5 +450,8 @@ fn print_failure(finding: &Finding, asked: Option<String>) -> anyhow::Result<()>
 
 fn failed(finding: &Finding, asked: Option<String>) -> anyhow::Result<()> {
     print_failure(finding, asked)?;
-    bail!("the model did not answer, so nothing was written; --no-test writes it anyway")
+    bail!(tr(
+        "the model did not answer, so nothing was written; --no-test writes it anyway",
+        "模型没有应答，未写入任何内容；加上 --no-test 可跳过测试直接写入",
+    ))
 }
