@@ -56,6 +56,8 @@ await story(
     await button.click();
     await page.locator(".sessions.open a.session").first().click();
     await page.locator(".sessions.open").waitFor({ state: "detached" });
+    await page.keyboard.press("Escape");
+    await waitIdle(page);
   },
   { context: { viewport: { width: 390, height: 780 }, hasTouch: true, isMobile: true } },
 );

@@ -51,9 +51,9 @@ export function relative(at) {
   return format(Intl.RelativeTimeFormat, { numeric: "auto" }).format(Math.round(seconds / size), unit);
 }
 
-/** A span of milliseconds: "340ms", "4.2s", "2m 5s"; in Chinese "2分钟 5秒". */
+/** A span of milliseconds: "340 ms", "4.2 sec", "2 min 5 sec"; in Chinese "2分钟 5秒". */
 export function span(ms) {
-  const amount = (value, unit) => number(value, { style: "unit", unit, unitDisplay: "narrow", maximumFractionDigits: 1 });
+  const amount = (value, unit) => number(value, { style: "unit", unit, unitDisplay: "short", maximumFractionDigits: 1 });
   if (ms < 999.5) return amount(Math.round(ms), "millisecond");
   // Rounded before it is split: 59.7 seconds are a minute, not 60 seconds.
   const seconds = ms < 9_950 ? ms / 1_000 : Math.round(ms / 1_000);

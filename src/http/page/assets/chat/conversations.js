@@ -117,7 +117,7 @@ export function reloadSoon(key) {
   if (!entry || entry.timer !== null) return;
   entry.timer = setTimeout(() => {
     entry.timer = null;
-    if (!forgetUnused(key)) load(key);
+    if (conversations.get(key) === entry && !forgetUnused(key)) load(key);
   }, RELOAD_DELAY);
 }
 
