@@ -142,6 +142,11 @@ async fn hostile_answers_stay_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_lags_or_dies_loses_and_doubles_nothing() {
+    run("stream").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn three_tabs_agree() {
     run("tabs").await;
 }

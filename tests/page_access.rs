@@ -99,6 +99,19 @@ async fn a_login_lasts_over_a_restart_and_changes_only_from_the_page() {
         let shown = format!("{request:?}");
         assert_eq!(chat(request).await, (expected.0, expected.1.to_owned()), "{shown}");
     }
+    // Other ports of this machine are the same site, and have the cookie; a proxy may ask for a password of its own.
+    let get = |path: &str| page.bare(Method::GET, path);
+    for (request, expected) in [
+        (get("/api/models").header("sec-fetch-site", "same-site"), (403, "csrf")),
+        (get("/api/models").header("sec-fetch-site", "cross-site"), (403, "csrf")),
+        (get("/api/attach?chat_id=direct"), (403, "csrf")),
+        (get("/api/models").header("sec-fetch-site", "same-origin"), (200, "")),
+        (get("/api/models").basic_auth("proxy", Some("password")), (200, "")),
+    ] {
+        let shown = format!("{request:?}");
+        let answer = code_of(request.send().await.unwrap()).await;
+        assert_eq!(answer, (expected.0, expected.1.to_owned()), "{shown}");
+    }
     let database = std::fs::read(gateway.database()).unwrap();
     assert!(!database.windows(id.len()).any(|bytes| bytes == id.as_bytes()), "only its hash is stored");
     assert!(!gateway.logs().contains(&id));
@@ -140,6 +153,7 @@ async fn daoyou_open_prints_a_link_that_logs_in_once() {
     assert!(link.starts_with(&gateway.url("/login?code=")), "{opened:?}");
     assert!(!link.contains(&gateway.token()));
     let client = reqwest::Client::builder().no_proxy().redirect(redirect::Policy::none()).build().unwrap();
+    assert!(!client.head(&link).send().await.unwrap().headers().contains_key("set-cookie"));
     let first = client.get(&link).send().await.unwrap();
     assert_eq!((first.status().as_u16(), first.headers()["location"].to_str().unwrap()), (303, "/"));
     let mut page = PageClient::new(&gateway);

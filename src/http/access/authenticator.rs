@@ -60,11 +60,11 @@ impl Authenticator {
     /// # Errors
     /// 401 without a token or a login, or with a wrong one; 429 after too many wrong tokens of `client`.
     pub async fn authenticate(&self, client: ClientAddr, headers: &HeaderMap) -> Result<Principal, HttpError> {
-        if let Some(value) = headers.get(header::AUTHORIZATION) {
-            let token = bearer(value.as_bytes());
-            return match self.find_token(token.unwrap_or_default()).await? {
+        // Another scheme is for a proxy in front of the gateway.
+        if let Some(token) = headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes())) {
+            return match self.find_token(token).await? {
                 Some(principal) => Ok(principal),
-                None => Err(self.refuse(client, token.unwrap_or_default())),
+                None => Err(self.refuse(client, token)),
             };
         }
         match self.login_of(headers) {

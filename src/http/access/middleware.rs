@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use daoyou_channels::{BodyShare, ClientAddr, HttpError};
@@ -18,6 +18,9 @@ use crate::store::{Connection, Store, checkpoints, inbox};
 /// The header that requests of the page carry. A page of another origin cannot set it without our consent, which it never gets.
 const PAGE_HEADER: &str = "x-daoyou";
 const PAGE_HEADER_VALUE: &str = "page";
+
+/// The stream of a terminal, which takes deliveries.
+const TERMINAL_ROUTE: &str = "/api/attach";
 
 /// What the check of access needs.
 #[derive(Clone)]
@@ -56,7 +59,7 @@ impl AccessCheck {
         };
         let principal = self.auth.authenticate(client, headers).await?;
         if matches!(principal.credential, ClientCredential::Login(_)) {
-            check_page_request(method, headers)?;
+            check_page_request(method, headers, route)?;
         }
         let rule = scope_rule(principal.scope, method, route);
         let is_allowed = match rule {
@@ -85,7 +88,16 @@ impl AccessCheck {
 }
 
 /// Refuses a request that another site makes with the cookie of the page. The server has refused foreign origins before.
-fn check_page_request(method: &Method, headers: &HeaderMap) -> Result<(), HttpError> {
+fn check_page_request(method: &Method, headers: &HeaderMap, route: &str) -> Result<(), HttpError> {
+    let refused = |message: &str| Err(HttpError::new(StatusCode::FORBIDDEN, "csrf", message));
+    // Another port of this machine is the same site for a browser: its pages send our cookie along.
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    if site.is_some_and(|site| !matches!(site, b"same-origin" | b"none")) {
+        return refused("this is for the page itself alone, and another page asks");
+    }
+    if route == TERMINAL_ROUTE {
+        return refused("a terminal uses the token of the gateway");
+    }
     if matches!(*method, Method::GET | Method::HEAD) {
         return Ok(());
     }
@@ -93,8 +105,7 @@ fn check_page_request(method: &Method, headers: &HeaderMap) -> Result<(), HttpEr
     if is_of_page && headers.contains_key(header::ORIGIN) {
         return Ok(());
     }
-    let message = "a change with the cookie of the page needs the header X-Daoyou: page and an Origin";
-    Err(HttpError::new(StatusCode::FORBIDDEN, "csrf", message))
+    refused("a change with the cookie of the page needs the header X-Daoyou: page and an Origin")
 }
 
 /// Returns the segment of the path that is the first parameter of the route, decoded.

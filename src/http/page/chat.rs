@@ -104,6 +104,11 @@ async fn chat(
     if body.files.len() > MAX_FILES {
         return Err(HttpError::unprocessable(format!("files: at most {MAX_FILES} are allowed")));
     }
+    if principal.is_confined() && body.agent.is_some() {
+        // A route may give its sender an agent with limits.
+        let message = "agent: a token with the scope chat has the agent of its chats";
+        return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
+    }
     let mut message = message_of(&principal, body.session.as_deref(), text)?;
     // Ids of different clients are different messages.
     message.external_id = body.id.map(|id| format!("{}:{id}", principal.chat_prefix()));

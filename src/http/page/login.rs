@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Extension, Query, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -57,8 +57,13 @@ async fn redeem(
     State(auth): State<Arc<Authenticator>>,
     Extension(client): Extension<ClientAddr>,
     Extension(scheme): Extension<RequestScheme>,
+    method: Method,
     Query(CodeParams { code }): Query<CodeParams>,
 ) -> Result<Response, HttpError> {
+    if method == Method::HEAD {
+        // Whoever only looks at a link does not use it up.
+        return Ok(Redirect::to("/").into_response());
+    }
     Ok(match auth.redeem(client, &code).await? {
         Some(login) => (cookie(&auth, Some(&login), scheme), Redirect::to("/")).into_response(),
         None => Redirect::to("/?login=expired").into_response(),
