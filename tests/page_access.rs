@@ -241,6 +241,9 @@ async fn a_chat_token_sees_only_its_own() {
     .await;
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["session"]), (1, &json!(own)), "{listed}");
     assert_eq!(owner.get(&format!("/api/turns?session={own}")).await[0]["sender"], "token:bob");
+    let chosen = json!({"content": "mine", "agent": "coder"});
+    let chosen = bob.request(Method::POST, "/api/chat").json(&chosen).send().await.unwrap();
+    assert_eq!(code_of(chosen).await, (403, "scope".to_owned()), "a route may limit it to an agent");
     let file = bob.request(Method::POST, "/api/files?name=a.txt").body("secret of bob").send().await.unwrap();
     let file: Value = file.json().await.unwrap();
     let file = file["id"].as_str().unwrap();
