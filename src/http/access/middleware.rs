@@ -89,7 +89,7 @@ impl AccessCheck {
 
 /// Refuses a request that another site makes with the cookie of the page. The server has refused foreign origins before.
 fn check_page_request(method: &Method, headers: &HeaderMap, route: &str) -> Result<(), HttpError> {
-    let refused = |message: &str| Err(HttpError::new(StatusCode::FORBIDDEN, "csrf", message));
+    let refused = |message: &'static str| Err(HttpError::new(StatusCode::FORBIDDEN, "csrf", message));
     // Another port of this machine is the same site for a browser: its pages send our cookie along.
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     if site.is_some_and(|site| !matches!(site, b"same-origin" | b"none")) {
