@@ -217,6 +217,13 @@ async fn tokens_are_added_listed_and_revoked_with_and_without_a_gateway() {
 }
 
 /// A token for chats sees what it began, and nothing of the owner or of another token.
+/// A route may limit the holder of a token to an agent.
+async fn chooses_no_agent(page: &PageClient) {
+    let chosen = json!({"content": "mine", "agent": "coder"});
+    let answer = page.request(Method::POST, "/api/chat").json(&chosen).send().await.unwrap();
+    assert_eq!(code_of(answer).await, (403, "scope".to_owned()));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_token_sees_only_its_own() {
     let model = Model::start().await;
@@ -241,9 +248,7 @@ async fn a_chat_token_sees_only_its_own() {
     .await;
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["session"]), (1, &json!(own)), "{listed}");
     assert_eq!(owner.get(&format!("/api/turns?session={own}")).await[0]["sender"], "token:bob");
-    let chosen = json!({"content": "mine", "agent": "coder"});
-    let chosen = bob.request(Method::POST, "/api/chat").json(&chosen).send().await.unwrap();
-    assert_eq!(code_of(chosen).await, (403, "scope".to_owned()), "a route may limit it to an agent");
+    chooses_no_agent(&bob).await;
     let file = bob.request(Method::POST, "/api/files?name=a.txt").body("secret of bob").send().await.unwrap();
     let file: Value = file.json().await.unwrap();
     let file = file["id"].as_str().unwrap();
