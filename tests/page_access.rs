@@ -275,7 +275,6 @@ async fn a_chat_token_sees_only_its_own() {
         (Method::POST, "/api/tools/exec/run".to_owned()),
         (Method::POST, "/mcp".to_owned()),
         (Method::GET, "/metrics".to_owned()),
-        (Method::GET, "/api/attach?chat_id=direct".to_owned()),
         (Method::GET, format!("/api/events?session={}", others[0])),
     ];
     for other in others.iter().map(String::as_str).chain(["cli:direct", "page:bob", "page:bobby.1"]) {
