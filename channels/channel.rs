@@ -1,7 +1,7 @@
 //! The trait that every channel implements. Receiving (`start`) and sending are separate: one may work while the other
 //! fails.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -80,6 +80,35 @@ impl From<Refusal> for SendError {
     /// The state of a message could not be read.
     fn from(refusal: Refusal) -> Self {
         Self::Retry { after: None, reason: refusal.to_string() }
+    }
+}
+
+/// Receiving and delivering of a channel whose clients fetch from the store what belongs to their own requests: these come by routes, and
+/// nothing is sent.
+#[derive(Default)]
+pub struct PickupDelivery {
+    /// Set at the start; it is the same at a later one.
+    inbox: OnceLock<Arc<dyn Inbox>>,
+}
+
+impl PickupDelivery {
+    /// Receives until the shutdown.
+    pub async fn run(&self, context: ChannelContext) {
+        let _ = self.inbox.set(context.inbox.clone());
+        (context.started)();
+        context.shutdown.cancelled().await;
+    }
+
+    /// Takes what belongs to a request, which stays in the store, where the request finds it.
+    ///
+    /// # Errors
+    /// `refusal` for everything else; the store cannot be read.
+    pub async fn deliver(&self, message: &OutboundMessage, refusal: &str) -> Result<Receipt, SendError> {
+        let is_for_asker = match self.inbox.get() {
+            Some(inbox) if !message.context.is_picked_up => inbox.is_for_asker(message).await?,
+            _ => message.context.is_picked_up,
+        };
+        if is_for_asker { Ok(Receipt::default()) } else { Err(SendError::Permanent { reason: refusal.to_owned() }) }
     }
 }
 

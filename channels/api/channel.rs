@@ -1,7 +1,7 @@
 //! The channel: replies are picked up by the requests that wait for them.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,8 +11,7 @@ use super::gateway::{ApiGateway, BODY_NOTE, NAME, REQUEST_NOTE};
 use super::routes;
 use crate::attachment_folder::AttachmentFolder;
 use crate::backoff::RetryTable;
-use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
-use crate::inbox::Inbox;
+use crate::channel::{Capabilities, Channel, ChannelContext, PickupDelivery, Receipt, Resend, SendError, StartError};
 use crate::message::OutboundMessage;
 
 /// The folder of the workspace for files that came with requests.
@@ -23,8 +22,7 @@ pub struct ApiChannel {
     gateway: Arc<dyn ApiGateway>,
     files: Arc<AttachmentFolder>,
     retry: RetryTable,
-    /// Set at the start; it is the same at a later one.
-    inbox: OnceLock<Arc<dyn Inbox>>,
+    pickup: PickupDelivery,
 }
 
 impl ApiChannel {
@@ -35,7 +33,7 @@ impl ApiChannel {
     pub fn new(gateway: Arc<dyn ApiGateway>, workspace: &Path) -> std::io::Result<Self> {
         let files = Arc::new(AttachmentFolder::open(workspace, FILES)?);
         let retry = RetryTable::new(vec![Duration::from_secs(1)]);
-        Ok(Self { gateway, files, retry, inbox: OnceLock::new() })
+        Ok(Self { gateway, files, retry, pickup: PickupDelivery::default() })
     }
 }
 
@@ -54,23 +52,12 @@ impl Channel for ApiChannel {
     }
 
     async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
-        let _ = self.inbox.set(context.inbox.clone());
-        (context.started)();
-        context.shutdown.cancelled().await;
+        self.pickup.run(context).await;
         Ok(())
     }
 
-    /// What belongs to a request stays in the store, where the request finds it.
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
-        let is_for_asker = match self.inbox.get() {
-            Some(inbox) if !message.context.is_picked_up => inbox.is_for_asker(message).await?,
-            _ => message.context.is_picked_up,
-        };
-        if is_for_asker {
-            return Ok(Receipt::default());
-        }
-        let reason = "a client of /v1 gets answers to its own requests alone, and this is none".to_owned();
-        Err(SendError::Permanent { reason })
+        self.pickup.deliver(message, "a client of /v1 gets answers to its own requests alone, and this is none").await
     }
 
     fn owner_routes(&self, context: &ChannelContext) -> Option<Router> {

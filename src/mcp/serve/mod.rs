@@ -9,15 +9,14 @@ mod progress;
 
 pub use endpoint::McpEndpoint;
 
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_channel::Receiver;
 use async_trait::async_trait;
 use daoyou_channels::backoff::RetryTable;
 use daoyou_channels::{
-    Capabilities, Channel, ChannelContext, InboundMessage, Inbox, MessageState, OutboundMessage, Receipt, Resend,
-    SendError, SessionEvent, StartError,
+    Capabilities, Channel, ChannelContext, InboundMessage, MessageState, OutboundMessage, PickupDelivery, Receipt,
+    Resend, SendError, SessionEvent, StartError,
 };
 use serde_json::Value;
 use uuid::Uuid;
@@ -65,13 +64,12 @@ pub trait AgentAccess: Send + Sync {
 /// waits for becomes a dead letter, of which the owner hears.
 pub struct McpChannel {
     retry: RetryTable,
-    /// Set at the start; it is the same at a later one.
-    inbox: OnceLock<Arc<dyn Inbox>>,
+    pickup: PickupDelivery,
 }
 
 impl Default for McpChannel {
     fn default() -> Self {
-        Self { retry: RetryTable::new(vec![Duration::from_secs(1)]), inbox: OnceLock::new() }
+        Self { retry: RetryTable::new(vec![Duration::from_secs(1)]), pickup: PickupDelivery::default() }
     }
 }
 
@@ -90,22 +88,14 @@ impl Channel for McpChannel {
     }
 
     async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
-        let _ = self.inbox.set(context.inbox.clone());
-        (context.started)();
-        context.shutdown.cancelled().await;
+        self.pickup.run(context).await;
         Ok(())
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
-        let is_for_asker = match self.inbox.get() {
-            Some(inbox) if !message.context.is_picked_up => inbox.is_for_asker(message).await?,
-            _ => message.context.is_picked_up,
-        };
-        if is_for_asker {
-            return Ok(Receipt::default());
-        }
-        let reason = "an MCP client gets what belongs to its own calls of ask alone, and this is none".to_owned();
-        Err(SendError::Permanent { reason })
+        self.pickup
+            .deliver(message, "an MCP client gets what belongs to its own calls of ask alone, and this is none")
+            .await
     }
 }
 
