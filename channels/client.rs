@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::message::Trust;
+
 /// The address of the client behind a request: the peer of the connection, or what a trusted proxy reports. An IPv4
 /// address mapped into IPv6 is IPv4 here. The server puts it into each request's extensions; routes never read
 /// `X-Forwarded-For` themselves.
@@ -17,6 +19,16 @@ impl ClientAddr {
             IpAddr::V6(address) => IpAddr::from((address.to_bits() & !u128::from(u64::MAX)).to_be_bytes()),
         }
     }
+}
+
+/// The sender of the messages of an authenticated client. The server puts it into the extensions of each request behind the access check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientSender {
+    /// `owner`, or `token:NAME`.
+    pub id: String,
+    pub trust: Trust,
+    /// The client may use only the sessions that it began.
+    pub is_confined: bool,
 }
 
 #[cfg(test)]

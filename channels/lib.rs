@@ -37,7 +37,7 @@ pub mod conformance;
 
 pub use body_budget::{BodyBudget, BodyShare};
 pub use channel::{Capabilities, Channel, ChannelContext, PickupDelivery, Receipt, Resend, SendError, StartError};
-pub use client::ClientAddr;
+pub use client::{ClientAddr, ClientSender};
 pub use event::{EventSource, SessionEvent, TurnEvent};
 pub use finding::{Finding, Severity};
 pub use http_error::HttpError;

@@ -117,7 +117,8 @@ impl OutgoingFiles {
     }
 }
 
-fn digest_of(bytes: &[u8]) -> String {
+/// Returns what [`Attachment::digest`] is for these bytes.
+pub fn digest_of(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 

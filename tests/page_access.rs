@@ -207,6 +207,17 @@ async fn tokens_are_added_listed_and_revoked_with_and_without_a_gateway() {
     assert_eq!(gateway.run(&["tokens", "revoke", "reader"]).await.code, Some(0));
     assert_eq!(get(&reader, "/api/sessions").await.0, 401);
     assert_eq!(page.request(Method::GET, "/api/me").send().await.unwrap().status(), 401);
+    // What belonged to a revoked token is not given to a new one of its name unasked.
+    let again = gateway.run(&["tokens", "add", "reader", "--scope", "read"]).await;
+    assert!(again.code == Some(1) && again.stderr.contains("was revoked"), "{again:?}");
+    let again = gateway.run(&["tokens", "add", "reader", "--scope", "chat", "--reuse"]).await;
+    assert_eq!((again.code, get(again.stdout.trim(), "/api/sessions").await.0), (Some(0), 200), "{again:?}");
+    assert_eq!(get(&reader, "/api/sessions").await.0, 401);
+    assert_eq!(
+        page.request(Method::GET, "/api/me").send().await.unwrap().status(),
+        401,
+        "the login was of the old one"
+    );
     gateway.stop().await;
     let other = token(&gateway, "other", "admin").await;
     gateway.up().await;
@@ -216,14 +227,16 @@ async fn tokens_are_added_listed_and_revoked_with_and_without_a_gateway() {
     assert!(!shown.contains(&other) && !shown.contains(&reader));
 }
 
-/// A token for chats sees what it began, and nothing of the owner or of another token.
-/// A route may limit the holder of a token to an agent.
+/// A route may limit the holder of a token to an agent, and the owner pays for the model.
 async fn chooses_no_agent(page: &PageClient) {
-    let chosen = json!({"content": "mine", "agent": "coder"});
-    let answer = page.request(Method::POST, "/api/chat").json(&chosen).send().await.unwrap();
-    assert_eq!(code_of(answer).await, (403, "scope".to_owned()));
+    for (field, value) in [("agent", "coder"), ("model", "test/large")] {
+        let chosen = json!({"content": "mine", field: value});
+        let answer = page.request(Method::POST, "/api/chat").json(&chosen).send().await.unwrap();
+        assert_eq!(code_of(answer).await, (403, "scope".to_owned()), "{field}");
+    }
 }
 
+/// A token for chats sees what it began, and nothing of the owner or of another token.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_token_sees_only_its_own() {
     let model = Model::start().await;
@@ -306,4 +319,72 @@ async fn a_chat_token_sees_only_its_own() {
         [say(&ann, &others[0]).await, say(&bob, &own).await, say(&bob, &own).await],
         ["accepted", "accepted", "duplicate"]
     );
+}
+
+/// A client of the OpenAI-compatible API with a token for chats is the token's holder, in sessions of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_token_has_its_own_sessions_at_v1() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let (bob, ann) = (token(&gateway, "bob", "chat").await, token(&gateway, "ann", "chat").await);
+    let send = async |token: &str, path: &str, body: Value, session: Option<&str>| {
+        let mut request = http_client().post(gateway.url(path)).bearer_auth(token).json(&body);
+        if let Some(session) = session {
+            request = request.header("x-session-id", session);
+        }
+        let answer = request.send().await.unwrap();
+        let named = answer.headers().get("x-session-id").map(|name| name.to_str().unwrap().to_owned());
+        let status = answer.status().as_u16();
+        (status, answer.json::<Value>().await.unwrap(), named.unwrap_or_default())
+    };
+    let chat = |text: &str, model: &str| json!({"model": model, "messages": [{"role": "user", "content": text}]});
+    let list = http_client().get(gateway.url("/v1/models")).bearer_auth(&bob).send().await.unwrap();
+    let list: Value = list.json().await.unwrap();
+    assert_eq!(list["data"].as_array().unwrap().len(), 1, "{list}");
+    // The same name is a session of each of them.
+    for (who, text) in [(&bob, "of bob"), (&ann, "of ann"), (&gateway.token(), "of the owner")] {
+        let (status, body, session) = send(who, "/v1/chat/completions", chat(text, "daoyou"), Some("work")).await;
+        let answer = &body["choices"][0]["message"]["content"];
+        assert_eq!((status, session.as_str(), answer), (200, "work", &json!(format!("echo: {text}"))), "{body}");
+    }
+    let sessions = gateway.json(&["sessions", "list"]).await.to_string();
+    for session in ["api:token:bob:work", "api:token:ann:work", "api:work"] {
+        assert!(sessions.contains(&format!("\"{session}\"")), "{sessions}");
+    }
+    let turns = gateway.json(&["turns", "list", "--session", "api:token:bob:work"]).await;
+    assert_eq!((&turns[0]["sender"], turns.as_array().unwrap().len()), (&json!("token:bob"), 1), "{turns}");
+    // A response is continued by its client alone.
+    let (status, first, _) = send(&bob, "/v1/responses", json!({"input": "one"}), None).await;
+    assert_eq!(status, 200, "{first}");
+    let next = |input: &str| json!({"input": input, "previous_response_id": first["id"]});
+    assert_eq!(send(&bob, "/v1/responses", next("two"), None).await.0, 200);
+    let (status, refused, _) = send(&ann, "/v1/responses", next("three"), None).await;
+    assert_eq!((status, &refused["error"]["code"]), (404, &json!("previous_response_not_found")), "{refused}");
+    for model in ["coder", "test/large", "nothing"] {
+        let (status, refused, _) = send(&bob, "/v1/chat/completions", chat("x", model), None).await;
+        assert_eq!((status, &refused["error"]["code"]), (403, &json!("scope")), "{refused}");
+    }
+}
+
+/// The holder of one token takes neither all streams of events nor the streams of others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_has_a_number_of_streams() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let bob = token(&gateway, "bob", "chat").await;
+    let open =
+        async |token: &str| http_client().get(gateway.url("/api/events")).bearer_auth(token).send().await.unwrap();
+    let mut streams = Vec::new();
+    for _ in 0..16 {
+        let stream = open(&bob).await;
+        assert_eq!(stream.status(), 200);
+        streams.push(stream);
+    }
+    assert_eq!(code_of(open(&bob).await).await, (503, "too_many_pages".to_owned()));
+    for _ in 0..20 {
+        let stream = open(&gateway.token()).await;
+        assert_eq!(stream.status(), 200);
+        streams.push(stream);
+    }
+    drop(streams);
+    until("room for another stream", async || (open(&bob).await.status() == 200).then_some(())).await;
 }

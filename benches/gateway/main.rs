@@ -3,7 +3,7 @@
 //! written. `--only PART` measures one part, `--set KEY=VALUE` measures with a configuration key set; both write nothing. `--against PROGRAM
 //! --against-name NAME` also measures starts, idling and speeds of another build, alternating between the two.
 //! `--growth MESSAGES` lets one owner send that many messages and prints a section of its own, `--tools` measures the tools,
-//! `--skills [--folder DIR]` skills and MCP servers.
+//! `--skills [--folder DIR]` skills and MCP servers, `--page` the page and streams of events.
 
 #[expect(clippy::allow_attributes, reason = "the stories use the rest")]
 #[allow(dead_code, unused_imports, clippy::print_stdout, reason = "a tool box: the bench uses a part of it")]
@@ -15,6 +15,7 @@ mod fill;
 mod growth;
 mod load;
 mod mcp;
+mod page;
 mod report;
 mod skills;
 mod talk;
@@ -171,6 +172,9 @@ async fn main() {
     if std::env::args().any(|argument| argument == "--skills") {
         skills::skills().await;
         return mcp::mcp().await;
+    }
+    if std::env::args().any(|argument| argument == "--page") {
+        return page::page().await;
     }
     if let Some(messages) = arguments("--growth").next() {
         return growth::growth(messages.parse().expect("--growth takes a number of messages")).await;

@@ -1,14 +1,17 @@
 //! Skills: the tokens of them in each request, and what 300 of them add to a start and to a turn.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::load::{Measured, Offer};
-use super::support::{Gateway, Setup};
+use super::support::{Gateway, Model, Setup};
 use super::{Bench, arguments, start_time};
 
 const SKILLS: usize = 300;
@@ -38,6 +41,7 @@ pub async fn skills() {
     }
     println!("| start to ready | {} ms | {} ms |", spread(&mut starts[0]), spread(&mut starts[1]));
     let mut figures = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
+    let prompts = benches.each_ref().map(|bench| SystemPrompts::watch(&bench.model));
     for bench in &mut benches {
         bench.gateway.up().await;
         bench.run(TURNS / 10, SESSIONS, Offer::InFlight(20)).await;
@@ -52,20 +56,35 @@ pub async fn skills() {
     let [[none_cpu, none_middle], [cpu, middle]] = &mut figures;
     println!("| CPU a turn, 20 in flight over {SESSIONS} sessions | {} ms | {} ms |", spread(none_cpu), spread(cpu));
     println!("| overhead, median | {} ms | {} ms |", spread(none_middle), spread(middle));
-    let prompts = benches.each_ref().map(system_prompts);
-    let [none, many] = prompts.map(|(bytes, kinds)| format!("{bytes}, {kinds} text in {} requests", RUNS * TURNS));
+    let [none, many] = prompts.map(|prompts| prompts.summary());
     println!("| bytes of the system prompt, which the cache of a service keeps | {none} | {many} |");
 }
 
-/// Returns the length of the system prompt and how many different ones the requests had.
-fn system_prompts(bench: &Bench) -> (usize, usize) {
-    let requests = bench.model.requests();
-    let mut prompts: Vec<&str> =
-        requests.iter().filter_map(|request| request["messages"][0]["content"].as_str()).collect();
-    let bytes = prompts.last().map_or(0, |prompt| prompt.len());
-    prompts.sort_unstable();
-    prompts.dedup();
-    (bytes, prompts.len())
+/// The system prompts that a model was sent: how many requests had each of them.
+struct SystemPrompts(Arc<Mutex<BTreeMap<String, usize>>>);
+
+impl SystemPrompts {
+    fn watch(model: &Model) -> Self {
+        let counts = Arc::new(Mutex::new(BTreeMap::new()));
+        let seen = counts.clone();
+        model.script(move |request| {
+            let prompt = request.body["messages"][0]["content"].as_str().unwrap_or_default();
+            let mut seen = seen.lock();
+            match seen.get_mut(prompt) {
+                Some(count) => *count += 1,
+                None => drop(seen.insert(prompt.to_owned(), 1)),
+            }
+            None
+        });
+        Self(counts)
+    }
+
+    fn summary(&self) -> String {
+        let counts = self.0.lock();
+        let requests: usize = counts.values().sum();
+        let longest = counts.keys().map(String::len).max().unwrap_or_default();
+        format!("{longest}, {} in {requests} requests", if counts.len() == 1 { "one text" } else { "different texts" })
+    }
 }
 
 /// Returns a table of the tokens of skills in a request: those of the program, and those of the folder that `--folder` names.

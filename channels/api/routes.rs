@@ -7,7 +7,7 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -24,13 +24,13 @@ use super::request::{ApiRequest, unknown_response};
 use super::responses::ModelResponse;
 use crate::attachment_folder::{AttachmentFolder, IncomingFile};
 use crate::channel::ChannelContext;
+use crate::client::ClientSender;
 use crate::event::EventSource;
 use crate::http_error::HttpError;
 use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Acceptance, Inbox, Refusal};
 use crate::json as strict_json;
 use crate::message::{Attachment, InboundMessage, SessionKey, TurnSettings};
-use crate::trust::{Author, SenderListing, trust_of};
 
 /// The largest body, in bytes: files are in it.
 pub const BODY_LIMIT: usize = 50_000_000;
@@ -47,7 +47,7 @@ pub(super) struct ApiState {
     shutdown: CancellationToken,
 }
 
-/// The routes, which need the gateway's token.
+/// The routes behind the access check, which says who the sender of a request is.
 pub(super) fn routes(gateway: &Arc<dyn ApiGateway>, files: &Arc<AttachmentFolder>, context: &ChannelContext) -> Router {
     let state = ApiState {
         gateway: gateway.clone(),
@@ -68,32 +68,42 @@ fn model_entry(name: &str) -> Value {
     json!({ "id": name, "object": "model", "created": 0, "owned_by": "daoyou" })
 }
 
-async fn models(State(state): State<Arc<ApiState>>) -> Json<Value> {
-    let entries: Vec<Value> = state.gateway.models().iter().map(|name| model_entry(name)).collect();
+async fn models(State(state): State<Arc<ApiState>>, Extension(sender): Extension<ClientSender>) -> Json<Value> {
+    let entries: Vec<Value> = state.models(&sender).iter().map(|name| model_entry(name)).collect();
     Json(json!({ "object": "list", "data": entries }))
 }
 
-async fn model(State(state): State<Arc<ApiState>>, Path(name): Path<String>) -> Result<Json<Value>, HttpError> {
-    state.settings(&name)?;
+async fn model(
+    State(state): State<Arc<ApiState>>,
+    Extension(sender): Extension<ClientSender>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, HttpError> {
+    state.settings(&sender, &name)?;
     Ok(Json(model_entry(&name)))
 }
 
 async fn complete(
     State(state): State<Arc<ApiState>>,
+    Extension(sender): Extension<ClientSender>,
     headers: HeaderMap,
     body: String,
 ) -> Result<Response, ApiFailure> {
     let request = ApiRequest::parse_chat(&json_of(&body)?)?;
     let wants_usage = request.wants_usage;
-    let accepted = state.accept(request, &headers, &body).await?;
+    let accepted = state.accept(&sender, request, &headers, &body).await?;
     let (id, model) = (accepted.id, accepted.model.clone());
     accepted.respond(ChatCompletion { id, model, created: Timestamp::now(), wants_usage }).await
 }
 
-async fn respond(State(state): State<Arc<ApiState>>, headers: HeaderMap, body: String) -> Result<Response, ApiFailure> {
+async fn respond(
+    State(state): State<Arc<ApiState>>,
+    Extension(sender): Extension<ClientSender>,
+    headers: HeaderMap,
+    body: String,
+) -> Result<Response, ApiFailure> {
     let request = ApiRequest::parse_response(&json_of(&body)?)?;
     let previous = request.previous;
-    let accepted = state.accept(request, &headers, &body).await?;
+    let accepted = state.accept(&sender, request, &headers, &body).await?;
     let format = ModelResponse::new(accepted.id, accepted.model.clone(), previous);
     accepted.respond(format).await
 }
@@ -108,7 +118,8 @@ struct AcceptedRequest {
     id: Uuid,
     /// The name that the client asked for, or that of the default model.
     model: String,
-    chat_id: String,
+    /// The session, as the client names it.
+    session_name: String,
     stream: bool,
     turn: FollowedTurn,
     repeats: RepeatGuard,
@@ -121,41 +132,70 @@ impl AcceptedRequest {
             false => answer_whole(self.turn, &format, self.repeats).await?,
         };
         // A name beyond ASCII cannot be a header's value, and its client knows it.
-        if let Ok(chat) = HeaderValue::from_str(&self.chat_id) {
-            response.headers_mut().insert(SESSION.clone(), chat);
+        if let Ok(name) = HeaderValue::from_str(&self.session_name) {
+            response.headers_mut().insert(SESSION.clone(), name);
         }
         Ok(response)
     }
 }
 
 impl ApiState {
-    fn settings(&self, model: &str) -> Result<TurnSettings, HttpError> {
-        let unknown = |why: String| {
+    /// Returns the models of a client. One that is confined has the agent that its messages get by themselves.
+    fn models(&self, sender: &ClientSender) -> Vec<String> {
+        let mut models = self.gateway.models();
+        if sender.is_confined {
+            models.truncate(1);
+        }
+        models
+    }
+
+    fn settings(&self, sender: &ClientSender, model: &str) -> Result<TurnSettings, HttpError> {
+        let settings = self.gateway.settings(model);
+        if sender.is_confined && settings.as_ref().ok() != Some(&TurnSettings::default()) {
+            let known = self.models(sender).join(", ");
+            let message = format!("the token of {} may not choose a model or an agent: it has {known}", sender.id);
+            return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
+        }
+        settings.map_err(|why| {
             let known = self.gateway.models().join(", ");
             let message = format!("{why} Models here: {known}, and any PROVIDER/MODEL of a configured provider.");
             HttpError::new(StatusCode::NOT_FOUND, "model_not_found", message)
-        };
-        self.gateway.settings(model).map_err(unknown)
+        })
     }
 
-    /// Returns the session that a request names: in its header, in its body, or as that of an earlier response.
-    async fn named_session(&self, headers: &HeaderMap, request: &ApiRequest) -> Result<Option<String>, HttpError> {
+    /// Returns the chat that a request names: in its header, in its body, or as that of an earlier response.
+    async fn named_chat(
+        &self,
+        sender: &ClientSender,
+        headers: &HeaderMap,
+        request: &ApiRequest,
+    ) -> Result<Option<String>, HttpError> {
+        let prefix = chat_prefix(sender);
         if let Some(value) = headers.get(&SESSION) {
             let text = std::str::from_utf8(value.as_bytes())
                 .map_err(|_| HttpError::bad_request("X-Session-Id is not text in UTF-8"))?;
-            return session_name("X-Session-Id", text).map(Some);
+            return Ok(Some(prefix + &session_name("X-Session-Id", text)?));
         }
-        let Some(previous) = request.previous else { return Ok(request.session.clone()) };
+        let Some(previous) = request.previous else { return Ok(request.session.as_ref().map(|name| prefix + name)) };
         let previous = previous.to_string();
-        let known = self.inbox.state(NAME, &previous).await?.ok_or_else(|| unknown_response(&previous))?;
-        Ok(Some(chat_of(&known.session)))
+        let known = self.inbox.state(NAME, &previous).await?.map(|known| chat_of(&known.session));
+        let known = known.filter(|chat| chat.starts_with(&prefix));
+        known.ok_or_else(|| unknown_response(&previous)).map(Some)
     }
 
     /// Accepts the message of a request, or finds the one that it repeats.
-    async fn accept(&self, request: ApiRequest, headers: &HeaderMap, body: &str) -> Result<AcceptedRequest, HttpError> {
-        let settings = self.settings(&request.model)?;
-        let named = self.named_session(headers, &request).await?;
-        let identity = RequestIdentity::of(&*self.inbox, headers, named.as_deref().unwrap_or_default(), body).await?;
+    async fn accept(
+        &self,
+        sender: &ClientSender,
+        request: ApiRequest,
+        headers: &HeaderMap,
+        body: &str,
+    ) -> Result<AcceptedRequest, HttpError> {
+        let settings = self.settings(sender, &request.model)?;
+        let named = self.named_chat(sender, headers, &request).await?;
+        let prefix = chat_prefix(sender);
+        let scope = named.as_deref().unwrap_or(&prefix);
+        let identity = RequestIdentity::of(&*self.inbox, headers, scope, body).await?;
         let model = match request.model.as_str() {
             "" => self.gateway.models().into_iter().next().unwrap_or_default(),
             model => model.to_owned(),
@@ -169,7 +209,8 @@ impl ApiState {
         let (id, session) = match known {
             Some(known) => (known.id, known.session),
             None => {
-                let message = self.message(request, settings, named, identity.external_id.clone()).await?;
+                let mut message = self.message(sender, request, settings, named).await?;
+                message.external_id.clone_from(&identity.external_id);
                 let extras = AcceptExtras { notes: identity.notes(), ..AcceptExtras::default() };
                 let (Acceptance::Accepted { id, session } | Acceptance::Duplicate { id, session, .. }) =
                     self.inbox.accept(message, extras).await?;
@@ -177,9 +218,10 @@ impl ApiState {
             }
         };
         let chat_id = chat_of(&session);
+        let session_name = chat_id.strip_prefix(&prefix).unwrap_or(&chat_id).to_owned();
         let turn = FollowedTurn::new(FollowedTurnSetup {
             id,
-            chat_id: chat_id.clone(),
+            chat_id,
             wants_reasoning,
             events,
             inbox: self.inbox.clone(),
@@ -187,28 +229,26 @@ impl ApiState {
             shutdown: self.shutdown.clone(),
         });
         let repeats = RepeatGuard { inbox: self.inbox.clone(), note: identity.note };
-        Ok(AcceptedRequest { id, model, chat_id, stream, turn, repeats })
+        Ok(AcceptedRequest { id, model, session_name, stream, turn, repeats })
     }
 
     /// Builds the message of a request. Without a name, its session is new and is given what the client says was said before.
     async fn message(
         &self,
+        sender: &ClientSender,
         mut request: ApiRequest,
         mut settings: TurnSettings,
         named: Option<String>,
-        external_id: Option<String>,
     ) -> Result<InboundMessage, HttpError> {
         settings.prompt = request.prompt();
         settings.history = if named.is_none() { request.history_text() } else { None };
         let files = request.take_files(named.is_none());
-        let chat = named.unwrap_or_else(|| new_id().to_string());
-        let trust = trust_of(Author::Owner, SenderListing::Owner);
-        let mut message = InboundMessage::text(NAME, &chat, "owner", trust, request.content);
+        let chat = named.unwrap_or_else(|| chat_prefix(sender) + &new_id().to_string());
+        let mut message = InboundMessage::text(NAME, &chat, &sender.id, sender.trust, request.content);
         message.settings = settings;
         // Whatever the settings of sessions are: a name of a client means one conversation.
         message.session = Some(SessionKey::of_chat(NAME, &chat));
         message.reply.is_picked_up = true;
-        message.external_id = external_id;
         message.attachments = self.save(files, message.session_key()).await?;
         Ok(message)
     }
@@ -225,6 +265,11 @@ impl ApiState {
         })?;
         Ok(saved.attachments)
     }
+}
+
+/// Returns what the chats of a client begin with. Those of the owner may have any name.
+fn chat_prefix(sender: &ClientSender) -> String {
+    if sender.is_confined { format!("{}:", sender.id) } else { String::new() }
 }
 
 /// Returns the chat of a session of this channel.

@@ -98,7 +98,7 @@ impl MessageBus {
         if self.draining.load(Ordering::SeqCst) {
             return Err(Refusal::Draining { retry_after });
         }
-        self.disk.check(settings.reserve).map_err(|reason| Refusal::Store { reason, retry_after })?;
+        self.check_disk()?;
         if settings.by_sender {
             assign_sender_session(&mut message);
         }

@@ -34,7 +34,7 @@ impl BusInbox {
         if self.0.draining.load(Ordering::SeqCst) {
             return Err(Refusal::Draining { retry_after });
         }
-        self.0.disk.check(settings.reserve).map_err(|reason| Refusal::Store { reason, retry_after })?;
+        self.0.check_disk()?;
         self.0.capacity.check_channel(settings.capacities, &draft.channel)?;
         self.0.publish_outbound(draft).await.map_err(|error| store_refusal(&error))
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender, TrySendError};
 use async_trait::async_trait;
-use daoyou_channels::{InboundMessage, SessionKey};
+use daoyou_channels::{InboundMessage, Refusal, SessionKey};
 use uuid::Uuid;
 
 use super::capacity::{Capacities, CapacityTracker, DiskReserve};
@@ -505,6 +505,16 @@ impl MessageBus {
             return Some("the gateway is stopping".to_owned());
         }
         self.store.fault().or_else(|| self.disk.check(self.settings.get().reserve).err())
+    }
+
+    /// Checks that the reserved space is free on disk.
+    ///
+    /// # Errors
+    /// [`Refusal::Store`].
+    pub fn check_disk(&self) -> Result<(), Refusal> {
+        let settings = self.settings.get();
+        let retry_after = settings.drain_timeout;
+        self.disk.check(settings.reserve).map_err(|reason| Refusal::Store { reason, retry_after })
     }
 
     pub fn events(&self) -> &Arc<EventHub> {

@@ -29,6 +29,9 @@ pub enum TokensCommand {
         /// What it may do
         #[arg(long)]
         scope: TokenScope,
+        /// Take the name of a revoked token, with its chats, uploads and memories
+        #[arg(long)]
+        reuse: bool,
         #[command(flatten)]
         output: Output,
     },

@@ -65,8 +65,8 @@ pub async fn tokens(command: &TokensCommand, environment: &CommandEnvironment) -
             let list = list_tokens(home).await?;
             print(&list, *output, |out| render::table(&list, TOKENS, "no tokens", out))
         }
-        TokensCommand::Add { name, scope, output } => {
-            let change = TokenChange::Add { name: name.clone(), scope: scope.as_str().to_owned() };
+        TokensCommand::Add { name, scope, reuse, output } => {
+            let change = TokenChange::Add { name: name.clone(), scope: scope.as_str().to_owned(), reuse: *reuse };
             let added = change_tokens(change, home).await?;
             let printed = print(&added, *output, |out| writeln!(out, "{}", render::text(&added["token"])))?;
             if !output.json {

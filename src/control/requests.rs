@@ -67,8 +67,9 @@ impl TokenChange {
     /// Returns the method, the path and the body of the API that makes the change.
     pub fn request(&self) -> (Method, String, String) {
         match self {
-            Self::Add { name, scope } => {
-                (Method::POST, "/api/tokens".to_owned(), json!({ "name": name, "scope": scope }).to_string())
+            Self::Add { name, scope, reuse } => {
+                let body = json!({ "name": name, "scope": scope, "reuse": reuse });
+                (Method::POST, "/api/tokens".to_owned(), body.to_string())
             }
             Self::Revoke(name) => (Method::DELETE, format!("/api/tokens/{}", escape(name)), String::new()),
         }

@@ -9,6 +9,7 @@ use daoyou_channels::outgoing::OutgoingFiles;
 use super::runtime::Runtime;
 use crate::bus::{MessageBus, OutboundBody};
 use crate::home::{Home, modes};
+use crate::http::sweep_uploads;
 use crate::live::Live;
 use crate::memory;
 use crate::store::{Connection, Durability, Store, StoreError, disk_usage, meta, now_ms, outbox, retention};
@@ -65,6 +66,7 @@ impl Upkeep {
         repair_modes(&self.home).await;
         self.prune().await;
         self.sweep_outgoing().await;
+        self.sweep_uploads().await;
         self.sweep_trash().await;
         if let Err(error) = self.vacuum().await {
             tracing::warn!(%error, "free space of the database could not be given back");
@@ -135,6 +137,16 @@ impl Upkeep {
             Ok(Ok(files)) => tracing::info!(files, "copies of sent files deleted"),
             Ok(Err(error)) => tracing::warn!(%error, "copies of sent files could not be deleted"),
             Err(error) => tracing::error!(%error, "deleting copies of sent files was aborted"),
+        }
+    }
+
+    /// Deletes uploads of the page that nothing needs.
+    async fn sweep_uploads(&self) {
+        let workspace = self.home.workspace(&self.runtime.get().config.agent.workspace);
+        match sweep_uploads(self.store(), &workspace).await {
+            // The gateway stops.
+            Ok(()) | Err(StoreError::Closed) => {}
+            Err(error) => tracing::warn!(%error, "uploads that nothing needs could not be deleted"),
         }
     }
 

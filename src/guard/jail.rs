@@ -1,12 +1,12 @@
 //! The path jail: the only way from a path that a model wrote to a file.
 //!
-//! Inside the workspace, cap-std opens each component (`openat2` with `RESOLVE_BENEATH` on Linux), so that neither `..`
-//! nor a symbolic link leads outside, even if it is replaced during the call. The opened file itself is checked as
-//! well: it must be a regular file with one name, not too large, and not in `/proc`.
+//! Inside the workspace, cap-std opens each component (`openat2` with `RESOLVE_BENEATH` on Linux), so that neither `..` nor a symbolic link
+//! leads outside, even if it is replaced during the call. The opened file itself is checked as well: it must be a regular file with one
+//! name, not too large, and not in `/proc`.
 //!
-//! Folders can be closed to a turn, and parts of them reopened. They are known by name and by identity (device and
-//! inode), so that neither a link nor another mount leads into them. For the gateway's own reads and writes, no link is
-//! followed and no mount is crossed ([`Jail::open_strict`]).
+//! Folders can be closed to a turn, and parts of them reopened. They are known by name and by identity (device and inode), so that neither a
+//! link nor another mount leads into them. For the gateway's own reads and writes, no link is followed and no mount is crossed
+//! ([`Jail::open_strict`]).
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -323,6 +323,11 @@ impl Jail {
         };
         let real = self.check_real_path(resolved, &folder)?;
         Ok((folder, real))
+    }
+
+    /// Returns the folder of the root, to look at what is below it. Nothing is to be opened through it.
+    pub fn root_folder(&self) -> &Dir {
+        &self.dir
     }
 
     /// Returns the real path of a file or folder of the workspace, for a command that is to work on it. Nothing is opened:

@@ -79,7 +79,7 @@ impl Connection {
     }
 
     pub fn phase(&self) -> ConnectionPhase {
-        let is_receiving = self.is_receiving.load(Ordering::Relaxed);
+        let is_receiving = self.is_receiving();
         if !self.has_received.load(Ordering::Relaxed) {
             ConnectionPhase::Opening
         } else if is_receiving {
@@ -109,6 +109,11 @@ impl Connection {
         if !self.is_receiving.swap(true, Ordering::Relaxed) {
             self.touch();
         }
+    }
+
+    /// Returns true while a request is incomplete. An answer then is the last one: what still comes is discarded.
+    pub fn is_receiving(&self) -> bool {
+        self.is_receiving.load(Ordering::Relaxed)
     }
 
     /// Notes that a request is complete.

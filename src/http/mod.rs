@@ -36,7 +36,7 @@ pub use control_socket::serve_control;
 pub use hosts::AllowedHosts;
 pub use limits::{IMPORT_BODY_LIMIT, ServerLimits};
 pub use metrics::scrape;
-pub use page::{PAGE_CHANNEL, PageChannel, PageHub};
+pub use page::{PAGE_CHANNEL, PageChannel, PageHub, sweep_uploads};
 pub use proxies::{TrustedProxies, parse_network};
 pub use read_only::{ReadOnlyReason, read_only_routes};
 pub use routes::{ChannelRoutes, control_routes, tcp_routes};

@@ -208,6 +208,11 @@ async fn a_client_that_keeps_writing_still_reads_the_refusal() {
         let got = server.exchange(&format!("{head}{body}")).await;
         assert!(got.starts_with("HTTP/1.1 4") && got.contains("connection: close"), "{head:?}: {got}");
     }
+    // An answer before the end of its request says that the connection closes, or a client would send its next request there.
+    let body = &body[..1 << 20];
+    let head = format!("POST /ignore HTTP/1.1\nHost: localhost\nContent-Length: {}\n\n", body.len());
+    let got = server.exchange(&format!("{head}{body}")).await;
+    assert!(got.starts_with("HTTP/1.1 200") && got.contains("connection: close"), "{got}");
     server.wait_count(0).await;
 }
 

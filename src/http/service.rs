@@ -94,7 +94,11 @@ impl HttpService {
                 error.closing()
             }
         };
-        let response = if is_openai { in_openai_form(response) } else { response };
+        let mut response = if is_openai { in_openai_form(response) } else { response };
+        if connection.is_receiving() {
+            // hyper closes such a connection without saying so, and a client would lose its next request.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         let guard = AnswerGuard(connection.clone());
         // The closure keeps the guard for as long as the body lives.
         response.map(|body| Body::new(body.inspect_err(move |_| _ = &guard)))

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::rows::timestamp;
-use crate::store::access::{self, AccessTokenRow, MAX_TOKENS, SecretHash};
+use crate::store::access::{self, AccessTokenRow, MAX_TOKENS, SecretHash, TokenName};
 use crate::store::{Connection, Durability, Store, StoreError};
 
 /// What named tokens begin with, so that other words need no look into the store, and scanners of repositories find one.
@@ -45,7 +45,12 @@ impl TokenScope {
 /// A change of the named tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenChange {
-    Add { name: String, scope: String },
+    /// `reuse`: also in the place of a revoked token of this name, with its chats, uploads and memories.
+    Add {
+        name: String,
+        scope: String,
+        reuse: bool,
+    },
     Revoke(String),
 }
 
@@ -74,7 +79,7 @@ pub async fn list(store: &Store) -> Result<Value, TokenError> {
 /// The change is invalid, the token does not exist, or the store cannot be written.
 pub async fn apply(store: &Store, change: TokenChange) -> Result<Value, TokenError> {
     match change {
-        TokenChange::Add { name, scope } => add(store, &name, &scope).await,
+        TokenChange::Add { name, scope, reuse } => add(store, &name, &scope, reuse).await,
         TokenChange::Revoke(name) => {
             let gone = name.clone();
             let revoke = move |connection: &Connection| access::revoke_token(connection, &gone);
@@ -87,7 +92,7 @@ pub async fn apply(store: &Store, change: TokenChange) -> Result<Value, TokenErr
     }
 }
 
-async fn add(store: &Store, name: &str, scope: &str) -> Result<Value, TokenError> {
+async fn add(store: &Store, name: &str, scope: &str, reuse: bool) -> Result<Value, TokenError> {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
     if !(1..=MAX_NAME).contains(&name.len()) || !name.chars().all(is_allowed) || name == "owner" {
         let allowed = format!("1 to {MAX_NAME} lower-case letters, digits, - and _, and not \"owner\"");
@@ -105,10 +110,19 @@ async fn add(store: &Store, name: &str, scope: &str) -> Result<Value, TokenError
         if access::count_tokens(connection)? >= MAX_TOKENS {
             return Ok(Err(format!("there are {MAX_TOKENS} tokens already; revoke one that is not used")));
         }
-        match access::add_token(connection, &own, &hash, scope.as_str())? {
-            true => Ok(Ok(())),
-            false => Ok(Err(format!("name: there is a token {own:?} already; revoke it, or choose another name"))),
+        match access::token_name(connection, &own)? {
+            TokenName::InUse => {
+                return Ok(Err(format!("name: there is a token {own:?} already; revoke it, or choose another name")));
+            }
+            TokenName::Revoked if !reuse => {
+                return Ok(Err(format!(
+                    "name: a token {own:?} was revoked, and the new one would have its chats, uploads and memories; \
+                     choose another name, or reuse this one (--reuse)"
+                )));
+            }
+            TokenName::Revoked | TokenName::Unused => {}
         }
+        access::add_token(connection, &own, &hash, scope.as_str()).map(Ok)
     };
     store.write(Durability::Synced, write).await?.map_err(TokenError::Invalid)?;
     Ok(json!({ "name": name, "scope": scope.as_str(), "token": token }))
@@ -168,10 +182,11 @@ mod tests {
     async fn tokens_are_shown_once_and_only_with_valid_names() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let add = async |name: &str, scope: &str| {
+        let add_as = async |name: &str, scope: &str, reuse: bool| {
             let (name, scope) = (name.to_owned(), scope.to_owned());
-            apply(&store, TokenChange::Add { name, scope }).await.map_err(|error| error.to_string())
+            apply(&store, TokenChange::Add { name, scope, reuse }).await.map_err(|error| error.to_string())
         };
+        let add = async |name: &str, scope: &str| add_as(name, scope, false).await;
         let made = add("phone", "chat").await.unwrap();
         let token = made["token"].as_str().unwrap();
         assert!(is_named_token(token.as_bytes()) && token.len() == 47, "{token}");
@@ -193,5 +208,9 @@ mod tests {
         let revoke = async || apply(&store, TokenChange::Revoke("phone".to_owned())).await;
         assert_eq!(revoke().await.unwrap()["revoked"], true);
         assert!(matches!(revoke().await, Err(TokenError::NotFound(_))));
+        assert!(add("phone", "chat").await.unwrap_err().contains("was revoked"));
+        let again = add_as("phone", "read", true).await.unwrap();
+        assert!(again["token"] != made["token"] && again["scope"] == "read", "{again}");
+        assert!(add_as("phone", "read", true).await.unwrap_err().contains("there is a token"));
     }
 }

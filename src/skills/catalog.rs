@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -15,6 +16,11 @@ use super::requirements::{ProgramSearch, SkillHost};
 use super::skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem};
 use crate::guard::{FileVersion, Jail, JailError};
 use crate::tools::allow_rule_fault;
+
+/// Looks for turns take at most one part in so many of the time: turns that begin soon after a look share it.
+const LOOK_SHARE: u32 = 20;
+/// How old a shared look may be.
+const MAX_STALE: Duration = Duration::from_millis(50);
 
 /// The source of the skills that are part of the program.
 const BUILT_IN_SOURCE: &str = "built-in";
@@ -58,6 +64,16 @@ struct CatalogState {
     parsed: HashMap<PathBuf, (FileVersion, ParsedSkill)>,
     pins: KnownPins,
     list: Arc<SkillList>,
+    /// When the last look began, and what it took.
+    looked: Option<(Instant, Duration)>,
+}
+
+impl CatalogState {
+    /// Returns the list of the last look if that was a moment ago.
+    fn recent(&self) -> Option<Arc<SkillList>> {
+        let (began, took) = self.looked?;
+        (began.elapsed() < (took * LOOK_SHARE).min(MAX_STALE)).then(|| self.list.clone())
+    }
 }
 
 impl SkillCatalog {
@@ -107,7 +123,23 @@ impl SkillCatalog {
 
     /// Returns the skills as they are on disk now. If nothing has changed, it is the same list as before.
     pub fn look(&self) -> Arc<SkillList> {
+        self.look_with(&mut self.state.lock())
+    }
+
+    /// Returns the skills of a look a moment ago, if there was one. It does not block.
+    pub fn recent(&self) -> Option<Arc<SkillList>> {
+        self.state.try_lock()?.recent()
+    }
+
+    /// Returns the skills as they are on disk, or were a moment ago.
+    pub fn look_or_recent(&self) -> Arc<SkillList> {
         let mut state = self.state.lock();
+        // Another turn may have looked while this one waited.
+        state.recent().unwrap_or_else(|| self.look_with(&mut state))
+    }
+
+    fn look_with(&self, state: &mut CatalogState) -> Arc<SkillList> {
+        let began = Instant::now();
         let before = std::mem::take(&mut state.parsed);
         if let Some(pins) = &self.pins {
             state.pins.refresh(pins);
@@ -134,6 +166,7 @@ impl SkillCatalog {
             log_changes(&state.list, &list);
             state.list = Arc::new(list);
         }
+        state.looked = Some((began, began.elapsed()));
         state.list.clone()
     }
 }
@@ -309,12 +342,12 @@ impl KnownPins {
             Ok(pins) => pins.get(name)?,
             Err(error) => return Some(format!("it may have changed since it was installed: {error}")),
         };
-        let listing = FolderListing::of(jail, folder);
         if let Some((known, difference)) = self.folders.get(name)
-            && *known == listing
+            && known.is_current(jail, folder)
         {
             return difference.clone();
         }
+        let listing = FolderListing::of(jail, folder);
         let Some(jail) = source.open_unbounded() else { return Some("its folder cannot be opened".to_owned()) };
         let (digests, is_complete) = listing.digests(&jail, folder);
         let difference = differences(&pin.files, &digests, MAX_NAMES).map(|text| difference_text(name, &text));

@@ -227,11 +227,13 @@ impl Scanner<'_> {
         }
     }
 
-    /// Adds the skill in the folder `path`, which is `name` in `dir`. Returns false if it is none.
+    /// Adds what is looked for in the folder `path`, which is `name` in `dir`. Returns false if the folder may be a group: it has neither
+    /// that nor a skill.
     fn add_skill(&mut self, dir: &Dir, path: &str, name: &str) -> bool {
+        let is_there = |file: &str| statat(dir, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW);
         for file in self.names {
             // A link on the way is refused when the file is read.
-            match statat(dir, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW) {
+            match is_there(file) {
                 Ok(found) => {
                     let version = FileVersion::of(&found);
                     self.scan.files.push(SkillFile { folder: path.to_owned(), name: file, version });
@@ -244,7 +246,8 @@ impl Scanner<'_> {
                 }
             }
         }
-        false
+        // Opening each folder costs far more than these looks.
+        FILE_NAMES.iter().filter(|file| !self.names.contains(file)).any(|file| is_there(file).is_ok())
     }
 
     /// Returns the names of folders and links in a folder, in order, and whether they are links. Hidden ones are left out.

@@ -12,6 +12,8 @@ pub const MAX_TOKENS: usize = 200;
 pub const MAX_LOGINS: u32 = 100;
 /// A login that was not used for this long ends, in milliseconds.
 pub const LOGIN_IDLE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
+/// What a small upload counts, in bytes.
+const MIN_FILE_BYTES: i64 = 64 << 10;
 /// How exactly the last use of a token or a login is stored, in milliseconds.
 const USE_MS: i64 = 60 * 60 * 1_000;
 
@@ -36,31 +38,51 @@ pub struct PageLoginRow {
     pub seal: Vec<u8>,
 }
 
-/// Adds a token; returns false if the name is taken.
-pub fn add_token(connection: &Connection, name: &str, hash: &SecretHash, scope: &str) -> Result<bool, StoreError> {
-    let sql = "INSERT INTO access_tokens (name, hash, scope, created_at) VALUES (?, ?, ?, ?)
-               ON CONFLICT (name) DO NOTHING";
-    Ok(execute(connection, sql, params![name, hash, scope, now_ms()])? == 1)
+/// What the name of a token was used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenName {
+    Unused,
+    InUse,
+    /// A token of this name was revoked; what belonged to it is still there.
+    Revoked,
 }
 
-/// Removes a token and ends its logins; returns whether there was one.
+pub fn token_name(connection: &Connection, name: &str) -> Result<TokenName, StoreError> {
+    let sql = "SELECT revoked_at IS NOT NULL FROM access_tokens WHERE name = ?";
+    Ok(match select_optional(connection, sql, [name], |row| row.get(0))? {
+        None => TokenName::Unused,
+        Some(false) => TokenName::InUse,
+        Some(true) => TokenName::Revoked,
+    })
+}
+
+/// Adds a token, in the place of a revoked one of its name. Of a name that is in use, this is an error.
+pub fn add_token(connection: &Connection, name: &str, hash: &SecretHash, scope: &str) -> Result<(), StoreError> {
+    execute(connection, "DELETE FROM access_tokens WHERE name = ? AND revoked_at IS NOT NULL", [name])?;
+    let sql = "INSERT INTO access_tokens (name, hash, scope, created_at) VALUES (?, ?, ?, ?)";
+    execute(connection, sql, params![name, hash, scope, now_ms()])?;
+    Ok(())
+}
+
+/// Revokes a token and ends its logins; returns whether there was one. Its name stays known.
 pub fn revoke_token(connection: &Connection, name: &str) -> Result<bool, StoreError> {
     execute(connection, "DELETE FROM page_logins WHERE token = ?", [name])?;
-    Ok(execute(connection, "DELETE FROM access_tokens WHERE name = ?", [name])? == 1)
+    let sql = "UPDATE access_tokens SET revoked_at = ? WHERE name = ? AND revoked_at IS NULL";
+    Ok(execute(connection, sql, params![now_ms(), name])? == 1)
 }
 
 pub fn count_tokens(connection: &Connection) -> Result<usize, StoreError> {
-    select_value(connection, "SELECT count(*) FROM access_tokens", [])
+    select_value(connection, "SELECT count(*) FROM access_tokens WHERE revoked_at IS NULL", [])
 }
 
-/// Returns all tokens, by name.
+/// Returns all valid tokens, by name.
 pub fn tokens(connection: &Connection) -> Result<Vec<AccessTokenRow>, StoreError> {
-    let sql = "SELECT name, scope, created_at, used_at FROM access_tokens ORDER BY name";
+    let sql = "SELECT name, scope, created_at, used_at FROM access_tokens WHERE revoked_at IS NULL ORDER BY name";
     select(connection, sql, [], |row| read_token(row, 0))
 }
 
 pub fn find_token(connection: &Connection, hash: &SecretHash) -> Result<Option<AccessTokenRow>, StoreError> {
-    let sql = "SELECT name, scope, created_at, used_at FROM access_tokens WHERE hash = ?";
+    let sql = "SELECT name, scope, created_at, used_at FROM access_tokens WHERE hash = ? AND revoked_at IS NULL";
     select_optional(connection, sql, [hash], |row| read_token(row, 0))
 }
 
@@ -75,7 +97,8 @@ pub fn touch_token(connection: &Connection, name: &str) -> Result<(), StoreError
     Ok(())
 }
 
-/// Adds a login, and removes those that have ended or are too many.
+/// Adds a login, and removes those that have ended or are too many. The `seal` of a login with a named token is the token's hash:
+/// another token of that name does not revive it.
 pub fn add_login(
     connection: &Connection,
     hash: &SecretHash,
@@ -95,8 +118,9 @@ pub fn add_login(
 /// Returns a login that has not ended, and whether its last use is to be stored.
 pub fn find_login(connection: &Connection, hash: &SecretHash) -> Result<Option<(PageLoginRow, bool)>, StoreError> {
     let now = now_ms();
-    let sql = "SELECT l.token, l.seal, l.used_at, t.name, t.scope, t.created_at, t.used_at
-               FROM page_logins l LEFT JOIN access_tokens t ON t.name = l.token WHERE l.hash = ? AND l.used_at >= ?";
+    let sql = "SELECT l.token, l.seal, l.used_at, t.name, t.scope, t.created_at, t.used_at FROM page_logins l
+               LEFT JOIN access_tokens t ON t.name = l.token AND t.hash = l.seal AND t.revoked_at IS NULL
+               WHERE l.hash = ? AND l.used_at >= ?";
     let found = select_optional(connection, sql, params![hash, now - LOGIN_IDLE_MS], |row| {
         let named: Option<String> = row.get(0)?;
         let token = if row.get::<_, Option<String>>(3)?.is_some() { Some(read_token(row, 3)?) } else { None };
@@ -120,11 +144,52 @@ pub fn remove_login(connection: &Connection, hash: &SecretHash) -> Result<(), St
     Ok(())
 }
 
-/// Records a file that was uploaded; `attachment` is JSON.
-pub fn add_file(connection: &Connection, id: &str, uploader: &str, attachment: &str) -> Result<(), StoreError> {
-    let sql = "INSERT INTO page_files (id, uploader, attachment, at) VALUES (?, ?, ?, ?)";
-    execute(connection, sql, params![id, uploader, attachment, now_ms()])?;
+/// A file that was uploaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageFileRow {
+    pub id: String,
+    /// A JSON object: name, path in the workspace, media type, size.
+    pub attachment: String,
+    /// A message names it.
+    pub is_used: bool,
+    /// UTC milliseconds.
+    pub at: i64,
+}
+
+/// Records a file that was uploaded; `attachment` is JSON. Returns false, and records nothing, if the files of its uploader would have
+/// more than `limit` bytes together. Each counts as [`MIN_FILE_BYTES`] at least, so that their number is limited, too.
+pub fn add_file(
+    connection: &Connection,
+    id: &str,
+    uploader: &str,
+    attachment: &str,
+    limit: Option<i64>,
+) -> Result<bool, StoreError> {
+    let sql = "WITH files (attachment) AS (
+                   SELECT ?3 UNION ALL SELECT attachment FROM page_files WHERE uploader = ?2 AND ?5 IS NOT NULL)
+               INSERT INTO page_files (id, uploader, attachment, at) SELECT ?1, ?2, ?3, ?4
+               WHERE ?5 IS NULL OR (SELECT sum(max(json_extract(attachment, '$.size'), ?6)) FROM files) <= ?5";
+    Ok(execute(connection, sql, params![id, uploader, attachment, now_ms(), limit, MIN_FILE_BYTES])? == 1)
+}
+
+/// Notes that a message names a file.
+pub fn use_file(connection: &Connection, id: &str) -> Result<(), StoreError> {
+    execute(connection, "UPDATE page_files SET used_at = ? WHERE id = ? AND used_at IS NULL", params![now_ms(), id])?;
     Ok(())
+}
+
+/// Returns all uploaded files.
+pub fn files(connection: &Connection) -> Result<Vec<PageFileRow>, StoreError> {
+    let sql = "SELECT id, attachment, used_at IS NOT NULL, at FROM page_files";
+    select(connection, sql, [], |row| {
+        Ok(PageFileRow { id: row.get(0)?, attachment: row.get(1)?, is_used: row.get(2)?, at: row.get(3)? })
+    })
+}
+
+/// Removes the record of a file, unless it is in use meanwhile; returns whether it did.
+pub fn remove_file(connection: &Connection, row: &PageFileRow) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM page_files WHERE id = ? AND (used_at IS NOT NULL) = ?";
+    Ok(execute(connection, sql, params![row.id, row.is_used])? == 1)
 }
 
 /// Returns the uploader and the attachment of a file.
@@ -148,13 +213,48 @@ mod tests {
     use crate::store::{Durability, Store};
 
     #[tokio::test]
+    async fn uploads_of_one_token_have_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let work = |connection: &Connection| {
+            let (large, small) = (r#"{"size":400000}"#, r#"{"size":1}"#);
+            let limit = Some(400_000 + 2 * MIN_FILE_BYTES);
+            for (id, uploader, attachment, limit, expected) in [
+                ("1", "phone", large, limit, true),
+                ("2", "phone", large, limit, false),
+                ("3", "phone", small, limit, true),
+                ("4", "phone", small, limit, true),
+                ("5", "phone", small, limit, false),
+                ("6", "tablet", large, limit, true),
+                ("7", "", large, None, true),
+                ("8", "", large, None, true),
+            ] {
+                assert_eq!(add_file(connection, id, uploader, attachment, limit)?, expected, "{id}");
+            }
+            use_file(connection, "1")?;
+            let rows = files(connection)?;
+            assert_eq!(
+                rows.iter().map(|row| row.is_used).collect::<Vec<_>>(),
+                [true, false, false, false, false, false]
+            );
+            assert!(!remove_file(connection, &PageFileRow { is_used: false, ..rows[0].clone() })?, "used meanwhile");
+            assert!(remove_file(connection, &rows[0])?);
+            assert!(add_file(connection, "9", "phone", large, limit)?, "there is room again");
+            Ok(())
+        };
+        store.write(Durability::Logged, work).await.unwrap();
+    }
+
+    #[tokio::test]
     async fn logins_end_with_their_token_with_time_and_by_number() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let work = |connection: &Connection| {
-            assert!(add_token(connection, "phone", &[1; 32], "chat")?);
-            assert!(!add_token(connection, "phone", &[2; 32], "admin")?, "the name is taken");
-            add_login(connection, &[10; 32], Some("phone"), &[0; 32])?;
+            assert_eq!(token_name(connection, "phone")?, TokenName::Unused);
+            add_token(connection, "phone", &[1; 32], "chat")?;
+            assert_eq!(token_name(connection, "phone")?, TokenName::InUse);
+            assert!(add_token(connection, "phone", &[2; 32], "admin").is_err(), "the name is taken");
+            add_login(connection, &[10; 32], Some("phone"), &[1; 32])?;
             add_login(connection, &[11; 32], None, &[0; 32])?;
             let name = |row: Option<(PageLoginRow, bool)>| row.map(|(row, _)| row.token.map(|token| token.name));
             assert_eq!(name(find_login(connection, &[10; 32])?), Some(Some("phone".to_owned())));
@@ -162,6 +262,15 @@ mod tests {
             assert!(revoke_token(connection, "phone")?);
             assert!(!revoke_token(connection, "phone")?);
             assert_eq!(name(find_login(connection, &[10; 32])?), None);
+            assert_eq!(
+                (token_name(connection, "phone")?, find_token(connection, &[1; 32])?),
+                (TokenName::Revoked, None)
+            );
+            assert_eq!((tokens(connection)?, count_tokens(connection)?), (Vec::new(), 0));
+            // A login that was made while its token was revoked, and the name then used again.
+            add_login(connection, &[12; 32], Some("phone"), &[1; 32])?;
+            add_token(connection, "phone", &[3; 32], "read")?;
+            assert_eq!(name(find_login(connection, &[12; 32])?), None);
             connection.execute("UPDATE page_logins SET used_at = used_at - ?", [LOGIN_IDLE_MS + 1])?;
             assert_eq!(name(find_login(connection, &[11; 32])?), None, "not used for too long");
             for number in 0..=u8::try_from(MAX_LOGINS).unwrap() {

@@ -164,7 +164,7 @@ CREATE TABLE access_tokens (
     created_at INTEGER NOT NULL,
     -- When it was last used, to the hour.
     used_at    INTEGER
-) WITHOUT ROWID
+, revoked_at INTEGER) WITHOUT ROWID
 
 -- table approvals on approvals
 CREATE TABLE approvals (
@@ -399,7 +399,7 @@ CREATE TABLE page_files (
     -- A JSON object: name, path in the workspace, media type, size.
     attachment TEXT    NOT NULL,
     at         INTEGER NOT NULL
-) WITHOUT ROWID
+, used_at INTEGER) WITHOUT ROWID
 
 -- table page_logins on page_logins
 CREATE TABLE page_logins (

@@ -34,6 +34,7 @@ usage: cargo xtask CHORE
                                  request; writes that section alone
   bench skills [--folder DIR]    skills and MCP servers: tokens in each request, starts, turns, calls; replaces their section of
                                  docs/benchmarks.md
+  bench page                     the page and open streams of events; replaces their section of docs/benchmarks.md
   bench results [--embeddings URL --embeddings-model NAME] [--chat URL --chat-model NAME] [--cases]
                                  what post-processing saves and loses over a labelled corpus, and with models of a service;
                                  writes that section alone, unless --cases, which lists each case
@@ -164,8 +165,9 @@ fn main() -> ExitCode {
         ["trust"] => trust(),
         ["bench", "memory", rest @ ..] => bench_memory(rest),
         ["bench", "growth", rest @ ..] => bench_growth(rest),
-        ["bench", "tools"] => bench_tools(),
-        ["bench", "skills", rest @ ..] => bench_skills(rest),
+        ["bench", "tools"] => bench_section(TOOLS, "--tools", &[]),
+        ["bench", "skills", rest @ ..] => bench_section(SKILLS, "--skills", rest),
+        ["bench", "page"] => bench_section(PAGE, "--page", &[]),
         ["bench", "results", rest @ ..] => bench_results(rest),
         ["bench", rest @ ..] => bench(rest),
         ["man"] => run(cargo(&["run", "--locked", "--package", "daoyou", "--", "man", "target/man"])),
@@ -497,30 +499,19 @@ fn bench_growth(args: &[&str]) -> Result<()> {
     fs::write(&page, with_section(&text, GROWTH, &section)).context("docs/benchmarks.md")
 }
 
-/// The heading of the section that [`bench_tools`] writes.
+/// The headings of the sections that [`bench_section`] writes.
 const TOOLS: &str = "## Tools\n";
-
-/// Measures the tools, and replaces their section of the page.
-fn bench_tools() -> Result<()> {
-    let section = output_of(cargo(&["bench", "--locked", "--bench", "gateway", "--", "--tools"]))?;
-    let page = root().join("docs/benchmarks.md");
-    let text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
-    fs::write(&page, with_section(&text, TOOLS, &section)).context("docs/benchmarks.md")
-}
-
-/// The heading of the section that [`bench_skills`] writes.
 const SKILLS: &str = "## Skills and MCP servers\n";
+const PAGE: &str = "## The page\n";
 
-/// Measures skills and MCP servers, and replaces their section of the page.
-fn bench_skills(args: &[&str]) -> Result<()> {
-    let mut command = cargo(&["bench", "--locked", "--bench", "gateway", "--", "--skills"]);
-    let section = {
-        command.args(args);
-        output_of(command)?
-    };
+/// Measures one part of the gateway, and replaces its section of the page.
+fn bench_section(heading: &str, part: &str, args: &[&str]) -> Result<()> {
+    let mut command = cargo(&["bench", "--locked", "--bench", "gateway", "--", part]);
+    command.args(args);
+    let section = output_of(command)?;
     let page = root().join("docs/benchmarks.md");
     let text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
-    fs::write(&page, with_section(&text, SKILLS, &section)).context("docs/benchmarks.md")
+    fs::write(&page, with_section(&text, heading, &section)).context("docs/benchmarks.md")
 }
 
 /// The heading of the section that [`bench_results`] writes.

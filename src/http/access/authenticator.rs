@@ -78,7 +78,8 @@ impl Authenticator {
     /// Returns true if a principal that was authenticated before still is one.
     pub async fn is_valid(&self, principal: &Principal) -> bool {
         let found = match &principal.credential {
-            ClientCredential::Owner => return true,
+            ClientCredential::ControlSocket => return true,
+            ClientCredential::GatewayToken(hash) => return self.token.matches_hash(hash),
             ClientCredential::Token(hash) => {
                 let hash = *hash;
                 let find = move |connection: &Connection| access::find_token(connection, &hash);
@@ -100,7 +101,10 @@ impl Authenticator {
     pub async fn log_in(&self, client: ClientAddr, token: &str) -> Result<NewLogin, HttpError> {
         let token = token.trim();
         match self.find_token(token.as_bytes()).await? {
-            Some(principal) => self.add_login(principal.token).await,
+            Some(Principal { token: Some(name), credential: ClientCredential::Token(hash), .. }) => {
+                self.add_login(Some((name, hash))).await
+            }
+            Some(_) => self.add_login(None).await,
             None => Err(self.refuse(client, token.as_bytes())),
         }
     }
@@ -163,7 +167,8 @@ impl Authenticator {
             return Ok(None);
         }
         if self.token.matches(token) {
-            return Ok(Some(Principal::owner()));
+            let credential = ClientCredential::GatewayToken(secret_hash(token));
+            return Ok(Some(Principal { credential, ..Principal::owner() }));
         }
         if !is_named_token(token) {
             return Ok(None);
@@ -209,11 +214,12 @@ impl Authenticator {
         });
     }
 
-    async fn add_login(&self, token: Option<String>) -> Result<NewLogin, HttpError> {
+    /// Adds a login with the token of the gateway, or with a named token and its hash.
+    async fn add_login(&self, token: Option<(String, SecretHash)>) -> Result<NewLogin, HttpError> {
         let id = random()?;
-        let seal = match &token {
-            Some(_) => [0; 32],
-            None => self.token.seal(&id).ok_or_else(internal)?,
+        let (token, seal) = match token {
+            Some((name, hash)) => (Some(name), hash),
+            None => (None, self.token.seal(&id).ok_or_else(internal)?),
         };
         let add =
             move |connection: &Connection| access::add_login(connection, &secret_hash(&id), token.as_deref(), &seal);
@@ -315,11 +321,15 @@ mod tests {
         let token = home.token().unwrap();
         let old = format!("Bearer {}", token.expose());
         assert_eq!(door.status(header::AUTHORIZATION, &old).await, 200);
+        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, old.parse().unwrap())]);
+        let principal = door.auth.authenticate(client(), &headers).await.unwrap();
+        assert!(door.auth.is_valid(&principal).await);
         let login = door.auth.log_in(client(), token.expose()).await.unwrap();
         let cookie = format!("other=1; daoyou_18790={}", login.id);
         assert_eq!(door.status(header::COOKIE, &cookie).await, 200);
         fs::write(home.token_file(), "another\n").unwrap();
         assert_eq!(door.status(header::AUTHORIZATION, &old).await, 401);
+        assert!(!door.auth.is_valid(&principal).await, "what it opened before ends");
         assert_eq!(door.status(header::AUTHORIZATION, "Bearer another").await, 200);
         assert_eq!(door.status(header::COOKIE, &cookie).await, 401);
         let fresh = door.folder.path().join("fresh");
@@ -356,7 +366,7 @@ mod tests {
     #[tokio::test]
     async fn a_named_token_and_its_logins_end_when_it_is_revoked() {
         let door = Door::open(Some("right"));
-        let add = TokenChange::Add { name: "phone".to_owned(), scope: "chat".to_owned() };
+        let add = TokenChange::Add { name: "phone".to_owned(), scope: "chat".to_owned(), reuse: false };
         let made = change_tokens(&door.auth.store, add).await.unwrap();
         let token = made["token"].as_str().unwrap();
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap())]);

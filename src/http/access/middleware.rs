@@ -6,7 +6,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use daoyou_channels::{BodyShare, ClientAddr, HttpError};
+use daoyou_channels::{BodyShare, ClientAddr, ClientSender, HttpError};
 use percent_encoding::percent_decode_str;
 
 use super::authenticator::Authenticator;
@@ -38,6 +38,8 @@ pub async fn require_access(State(check): State<AccessCheck>, mut request: Reque
             if let Some(share) = request.extensions().get::<BodyShare>() {
                 share.proven();
             }
+            let (id, trust) = principal.sender();
+            request.extensions_mut().insert(ClientSender { id, trust, is_confined: principal.is_confined() });
             request.extensions_mut().insert(principal);
             next.run(request).await
         }

@@ -13,8 +13,10 @@ use crate::store::access::SecretHash;
 /// How a client proved who it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientCredential {
-    /// It uses the control socket, or has the token of the gateway.
-    Owner,
+    /// It uses the control socket.
+    ControlSocket,
+    /// The token of the gateway.
+    GatewayToken(SecretHash),
     /// A named token.
     Token(SecretHash),
     /// A login of the page, by the id in its cookie.
@@ -31,9 +33,9 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Returns the owner.
+    /// Returns the owner at the control socket.
     pub fn owner() -> Self {
-        Self { token: None, scope: TokenScope::Admin, credential: ClientCredential::Owner }
+        Self { token: None, scope: TokenScope::Admin, credential: ClientCredential::ControlSocket }
     }
 
     /// Returns the name that the page shows.
@@ -98,7 +100,7 @@ mod tests {
         let principal = |token: Option<&str>, scope| Principal {
             token: token.map(str::to_owned),
             scope,
-            credential: ClientCredential::Owner,
+            credential: ClientCredential::ControlSocket,
         };
         let chat = principal(Some("bob"), TokenScope::Chat);
         for (session, expected) in [

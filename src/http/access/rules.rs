@@ -28,9 +28,11 @@ pub fn scope_rule(scope: TokenScope, method: &Method, route: &str) -> ScopeRule 
 
 fn chat_rule(method: &Method, route: &str) -> ScopeRule {
     match (method.as_str(), route) {
+        ("GET", "/v1/models") => ScopeRule::OwnContent,
+        ("GET", route) if route.starts_with("/v1/models/") => ScopeRule::OwnContent,
         ("GET", "/api/me" | "/api/commands") | ("POST", "/api/logout") => ScopeRule::Allowed,
         ("GET", "/api/sessions" | "/api/events" | "/api/turns" | "/api/files/{id}")
-        | ("POST", "/api/chat" | "/api/files") => ScopeRule::OwnContent,
+        | ("POST", "/api/chat" | "/api/files" | "/v1/chat/completions" | "/v1/responses") => ScopeRule::OwnContent,
         ("GET" | "PATCH" | "DELETE", "/api/sessions/{key}")
         | ("GET", "/api/sessions/{key}/transcript" | "/api/sessions/{key}/live")
         | ("POST", "/api/sessions/{key}/stop") => ScopeRule::OwnSession,
@@ -147,10 +149,10 @@ mod tests {
         GET    /mcp                             - -
         POST   /mcp                             - -
         DELETE /mcp                             - -
-        POST   /v1/chat/completions             - -
-        POST   /v1/responses                    - -
-        GET    /v1/models                       - -
-        GET    /v1/models/{name}                - -
+        POST   /v1/chat/completions             o -
+        POST   /v1/responses                    o -
+        GET    /v1/models                       o -
+        GET    /v1/models/{name}                o -
         GET    /metrics                         - -
     ";
 

@@ -9,6 +9,7 @@ use subtle::ConstantTimeEq;
 
 use crate::guard::FileVersion;
 use crate::home::Home;
+use crate::query::access::secret_hash;
 use crate::store::access::SecretHash;
 
 /// The token of the gateway.
@@ -39,6 +40,11 @@ impl TokenSource {
     /// Compares in a time that depends only on the length.
     pub fn matches(&self, token: &[u8]) -> bool {
         self.with(|secret| secret.expose().as_bytes().ct_eq(token).into()).unwrap_or(false)
+    }
+
+    /// Returns true if this is the SHA-256 of the current token.
+    pub fn matches_hash(&self, hash: &SecretHash) -> bool {
+        self.with(|secret| secret_hash(secret.expose().as_bytes()).ct_eq(hash).into()).unwrap_or(false)
     }
 
     /// Returns what ties a login with this id to the current token; `None` if there is no token.

@@ -171,13 +171,15 @@ async fn list_tokens(state: SharedState) -> ApiResult {
 struct TokenBody {
     name: String,
     scope: String,
+    #[serde(default)]
+    reuse: bool,
 }
 
 async fn add_token(state: SharedState, text: String) -> Result<(StatusCode, Json<Value>), HttpError> {
     let body: Result<TokenBody, _> = strict_json::from_str(&text);
-    let TokenBody { name, scope } =
+    let TokenBody { name, scope, reuse } =
         body.map_err(|error| HttpError::bad_request(format!("the body is not valid: {error}")))?;
-    Ok((StatusCode::CREATED, Json(change_tokens(&state, TokenChange::Add { name, scope }).await?)))
+    Ok((StatusCode::CREATED, Json(change_tokens(&state, TokenChange::Add { name, scope, reuse }).await?)))
 }
 
 async fn change_tokens(state: &AppState, change: TokenChange) -> Result<Value, HttpError> {

@@ -104,9 +104,9 @@ async fn chat(
     if body.files.len() > MAX_FILES {
         return Err(HttpError::unprocessable(format!("files: at most {MAX_FILES} are allowed")));
     }
-    if principal.is_confined() && body.agent.is_some() {
-        // A route may give its sender an agent with limits.
-        let message = "agent: a token with the scope chat has the agent of its chats";
+    if principal.is_confined() && (body.agent.is_some() || body.model.is_some()) {
+        // A route may give its sender an agent with limits, and the owner pays for the model.
+        let message = "agent, model: a token with the scope chat has those of its chats";
         return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
     }
     let mut message = message_of(&principal, body.session.as_deref(), text)?;
@@ -225,8 +225,11 @@ mod tests {
             assert_eq!(page_chat_of_session(session), chat, "{session}");
             assert_eq!(session_of_page_chat(chat), session, "{chat}");
         }
-        let bob =
-            Principal { token: Some("bob".to_owned()), scope: TokenScope::Chat, credential: ClientCredential::Owner };
+        let bob = Principal {
+            token: Some("bob".to_owned()),
+            scope: TokenScope::Chat,
+            credential: ClientCredential::ControlSocket,
+        };
         let new = message_of(&bob, None, "hi").unwrap();
         assert!(bob.may_use(new.session_key().as_str()), "{}", new.session_key());
         assert_eq!(new.sender, "token:bob");

@@ -14,7 +14,7 @@ use daoyou_channels::HttpError;
 use futures_util::stream::{self, Stream};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::{Instant, Interval};
+use tokio::time::Instant;
 
 use super::hub::{EventCursor, PageEvent, PageEvents, PageReader};
 use crate::http::access::Principal;
@@ -46,7 +46,7 @@ async fn events(
         let message = "this token may use only the chats that it began";
         return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
     }
-    let Some(reader) = state.page.read() else {
+    let Some(reader) = state.page.read(principal.token.as_deref()) else {
         let message = "too many pages are open; close one";
         let error = HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_pages", message);
         return Err(HttpError { retry_after: Some(Duration::from_secs(10)), ..error });
@@ -61,7 +61,7 @@ async fn events(
         principal,
         state,
         ready: VecDeque::new(),
-        recheck: tokio::time::interval_at(Instant::now() + RECHECK, RECHECK),
+        checked: Instant::now(),
     };
     stream.greet();
     let events = stream::unfold(stream, |mut stream| async move {
@@ -80,7 +80,8 @@ struct PageStream {
     principal: Principal,
     state: Arc<AppState>,
     ready: VecDeque<Event>,
-    recheck: Interval,
+    /// When the token or login was last found valid.
+    checked: Instant,
 }
 
 impl PageStream {
@@ -96,6 +97,13 @@ impl PageStream {
 
     async fn next(&mut self) -> Option<Event> {
         loop {
+            // Not only while it waits: a backlog may be long.
+            if self.checked.elapsed() >= RECHECK {
+                if !self.state.is_valid(&self.principal).await {
+                    return None;
+                }
+                self.checked = Instant::now();
+            }
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
@@ -109,7 +117,7 @@ impl PageStream {
             tokio::select! {
                 () = self.state.shutdown.cancelled() => return None,
                 () = self.reader.more() => {}
-                _ = self.recheck.tick() => if !self.state.is_valid(&self.principal).await { return None; },
+                () = tokio::time::sleep(RECHECK) => {}
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read};
 use std::path::Path as FilePath;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
@@ -13,6 +14,7 @@ use axum::{Json, Router};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use daoyou_channels::attachment_folder::{AttachmentFolder, IncomingFile};
+use daoyou_channels::outgoing::digest_of;
 use daoyou_channels::{Attachment, HttpError, SessionKey};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustix::fs::OFlags;
@@ -26,8 +28,13 @@ use crate::http::access::Principal;
 use crate::http::error::internal;
 use crate::http::limits::UPLOAD_LIMIT;
 use crate::http::state::{AppState, FileFolders, SharedState};
-use crate::store::{Connection, Durability, StoreError, access, inbox, outbox};
+use crate::store::access::{self, PageFileRow};
+use crate::store::{Connection, Durability, Store, StoreError, inbox, now_ms, outbox};
 
+/// The most bytes of all files that a `chat` token uploads.
+const TOKEN_LIMIT: i64 = 1_000_000_000;
+/// How long an upload waits for the message that names it.
+const UNUSED_AGE: Duration = Duration::from_secs(86_400);
 /// The longest name, in characters.
 const MAX_NAME: usize = 200;
 /// The images that browsers show in the page, by what their bytes are.
@@ -57,6 +64,7 @@ async fn upload(
     if name.trim().is_empty() || name.chars().count() > MAX_NAME {
         return Err(HttpError::unprocessable(format!("name: 1 to {MAX_NAME} characters")));
     }
+    state.bus.check_disk()?;
     let media_type = media_type_of(&headers, &body);
     let id = daoyou_channels::new_id();
     let (workspace, uploader) = (state.folders.workspace.clone(), principal.token.clone().unwrap_or_default());
@@ -73,8 +81,20 @@ async fn upload(
     })?;
     let Some(saved) = saved else { return Err(internal()) };
     let stored = serde_json::to_string(&saved).map_err(|_| internal())?;
-    let add = move |connection: &Connection| access::add_file(connection, &id.to_string(), &uploader, &stored);
-    state.bus.store().write(Durability::Synced, add).await?;
+    let limit = principal.is_confined().then_some(TOKEN_LIMIT);
+    let add = move |connection: &Connection| access::add_file(connection, &id.to_string(), &uploader, &stored, limit);
+    let added = state.bus.store().write(Durability::Synced, add).await;
+    if !matches!(added, Ok(true)) {
+        let (workspace, path) = (state.folders.workspace.clone(), saved.path.clone());
+        tokio::task::spawn_blocking(move || remove_upload(&workspace, &path)).await.map_err(|_| internal())?;
+    }
+    if !added? {
+        let message = format!(
+            "the files of this token would have more than {TOKEN_LIMIT} bytes together; the owner can delete some in the \
+             folder {PAGE_CHANNEL} of the workspace, which counts from the next day on"
+        );
+        return Err(HttpError::new(StatusCode::INSUFFICIENT_STORAGE, "uploads_full", message));
+    }
     let Attachment { name, media_type, size, .. } = saved;
     Ok((StatusCode::CREATED, Json(json!({ "id": id, "name": name, "size": size, "mime": media_type }))))
 }
@@ -91,7 +111,57 @@ fn media_type_of(headers: &HeaderMap, bytes: &[u8]) -> String {
     shown.or(given.filter(is_type)).unwrap_or_else(|| "application/octet-stream".to_owned())
 }
 
-/// Returns the attachments of a message with these uploads.
+/// Deletes an upload whose record does not exist. It blocks.
+fn remove_upload(workspace: &FilePath, path: &str) {
+    let removed = Dir::open_ambient_dir(workspace, ambient_authority()).and_then(|folder| folder.remove_file(path));
+    if let Err(error) = removed
+        && error.kind() != ErrorKind::NotFound
+    {
+        tracing::warn!(path, %error, "an upload could not be deleted");
+    }
+}
+
+/// Deletes uploads that no message names after a day, and forgets those whose files the owner has deleted.
+///
+/// # Errors
+/// The store cannot be read or written.
+pub async fn sweep_uploads(store: &Store, workspace: &FilePath) -> Result<(), StoreError> {
+    let before = now_ms() - i64::try_from(UNUSED_AGE.as_millis()).unwrap_or(i64::MAX);
+    let rows = store.read(access::files).await?;
+    let folder = workspace.to_owned();
+    let find_gone = move || rows.into_iter().filter(|row| is_gone(&folder, row, before)).collect::<Vec<_>>();
+    let gone = tokio::task::spawn_blocking(find_gone).await.map_err(|error| StoreError::Row(error.to_string()))?;
+    let mut removed = 0_usize;
+    for row in gone {
+        let (folder, unused) = (workspace.to_owned(), row.clone());
+        if store.write(Durability::Logged, move |connection| access::remove_file(connection, &unused)).await? {
+            removed += 1;
+            let path = path_of(&row);
+            let remove = move || path.map(|path| remove_upload(&folder, &path));
+            tokio::task::spawn_blocking(remove).await.map_err(|error| StoreError::Row(error.to_string()))?;
+        }
+    }
+    if removed > 0 {
+        tracing::info!(removed, "uploads that nothing needs are deleted");
+    }
+    Ok(())
+}
+
+/// Returns true if an upload is not needed any more: no message names it, or its file is gone.
+fn is_gone(workspace: &FilePath, row: &PageFileRow, before: i64) -> bool {
+    let is_missing = |path: String| {
+        Dir::open_ambient_dir(workspace, ambient_authority())
+            .and_then(|folder| folder.symlink_metadata(path))
+            .is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    };
+    row.at < before && (!row.is_used || path_of(row).is_some_and(is_missing))
+}
+
+fn path_of(row: &PageFileRow) -> Option<String> {
+    serde_json::from_str::<Attachment>(&row.attachment).ok().map(|attachment| attachment.path)
+}
+
+/// Returns the attachments of a message with these uploads, which are kept from now on.
 ///
 /// # Errors
 /// 404 if there is no such upload of the client.
@@ -100,13 +170,19 @@ pub async fn attachments_of(
     principal: &Principal,
     ids: &[Uuid],
 ) -> Result<Vec<Attachment>, HttpError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
     let ids = ids.to_vec();
     let find = move |connection: &Connection| {
         ids.into_iter()
-            .map(|id| Ok((id, access::find_file(connection, &id.to_string())?)))
+            .map(|id| {
+                access::use_file(connection, &id.to_string())?;
+                Ok((id, access::find_file(connection, &id.to_string())?))
+            })
             .collect::<Result<Vec<_>, StoreError>>()
     };
-    let found = state.bus.store().read(find).await?.into_iter();
+    let found = state.bus.store().write(Durability::Logged, find).await?.into_iter();
     let attachment = |(id, row): (Uuid, Option<(String, String)>)| {
         let row = row.filter(|(uploader, _)| may_use_upload(principal, uploader));
         let attachment = row.and_then(|(_, attachment)| serde_json::from_str(&attachment).ok());
@@ -204,7 +280,13 @@ fn read_attachment(folders: &FileFolders, attachment: &Attachment) -> io::Result
     }
     // The copy of a message that the page does not show goes some time after its delivery.
     let copy = folders.outgoing.load(attachment, UPLOAD_LIMIT as u64);
-    copy.or_else(|_| read_below(&folders.workspace, &attachment.path))
+    copy.or_else(|_| {
+        let bytes = read_below(&folders.workspace, &attachment.path)?;
+        match digest_of(&bytes) == attachment.digest {
+            true => Ok(bytes),
+            false => Err(io::Error::new(ErrorKind::InvalidData, "the file was changed after it was sent")),
+        }
+    })
 }
 
 /// Reads a regular file of the workspace. No link leads out of it.
@@ -223,4 +305,43 @@ fn read_below(workspace: &FilePath, path: &str) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it is larger than {UPLOAD_LIMIT} bytes")));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn uploads_that_nothing_needs_go_after_a_day() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let workspace = folder.path().join("workspace");
+        fs::create_dir_all(workspace.join("page")).unwrap();
+        let path = |name: &str| format!("page/{name}");
+        for name in ["unused", "used", "deleted", "new"] {
+            if name != "deleted" {
+                fs::write(workspace.join(path(name)), name).unwrap();
+            }
+            let attachment = Attachment { name: name.to_owned(), path: path(name), size: 3, ..Attachment::default() };
+            let stored = serde_json::to_string(&attachment).unwrap();
+            let write = move |connection: &Connection| {
+                access::add_file(connection, name, "phone", &stored, None)?;
+                if matches!(name, "used" | "deleted") {
+                    access::use_file(connection, name)?;
+                }
+                let age = if name == "new" { 0 } else { 2 * 86_400_000 };
+                connection.execute("UPDATE page_files SET at = at - ? WHERE id = ?", (age, name))?;
+                Ok(())
+            };
+            store.write(Durability::Logged, write).await.unwrap();
+        }
+        sweep_uploads(&store, &workspace).await.unwrap();
+        let left: Vec<_> = store.read(access::files).await.unwrap().into_iter().map(|row| row.id).collect();
+        assert_eq!(left, ["new", "used"]);
+        let exists = |name: &str| workspace.join(path(name)).exists();
+        assert_eq!(["unused", "used", "new"].map(exists), [false, true, true]);
+        store.close().await;
+    }
 }

@@ -1,7 +1,9 @@
 //! The events of open pages: a bounded list of the last ones, which every page reads at its own pace. While no page is open,
 //! nothing is recorded.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,8 +24,9 @@ use crate::store::changes::StoreFingerprint;
 /// The most events that are kept for pages that reconnect, and their size in bytes.
 const MAX_EVENTS: usize = 8_192;
 const MAX_BYTES: usize = 16 << 20;
-/// The most pages at a time.
-const MAX_READERS: usize = 64;
+/// The most pages at a time, and the most with one named token. A browser needs one for all its tabs.
+const MAX_READERS: usize = 1_000;
+const MAX_TOKEN_READERS: usize = 16;
 /// How long after the last page events are still recorded, so that one that reconnects misses none.
 const IDLE: Duration = Duration::from_secs(90);
 /// How long changes of the store are gathered before pages are told.
@@ -68,7 +71,8 @@ struct HubState {
     ring: VecDeque<Arc<PageEvent>>,
     bytes: usize,
     next: u64,
-    readers: usize,
+    /// How many pages are open with each token; `None` is the owner.
+    readers: HashMap<Option<String>, usize>,
     used: Option<Instant>,
     turns: LiveTurns,
 }
@@ -90,6 +94,8 @@ pub enum PageEvents {
 /// The right to read; the hub counts its readers.
 pub struct PageReader {
     hub: Arc<PageHub>,
+    /// The named token of the page.
+    token: Option<String>,
     last: watch::Receiver<u64>,
 }
 
@@ -99,20 +105,23 @@ impl PageHub {
         Arc::new(Self { events, store, commits, shutdown, state, switch, last })
     }
 
-    /// Admits a page; `None` if too many are open.
-    pub fn read(self: &Arc<Self>) -> Option<PageReader> {
+    /// Admits a page with a named token, or of the owner; `None` if too many are open.
+    pub fn read(self: &Arc<Self>, token: Option<&str>) -> Option<PageReader> {
         self.activate();
         let mut state = self.state.lock();
-        if state.readers >= MAX_READERS {
+        let token = token.map(str::to_owned);
+        let is_full = state.readers.values().sum::<usize>() >= MAX_READERS;
+        let own = state.readers.get(&token).copied().unwrap_or_default();
+        if is_full || (token.is_some() && own >= MAX_TOKEN_READERS) {
             return None;
         }
-        state.readers += 1;
-        Some(PageReader { hub: self.clone(), last: self.last.subscribe() })
+        state.readers.insert(token.clone(), own + 1);
+        Some(PageReader { hub: self.clone(), token, last: self.last.subscribe() })
     }
 
     /// Returns true if a page is open.
     pub fn is_open(&self) -> bool {
-        self.state.lock().readers > 0
+        !self.state.lock().readers.is_empty()
     }
 
     /// Begins to record, if nothing is recorded yet, and returns the present place.
@@ -123,7 +132,7 @@ impl PageHub {
             state.used = Some(Instant::now());
             let is_new = !state.is_active;
             if is_new {
-                *state = HubState { readers: state.readers, used: state.used, ..HubState::default() };
+                *state = HubState { readers: mem::take(&mut state.readers), used: state.used, ..HubState::default() };
                 state.is_active = true;
                 state.list = Uuid::new_v4().simple().to_string()[..12].to_owned();
                 state.next = 1;
@@ -257,7 +266,7 @@ impl PageHub {
     fn deactivate_if_idle(&self) -> bool {
         let _switch = self.switch.lock();
         let mut state = self.state.lock();
-        if state.readers > 0 || state.used.is_some_and(|used| used.elapsed() < IDLE) {
+        if !state.readers.is_empty() || state.used.is_some_and(|used| used.elapsed() < IDLE) {
             return false;
         }
         *state = HubState::default();
@@ -326,7 +335,12 @@ impl PageReader {
 impl Drop for PageReader {
     fn drop(&mut self) {
         let mut state = self.hub.state.lock();
-        state.readers -= 1;
+        if let Entry::Occupied(mut own) = state.readers.entry(self.token.take()) {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
         state.used = Some(Instant::now());
     }
 }

@@ -5,13 +5,22 @@ use std::collections::HashMap;
 use daoyou_channels::{SessionEvent, TurnEvent};
 use uuid::Uuid;
 
-/// The most turns, and the most bytes of one; what is beyond is in the journal when its step is complete.
-const MAX_TURNS: usize = 1_000;
+/// The most bytes of one turn; what is beyond is in the journal when its step is complete.
 const MAX_BYTES: usize = 4 << 20;
+/// The most turns, and the most bytes of all. The turn that was silent for the longest goes first: it may have ended unseen.
+const MAX_TURNS: usize = 1_000;
+const MAX_TOTAL: usize = 64 << 20;
+/// What an event takes beside its texts, about, in bytes.
+const EVENT_BYTES: usize = 128;
 
 /// The events of running turns.
 #[derive(Debug, Default)]
-pub struct LiveTurns(HashMap<Uuid, LiveTurn>);
+pub struct LiveTurns {
+    turns: HashMap<Uuid, LiveTurn>,
+    bytes: usize,
+    /// The number of events that were recorded.
+    count: u64,
+}
 
 /// The events of one turn.
 #[derive(Debug, Default)]
@@ -20,6 +29,8 @@ pub struct LiveTurn {
     responses: Vec<Vec<TurnEvent>>,
     bytes: usize,
     is_complete: bool,
+    /// The number of its last event.
+    last: u64,
 }
 
 /// The calls and the answer that the journal of a turn has.
@@ -35,24 +46,43 @@ impl LiveTurns {
     /// Records an event; returns true if the turn has ended with it.
     pub fn take(&mut self, event: &SessionEvent) -> bool {
         if matches!(event.event, TurnEvent::Done { .. } | TurnEvent::Error { .. }) {
-            self.0.remove(&event.turn);
+            self.remove(event.turn);
             return true;
         }
-        if self.0.len() < MAX_TURNS || self.0.contains_key(&event.turn) {
-            self.0.entry(event.turn).or_default().take(&event.event);
+        self.count += 1;
+        let turn = self.turns.entry(event.turn).or_default();
+        let before = turn.bytes;
+        turn.last = self.count;
+        turn.take(&event.event);
+        self.bytes = self.bytes + turn.bytes - before;
+        while self.turns.len() > MAX_TURNS || self.bytes > MAX_TOTAL {
+            let Some(silent) = self.turns.iter().min_by_key(|(_, turn)| turn.last).map(|(id, _)| *id) else { break };
+            self.remove(silent);
         }
         false
     }
 
+    fn remove(&mut self, turn: Uuid) {
+        self.bytes -= self.turns.remove(&turn).map_or(0, |turn| turn.bytes);
+    }
+
     /// Returns the events of a turn that its journal does not have yet.
     pub fn beyond(&self, turn: Uuid, journal: &JournaledCalls<'_>) -> Vec<TurnEvent> {
-        self.0.get(&turn).map(|turn| turn.beyond(journal)).unwrap_or_default()
+        self.turns.get(&turn).map(|turn| turn.beyond(journal)).unwrap_or_default()
     }
 }
 
 impl LiveTurn {
     fn take(&mut self, event: &TurnEvent) {
         if matches!(event, TurnEvent::Started) {
+            return;
+        }
+        if matches!(event, TurnEvent::Restart) {
+            if !self.is_complete
+                && let Some(response) = self.responses.last_mut()
+            {
+                self.bytes -= response.drain(..).map(|event| size(&event)).sum::<usize>();
+            }
             return;
         }
         if self.bytes > MAX_BYTES {
@@ -69,35 +99,27 @@ impl LiveTurn {
             self.is_complete = false;
         }
         let Some(response) = self.responses.last_mut() else { return };
-        match (response.last_mut(), event) {
-            (_, TurnEvent::Restart) => {
-                if !self.is_complete {
-                    response.clear();
-                }
+        if let (Some(TurnEvent::Text { delta: before }), TurnEvent::Text { delta })
+        | (Some(TurnEvent::Thinking { delta: before }), TurnEvent::Thinking { delta }) = (response.last_mut(), event)
+        {
+            before.push_str(delta);
+            self.bytes += delta.len();
+            return;
+        }
+        self.is_complete |= matches!(event, TurnEvent::Usage { .. });
+        self.bytes += size(event);
+        let known = match event {
+            TurnEvent::ToolCall { id, .. } => {
+                response.iter_mut().find(|old| matches!(old, TurnEvent::ToolCall { id: old, .. } if old == id))
             }
-            (Some(TurnEvent::Text { delta: before }), TurnEvent::Text { delta })
-            | (Some(TurnEvent::Thinking { delta: before }), TurnEvent::Thinking { delta }) => {
-                before.push_str(delta);
-                self.bytes += delta.len();
+            _ => None,
+        };
+        match known {
+            Some(known) => {
+                self.bytes -= size(known);
+                *known = event.clone();
             }
-            (_, TurnEvent::ToolCall { id, .. }) => {
-                let known =
-                    response.iter().position(|old| matches!(old, TurnEvent::ToolCall { id: old, .. } if old == id));
-                match known {
-                    Some(at) => response[at] = event.clone(),
-                    None => response.push(event.clone()),
-                }
-            }
-            _ => {
-                if let TurnEvent::Text { delta } | TurnEvent::Thinking { delta } = event {
-                    self.bytes += delta.len();
-                }
-                if let TurnEvent::ToolResult { content, .. } = event {
-                    self.bytes += content.len();
-                }
-                self.is_complete |= matches!(event, TurnEvent::Usage { .. });
-                response.push(event.clone());
-            }
+            None => response.push(event.clone()),
         }
     }
 
@@ -120,6 +142,17 @@ impl LiveTurn {
     }
 }
 
+/// Returns what an event takes, about, in bytes.
+fn size(event: &TurnEvent) -> usize {
+    let text = match event {
+        TurnEvent::Text { delta } | TurnEvent::Thinking { delta } => delta.len(),
+        TurnEvent::ToolResult { content, .. } => content.len(),
+        TurnEvent::ToolCall { arguments: Some(arguments), .. } => arguments.to_string().len(),
+        _ => 0,
+    };
+    EVENT_BYTES + text
+}
+
 /// Returns the id of a call, or of the call of a result.
 fn called(event: &TurnEvent) -> Option<&str> {
     match event {
@@ -130,6 +163,8 @@ fn called(event: &TurnEvent) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn text(delta: &str) -> TurnEvent {
@@ -181,6 +216,38 @@ mod tests {
         assert_eq!(turn.beyond(&journal(&["1"], &[], false)), [result("1"), text("Now")]);
         assert_eq!(turn.beyond(&journal(&["1"], &["1"], false)), [text("Now")]);
         assert_eq!(turn.beyond(&journal(&["1"], &["1"], true)), [], "the answer is in the journal, too");
+    }
+
+    #[test]
+    fn silent_turns_go_when_there_are_too_many_bytes() {
+        let mut live = LiveTurns::default();
+        let event = |turn: Uuid, event| SessionEvent {
+            session: "page:a".into(),
+            turn,
+            channel: "page".to_owned(),
+            chat_id: "a".to_owned(),
+            event,
+        };
+        let arguments = || Some(json!({ "text": "x".repeat(MAX_BYTES) }));
+        let large = || TurnEvent::ToolCall {
+            id: "1".to_owned(),
+            name: "f".to_owned(),
+            arguments: arguments(),
+            args_complete: true,
+        };
+        let turns: Vec<Uuid> = (0..2 * MAX_TOTAL / MAX_BYTES).map(|n| Uuid::from_u128(n as u128)).collect();
+        for turn in &turns {
+            live.take(&event(*turn, large()));
+            live.take(&event(turns[0], text("a")));
+            assert!(live.bytes <= MAX_TOTAL, "{}", live.bytes);
+        }
+        let kept: Vec<_> = turns.iter().filter(|turn| live.turns.contains_key(turn)).collect();
+        assert!(kept.len() < MAX_TOTAL / MAX_BYTES && kept.contains(&&turns[0]) && !kept.contains(&&turns[1]));
+        live.take(&event(turns[0], TurnEvent::Restart));
+        for turn in &turns {
+            live.remove(*turn);
+        }
+        assert_eq!(live.bytes, 0);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod live_turns;
 mod login;
 
 pub use channel::{PAGE_CHANNEL, PageChannel};
+pub use files::sweep_uploads;
 pub use hub::PageHub;
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use rustix::fs::{AtFlags, FileType, statat};
+use rustix::fs::{AtFlags, FileType, fstat, statat};
 use serde::{Deserialize, Serialize};
 
 use super::package::{MAX_BYTES, digest_of};
@@ -106,6 +106,8 @@ impl SkillPins {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FolderListing {
     files: Vec<(String, FileVersion)>,
+    /// The folder itself, as an empty path, and those in it. The version of a folder changes with the names in it.
+    folders: Vec<(String, FileVersion)>,
     /// Links, pipes and the like, and what could not be read.
     others: Vec<String>,
 }
@@ -119,6 +121,7 @@ impl FolderListing {
             listing.others.push(error.to_string());
         }
         listing.files.sort();
+        listing.folders.sort();
         listing.others.sort();
         listing
     }
@@ -133,6 +136,8 @@ impl FolderListing {
     ) -> Result<(), JailError> {
         let (dir, shown) = jail.folder(folder)?;
         let failed = |error| JailError::Io { path: shown.clone(), error };
+        let itself = fstat(&dir).map_err(|error| failed(error.into()))?;
+        self.folders.push((prefix.trim_end_matches('/').to_owned(), FileVersion::of(&itself)));
         for entry in dir.entries().map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
             let shown_name = format!("{prefix}{}", name.to_string_lossy());
@@ -151,6 +156,17 @@ impl FolderListing {
             }
         }
         Ok(())
+    }
+
+    /// Returns true if `folder` still has the same entries in the same versions. This costs far less than a new listing.
+    pub fn is_current(&self, jail: &Jail, folder: &str) -> bool {
+        let is_same = |(path, version): &(String, FileVersion)| {
+            let path = if path.is_empty() { folder.to_owned() } else { join(folder, path) };
+            let found = statat(jail.root_folder(), path, AtFlags::SYMLINK_NOFOLLOW);
+            found.is_ok_and(|found| FileVersion::of(&found) == *version)
+        };
+        // What could not be read may be read the next time.
+        self.others.is_empty() && !self.folders.is_empty() && self.folders.iter().chain(&self.files).all(is_same)
     }
 
     /// Reads the files and returns their digests, and whether all could be read. What is no file, or cannot be read, has a digest that no

@@ -146,14 +146,17 @@ impl SystemPrompt {
         self.sections(trust == Trust::Untrusted, &skills.seen_by(agent.skills), agent)
     }
 
-    /// Returns the skills of the prompt as they are on disk now: none if it is for an untrusted sender.
+    /// Returns the skills of the prompt as they are on disk, or were a moment ago: none if it is for an untrusted sender.
     pub async fn skills(&self, trust: Trust) -> Arc<SkillList> {
         if trust == Trust::Untrusted {
             return self.no_skills.clone();
         }
+        if let Some(recent) = self.skills.catalog.recent() {
+            return recent;
+        }
         let catalog = self.skills.catalog.clone();
         // The agent's commands write there, and homes may be on a network.
-        let looked = tokio::task::spawn_blocking(move || catalog.look()).await;
+        let looked = tokio::task::spawn_blocking(move || catalog.look_or_recent()).await;
         looked.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }
 

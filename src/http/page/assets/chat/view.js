@@ -152,6 +152,8 @@ function Turns({ state, approvals, actions, sent }) {
     return () => observer.disconnect();
   }, []);
   const onScroll = () => {
+    // The browser may report it after the box is gone.
+    if (!box.current) return;
     observe();
     if (follows.current) setHasNew(false);
   };
