@@ -1,5 +1,7 @@
 //! The log: on stderr, or in a file if stderr is the terminal of a chat; as text for people or JSON for programs.
 
+mod recent;
+
 use std::fmt::Debug;
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
@@ -21,6 +23,8 @@ use tracing_subscriber::fmt::{self, FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, Registry, reload};
+
+pub use recent::RecentLog;
 
 /// The log in the home of a process that chats on its terminal.
 pub const FILE_NAME: &str = "daoyou.log";
@@ -96,7 +100,7 @@ impl LogLevel {
 pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel> {
     let filter = LogConfig::filter(&config.level).map_err(|wrong| anyhow!("log level: {wrong}"))?;
     let (filter, handle) = reload::Layer::new(filter);
-    let registry = tracing_subscriber::registry().with(filter);
+    let registry = tracing_subscriber::registry().with(filter).with(recent::RecentLayer);
     let (writer, terminal, journal) = match file {
         Some(path) => {
             let file = OpenOptions::new().create(true).append(true).open(path);

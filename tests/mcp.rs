@@ -214,6 +214,32 @@ async fn odd_answers_are_read_or_are_one_clear_error() {
     }
 }
 
+/// An image of a server is saved in the workspace, and a model that sees gets it with the result.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_sees_the_images_of_a_result() {
+    const PNG: &str =
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    if no_servers() {
+        return;
+    }
+    let model = Model::start().await;
+    model.on("take a picture", [Reply::tool("notes__image", &json!({ "text": PNG }))]);
+    let setup = Setup::new().model(&model).set("providers.scripted.images", true).hook(Hook::bearer("in"));
+    let gateway = Gateway::start(with_server(setup, "notes", "works")).await;
+    listed(&gateway, "notes").await;
+    let reply = gateway.ask("in", "a", "take a picture").await;
+    assert!(reply.starts_with("echo: [mcp/"), "{reply}");
+    let request = model.requests().last().unwrap().clone();
+    let messages = request["messages"].as_array().unwrap();
+    let result = messages.iter().find(|message| message["role"] == "tool").unwrap()["content"].as_str().unwrap();
+    let path = result.split("[image ").nth(1).unwrap().split(',').next().unwrap();
+    assert!(path.starts_with("mcp/") && path.ends_with("/1-image.png"), "{result}");
+    let saved = std::fs::read(gateway.workspace().join(path)).unwrap();
+    assert!(saved.starts_with(b"\x89PNG") && saved.len() == 70, "{}", saved.len());
+    let sent = messages.last().unwrap()["content"].to_string();
+    assert!(sent.contains(&format!("data:image/png;base64,{PNG}")), "{sent}");
+}
+
 /// The server ends after each answer: the next call finds a dead connection, and is sent over a new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_ended_is_started_again() {

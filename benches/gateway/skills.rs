@@ -83,7 +83,7 @@ impl SystemPrompts {
         let counts = self.0.lock();
         let requests: usize = counts.values().sum();
         let longest = counts.keys().map(String::len).max().unwrap_or_default();
-        format!("{longest}, {} in {requests} requests", if counts.len() == 1 { "one text" } else { "different texts" })
+        format!("{longest}, {} texts in {requests} requests", counts.len())
     }
 }
 

@@ -72,7 +72,7 @@ fn refusals(policy: SyscallPolicy) -> Result<BpfProgram, BackendError> {
             rule([word(1, SeccompCmpOp::Ne, 0)?])?,
         ])
     };
-    rules.insert(libc::SYS_setpriority, which(u64::from(libc::PRIO_PROCESS))?);
+    rules.insert(libc::SYS_setpriority, which(PRIO_PROCESS)?);
     rules.insert(libc::SYS_ioprio_set, which(IOPRIO_WHO_PROCESS)?);
     // Reading the personality, and setting the usual one, change nothing.
     let personality = [word(0, SeccompCmpOp::Ne, 0)?, word(0, SeccompCmpOp::Ne, 0xffff_ffff)?];
@@ -125,7 +125,7 @@ fn clone_rules() -> Result<Vec<SeccompRule>, BackendError> {
 /// Refuses input for another terminal, and file flags (`chattr`) where attributes are sealed.
 fn ioctl_rules(seals_attributes: bool) -> Result<Vec<SeccompRule>, BackendError> {
     let flags = if seals_attributes { &[FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR][..] } else { &[] };
-    let requests = [libc::TIOCSTI, libc::TIOCLINUX].into_iter().chain(flags.iter().copied());
+    let requests = [TIOCSTI, TIOCLINUX].into_iter().chain(flags.iter().copied());
     requests.map(|request| rule([word(1, SeccompCmpOp::Eq, request)?])).collect()
 }
 
@@ -144,11 +144,15 @@ fn long(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondi
 
 /// The bits of a socket type that are not flags.
 const SOCKET_KIND: u64 = 0xf;
-/// ioprio_set(2).
+/// setpriority(2) and ioprio_set(2). Libraries of C give these numbers, and those of ioctls, different types.
+const PRIO_PROCESS: u64 = 0;
 const IOPRIO_WHO_PROCESS: u64 = 1;
 /// ioctl_fs(2): `_IOW('f', 2, long)` and `_IOW('X', 32, struct fsxattr)`.
 const FS_IOC_SETFLAGS: u64 = 0x4008_6602;
 const FS_IOC_FSSETXATTR: u64 = 0x401c_5820;
+/// ioctl_tty(2).
+const TIOCSTI: u64 = 0x5412;
+const TIOCLINUX: u64 = 0x541c;
 /// The same number on every architecture (Linux 6.6).
 const SYS_FCHMODAT2: i64 = 452;
 

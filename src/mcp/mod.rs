@@ -4,6 +4,7 @@ mod cache;
 mod client;
 mod config;
 mod content;
+mod images;
 mod import;
 mod listing;
 mod names;

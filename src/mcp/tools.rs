@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::client::{McpError, McpErrorKind, McpRequest};
 use super::content::ResultText;
+use super::images::save_images;
 use super::listing::{ListedResource, ListedTool};
 use super::server::McpServer;
 use crate::chat::ToolSpec;
@@ -94,15 +95,20 @@ impl Tool for McpTool {
             return ToolResult::failed("the arguments are no object").into();
         };
         let request = McpRequest::CallTool { name: self.own_name.clone(), arguments };
-        let answered = self.server.request(request, &context.cancel).await;
+        let mut answered = self.server.request(request, &context.cancel).await;
+        let mut images = Vec::new();
+        if let Ok(answer) = &mut answered {
+            images = save_images(answer, self.server.host.workspace.clone(), context).await;
+        }
         let read = |answer: Value| {
             let ResultText { text, is_error } = ResultText::of_call(&answer);
-            match is_error {
+            let result = match is_error {
                 false => ToolResult::ok(text),
                 true if text.chars().count() <= MAX_ERROR => ToolResult::failed(text),
                 // A long error is shortened and kept whole as a result is.
                 true => ToolResult { content: text, ..ToolResult::failed("the tool says that it failed") },
-            }
+            };
+            ToolResult { images, ..result }
         };
         tainted(answered.map(read), &self.server).into()
     }

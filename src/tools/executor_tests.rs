@@ -98,6 +98,10 @@ fn the_specifications_are_small_strict_and_stable() {
     }
     let bytes = serde_json::to_string(&*specs).unwrap();
     assert_eq!(bytes, serde_json::to_string(&*fresh().executor.specs(&BTreeSet::new())).unwrap());
+    let found = BTreeSet::from(["glob".to_owned()]);
+    let with_found = world.executor.specs(&found);
+    assert!(with_found.iter().any(|spec| spec.name == "glob"));
+    assert!(Arc::ptr_eq(&with_found, &world.executor.specs(&found)), "what is known by their address stays known");
     assert!(bytes.len() < 4_500, "tools cost tokens in every request: {} bytes\n{bytes}", bytes.len());
 }
 

@@ -1,9 +1,10 @@
 //! The registry of tools, by name and alias.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 use indexmap::{IndexMap, IndexSet};
+use parking_lot::Mutex;
 use thiserror::Error;
 
 use super::names::{EXEC, FIND_TOOLS, RARELY_NEEDED};
@@ -18,6 +19,9 @@ const NAME_CHARS: usize = 64;
 const ECHO_CHARS: usize = 80;
 /// The tools whose names begin alike, from which on a list names their group alone.
 const MIN_GROUP: usize = 3;
+
+/// The most sets of found tools whose specifications are kept.
+const MAX_COMPOSED: usize = 16;
 
 /// The reason why a tool cannot be registered.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -42,10 +46,26 @@ pub struct ToolRegistry {
     disabled_tools: Vec<Arc<dyn Tool>>,
     /// Tools that this turn does not have.
     withheld: Vec<Arc<dyn Tool>>,
-    /// Of the tools that models are offered from the start; composed when they are first asked for.
-    specs: OnceLock<Arc<[ToolSpec]>>,
+    specs: ComposedSpecs,
     /// Models are offered every tool: somebody has chosen these.
     offers_all: bool,
+}
+
+/// The specifications for models by the tools that were found, the last asked for first. What follows from them, such as their tokens,
+/// is known by their address.
+#[derive(Default)]
+struct ComposedSpecs(Mutex<VecDeque<(BTreeSet<String>, Arc<[ToolSpec]>)>>);
+
+impl ComposedSpecs {
+    fn get(&self, found: &BTreeSet<String>, compose: impl FnOnce() -> Arc<[ToolSpec]>) -> Arc<[ToolSpec]> {
+        let mut kept = self.0.lock();
+        let known = kept.iter().position(|(of, _)| of == found).and_then(|at| kept.remove(at));
+        let entry = known.unwrap_or_else(|| (found.clone(), compose()));
+        let specs = Arc::clone(&entry.1);
+        kept.push_front(entry);
+        kept.truncate(MAX_COMPOSED);
+        specs
+    }
 }
 
 impl ToolRegistry {
@@ -82,7 +102,7 @@ impl ToolRegistry {
             self.aliases.entry(alias.to_lowercase()).or_insert_with(|| name.clone());
         }
         self.tools.insert(name, tool);
-        self.specs = OnceLock::new();
+        self.specs = ComposedSpecs::default();
         Ok(())
     }
 
@@ -97,7 +117,7 @@ impl ToolRegistry {
             disabled: self.disabled.clone(),
             disabled_tools: self.disabled_tools.clone(),
             withheld: self.withheld.iter().chain(gone).cloned().collect(),
-            specs: OnceLock::new(),
+            specs: ComposedSpecs::default(),
             offers_all: self.offers_all,
             tools,
         }
@@ -105,7 +125,7 @@ impl ToolRegistry {
 
     /// Returns the same tools, all of which models are offered.
     pub fn offering_all(self) -> Self {
-        Self { offers_all: true, specs: OnceLock::new(), ..self }
+        Self { offers_all: true, specs: ComposedSpecs::default(), ..self }
     }
 
     /// Composes the specifications for models: without the tools that are not offered, unless they were found. `find_tools` names
@@ -142,10 +162,7 @@ impl ToolRegistry {
 
     /// Returns the specifications for models, with those of the tools that were found.
     pub fn specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]> {
-        if found.is_empty() {
-            return Arc::clone(self.specs.get_or_init(|| self.compose_specs(found)));
-        }
-        self.compose_specs(found)
+        self.specs.get(found, || self.compose_specs(found))
     }
 
     /// Returns a tool by name or alias, in any case.

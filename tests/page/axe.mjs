@@ -17,6 +17,8 @@ const VIEWS = [
   "#/system/skills",
   "#/system/agents",
   "#/system/doctor",
+  "#/system/log",
+  "#/system/tokens",
   "#/system/configuration",
 ];
 const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");

@@ -16,6 +16,8 @@ const VIEWS = [
   "#/system/skills",
   "#/system/agents",
   "#/system/doctor",
+  "#/system/log",
+  "#/system/tokens",
   "#/system/configuration",
 ];
 

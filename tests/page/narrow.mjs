@@ -13,6 +13,8 @@ const VIEWS = [
   "#/system/models",
   "#/system/agents",
   "#/system/doctor",
+  "#/system/log",
+  "#/system/tokens",
   "#/system/configuration",
 ];
 

@@ -51,6 +51,7 @@ fn read_rule(method: &Method, route: &str) -> ScopeRule {
             | "/api/files/{id}"
             | "/api/attach"
             | "/api/tokens"
+            | "/api/logs"
             | "/api/channels/{name}/test"
             | "/api/mcp/{name}/test"
             | "/api/mcp/{name}/tools"
@@ -139,6 +140,7 @@ mod tests {
         GET    /api/mcp/{name}/test             - -
         GET    /api/prompt                      - +
         GET    /api/checks                      - -
+        GET    /api/logs                        - -
         GET    /api/cost                        - +
         GET    /api/config                      - -
         GET    /api/tokens                      - -

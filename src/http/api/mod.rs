@@ -20,15 +20,21 @@ use daoyou_channels::{HttpError, json as strict_json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use tracing::Level;
 
 use self::response::{ApiResult, run_detached};
 use super::access::Principal;
 use super::state::{AppState, SharedState};
 use super::{health, page};
+use crate::logging::RecentLog;
 use crate::query::{GatewayQuery, ManualToolRun, ProbeScope, TokenChange, TokenScope, access};
 
 /// The largest arguments of a tool, in bytes.
 const ARGUMENTS_LIMIT: usize = 16 * 1024 * 1024;
+
+/// The lines of the log that are returned, and the most that can be asked for.
+const DEFAULT_LINES: usize = 200;
+const MAX_LINES: usize = 2_000;
 
 /// All routes of the API.
 pub fn routes(state: Arc<AppState>) -> Router {
@@ -77,6 +83,7 @@ fn gateway_routes() -> Router<Arc<AppState>> {
         .route("/api/prompt", get(prompt))
         .route("/api/cost", get(cost))
         .route("/api/config", get(async |state: SharedState| answer(&state, GatewayQuery::Config).await))
+        .route("/api/logs", get(logs))
         .route("/api/checks", get(async |state: SharedState| answer(&state, GatewayQuery::Checks).await))
 }
 
@@ -112,6 +119,25 @@ struct CostParams {
 
 async fn cost(state: SharedState, Query(CostParams { from, to }): Query<CostParams>) -> ApiResult {
     answer(&state, GatewayQuery::Cost { from, to }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogsParams {
+    /// `error`, `warn`, `info`, `debug` or `trace`: this level and the graver ones.
+    level: Option<String>,
+    /// The number of the last line that is known.
+    #[serde(default)]
+    after: u64,
+    lines: Option<usize>,
+}
+
+/// Returns the last lines of the log.
+async fn logs(Query(LogsParams { level, after, lines }): Query<LogsParams>) -> ApiResult {
+    let level = level.as_deref().unwrap_or("trace").parse::<Level>();
+    let level = level.map_err(|_| HttpError::bad_request("level: error, warn, info, debug or trace"))?;
+    let lines = RecentLog::of_process().lines(level, after, lines.unwrap_or(DEFAULT_LINES).min(MAX_LINES));
+    Ok(Json(json!({ "lines": lines })))
 }
 
 #[derive(Deserialize)]

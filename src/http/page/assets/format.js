@@ -15,6 +15,7 @@ export const compact = (value) => number(value, { notation: "compact", maximumFr
 export const percent = (share) => number(share, { style: "percent", maximumFractionDigits: 0 });
 
 export const time = (at) => format(Intl.DateTimeFormat, { hour: "2-digit", minute: "2-digit" }).format(new Date(at));
+export const clock = (at) => format(Intl.DateTimeFormat, { timeStyle: "medium" }).format(new Date(at));
 export const day = (at) => format(Intl.DateTimeFormat, { weekday: "long", day: "numeric", month: "long" }).format(new Date(at));
 export const dateTime = (at) => format(Intl.DateTimeFormat, { dateStyle: "medium", timeStyle: "short" }).format(new Date(at));
 

@@ -9,6 +9,8 @@ import { Icon, channelIcon } from "../icons.js";
 import { bytes, compact, relative, span } from "../format.js";
 import { t, wordText } from "../i18n.js";
 import { Configuration } from "./configuration.js";
+import { Log } from "./log.js";
+import { Tokens } from "./tokens.js";
 
 const TABS = {
   overview: Overview,
@@ -18,11 +20,13 @@ const TABS = {
   skills: Skills,
   agents: Agents,
   doctor: Doctor,
+  log: Log,
+  tokens: Tokens,
   configuration: Configuration,
 };
 
-/** Checks start programs, and the configuration is the owner's. */
-const OWNER_TABS = ["doctor", "configuration"];
+/** Checks start programs, and the log, the tokens and the configuration are the owner's. */
+const OWNER_TABS = ["doctor", "log", "tokens", "configuration"];
 
 export function SystemView({ id }) {
   const names = Object.keys(TABS).filter((name) => may("change") || !OWNER_TABS.includes(name));
