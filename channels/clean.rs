@@ -16,6 +16,11 @@ pub fn clean_line(text: &str) -> String {
     clean(text).replace(['\n', '\t'], " ")
 }
 
+/// Returns cleaned text with its line feeds written as `\n`.
+pub fn escape_newlines(text: &str) -> String {
+    clean(text).replace('\n', "\\n")
+}
+
 /// Returns `json` with every display control in its strings written as `\uXXXX`: a parser reads the same data, and a
 /// terminal obeys nothing. JSON writers escape C0 alone.
 pub fn escape_json(json: &str) -> Cow<'_, str> {

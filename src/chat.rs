@@ -32,6 +32,11 @@ pub enum ChatMessage {
     },
 }
 
+/// The images that model services take, by what their bytes show, and the largest that is sent, in bytes: Anthropic accepts 5 MB of base64,
+/// others more.
+pub const SEEN_IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+pub const MAX_IMAGE_BYTES: u64 = 3_700_000;
+
 /// A picture that came with a message, or that a tool read. Journal and session store this reference; the bytes stay in the workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageRef {

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use anyhow::{Context, anyhow};
-use daoyou_channels::clean::{clean, escape_json};
+use daoyou_channels::clean::{escape_json, escape_newlines};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::field::Field;
@@ -150,11 +150,6 @@ fn write_field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fm
         "message" => to.write_str(&text),
         name => write!(to, "{}={text}", name.strip_prefix("r#").unwrap_or(name)),
     }
-}
-
-/// Returns cleaned text with its line feeds written as `\n`.
-fn escape_newlines(text: &str) -> String {
-    clean(text).replace('\n', "\\n")
 }
 
 /// Escapes characters in JSON events that JSON itself leaves as they are.

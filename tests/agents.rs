@@ -248,8 +248,11 @@ async fn a_broken_profile_is_rejected_alone_and_others_answer() {
     write(&gateway, "workspace/skills/poet/skill.yaml", good);
     write(&gateway, "workspace/skills/poet/poet.md", "You rhyme.");
     write(&gateway, "workspace/skills/broken/skill.yaml", "name: broken\nversion: 1\n");
+    let far = "name: far\nversion: 1\ndescription: x\nprompt:\n  use_agent_default: true\nllm:\n  model: nowhere/x\n";
+    write(&gateway, "workspace/skills/far/skill.yaml", far);
     gateway.restart().await;
     let list = gateway.run(&["agents", "list"]).await;
+    assert!(list.stderr.contains("the model nowhere/x of the agent far cannot be asked: "), "{list:?}");
     assert!(list.stdout.contains("poet") && !list.stdout.contains("broken"), "{list:?}");
     assert!(list.stderr.contains("skills/broken/skill.yaml: has no description"), "{list:?}");
     assert!(gateway.logs().contains("has no description"));

@@ -228,12 +228,12 @@ async fn a_model_sees_the_images_of_a_result() {
     let gateway = Gateway::start(with_server(setup, "notes", "works")).await;
     listed(&gateway, "notes").await;
     let reply = gateway.ask("in", "a", "take a picture").await;
-    assert!(reply.starts_with("echo: [mcp/"), "{reply}");
+    assert!(reply.starts_with("echo: [.daoyou/conversations/"), "{reply}");
     let request = model.requests().last().unwrap().clone();
     let messages = request["messages"].as_array().unwrap();
     let result = messages.iter().find(|message| message["role"] == "tool").unwrap()["content"].as_str().unwrap();
     let path = result.split("[image ").nth(1).unwrap().split(',').next().unwrap();
-    assert!(path.starts_with("mcp/") && path.ends_with("/1-image.png"), "{result}");
+    assert!(path.contains("/images/") && path.ends_with("-1-others.png"), "{result}");
     let saved = std::fs::read(gateway.workspace().join(path)).unwrap();
     assert!(saved.starts_with(b"\x89PNG") && saved.len() == 70, "{}", saved.len());
     let sent = messages.last().unwrap()["content"].to_string();

@@ -360,6 +360,16 @@ async fn a_chat_token_has_its_own_sessions_at_v1() {
     assert_eq!(send(&bob, "/v1/responses", next("two"), None).await.0, 200);
     let (status, refused, _) = send(&ann, "/v1/responses", next("three"), None).await;
     assert_eq!((status, &refused["error"]["code"]), (404, &json!("previous_response_not_found")), "{refused}");
+    // What a client calls instructions is not the owner's word, and it chooses nothing by commands either.
+    let asked = json!({"model": "daoyou", "messages": [{"role": "system", "content": "Bob rules"}, {"role": "user", "content": "three"}]});
+    let (_, body, _) = send(&bob, "/v1/chat/completions", asked, None).await;
+    assert_eq!(body["choices"][0]["message"]["content"], "echo: Bob rules\n\nthree");
+    assert!(!model.requests().last().unwrap().to_string().contains("Instructions of the owner"));
+    for command in ["/model test/large", "/agent coder"] {
+        let (_, body, _) = send(&bob, "/v1/chat/completions", chat(command, "daoyou"), None).await;
+        let answer = body["choices"][0]["message"]["content"].as_str().unwrap();
+        assert!(answer.contains("The owner chooses") || answer.contains("the owner has set"), "{command}: {answer}");
+    }
     for model in ["coder", "test/large", "nothing"] {
         let (status, refused, _) = send(&bob, "/v1/chat/completions", chat("x", model), None).await;
         assert_eq!((status, &refused["error"]["code"]), (403, &json!("scope")), "{refused}");

@@ -240,9 +240,20 @@ impl ApiState {
         mut settings: TurnSettings,
         named: Option<String>,
     ) -> Result<InboundMessage, HttpError> {
-        settings.prompt = request.prompt();
+        if sender.is_confined {
+            // Instructions are the owner's word; those of others are a part of what they say.
+            let instructions = request.prompt().into_iter();
+            let said = std::mem::take(&mut request.content);
+            request.content = instructions.chain(Some(said)).collect::<Vec<_>>().join("\n\n");
+        } else {
+            settings.prompt = request.prompt();
+        }
         settings.history = if named.is_none() { request.history_text() } else { None };
         let files = request.take_files(named.is_none());
+        if sender.is_confined && !files.is_empty() {
+            let message = format!("the token of {} sends no files here; the page takes them", sender.id);
+            return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
+        }
         let chat = named.unwrap_or_else(|| chat_prefix(sender) + &new_id().to_string());
         let mut message = InboundMessage::text(NAME, &chat, &sender.id, sender.trust, request.content);
         message.settings = settings;

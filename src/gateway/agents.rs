@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::settings::PRIVATE;
 use crate::config::{ConfigFault, ConfigFaults, LoadedConfig};
 use crate::home::Home;
+use crate::llm::Models;
 use crate::profiles::{AgentDirectory, AgentFault, AgentSources};
 use crate::skills::{SkillProblem, SkillSource};
 
@@ -26,15 +27,20 @@ pub(super) fn load_agents(loaded: &LoadedConfig, home: &Home) -> (AgentDirectory
     (directory, faults.into_iter().map(fault).collect())
 }
 
-/// Reads all agents, and logs the profiles that are rejected.
+/// Reads all agents, and logs the profiles that are rejected, and those whose models cannot be asked.
 ///
 /// # Errors
 /// All faults of the configuration.
-pub(super) fn agent_directory(loaded: &LoadedConfig, home: &Home) -> Result<Arc<AgentDirectory>, ConfigFaults> {
-    let (directory, faults) = load_agents(loaded, home);
+pub(super) fn agent_directory(
+    loaded: &LoadedConfig,
+    home: &Home,
+    models: &Models,
+) -> Result<Arc<AgentDirectory>, ConfigFaults> {
+    let (mut directory, faults) = load_agents(loaded, home);
     if !faults.is_empty() {
         return Err(ConfigFaults(faults));
     }
+    directory.check_models(|model| models.check(model).err().map(|error| error.to_string()));
     for SkillProblem { path, line, problem } in &directory.problems {
         tracing::error!(path, line, problem, "a profile has a problem");
     }

@@ -99,7 +99,7 @@ impl Runtime {
         let memory = fixed.memory.with_settings(memory_settings(config, fixed.workspace.clone())?);
         let memory = memory.with_secrets(secrets(loaded, &fixed.home)?);
         let memory = Arc::new(memory.with_embedder(embedder(config, &models, &fixed.metrics)));
-        let agents = agent_directory(loaded, &fixed.home)?;
+        let agents = agent_directory(loaded, &fixed.home, &models)?;
         let jobs = Arc::new(fixed.jobs.with_context(job_context(config, &agents)?));
         let skills = skill_catalog(config, &fixed.workspace, fixed.home.dir());
         let is_cached = config.agent.middleware.contains(&MiddlewareName::Cache);

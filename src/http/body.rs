@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -28,13 +29,21 @@ pub struct BoundedBody {
     /// Created when the body is first waited for: most bodies have already arrived.
     timer: Option<Pin<Box<Sleep>>>,
     connection: Arc<Connection>,
+    /// Set when the body was read to its end.
+    has_ended: Arc<AtomicBool>,
 }
 
 impl BoundedBody {
     pub fn new(inner: Incoming, limits: &ServerLimits, share: BodyShare, connection: Arc<Connection>) -> Self {
         let limit = limits.body_bytes;
         let deadline = Instant::now() + limits.body;
-        Self { inner, left: limit, limit, share, deadline, allowed: limits.body, timer: None, connection }
+        let has_ended = Arc::default();
+        Self { inner, left: limit, limit, share, deadline, allowed: limits.body, timer: None, connection, has_ended }
+    }
+
+    /// Returns what tells later whether the body was read to its end.
+    pub fn end(&self) -> Arc<AtomicBool> {
+        self.has_ended.clone()
     }
 
     fn fail(&self, error: HttpError) -> Box<dyn Error + Send + Sync> {
@@ -64,7 +73,10 @@ impl Body for BoundedBody {
         let frame = match frame {
             Some(Ok(frame)) => frame,
             Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
-            None => return Poll::Ready(None),
+            None => {
+                self.has_ended.store(true, Ordering::Relaxed);
+                return Poll::Ready(None);
+            }
         };
         let size = frame.data_ref().map_or(0, Bytes::len);
         if let Err(error) = self.share.take(size) {
@@ -73,6 +85,9 @@ impl Body for BoundedBody {
         match self.left.checked_sub(size as u64) {
             Some(left) => self.left = left,
             None => return Poll::Ready(Some(Err(self.fail(error::too_large(self.limit))))),
+        }
+        if self.inner.is_end_stream() {
+            self.has_ended.store(true, Ordering::Relaxed);
         }
         Poll::Ready(Some(Ok(frame)))
     }

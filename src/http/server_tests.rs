@@ -213,6 +213,15 @@ async fn a_client_that_keeps_writing_still_reads_the_refusal() {
     let head = format!("POST /ignore HTTP/1.1\nHost: localhost\nContent-Length: {}\n\n", body.len());
     let got = server.exchange(&format!("{head}{body}")).await;
     assert!(got.starts_with("HTTP/1.1 200") && got.contains("connection: close"), "{got}");
+    // A request that is complete is answered as ever, whatever follows it.
+    let mut stream = server
+        .open("GET / HTTP/1.1\nHost: localhost\n\nPOST /take HTTP/1.1\nHost: localhost\nContent-Length: 5\n\nab")
+        .await;
+    let first = until(&mut stream, "hello").await;
+    assert!(!first.contains("connection: close"), "{first}");
+    stream.write_all(b"cde").await.unwrap();
+    until(&mut stream, "\r\n\r\n5").await;
+    drop(stream);
     server.wait_count(0).await;
 }
 

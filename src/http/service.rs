@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::body::Body;
@@ -94,11 +95,7 @@ impl HttpService {
                 error.closing()
             }
         };
-        let mut response = if is_openai { in_openai_form(response) } else { response };
-        if connection.is_receiving() {
-            // hyper closes such a connection without saying so, and a client would lose its next request.
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
+        let response = if is_openai { in_openai_form(response) } else { response };
         let guard = AnswerGuard(connection.clone());
         // The closure keeps the guard for as long as the body lives.
         response.map(|body| Body::new(body.inspect_err(move |_| _ = &guard)))
@@ -120,14 +117,14 @@ impl HttpService {
     ) -> Response {
         let client = self.proxies.client(addrs.peer.ip(), request.headers());
         let is_https = self.is_tls || self.proxies.is_https(addrs.peer.ip(), request.headers());
-        let mut counted = None;
+        let (mut counted, mut end) = (None, None);
         let mut request = request.map(|body| {
             if body.is_end_stream() {
                 return Body::empty();
             }
             let share = self.budget.share();
             let bounded = BoundedBody::new(body, &self.limits, share.clone(), connection.clone());
-            counted = Some(share);
+            (counted, end) = (Some(share), Some(bounded.end()));
             Body::new(bounded)
         });
         if let Some(share) = counted {
@@ -143,14 +140,19 @@ impl HttpService {
             tracing::debug!(%method, client = %client.0, code = error.code, "the body of a request is refused");
             return error.closing();
         }
-        match answered {
+        let mut response = match answered {
             Ok(Ok(response)) => error_as_json(response, client).await,
             Ok(Err(never)) => match never {},
             Err(panic) => {
                 tracing::error!(%method, panic = panic_message(&*panic), "the handler of a request panicked");
                 error::internal().into_response()
             }
+        };
+        if end.is_some_and(|end| !end.load(Ordering::Relaxed)) && connection.is_receiving() {
+            // hyper closes such a connection without saying so, and a client would lose its next request.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
+        response
     }
 }
 

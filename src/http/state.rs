@@ -8,7 +8,7 @@ use daoyou_channels::outgoing::OutgoingFiles;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use super::access::{Authenticator, Principal};
+use super::access::Authenticator;
 use super::page::PageHub;
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::cron::JobService;
@@ -50,13 +50,6 @@ impl FileFolders {
     /// Returns the folders of a gateway with this home.
     pub fn new(workspace: PathBuf, home: &Path) -> Self {
         Self { workspace, outgoing: OutgoingFiles::of_home(home) }
-    }
-}
-
-impl AppState {
-    /// Returns true if a client that was admitted before still would be.
-    pub async fn is_valid(&self, principal: &Principal) -> bool {
-        self.auth.is_valid(principal).await
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
+use daoyou_channels::clean::escape_newlines;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -12,7 +13,6 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-use super::escape_newlines;
 use crate::text::truncate;
 
 /// The most lines, and the longest of them, in characters.

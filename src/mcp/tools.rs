@@ -98,7 +98,8 @@ impl Tool for McpTool {
         let mut answered = self.server.request(request, &context.cancel).await;
         let mut images = Vec::new();
         if let Ok(answer) = &mut answered {
-            images = save_images(answer, self.server.host.workspace.clone(), context).await;
+            images =
+                save_images(answer, self.server.host.workspace.clone(), context, !self.server.config.trusted).await;
         }
         let read = |answer: Value| {
             let ResultText { text, is_error } = ResultText::of_call(&answer);

@@ -221,6 +221,17 @@ impl AgentDirectory {
         !self.routes.is_empty()
     }
 
+    /// Adds a problem for each agent whose model `check` refuses; `check` returns the reason.
+    pub fn check_models(&mut self, check: impl Fn(&str) -> Option<String>) {
+        let fault = |agent: &Arc<AgentProfile>| {
+            let model = agent.model.as_deref()?;
+            let problem = format!("the model {model} of the agent {} cannot be asked: {}", agent.name, check(model)?);
+            Some(SkillProblem { path: agent.source.clone(), line: None, problem })
+        };
+        let faults: Vec<_> = self.agents.values().filter_map(fault).collect();
+        self.problems.extend(faults);
+    }
+
     /// Returns the agents by name.
     pub fn all(&self) -> impl Iterator<Item = &Arc<AgentProfile>> {
         self.agents.values()

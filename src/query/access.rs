@@ -117,7 +117,7 @@ async fn add(store: &Store, name: &str, scope: &str, reuse: bool) -> Result<Valu
             TokenName::Revoked if !reuse => {
                 return Ok(Err(format!(
                     "name: a token {own:?} was revoked, and the new one would have its chats, uploads and memories; \
-                     choose another name, or reuse this one (--reuse)"
+                     choose another name, or reuse this one (--reuse, or \"reuse\": true)"
                 )));
             }
             TokenName::Revoked | TokenName::Unused => {}

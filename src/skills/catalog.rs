@@ -17,7 +17,7 @@ use super::skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem}
 use crate::guard::{FileVersion, Jail, JailError};
 use crate::tools::allow_rule_fault;
 
-/// Looks for turns take at most one part in so many of the time: turns that begin soon after a look share it.
+/// Turns that begin soon after a look share it, so that short looks take at most one part in so many of the time.
 const LOOK_SHARE: u32 = 20;
 /// How old a shared look may be.
 const MAX_STALE: Duration = Duration::from_millis(50);
@@ -64,14 +64,20 @@ struct CatalogState {
     parsed: HashMap<PathBuf, (FileVersion, ParsedSkill)>,
     pins: KnownPins,
     list: Arc<SkillList>,
-    /// When the last look began, and what it took.
-    looked: Option<(Instant, Duration)>,
+    last_look: Option<LookTiming>,
+}
+
+/// When a look began, and what it took.
+#[derive(Clone, Copy)]
+struct LookTiming {
+    began: Instant,
+    took: Duration,
 }
 
 impl CatalogState {
     /// Returns the list of the last look if that was a moment ago.
     fn recent(&self) -> Option<Arc<SkillList>> {
-        let (began, took) = self.looked?;
+        let LookTiming { began, took } = self.last_look?;
         (began.elapsed() < (took * LOOK_SHARE).min(MAX_STALE)).then(|| self.list.clone())
     }
 }
@@ -166,7 +172,7 @@ impl SkillCatalog {
             log_changes(&state.list, &list);
             state.list = Arc::new(list);
         }
-        state.looked = Some((began, began.elapsed()));
+        state.last_look = Some(LookTiming { began, took: began.elapsed() });
         state.list.clone()
     }
 }
@@ -348,6 +354,11 @@ impl KnownPins {
             return difference.clone();
         }
         let listing = FolderListing::of(jail, folder);
+        if let Some((known, difference)) = self.folders.get(name)
+            && *known == listing
+        {
+            return difference.clone();
+        }
         let Some(jail) = source.open_unbounded() else { return Some("its folder cannot be opened".to_owned()) };
         let (digests, is_complete) = listing.digests(&jail, folder);
         let difference = differences(&pin.files, &digests, MAX_NAMES).map(|text| difference_text(name, &text));

@@ -216,7 +216,7 @@ impl Scanner<'_> {
             }
             if is_link {
                 self.fault(&inner, "is a link, and daoyou follows none here; put the folder itself there");
-            } else if !self.add_skill(dir, &inner, &name) && has_groups {
+            } else if !self.add_skill(dir, &inner, &name) && has_groups && !Self::is_skill(dir, &name) {
                 match self.jail.folder(&inner) {
                     Ok((group, _)) => self.scan_folder(&group, &inner, false),
                     // It was removed meanwhile.
@@ -227,13 +227,11 @@ impl Scanner<'_> {
         }
     }
 
-    /// Adds what is looked for in the folder `path`, which is `name` in `dir`. Returns false if the folder may be a group: it has neither
-    /// that nor a skill.
+    /// Adds what is looked for in the folder `path`, which is `name` in `dir`. Returns false if it is not there.
     fn add_skill(&mut self, dir: &Dir, path: &str, name: &str) -> bool {
-        let is_there = |file: &str| statat(dir, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW);
         for file in self.names {
             // A link on the way is refused when the file is read.
-            match is_there(file) {
+            match statat(dir, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(found) => {
                     let version = FileVersion::of(&found);
                     self.scan.files.push(SkillFile { folder: path.to_owned(), name: file, version });
@@ -246,8 +244,13 @@ impl Scanner<'_> {
                 }
             }
         }
-        // Opening each folder costs far more than these looks.
-        FILE_NAMES.iter().filter(|file| !self.names.contains(file)).any(|file| is_there(file).is_ok())
+        false
+    }
+
+    /// Returns true if the folder `name` of `dir` is a skill, whatever is looked for: it is no group. Opening it to see costs far more.
+    fn is_skill(dir: &Dir, name: &str) -> bool {
+        let is_there = |file: &&str| statat(dir, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        FILE_NAMES.iter().any(is_there)
     }
 
     /// Returns the names of folders and links in a folder, in order, and whether they are links. Hidden ones are left out.

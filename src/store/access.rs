@@ -172,9 +172,11 @@ pub fn add_file(
     Ok(execute(connection, sql, params![id, uploader, attachment, now_ms(), limit, MIN_FILE_BYTES])? == 1)
 }
 
-/// Notes that a message names a file.
-pub fn use_file(connection: &Connection, id: &str) -> Result<(), StoreError> {
-    execute(connection, "UPDATE page_files SET used_at = ? WHERE id = ? AND used_at IS NULL", params![now_ms(), id])?;
+/// Notes that a message names a file, which has to be one of `uploader`, if there is one.
+pub fn use_file(connection: &Connection, id: &str, uploader: Option<&str>) -> Result<(), StoreError> {
+    let sql =
+        "UPDATE page_files SET used_at = ?1 WHERE id = ?2 AND used_at IS NULL AND uploader = ifnull(?3, uploader)";
+    execute(connection, sql, params![now_ms(), id, uploader])?;
     Ok(())
 }
 
@@ -231,7 +233,9 @@ mod tests {
             ] {
                 assert_eq!(add_file(connection, id, uploader, attachment, limit)?, expected, "{id}");
             }
-            use_file(connection, "1")?;
+            use_file(connection, "1", Some("tablet"))?;
+            assert!(!files(connection)?[0].is_used, "of another");
+            use_file(connection, "1", Some("phone"))?;
             let rows = files(connection)?;
             assert_eq!(
                 rows.iter().map(|row| row.is_used).collect::<Vec<_>>(),

@@ -49,13 +49,13 @@ pub use lsp::LspConfig;
 pub use names::{TOOL_NAMES, canonical_name, is_tool, nearest_tool};
 pub use output_limits::{OutputConfig, OutputRule};
 pub use parallel::is_plan;
-pub use private_folders::PrivateFolders;
+pub use private_folders::{CONVERSATIONS, PrivateFolders};
 pub use process::{KillRequester, OutputTail, ProcessEnd, ProcessEndAnnouncer, Processes, format_elapsed};
 pub use refusal::Restriction;
 pub use registry::ToolRegistry;
 pub use result_cache::ToolResultCache;
 pub use schema::{plain_schema, schema_faults, tool_spec};
-pub use spill::SpillStore;
+pub use spill::{SpillStore, save_image};
 pub use tool::{
     CallRunner, OutputLimit, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome,
     TruncationStrategy, WriteRows,

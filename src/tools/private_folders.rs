@@ -24,7 +24,7 @@ use crate::origin::{TurnCause, TurnOrigin};
 /// The gateway's folder in the workspace; hidden from every turn except for the conversation's own folder.
 pub(super) const GATEWAY_FOLDER: &str = ".daoyou";
 /// In it, a folder for each conversation, and one for the turns of its owner.
-const CONVERSATIONS: &str = ".daoyou/conversations";
+pub const CONVERSATIONS: &str = ".daoyou/conversations";
 const OWNER_SUFFIX: &str = "-owner";
 /// The folder in which earlier versions kept long outputs of the owner's turns.
 const FORMER_OWNER_FOLDER: &str = ".daoyou-own";

@@ -54,7 +54,10 @@ pub struct ToolRegistry {
 /// The specifications for models by the tools that were found, the last asked for first. What follows from them, such as their tokens,
 /// is known by their address.
 #[derive(Default)]
-struct ComposedSpecs(Mutex<VecDeque<(BTreeSet<String>, Arc<[ToolSpec]>)>>);
+struct ComposedSpecs(Mutex<VecDeque<SpecsOfFound>>);
+
+/// The tools that were found, and the specifications with them.
+type SpecsOfFound = (BTreeSet<String>, Arc<[ToolSpec]>);
 
 impl ComposedSpecs {
     fn get(&self, found: &BTreeSet<String>, compose: impl FnOnce() -> Arc<[ToolSpec]>) -> Arc<[ToolSpec]> {

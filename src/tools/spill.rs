@@ -1,4 +1,4 @@
-//! Spill files: outputs that are too long for a model, kept whole in the workspace, where `read_file` pages them.
+//! Spill files: outputs that are too long for a model, kept whole in the workspace, where `read_file` pages them; and the images of results.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::private_folders::{ConversationFolder, RetentionLimits, remove_files};
+use super::tool::ToolContext;
 
 /// The subfolder of a conversation's folder.
 const SUBFOLDER: &str = "spill";
@@ -20,8 +21,11 @@ const MAX_FILES: usize = 100;
 const MAX_TOTAL_BYTES: u64 = 200_000_000;
 /// The maximum size of one file in bytes: `read_file` must be able to page it.
 const MAX_FILE_BYTES: u64 = 10_000_000;
-/// The end of the names of files with content of others than the owner.
-pub(super) const FOREIGN_ENDING: &str = "-others.txt";
+/// The same for images of results.
+const IMAGES: &str = "images";
+const MAX_IMAGES: usize = 200;
+/// The end of the names, before the extension, of files with content of others than the owner.
+const FOREIGN_MARK: &str = "-others";
 /// The longest part of a call's id in the name of its file.
 const NAME_CHARS: usize = 48;
 
@@ -52,14 +56,16 @@ impl SpillStore {
         })
     }
 
-    /// Removes the spill files of these turns.
+    /// Removes the spill files and images of these turns.
     ///
     /// # Errors
     /// The workspace cannot be opened, or a file cannot be removed.
     pub fn remove(workspace: &Path, turns: &[Uuid]) -> io::Result<()> {
         let of_turns: Vec<String> = turns.iter().map(|turn| format!("{}-", turn.simple())).collect();
         let workspace = Dir::open_ambient_dir(workspace, ambient_authority())?;
-        remove_files(&workspace, SUBFOLDER, |name| of_turns.iter().any(|turn| name.starts_with(turn.as_str())))
+        let is_of_turn = |name: &str| of_turns.iter().any(|turn| name.starts_with(turn.as_str()));
+        remove_files(&workspace, SUBFOLDER, is_of_turn)?;
+        remove_files(&workspace, IMAGES, is_of_turn)
     }
 
     /// Creates the file of a call, replacing an existing one, and removes the oldest files if there are too many.
@@ -134,8 +140,8 @@ impl SpillStore {
         text: &str,
         is_foreign: bool,
     ) -> io::Result<String> {
-        let ending = if is_foreign { FOREIGN_ENDING } else { ".txt" };
-        let mut file = self.create_named(folder, turn, call_id, ending)?;
+        let ending = format!("{}.txt", foreign_mark(is_foreign));
+        let mut file = self.create_named(folder, turn, call_id, &ending)?;
         file.write(text.as_bytes())?;
         Ok(file.path)
     }
@@ -157,6 +163,36 @@ impl SpillFile {
         self.room -= fitting as u64;
         Ok(())
     }
+}
+
+/// Saves an image of the result of a call in the folder of its conversation; returns its path relative to the workspace. The oldest are
+/// removed if there are too many. The name of one with content of others than the owner says so. It blocks.
+///
+/// # Errors
+/// As [`SpillStore::create`].
+pub fn save_image(
+    workspace: &Path,
+    context: &ToolContext,
+    (number, extension): (usize, &str),
+    bytes: &[u8],
+    is_foreign: bool,
+) -> io::Result<String> {
+    let workspace = Dir::open_ambient_dir(workspace, ambient_authority())?;
+    let folder = ConversationFolder::of(context);
+    let call = hex(&Sha256::digest(context.call_id.as_bytes())[..6]);
+    let name = format!("{}-{call}-{number}{}.{extension}", context.turn.simple(), foreign_mark(is_foreign));
+    let limits = RetentionLimits { files: MAX_IMAGES, bytes: MAX_TOTAL_BYTES, spared: &HashSet::new() };
+    folder.create(&workspace, IMAGES, &name, &limits)?.write_all(bytes)?;
+    Ok(folder.file(IMAGES, &name))
+}
+
+fn foreign_mark(is_foreign: bool) -> &'static str {
+    if is_foreign { FOREIGN_MARK } else { "" }
+}
+
+/// Returns true if the name of a spill file or an image says that its content is of others than the owner.
+pub(super) fn is_foreign(path: &Path) -> bool {
+    path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with(FOREIGN_MARK))
 }
 
 /// Counts the line breaks of a text.

@@ -24,7 +24,7 @@ Written by `cargo xtask trust`; not to be edited by hand. A story (`tests/attack
 below in a turn of each kind, looks at what it got, and fails when this page says otherwise.
 
 - **Owner**: the terminal, the control socket, the API with its token, and the `owner.identities`.
-- **Known**: a sender whom a channel's `trusted_from` names.
+- **Known**: a sender whom a channel's `trusted_from` names, and the holder of a token with the scope `chat`.
 - **Untrusted**: every other sender who is let in. A turn has the least trust of its messages.
 - **Job**: a turn that a scheduled prompt begins, by whose order the job was made.
 - **Sub-agent**: a turn that `spawn` begins, by whose turn it was begun.

@@ -47,7 +47,7 @@ async fn the_reference_servers_work_in_the_sandbox() {
     for (tool, arguments, expected) in [
         ("all__echo", json!({"message": "hi"}), "Echo: hi"),
         ("all__get-sum", json!({"a": 2, "b": 40}), "42"),
-        ("all__get-tiny-image", json!({}), "[image mcp/"),
+        ("all__get-tiny-image", json!({}), "[image .daoyou/conversations/"),
         ("all__get-structured-content", json!({"location": "Chicago"}), "\"conditions\""),
         ("all__get-resource-links", json!({}), "mcp_read reads it"),
         ("all__get-roots-list", json!({}), "/workspace"),

@@ -31,7 +31,7 @@ await story(async ({ page }) => {
 
   // The skip link is the first stop.
   await page.reload();
-  await page.locator("#composer").waitFor();
+  await page.waitForFunction(() => document.activeElement.id === "composer");
   await toStart(page);
   await press("Tab");
   assert.equal((await focused(page)).text, "Skip to the content");
@@ -86,6 +86,7 @@ await story(async ({ page }) => {
   await waitText(page, "echo: hello");
 
   // Arrows walk through the list, and through menus.
+  await page.waitForFunction(() => document.activeElement.id === "composer");
   await toStart(page);
   await press("/");
   assert.equal((await focused(page)).id, "search");

@@ -109,7 +109,7 @@ await story(
     await page.getByText("Nothing of this kind").waitFor();
     await visit(page, "#/system/tokens");
     await page.getByRole("button", { name: "Add a token" }).click();
-    await page.getByLabel("Name").fill("phone");
+    await page.getByLabel("Name", { exact: true }).fill("phone");
     await page.getByRole("dialog").getByRole("button", { name: "Add a token" }).click();
     await page.getByText(/^dyt_[\w-]{43}$/).waitFor();
     await page.keyboard.press("Escape");

@@ -247,6 +247,41 @@ impl Authenticator {
     }
 }
 
+/// How often an open stream checks whether its token or login is still valid.
+const RECHECK: Duration = Duration::from_secs(15);
+
+/// The access of the client of a stream, which may end before the stream does.
+pub struct StreamAccess {
+    auth: Arc<Authenticator>,
+    principal: Principal,
+    checked: Instant,
+}
+
+impl StreamAccess {
+    /// Begins with a client that was admitted just now.
+    pub fn new(auth: Arc<Authenticator>, principal: Principal) -> Self {
+        Self { auth, principal, checked: Instant::now() }
+    }
+
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Returns when the next check is due.
+    pub fn due(&self) -> Instant {
+        self.checked + RECHECK
+    }
+
+    /// Returns true if the access goes on. It is checked if that is due.
+    pub async fn goes_on(&mut self) -> bool {
+        if Instant::now() < self.due() {
+            return true;
+        }
+        self.checked = Instant::now();
+        self.auth.is_valid(&self.principal).await
+    }
+}
+
 /// Returns the holder of a named token; `None` if this program does not know its scope.
 fn named(row: AccessTokenRow, credential: ClientCredential) -> Option<Principal> {
     let scope = TokenScope::parse(&row.scope)?;

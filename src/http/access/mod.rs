@@ -6,7 +6,7 @@ mod principal;
 mod rules;
 mod token;
 
-pub use authenticator::{Authenticator, CODE_LIFETIME, NewLogin};
+pub use authenticator::{Authenticator, CODE_LIFETIME, NewLogin, StreamAccess};
 pub use middleware::{AccessCheck, require_access};
 #[cfg(test)]
 pub use principal::ClientCredential;

@@ -3,7 +3,7 @@
 mod jobs;
 mod memory;
 mod openapi;
-mod response;
+pub(in crate::http) mod response;
 mod store;
 mod terminal;
 
@@ -133,11 +133,11 @@ struct LogsParams {
 }
 
 /// Returns the last lines of the log.
-async fn logs(Query(LogsParams { level, after, lines }): Query<LogsParams>) -> ApiResult {
+async fn logs(state: SharedState, Query(LogsParams { level, after, lines }): Query<LogsParams>) -> ApiResult {
     let level = level.as_deref().unwrap_or("trace").parse::<Level>();
     let level = level.map_err(|_| HttpError::bad_request("level: error, warn, info, debug or trace"))?;
     let lines = RecentLog::of_process().lines(level, after, lines.unwrap_or(DEFAULT_LINES).min(MAX_LINES));
-    Ok(Json(json!({ "lines": lines })))
+    Ok(Json(json!({ "started": state.started, "lines": lines })))
 }
 
 #[derive(Deserialize)]

@@ -15,6 +15,7 @@ use futures_util::stream::{self, Stream};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
+use crate::http::access::{Principal, StreamAccess};
 use crate::http::state::{AppState, SharedState};
 use crate::query::{TerminalFrame, TerminalInfo};
 
@@ -47,12 +48,14 @@ struct AttachParams {
 /// Streams [`TerminalFrame`]s until either side ends.
 async fn attach(
     State(state): SharedState,
+    principal: Principal,
     Query(params): Query<AttachParams>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let events = state.bus.events().subscribe("cli");
+    let access = StreamAccess::new(state.auth.clone(), principal);
     let attachment = state.cli.attach(&params.chat_id, params.session.map(SessionKey::from));
     let first = Some(TerminalFrame::Attached);
-    let terminal = AttachedTerminal { attachment, events, shutdown: state.shutdown.clone(), first };
+    let terminal = AttachedTerminal { attachment, events, access, shutdown: state.shutdown.clone(), first };
     let frames = stream::unfold(terminal, |mut terminal| async move {
         let frame = terminal.next().await?;
         let event = Event::default().json_data(&frame).unwrap_or_else(|_| Event::default().comment("unreadable"));
@@ -64,6 +67,7 @@ async fn attach(
 struct AttachedTerminal {
     attachment: ScreenHandle,
     events: Receiver<SessionEvent>,
+    access: StreamAccess,
     shutdown: CancellationToken,
     first: Option<TerminalFrame>,
 }
@@ -74,9 +78,13 @@ impl AttachedTerminal {
             return Some(first);
         }
         loop {
+            if !self.access.goes_on().await {
+                return None;
+            }
             tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => return None,
+                () = tokio::time::sleep_until(self.access.due()) => {}
                 // Events first: the streamed part of a reply goes out before the reply.
                 event = self.events.recv() => match event {
                     Ok(event) if self.attachment.follows(&event) => return Some(TerminalFrame::Event(event)),

@@ -112,7 +112,6 @@ async fn chat(
     let mut message = message_of(&principal, body.session.as_deref(), text)?;
     // Ids of different clients are different messages.
     message.external_id = body.id.map(|id| format!("{}:{id}", principal.chat_prefix()));
-    message.attachments = attachments_of(&state, &principal, &body.files).await?;
     message.settings.agent =
         body.agent.as_deref().map(|name| state.jobs.get().context.agent(name.trim())).transpose()?;
     if let Some(model) = body.model.as_deref().map(str::trim).filter(|model| !model.is_empty()) {
@@ -121,6 +120,7 @@ async fn chat(
         let model = model.map_err(|reason| HttpError::unprocessable(format!("model: {reason}")))?;
         message.settings.requested_model = Some(model);
     }
+    message.attachments = attachments_of(&state, &principal, &body.files).await?;
     let accepted = state.inbox.accept(message, AcceptExtras::default()).await?;
     let (session, status) = match &accepted {
         Acceptance::Accepted { session, .. } => (session, "accepted"),

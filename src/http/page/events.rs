@@ -14,14 +14,11 @@ use daoyou_channels::HttpError;
 use futures_util::stream::{self, Stream};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::hub::{EventCursor, PageEvent, PageEvents, PageReader};
-use crate::http::access::Principal;
+use crate::http::access::{Principal, StreamAccess};
 use crate::http::state::{AppState, SharedState};
 
-/// How often an open stream checks whether its token or login is still valid.
-const RECHECK: Duration = Duration::from_secs(15);
 /// When a page reconnects, in milliseconds, unless it decides itself.
 const RECONNECT: Duration = Duration::from_secs(1);
 
@@ -58,10 +55,9 @@ async fn events(
         reader,
         cursor,
         session: params.session,
-        principal,
+        access: StreamAccess::new(state.auth.clone(), principal),
         state,
         ready: VecDeque::new(),
-        checked: Instant::now(),
     };
     stream.greet();
     let events = stream::unfold(stream, |mut stream| async move {
@@ -77,11 +73,9 @@ struct PageStream {
     cursor: EventCursor,
     /// The only session whose turns are followed.
     session: Option<String>,
-    principal: Principal,
+    access: StreamAccess,
     state: Arc<AppState>,
     ready: VecDeque<Event>,
-    /// When the token or login was last found valid.
-    checked: Instant,
 }
 
 impl PageStream {
@@ -98,11 +92,8 @@ impl PageStream {
     async fn next(&mut self) -> Option<Event> {
         loop {
             // Not only while it waits: a backlog may be long.
-            if self.checked.elapsed() >= RECHECK {
-                if !self.state.is_valid(&self.principal).await {
-                    return None;
-                }
-                self.checked = Instant::now();
+            if !self.access.goes_on().await {
+                return None;
             }
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
@@ -117,7 +108,7 @@ impl PageStream {
             tokio::select! {
                 () = self.state.shutdown.cancelled() => return None,
                 () = self.reader.more() => {}
-                () = tokio::time::sleep(RECHECK) => {}
+                () = tokio::time::sleep_until(self.access.due()) => {}
             }
         }
     }
@@ -145,7 +136,8 @@ impl PageStream {
 
     fn is_for_page(&self, event: &PageEvent) -> bool {
         let session = event.session.as_ref().map(daoyou_channels::SessionKey::as_str);
-        if self.principal.is_confined() && !session.is_some_and(|session| self.principal.may_use(session)) {
+        let principal = self.access.principal();
+        if principal.is_confined() && !session.is_some_and(|session| principal.may_use(session)) {
             return false;
         }
         match (&self.session, session) {

@@ -25,6 +25,7 @@ use uuid::Uuid;
 use super::channel::PAGE_CHANNEL;
 use crate::bus::OutboundBody;
 use crate::http::access::Principal;
+use crate::http::api::response::run_detached;
 use crate::http::error::internal;
 use crate::http::limits::UPLOAD_LIMIT;
 use crate::http::state::{AppState, FileFolders, SharedState};
@@ -65,7 +66,17 @@ async fn upload(
         return Err(HttpError::unprocessable(format!("name: 1 to {MAX_NAME} characters")));
     }
     state.bus.check_disk()?;
-    let media_type = media_type_of(&headers, &body);
+    // A client that hangs up must not leave a file without its record.
+    run_detached(save_upload(state, principal, name, media_type_of(&headers, &body), body)).await
+}
+
+async fn save_upload(
+    state: Arc<AppState>,
+    principal: Principal,
+    name: String,
+    media_type: String,
+    body: Bytes,
+) -> Result<(StatusCode, Json<Value>), HttpError> {
     let id = daoyou_channels::new_id();
     let (workspace, uploader) = (state.folders.workspace.clone(), principal.token.clone().unwrap_or_default());
     let owner = uploader.clone();
@@ -174,11 +185,13 @@ pub async fn attachments_of(
         return Ok(Vec::new());
     }
     let ids = ids.to_vec();
+    let owner = principal.token.clone().filter(|_| principal.is_confined());
     let find = move |connection: &Connection| {
         ids.into_iter()
             .map(|id| {
-                access::use_file(connection, &id.to_string())?;
-                Ok((id, access::find_file(connection, &id.to_string())?))
+                let (name, owner) = (id.to_string(), owner.as_deref());
+                access::use_file(connection, &name, owner)?;
+                Ok((id, access::find_file(connection, &name)?))
             })
             .collect::<Result<Vec<_>, StoreError>>()
     };
@@ -329,7 +342,7 @@ mod tests {
             let write = move |connection: &Connection| {
                 access::add_file(connection, name, "phone", &stored, None)?;
                 if matches!(name, "used" | "deleted") {
-                    access::use_file(connection, name)?;
+                    access::use_file(connection, name, None)?;
                 }
                 let age = if name == "new" { 0 } else { 2 * 86_400_000 };
                 connection.execute("UPDATE page_files SET at = at - ? WHERE id = ?", (age, name))?;

@@ -138,6 +138,9 @@ impl CommandHandler {
     }
 
     async fn model(&self, wanted: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
+        if !wanted.is_empty() && is_token_holder(row) {
+            return Ok(self.context.phrases.model_by_owner.to_owned().into());
+        }
         if wanted.is_empty() {
             let key = row.session.clone();
             let head = self.context.store.read(move |connection| messages::session(connection, &key)).await?;
@@ -181,6 +184,10 @@ impl CommandHandler {
             };
             let all = self.agents.all().map(line).collect::<Vec<_>>().join("\n");
             return Ok(fill(self.context.phrases.agent_is, &[&chosen.unwrap_or_else(usual), &all]).into());
+        }
+        if is_token_holder(row) {
+            let agent = self.agents.route(&row.channel, &row.chat_id, &sender_of(row));
+            return Ok(fill(self.context.phrases.agent_by_route, &[&agent.name]).into());
         }
         let routed = self.agents.routed(&row.channel, &row.chat_id, &sender_of(row));
         if let Some(agent) = routed.filter(|_| Trust::parse(&row.trust) != Trust::Owner) {
@@ -406,4 +413,9 @@ fn usage_text(phrases: &Phrases, used: TokenCounts, costs: &Costs) -> String {
         Some(costs) => format!("{tokens}, **{costs}**"),
         None => tokens,
     }
+}
+
+/// Returns true for the holder of a token with the scope `chat`, who has the agent and the model of the owner's choice.
+fn is_token_holder(row: &InboxRow) -> bool {
+    row.sender.starts_with("token:") && Trust::parse(&row.trust) != Trust::Owner
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::page::{PageLimit, PageRequest, TextPage, read_page};
 use super::scope::{ReadScope, work_on_jail};
 use super::text_stream::{TextStream, WorkLimit};
-use crate::chat::{ImageRef, ToolSpec};
+use crate::chat::{ImageRef, MAX_IMAGE_BYTES, SEEN_IMAGES, ToolSpec};
 use crate::guard::{Jail, OpenFile};
 use crate::tools::documents::{DocumentReader, DocumentText, is_document};
 use crate::tools::encoding::TextEncoding;
@@ -32,9 +32,6 @@ const START_BYTES: u64 = 256 * 1_024;
 const BINARY_CHECK_BYTES: usize = 8_192;
 /// The lines of a larger file are not counted, in bytes.
 const MAX_COUNTED: u64 = 10_000_000;
-/// The images that services take, and the largest that is sent, in bytes.
-const SEEN_IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-const IMAGE_BYTES: u64 = 3_700_000;
 /// How long a page is looked for.
 const MAX_TIME: Duration = Duration::from_secs(30);
 
@@ -174,7 +171,7 @@ fn image_kind(start: &[u8], size: u64, shown: &str) -> Option<OpenedContent> {
     // Elsewhere than in the workspace, the file is not read again when the model is asked.
     let is_inside = Path::new(shown).is_relative();
     let (image, what) = match SEEN_IMAGES.contains(&kind) {
-        true if size > IMAGE_BYTES => (None, "too large to be shown (at most 3.7 MB)"),
+        true if size > MAX_IMAGE_BYTES => (None, "too large to be shown (at most 3.7 MB)"),
         true if is_inside => {
             let image = ImageRef { path: shown.to_owned(), media_type: kind.to_owned() };
             (Some(image), "a model that sees gets it with this result")

@@ -13,7 +13,7 @@ use super::tree_stamp::{STAMP_LIMIT, tree_stamp};
 use crate::crash;
 use crate::guard::{AccessKind, EntryKind, Jail, StopSignal, Taint, Verdict};
 use crate::tools::private_folders::{GATEWAY_FOLDER, PrivateFolders};
-use crate::tools::spill::FOREIGN_ENDING;
+use crate::tools::spill::is_foreign;
 use crate::tools::{ToolContext, ToolOutcome, ToolResult};
 
 /// The folder of the workspace in which a turn that has read from others than the owner writes without an approval. What it holds counts
@@ -181,9 +181,9 @@ impl ForeignFiles {
     /// scratch folder, or came with a mail, and not with the message of the owner or of a known sender that this turn answers.
     pub(in crate::tools) fn source(&self, path: &Path) -> Option<String> {
         let is_own = || self.trust != Trust::Untrusted && self.own.iter().any(|own| Path::new(own) == path);
-        let is_foreign = FOREIGN_FOLDERS.iter().any(|foreign| path.starts_with(foreign))
-            || path.starts_with(GATEWAY_FOLDER) && path.to_string_lossy().ends_with(FOREIGN_ENDING);
-        (is_foreign && !is_own()).then(|| format!("file:{}", path.display()))
+        let is_of_others = FOREIGN_FOLDERS.iter().any(|foreign| path.starts_with(foreign))
+            || path.starts_with(GATEWAY_FOLDER) && is_foreign(path);
+        (is_of_others && !is_own()).then(|| format!("file:{}", path.display()))
     }
 }
 

@@ -4,12 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::chat::{ChatMessage, ImageRef};
+use crate::chat::{ChatMessage, ImageRef, MAX_IMAGE_BYTES};
 use crate::guard::Jail;
 use crate::llm::{Image, Images};
+use crate::tools::CONVERSATIONS;
 
-/// The largest image that is sent, in bytes: Anthropic accepts 5 MB of base64, others more.
-const LARGEST: u64 = 3_700_000;
 /// The most bytes of all images of a request; Anthropic accepts requests of 32 MB.
 const TOGETHER: usize = 15_000_000;
 /// The most images of one request.
@@ -18,8 +17,8 @@ const MOST: usize = 8;
 /// cache hits.
 const STEP: usize = 4;
 
-/// Reads images of the workspace. The agent's commands can replace a file by a link, so no link is followed, and no
-/// private folder is read.
+/// Reads images of the workspace. The agent's commands can replace a file by a link, so no link is followed, and no private folder is read
+/// but those of conversations: a conversation names only images of its own.
 pub struct ImageLoader {
     jail: Arc<Jail>,
 }
@@ -28,7 +27,8 @@ impl ImageLoader {
     /// # Errors
     /// When the workspace is not a folder that can be opened.
     pub fn open(workspace: &Path, closed: &[PathBuf]) -> io::Result<Self> {
-        Ok(Self { jail: Arc::new(Jail::open_strict(workspace, Vec::new(), LARGEST)?.with_closed(closed)) })
+        let jail = Jail::open_strict(workspace, Vec::new(), MAX_IMAGE_BYTES)?.with_closed(closed);
+        Ok(Self { jail: Arc::new(jail.with_reopened(&[CONVERSATIONS])) })
     }
 
     /// Loads the newest images that `messages` name, within bounds, unless `loaded` has them. A file that is missing, too large or
@@ -164,7 +164,7 @@ mod tests {
         for name in &names {
             std::fs::write(folder.path().join(name), &large).unwrap();
         }
-        let jail = Jail::open_strict(folder.path(), Vec::new(), LARGEST).unwrap();
+        let jail = Jail::open_strict(folder.path(), Vec::new(), MAX_IMAGE_BYTES).unwrap();
         assert_eq!(read(&jail, names[..4].to_vec()).len(), 4);
         assert_eq!(read(&jail, names).len(), 2, "cut in steps");
     }

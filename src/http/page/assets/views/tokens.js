@@ -40,7 +40,7 @@ export function Tokens() {
 
 /** Asks for the name and the scope of a token, and shows the token once. */
 function AddDialog({ onClose }) {
-  const [asked, setAsked] = useState({ name: "", scope: "chat" });
+  const [asked, setAsked] = useState({ name: "", scope: "chat", reuse: false });
   const [added, setAdded] = useState(null);
   const [error, setError] = useState(null);
   const add = async (event) => {
@@ -63,6 +63,7 @@ function AddDialog({ onClose }) {
       <${TextField} label=${t("tokens.name")} value=${asked.name} required autocomplete="off" onInput=${(event) => setAsked({ ...asked, name: event.target.value })} />
       <${SelectField} label=${t("tokens.scope")} options=${SCOPES.map((scope) => [scope, t(`tokens.scope.${scope}`)])} value=${asked.scope}
         onChange=${(event) => setAsked({ ...asked, scope: event.target.value })} />
+      <label class="inline-field"><input type="checkbox" checked=${asked.reuse} onChange=${(event) => setAsked({ ...asked, reuse: event.target.checked })} />${t("tokens.reuse")}</label>
       ${error && html`<${ErrorNote} error=${error} />`}
       <footer><button type="button" class="button" onClick=${onClose}>${t("cancel")}</button><button class="button primary">${t("tokens.add")}</button></footer>
     </form>
