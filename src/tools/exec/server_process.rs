@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::FusedFuture;
 use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
@@ -118,7 +120,7 @@ impl ServerProcess {
         let tail = Mutex::new(Vec::new());
         let mut exit = None;
         let fault = {
-            let drain = drain(&mut errors, &tail, &mut on_error_line);
+            let drain = drain(&mut errors, &tail, &mut on_error_line).fuse();
             tokio::pin!(drain);
             let fault = tokio::select! {
                 fault = work => fault,
@@ -132,7 +134,8 @@ impl ServerProcess {
                 // It has closed its output: most likely it has ended.
                 exit = timeout(DRAIN_LIMIT, supervisor.next_report()).await.ok().map(|report| report.ok().flatten());
             }
-            if exit.is_some() {
+            // The program may have closed its error output long before.
+            if exit.is_some() && !drain.is_terminated() {
                 drop(timeout(DRAIN_LIMIT, drain).await);
             }
             fault
