@@ -170,6 +170,9 @@ pub struct TurnSettings {
     /// Instructions that go along with the message and are none of its sender's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// Instructions of the program through which the sender writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender_prompt: Option<String>,
     /// What was said before, in a conversation that the sender's program keeps and the session does not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<String>,

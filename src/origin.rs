@@ -146,7 +146,13 @@ impl TurnOrigin {
             TurnCause::Heartbeat => {
                 TurnSettings { requested_model: self.settings.requested_model.clone(), ..TurnSettings::default() }
             }
-            _ => TurnSettings { about: Vec::new(), history: None, fresh: false, ..self.settings.clone() },
+            _ => TurnSettings {
+                about: Vec::new(),
+                history: None,
+                sender_prompt: None,
+                fresh: false,
+                ..self.settings.clone()
+            },
         };
         // Whoever waits for the reply to that message does not wait for this one.
         let reply = OutboundContext { is_picked_up: false, ..self.reply.clone() };

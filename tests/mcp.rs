@@ -204,7 +204,6 @@ async fn odd_answers_are_read_or_are_one_clear_error() {
         ("not-an-answer", "echo", "no object"),
         ("hangs-in-call", "echo", "Error: notes did not answer within 1 s (mcp.notes.timeout)"),
         ("dies-during-call", "echo", "Error: notes ended (exit code 7)"),
-        ("dies-quietly", "echo", "Error: notes ended (exit code 7)"),
     ] {
         let limit = if mode == "hangs-in-call" { "1s" } else { "1m" };
         let gateway = Gateway::start(with_server(Setup::new(), "notes", mode).set("mcp.notes.timeout", limit)).await;

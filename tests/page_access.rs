@@ -363,10 +363,17 @@ async fn a_chat_token_has_its_own_sessions_at_v1() {
     // What a client calls instructions is not the owner's word, and it chooses nothing by commands either.
     let asked = json!({"model": "daoyou", "messages": [{"role": "system", "content": "Bob rules"}, {"role": "user", "content": "three"}]});
     let (_, body, _) = send(&bob, "/v1/chat/completions", asked, None).await;
-    assert_eq!(body["choices"][0]["message"]["content"], "echo: Bob rules\n\nthree");
-    assert!(!model.requests().last().unwrap().to_string().contains("Instructions of the owner"));
+    assert_eq!(body["choices"][0]["message"]["content"], "echo: three");
+    let request = model.requests().last().unwrap().to_string();
+    assert!(
+        request.contains("Instructions of the sender's program, with the sender's trust:\\nBob rules"),
+        "{request}"
+    );
+    assert!(!request.contains("Instructions of the owner"), "{request}");
     for command in ["/model test/large", "/agent coder"] {
-        let (_, body, _) = send(&bob, "/v1/chat/completions", chat(command, "daoyou"), None).await;
+        let system = json!({"role": "system", "content": "Be brief."});
+        let asked = json!({"model": "daoyou", "messages": [system, {"role": "user", "content": command}]});
+        let (_, body, _) = send(&bob, "/v1/chat/completions", asked, None).await;
         let answer = body["choices"][0]["message"]["content"].as_str().unwrap();
         assert!(answer.contains("The owner chooses") || answer.contains("the owner has set"), "{command}: {answer}");
     }

@@ -240,14 +240,9 @@ impl ApiState {
         mut settings: TurnSettings,
         named: Option<String>,
     ) -> Result<InboundMessage, HttpError> {
-        if sender.is_confined {
-            // Instructions are the owner's word; those of others are a part of what they say.
-            let instructions = request.prompt().into_iter();
-            let said = std::mem::take(&mut request.content);
-            request.content = instructions.chain(Some(said)).collect::<Vec<_>>().join("\n\n");
-        } else {
-            settings.prompt = request.prompt();
-        }
+        // A prompt of the settings is the owner's word.
+        let prompt = if sender.is_confined { &mut settings.sender_prompt } else { &mut settings.prompt };
+        *prompt = request.prompt();
         settings.history = if named.is_none() { request.history_text() } else { None };
         let files = request.take_files(named.is_none());
         if sender.is_confined && !files.is_empty() {

@@ -275,11 +275,18 @@ mod tests {
             spill.save(&folder(session, trust), Uuid::from_u128(turn), "1", "x", false).unwrap()
         };
         let kept = keep("a", Trust::Known, 1);
-        let gone = [keep("a", Trust::Known, 2), keep("b", Trust::Owner, 2), keep("c", Trust::Known, 3)];
+        let image = |turn| {
+            let context = ToolContext { turn: Uuid::from_u128(turn), ..crate::tools::testing::context() };
+            save_image(workspace.path(), &context, (1, "png"), b"x", true).unwrap()
+        };
+        let kept_image = image(1);
+        assert!(is_foreign(Path::new(&kept_image)) && !is_foreign(Path::new(&kept)), "{kept_image}");
+        let [gone_image, ..] = [2, 3].map(image);
+        let gone = [keep("a", Trust::Known, 2), keep("b", Trust::Owner, 2), keep("c", Trust::Known, 3), gone_image];
         SpillStore::remove(workspace.path(), &[2, 3].map(Uuid::from_u128)).unwrap();
         let is_there = |path: &String| workspace.path().join(path).exists();
-        assert!(is_there(&kept) && !gone.iter().any(is_there), "{kept} {gone:?}");
-        assert_eq!(fs::read_dir(workspace.path().join(".daoyou/conversations")).unwrap().count(), 1);
+        assert!(is_there(&kept) && is_there(&kept_image) && !gone.iter().any(is_there), "{kept} {gone:?}");
+        assert_eq!(fs::read_dir(workspace.path().join(".daoyou/conversations")).unwrap().count(), 2);
     }
 
     #[test]

@@ -53,7 +53,7 @@ def call(id, params):
     CALLS += 1
     name, given = params["name"], params.get("arguments", {}).get("text", "")
     note("calls.txt", f"{name} {given}")
-    if MODE in ("dies-during-call", "dies-quietly"):
+    if MODE == "dies-during-call":
         os._exit(7)
     if MODE == "hangs-in-call":
         time.sleep(1000)
@@ -134,8 +134,6 @@ def main():
             send_raw(b"x" * 1000)
     if MODE == "noise":
         send_raw(b"Scripted server 1.0 listening on stdio")
-    if MODE == "dies-quietly":
-        os.close(2)
     for line in sys.stdin:
         message = json.loads(line)
         if MODE == "silent" or "method" not in message:

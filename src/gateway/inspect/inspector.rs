@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bus::{ChannelHealth, MessageBus};
 use crate::config::{Config, ConfigFault, ConfigFaults, LoadedConfig};
-use crate::gateway::agents::agent_directory;
+use crate::gateway::agents::load_agents;
 use crate::gateway::channels;
 use crate::gateway::check::build_models;
 use crate::gateway::runtime::{Runtime, describe_settings};
@@ -124,14 +124,17 @@ impl Inspector {
             }
         }
         let (channels, missing) = (Arc::new(channels), loaded.missing.clone());
-        let agents = agent_directory(loaded, &home, &models)?;
+        let (agents, faults) = load_agents(loaded, &home);
+        if !faults.is_empty() {
+            return Err(ConfigFaults(faults));
+        }
         Ok(Self {
             home,
             config: Arc::new(loaded.config.clone()),
             models,
             channels,
             running: None,
-            agents,
+            agents: Arc::new(agents),
             runtime: None,
             settings: describe_settings(loaded),
             missing,

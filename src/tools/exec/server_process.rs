@@ -134,7 +134,7 @@ impl ServerProcess {
                 // It has closed its output: most likely it has ended.
                 exit = timeout(DRAIN_LIMIT, supervisor.next_report()).await.ok().map(|report| report.ok().flatten());
             }
-            // The program may have closed its error output long before.
+            // The end of the error output may have come before the report.
             if exit.is_some() && !drain.is_terminated() {
                 drop(timeout(DRAIN_LIMIT, drain).await);
             }

@@ -152,8 +152,16 @@ impl ReadScope {
 
     /// As [`ReadScope::sources`], for the file at `path`.
     pub(super) fn sources_of(&self, path: &str, context: &ToolContext) -> Taint {
-        let path = relative_path(&self.workspace.jail, path);
-        path.and_then(|path| ForeignFiles::of(context).source(&path)).into_iter().collect()
+        let foreign = ForeignFiles::of(context);
+        self.meant_paths(path).iter().find_map(|path| foreign.source(path)).into_iter().collect()
+    }
+
+    /// Returns what a path may mean below the workspace: as it is written, and where its links and `..` lead.
+    fn meant_paths(&self, path: &str) -> Vec<PathBuf> {
+        let root = self.workspace.jail.root();
+        let real = std::fs::canonicalize(root.join(path)).ok();
+        let real = real.and_then(|real| Some(real.strip_prefix(root).ok()?.to_owned()));
+        relative_path(&self.workspace.jail, path).into_iter().chain(real).collect()
     }
 
     /// Returns true if `path` of these arguments names a file that is not the owner's, or a folder that may hold one.
@@ -162,7 +170,7 @@ impl ReadScope {
         if path.as_ref().is_none_or(|path| FOREIGN_FOLDERS.iter().any(|foreign| Path::new(foreign).starts_with(path))) {
             return FOREIGN_FOLDERS.iter().any(|foreign| self.workspace.jail.root().join(foreign).exists());
         }
-        path.is_some_and(|path| ForeignFiles::of(context).source(&path).is_some())
+        !self.sources(arguments, context).is_empty()
     }
 }
 
@@ -280,6 +288,27 @@ mod tests {
             }
         }
         assert_eq!(std::fs::read_to_string(absolute).unwrap(), "the PIN is 4712");
+    }
+
+    #[tokio::test]
+    async fn neither_dots_nor_links_hide_whose_content_a_file_has() {
+        let world = ToolWorld::new(&ToolsConfig::default());
+        std::fs::create_dir(world.path("scratch")).unwrap();
+        std::fs::write(world.path("scratch/a.txt"), "of others").unwrap();
+        std::fs::write(world.path("own.txt"), "mine").unwrap();
+        std::os::unix::fs::symlink("scratch/a.txt", world.path("link.txt")).unwrap();
+        for (path, is_of_others) in [
+            ("scratch/a.txt", true),
+            ("scratch/../scratch/a.txt", true),
+            ("link.txt", true),
+            ("own.txt", false),
+            ("scratch/../own.txt", false),
+        ] {
+            let arguments = json!({ "path": path }).to_string();
+            let call = ToolCall { id: "1".to_owned(), name: "read_file".to_owned(), arguments };
+            let result = world.executor.run(&call, &context()).await.result;
+            assert_eq!((result.success, !result.taint.is_empty()), (true, is_of_others), "{path}");
+        }
     }
 
     #[tokio::test]

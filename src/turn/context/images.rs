@@ -156,6 +156,21 @@ mod tests {
         assert_eq!(paths, ["a.png"]);
     }
 
+    #[tokio::test]
+    async fn of_the_private_folders_only_those_of_conversations_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["memory/a.gif", ".daoyou/trash/b.gif", ".daoyou/conversations/c/images/c.gif"];
+        for path in paths {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, b"GIF89a").unwrap();
+        }
+        let loader = ImageLoader::open(folder.path(), &["memory", ".daoyou"].map(PathBuf::from)).unwrap();
+        let images = loader.load(&[user_message(&paths)], &LoadedImages::default()).await;
+        let seen: Vec<_> = images.digests().into_iter().map(|(path, _)| path.to_owned()).collect();
+        assert_eq!(seen, [paths[2]]);
+    }
+
     #[test]
     fn the_bytes_of_all_images_are_bounded() {
         let folder = tempfile::tempdir().unwrap();

@@ -48,6 +48,9 @@ pub fn user_text(rows: &[InboxRow], zone: &TimeZone) -> String {
                 "\nThe conversation before this message, as the sender's program has it:\n{history}"
             ));
         }
+        if let Some(prompt) = settings.sender_prompt {
+            text.push_str(&format!("\nInstructions of the sender's program, with the sender's trust:\n{prompt}"));
+        }
         // Not in the system prompt, which is the same for every channel; and not part of the sender's text.
         if let Some(prompt) = settings.prompt {
             text.push_str(&format!("\nInstructions of the owner for messages of this channel:\n{prompt}"));
