@@ -18,9 +18,9 @@ use crate::guard::{FileVersion, Jail, JailError};
 use crate::tools::allow_rule_fault;
 
 /// Turns that begin soon after a look share it, so that short looks take at most one part in so many of the time.
-const LOOK_SHARE: u32 = 20;
+const LOOK_SHARE: u32 = 10;
 /// How old a shared look may be.
-const MAX_STALE: Duration = Duration::from_millis(50);
+const MAX_STALE: Duration = Duration::from_millis(10);
 
 /// The source of the skills that are part of the program.
 const BUILT_IN_SOURCE: &str = "built-in";
