@@ -32,9 +32,8 @@ use crate::query::{GatewayQuery, ManualToolRun, ProbeScope, TokenChange, TokenSc
 /// The largest arguments of a tool, in bytes.
 const ARGUMENTS_LIMIT: usize = 16 * 1024 * 1024;
 
-/// The lines of the log that are returned, and the most that can be asked for.
+/// The lines of the log that are returned, unless more are asked for.
 const DEFAULT_LINES: usize = 200;
-const MAX_LINES: usize = 2_000;
 
 /// All routes of the API.
 pub fn routes(state: Arc<AppState>) -> Router {
@@ -136,7 +135,7 @@ struct LogsParams {
 async fn logs(state: SharedState, Query(LogsParams { level, after, lines }): Query<LogsParams>) -> ApiResult {
     let level = level.as_deref().unwrap_or("trace").parse::<Level>();
     let level = level.map_err(|_| HttpError::bad_request("level: error, warn, info, debug or trace"))?;
-    let lines = RecentLog::of_process().lines(level, after, lines.unwrap_or(DEFAULT_LINES).min(MAX_LINES));
+    let lines = RecentLog::of_process().lines(level, after, lines.unwrap_or(DEFAULT_LINES));
     Ok(Json(json!({ "started": state.started, "lines": lines })))
 }
 

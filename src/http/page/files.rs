@@ -140,8 +140,19 @@ pub async fn sweep_uploads(store: &Store, workspace: &FilePath) -> Result<(), St
     let before = now_ms() - i64::try_from(UNUSED_AGE.as_millis()).unwrap_or(i64::MAX);
     let rows = store.read(access::files).await?;
     let folder = workspace.to_owned();
-    let find_gone = move || rows.into_iter().filter(|row| is_gone(&folder, row, before)).collect::<Vec<_>>();
-    let gone = tokio::task::spawn_blocking(find_gone).await.map_err(|error| StoreError::Row(error.to_string()))?;
+    let find_gone = move || -> io::Result<Vec<PageFileRow>> {
+        // A workspace that is not there, such as one on another disk, says nothing of its files.
+        let folder = Dir::open_ambient_dir(folder, ambient_authority())?;
+        Ok(rows.into_iter().filter(|row| is_gone(&folder, row, before)).collect())
+    };
+    let found = tokio::task::spawn_blocking(find_gone).await.map_err(|error| StoreError::Row(error.to_string()))?;
+    let gone = match found {
+        Ok(gone) => gone,
+        Err(error) => {
+            tracing::warn!(%error, "the workspace cannot be opened; no upload is deleted");
+            return Ok(());
+        }
+    };
     let mut removed = 0_usize;
     for row in gone {
         let (folder, unused) = (workspace.to_owned(), row.clone());
@@ -159,12 +170,9 @@ pub async fn sweep_uploads(store: &Store, workspace: &FilePath) -> Result<(), St
 }
 
 /// Returns true if an upload is not needed any more: no message names it, or its file is gone.
-fn is_gone(workspace: &FilePath, row: &PageFileRow, before: i64) -> bool {
-    let is_missing = |path: String| {
-        Dir::open_ambient_dir(workspace, ambient_authority())
-            .and_then(|folder| folder.symlink_metadata(path))
-            .is_err_and(|error| error.kind() == ErrorKind::NotFound)
-    };
+fn is_gone(workspace: &Dir, row: &PageFileRow, before: i64) -> bool {
+    let is_missing =
+        |path: String| workspace.symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
     row.at < before && (!row.is_used || path_of(row).is_some_and(is_missing))
 }
 
@@ -350,6 +358,8 @@ mod tests {
             };
             store.write(Durability::Logged, write).await.unwrap();
         }
+        sweep_uploads(&store, &folder.path().join("not-there")).await.unwrap();
+        assert_eq!(store.read(access::files).await.unwrap().len(), 4, "without the workspace nothing is known");
         sweep_uploads(&store, &workspace).await.unwrap();
         let left: Vec<_> = store.read(access::files).await.unwrap().into_iter().map(|row| row.id).collect();
         assert_eq!(left, ["new", "used"]);
